@@ -1,0 +1,212 @@
+//! What a peer is told when a request cannot be answered.
+//!
+//! A [`Fault`] names what went wrong ([`FaultKind`]) and carries a message that is safe to show. Numbers
+//! come last: [`Fault::code`] resolves the kind for one edition, so no other code knows a number.
+
+use crate::json::Raw;
+use crate::model::ClientCapabilities;
+use crate::{Edition, RemoteError};
+
+/// A refusal, ready to be told to the peer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault(Box<Repr>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Repr {
+    kind: FaultKind,
+    message: String,
+    data: Option<Raw>,
+}
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// The bytes are not one JSON text.
+    Parse,
+    /// The JSON is not a JSON-RPC message we can take here.
+    Invalid,
+    /// No such method, or none that is offered to this peer.
+    Method,
+    /// The parameters do not fit the method: unknown tool, prompt, task or cursor among them.
+    Params,
+    /// `_meta` lacks what every request of this edition must say.
+    Greeting,
+    /// No resource has that URI.
+    Resource,
+    /// Our own failure. Its text stays with the operator.
+    Internal,
+    /// A header is missing, repeated or differs from the body.
+    Header,
+    /// The client did not declare a capability that the call needs.
+    Capability,
+    /// The edition asked for is none that we serve.
+    Version,
+    /// The user must open a link before this call can go on.
+    UrlFirst,
+    /// The session is unknown or over.
+    Session,
+    /// A number chosen elsewhere: by an upstream server or an application.
+    Other(i64),
+}
+
+impl Fault {
+    /// A fault with a message for the peer: lower case, no full stop, naming the value at fault.
+    pub fn new(kind: FaultKind, message: impl Into<String>) -> Fault {
+        Fault(Box::new(Repr { kind, message: message.into(), data: None }))
+    }
+
+    /// The parameters do not fit.
+    pub fn params(message: impl Into<String>) -> Fault {
+        Fault::new(FaultKind::Params, message)
+    }
+
+    /// Not a message we can take here.
+    pub fn invalid(message: impl Into<String>) -> Fault {
+        Fault::new(FaultKind::Invalid, message)
+    }
+
+    /// No such method.
+    #[must_use]
+    pub fn method(name: &str) -> Fault {
+        Fault::new(FaultKind::Method, format!("no such method: {}", clip(name)))
+    }
+
+    /// No resource has this URI.
+    #[must_use]
+    pub fn resource(uri: &str) -> Fault {
+        let data = Raw::from(serde_json::json!({ "uri": clip(uri) }));
+        Fault::new(FaultKind::Resource, format!("no such resource: {}", clip(uri))).with_data(data)
+    }
+
+    /// The client must declare these capabilities first.
+    #[must_use]
+    pub fn capability(required: &ClientCapabilities, message: impl Into<String>) -> Fault {
+        let mut data = b"{\"requiredCapabilities\":".to_vec();
+        crate::codec::write_client_capabilities(&mut data, Edition::NEWEST, required);
+        data.push(b'}');
+        Fault::new(FaultKind::Capability, message).with_data(Raw::trusted(data.into()))
+    }
+
+    /// The edition `requested` is none of ours.
+    #[must_use]
+    pub fn version(requested: &str) -> Fault {
+        let supported: Vec<&str> = Edition::dates().collect();
+        let data = Raw::from(serde_json::json!({ "supported": supported, "requested": clip(requested) }));
+        let message = format!("protocol version {} is not served", clip(requested));
+        Fault::new(FaultKind::Version, message).with_data(data)
+    }
+
+    /// Our own failure; `reference` leads an operator to the details in the log.
+    #[must_use]
+    pub fn internal(reference: &str) -> Fault {
+        Fault::new(FaultKind::Internal, format!("internal error, ref {reference}"))
+    }
+
+    /// The same fault with a `data` member.
+    #[must_use]
+    pub fn with_data(mut self, data: Raw) -> Fault {
+        self.0.data = Some(data);
+        self
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub fn kind(&self) -> FaultKind {
+        self.0.kind
+    }
+
+    /// The words for the peer.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The `data` member.
+    #[must_use]
+    pub fn data(&self) -> Option<&Raw> {
+        self.0.data.as_ref()
+    }
+
+    /// The number that says this in `edition`.
+    #[must_use]
+    pub fn code(&self, edition: Edition) -> i64 {
+        match self.0.kind {
+            FaultKind::Parse => -32700,
+            FaultKind::Invalid | FaultKind::Session => -32600,
+            FaultKind::Method => -32601,
+            FaultKind::Params | FaultKind::Greeting => -32602,
+            // Spec since 2026-07-28: an absent resource is a bad parameter; the old number must not be sent.
+            FaultKind::Resource if edition >= Edition::E2026_07_28 => -32602,
+            FaultKind::Resource => -32002,
+            FaultKind::Internal => -32603,
+            // These three exist since 2026-07-28; an older peer would not know them.
+            FaultKind::Header if edition >= Edition::E2026_07_28 => -32020,
+            FaultKind::Header => -32600,
+            FaultKind::Capability if edition >= Edition::E2026_07_28 => -32021,
+            FaultKind::Capability => -32600,
+            // Told to peers of no known edition as well: it is how they learn what is served.
+            FaultKind::Version => -32022,
+            FaultKind::UrlFirst if edition == Edition::E2025_11_25 => -32042,
+            FaultKind::UrlFirst => -32600,
+            FaultKind::Other(code) => code,
+        }
+    }
+
+    /// The HTTP status of an answer that is this fault, in `edition`.
+    #[must_use]
+    pub fn status(&self, edition: Edition) -> u16 {
+        match self.0.kind {
+            FaultKind::Parse | FaultKind::Invalid | FaultKind::Version => 400,
+            FaultKind::Session => 404,
+            FaultKind::Greeting | FaultKind::Header | FaultKind::Capability if edition.facts().error_status => 400,
+            FaultKind::Method if edition.facts().error_status => 404,
+            // The rest are answers to well-formed requests. For 2026-07-28 the status of these is free; a
+            // 400 could be misread by a client that is still finding out which era it talks to.
+            _ => 200,
+        }
+    }
+
+    /// What a peer told us, as a fault of ours.
+    #[must_use]
+    pub fn from_remote(error: RemoteError, edition: Edition) -> Fault {
+        let kind = match error.code {
+            -32700 => FaultKind::Parse,
+            -32600 => FaultKind::Invalid,
+            -32601 => FaultKind::Method,
+            -32602 => FaultKind::Params,
+            -32603 => FaultKind::Internal,
+            -32002 if edition < Edition::E2026_07_28 => FaultKind::Resource,
+            -32020 if edition >= Edition::E2026_07_28 => FaultKind::Header,
+            -32021 if edition >= Edition::E2026_07_28 => FaultKind::Capability,
+            -32022 => FaultKind::Version,
+            -32042 if edition == Edition::E2025_11_25 => FaultKind::UrlFirst,
+            code => FaultKind::Other(code),
+        };
+        let fault = Fault::new(kind, error.message);
+        match error.data {
+            Some(data) => fault.with_data(data),
+            None => fault,
+        }
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// At most 256 bytes of a foreign text, so that no refusal is an echo chamber.
+fn clip(text: &str) -> &str {
+    if text.len() <= 256 {
+        return text;
+    }
+    let mut end = 256;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

@@ -1,0 +1,348 @@
+//! Bytes to and from the JSON-RPC 2.0 envelope.
+//!
+//! Reading is strict and decides the first two questions about a message: is
+//! it JSON at all, and is it a request, a notification or a response. What the
+//! method means is decided elsewhere; `params` and results stay raw, as slices
+//! of the message. Writing appends one line of compact JSON.
+//!
+//! An id that cannot be read makes a message invalid, never a notification:
+//! a request must not be run by someone who cannot answer it.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::id::RequestId;
+use crate::json::{JsonError, JsonErrorKind, Kind, Limits, Raw, View, scan, slice, write_i64, write_text};
+
+/// The most messages in one batch. Batches were part of one revision only, and
+/// nobody sends large ones but to see what happens.
+const MAX_BATCH: usize = 100;
+
+/// What one text on the wire holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Message {
+    /// A message on its own.
+    One(Frame),
+    /// An array of 1 to 100 messages, each good or bad for itself.
+    Batch(Vec<Result<Frame, Broken>>),
+}
+
+/// One message.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Frame {
+    /// Wants an answer.
+    Request {
+        /// To be returned with the answer.
+        id: RequestId,
+        /// Not empty.
+        method: Box<str>,
+        /// An object, if present.
+        params: Option<Raw>,
+    },
+    /// Wants none.
+    Notification {
+        /// Not empty.
+        method: Box<str>,
+        /// An object, if present.
+        params: Option<Raw>,
+    },
+    /// Answers a request of ours.
+    Response {
+        /// The id of our request.
+        id: RequestId,
+        /// The result, an object, or the error of the other side.
+        outcome: Result<Raw, RemoteError>,
+    },
+    /// An error that answers nothing in particular: its id was null or absent.
+    Lost {
+        /// What the other side says.
+        error: RemoteError,
+    },
+}
+
+/// An error sent by the other side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RemoteError {
+    /// The JSON-RPC error code.
+    pub code: i64,
+    /// The words of the other side: not to be trusted.
+    pub message: String,
+    /// Anything else it wants to say.
+    pub data: Option<Raw>,
+}
+
+impl fmt::Display for RemoteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (code {})", self.message, self.code)
+    }
+}
+
+impl std::error::Error for RemoteError {}
+
+/// A message that cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// Which code to refuse it with.
+    pub kind: BrokenKind,
+    /// The id to refuse it under, if it could be read.
+    pub id: Option<RequestId>,
+    /// Why, in words fit for the peer: short, and next to nothing of the input.
+    pub detail: String,
+}
+
+/// How a message is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BrokenKind {
+    /// Not strict JSON.
+    Parse,
+    /// JSON, but not a JSON-RPC message; or too large to look at.
+    Invalid,
+    /// A message whose `params` are not an object.
+    Params,
+}
+
+impl BrokenKind {
+    /// The JSON-RPC error code.
+    pub fn code(self) -> i64 {
+        match self {
+            Self::Parse => -32700,
+            Self::Invalid => -32600,
+            Self::Params => -32602,
+        }
+    }
+}
+
+impl Broken {
+    fn new(kind: BrokenKind, id: Option<RequestId>, detail: &str) -> Self {
+        let detail = detail.to_owned();
+        Self { kind, id, detail }
+    }
+
+    fn invalid(id: Option<RequestId>, detail: &str) -> Self {
+        Self::new(BrokenKind::Invalid, id, detail)
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}
+
+impl std::error::Error for Broken {}
+
+impl From<JsonError> for Broken {
+    fn from(error: JsonError) -> Self {
+        let kind = match error.kind() {
+            // Nobody has looked whether it was JSON.
+            JsonErrorKind::TooLong(_) => BrokenKind::Invalid,
+            _ => BrokenKind::Parse,
+        };
+        Self::new(kind, None, &error.to_string())
+    }
+}
+
+/// Reads one text: a message or a batch.
+pub fn read(bytes: &Bytes, limits: &Limits) -> Result<Message, Broken> {
+    let mut envelope = Envelope::default();
+    let value = scan(bytes, limits, |key, value| envelope.put(&key.text(), value))?;
+    match value.kind() {
+        Kind::Object => envelope.judge(bytes).map(Message::One),
+        Kind::Array => read_batch(bytes, value),
+        _ => Err(Broken::invalid(None, "a message must be an object")),
+    }
+}
+
+fn read_batch(bytes: &Bytes, batch: View<'_>) -> Result<Message, Broken> {
+    match batch.items().take(MAX_BATCH + 1).count() {
+        0 => return Err(Broken::invalid(None, "empty batch")),
+        1..=MAX_BATCH => {}
+        _ => {
+            let detail = format!("more than {MAX_BATCH} messages in a batch");
+            return Err(Broken::invalid(None, &detail));
+        }
+    }
+    let frames = batch.items().map(|item| read_item(bytes, item));
+    Ok(Message::Batch(frames.collect()))
+}
+
+fn read_item(bytes: &Bytes, item: View<'_>) -> Result<Frame, Broken> {
+    if item.kind() != Kind::Object {
+        return Err(Broken::invalid(None, "a message must be an object"));
+    }
+    let mut envelope = Envelope::default();
+    for (key, value) in item.members() {
+        envelope.put(&key, value);
+    }
+    envelope.judge(bytes)
+}
+
+/// The members of a message that mean something; others are ignored.
+#[derive(Default)]
+struct Envelope<'a> {
+    jsonrpc: Option<View<'a>>,
+    id: Option<View<'a>>,
+    method: Option<View<'a>>,
+    params: Option<View<'a>>,
+    result: Option<View<'a>>,
+    error: Option<View<'a>>,
+}
+
+impl<'a> Envelope<'a> {
+    fn put(&mut self, key: &str, value: View<'a>) {
+        let member = match key {
+            "jsonrpc" => &mut self.jsonrpc,
+            "id" => &mut self.id,
+            "method" => &mut self.method,
+            "params" => &mut self.params,
+            "result" => &mut self.result,
+            "error" => &mut self.error,
+            _ => return,
+        };
+        *member = Some(value);
+    }
+
+    /// `source` is the text that the members are views of.
+    fn judge(&self, source: &Bytes) -> Result<Frame, Broken> {
+        let id = self.id.and_then(RequestId::read);
+        if !self.jsonrpc.is_some_and(|version| version.is_text("2.0")) {
+            return Err(Broken::invalid(id, "`jsonrpc` must be \"2.0\""));
+        }
+        // JSON-RPC 2.0, section 5: an error in reading the id is answered with
+        // a null id. Only there is null not a mistake.
+        let lost = self.error.is_some() && self.id.is_some_and(|id| id.is_null());
+        if self.id.is_some() && id.is_none() && !lost {
+            return Err(Broken::invalid(None, "`id` must be a string or an integer"));
+        }
+        match (self.method, self.result, self.error) {
+            (Some(method), None, None) => self.judge_call(source, id, method),
+            (None, Some(result), None) => judge_result(source, id, result),
+            (None, None, Some(error)) => judge_error(source, id, error),
+            (Some(_), _, _) => Err(Broken::invalid(id, "`method` beside `result` or `error`")),
+            (None, Some(_), Some(_)) => Err(Broken::invalid(id, "`result` beside `error`")),
+            (None, None, None) => Err(Broken::invalid(id, "`method` is missing")),
+        }
+    }
+
+    fn judge_call(&self, source: &Bytes, id: Option<RequestId>, method: View<'_>) -> Result<Frame, Broken> {
+        let method: Box<str> = match method.as_text() {
+            Some(method) if !method.is_empty() => method.into(),
+            _ => return Err(Broken::invalid(id, "`method` must be a non-empty string")),
+        };
+        let params = match self.params.map(|params| (params.kind(), params)) {
+            None | Some((Kind::Null, _)) => None,
+            Some((Kind::Object, params)) => Some(slice(source, params)),
+            Some(_) => {
+                let detail = "`params` must be an object";
+                return Err(Broken::new(BrokenKind::Params, id, detail));
+            }
+        };
+        Ok(match id {
+            Some(id) => Frame::Request { id, method, params },
+            None => Frame::Notification { method, params },
+        })
+    }
+}
+
+fn judge_result(source: &Bytes, id: Option<RequestId>, result: View<'_>) -> Result<Frame, Broken> {
+    let Some(id) = id else {
+        return Err(Broken::invalid(None, "`result` without an `id`"));
+    };
+    if result.kind() != Kind::Object {
+        return Err(Broken::invalid(Some(id), "`result` must be an object"));
+    }
+    let outcome = Ok(slice(source, result));
+    Ok(Frame::Response { id, outcome })
+}
+
+fn judge_error(source: &Bytes, id: Option<RequestId>, error: View<'_>) -> Result<Frame, Broken> {
+    let code = error.get("code").and_then(|code| code.as_i64());
+    let message = error.get("message").and_then(|message| message.as_text());
+    let (Some(code), Some(message)) = (code, message) else {
+        let detail = "`error` must have an integer `code` and a string `message`";
+        return Err(Broken::invalid(id, detail));
+    };
+    let error = RemoteError {
+        code,
+        message: message.into_owned(),
+        data: error.get("data").map(|data| slice(source, data)),
+    };
+    Ok(match id {
+        Some(id) => Frame::Response {
+            id,
+            outcome: Err(error),
+        },
+        None => Frame::Lost { error },
+    })
+}
+
+/// Appends a request. `params` is one JSON object.
+pub fn write_request(out: &mut Vec<u8>, id: &RequestId, method: &str, params: Option<&[u8]>) {
+    write_head(out, Some(id));
+    write_method(out, method, params);
+}
+
+/// Appends a notification. `params` is one JSON object.
+pub fn write_notification(out: &mut Vec<u8>, method: &str, params: Option<&[u8]>) {
+    write_head(out, None);
+    write_method(out, method, params);
+}
+
+/// Appends a response. `result` is one JSON object.
+pub fn write_result(out: &mut Vec<u8>, id: &RequestId, result: &[u8]) {
+    out.reserve(result.len() + 64);
+    write_head(out, Some(id));
+    out.extend_from_slice(b",\"result\":");
+    write_json(out, result);
+    out.push(b'}');
+}
+
+/// Appends an error response. Without an id the member is left out: the
+/// protocol's schemas know no null id. `data` is one JSON value.
+pub fn write_error(out: &mut Vec<u8>, id: Option<&RequestId>, code: i64, message: &str, data: Option<&[u8]>) {
+    write_head(out, id);
+    out.extend_from_slice(b",\"error\":{\"code\":");
+    write_i64(out, code);
+    out.extend_from_slice(b",\"message\":");
+    write_text(out, message);
+    if let Some(data) = data {
+        out.extend_from_slice(b",\"data\":");
+        write_json(out, data);
+    }
+    out.extend_from_slice(b"}}");
+}
+
+fn write_head(out: &mut Vec<u8>, id: Option<&RequestId>) {
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
+    if let Some(id) = id {
+        out.extend_from_slice(b",\"id\":");
+        id.write(out);
+    }
+}
+
+fn write_method(out: &mut Vec<u8>, method: &str, params: Option<&[u8]>) {
+    out.extend_from_slice(b",\"method\":");
+    write_text(out, method);
+    if let Some(params) = params {
+        out.extend_from_slice(b",\"params\":");
+        write_json(out, params);
+    }
+    out.push(b'}');
+}
+
+/// Appends JSON that may have been received from someone, and may be spread
+/// over lines. A message must be one line, on stdio and in event streams: a
+/// line end, which JSON has only between values, becomes a space.
+fn write_json(out: &mut Vec<u8>, json: &[u8]) {
+    let start = out.len();
+    out.extend_from_slice(json);
+    let mut at = start;
+    while let Some(found) = memchr::memchr2(b'\n', b'\r', &out[at..]) {
+        at += found;
+        out[at] = b' ';
+    }
+}
+
+#[cfg(test)]
+mod tests;

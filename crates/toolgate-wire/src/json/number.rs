@@ -1,0 +1,33 @@
+//! Numbers into JSON text.
+
+/// Appends an integer.
+pub(crate) fn write_i64(out: &mut Vec<u8>, number: i64) {
+    // By hand: every answer has an id, and this needs none of the machinery of `fmt`.
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut rest = number.unsigned_abs();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Appends a double: as an integer when it is one that a double holds exactly
+/// (`50`, not `50.0`), as the shortest text that reads back otherwise, and as
+/// `null` when it is not finite.
+pub(crate) fn write_f64(out: &mut Vec<u8>, number: f64) {
+    const EXACT: f64 = (1_u64 << 53) as f64;
+    if number.fract() == 0.0 && number.abs() < EXACT {
+        return write_i64(out, number as i64);
+    }
+    let text = serde_json::to_vec(&number).expect("a double has a JSON form, `null` at worst");
+    out.extend_from_slice(&text);
+}

@@ -1,0 +1,164 @@
+//! JSON strings: finding their end, taking escapes out, putting them in.
+//!
+//! Long strings are what large messages consist of, so all three work on runs
+//! of plain bytes and look closer only where a run ends.
+
+use std::borrow::Cow;
+
+/// How far to look word by word before going over to blocks. Most strings of a
+/// message end sooner.
+const NEAR: usize = 32;
+
+/// What the compiler turns into a few vector comparisons.
+const BLOCK: usize = 64;
+
+/// The number of bytes before the first quote, backslash or control character,
+/// which are the bytes that end a plain run whether reading or writing.
+#[inline]
+pub(super) fn plain_run(bytes: &[u8]) -> usize {
+    let near = bytes.len().min(NEAR);
+    let at = by_words(&bytes[..near]);
+    if at < near {
+        return at;
+    }
+    at + by_blocks(&bytes[near..])
+}
+
+fn by_blocks(bytes: &[u8]) -> usize {
+    let (blocks, _) = bytes.as_chunks::<BLOCK>();
+    let clean = blocks.iter().take_while(|block| {
+        // No early exit inside a block: that is what lets it be vectorized.
+        !block.iter().fold(false, |found, &byte| found | special(byte))
+    });
+    let at = clean.count() * BLOCK;
+    at + by_words(&bytes[at..])
+}
+
+#[inline]
+fn by_words(bytes: &[u8]) -> usize {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (n, word) in words.iter().enumerate() {
+        let found = specials(u64::from_le_bytes(*word));
+        if found != 0 {
+            return n * 8 + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let plain = rest.iter().position(|&byte| special(byte));
+    words.len() * 8 + plain.unwrap_or(rest.len())
+}
+
+#[inline]
+fn special(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
+}
+
+/// Eight bytes at once: the lowest bit set is the top bit of the first special
+/// byte. A borrow can set bits above it wrongly, never below.
+#[inline]
+fn specials(word: u64) -> u64 {
+    const ONES: u64 = u64::MAX / 0xff;
+    const HIGH: u64 = ONES * 0x80;
+    let zero = |word: u64| word.wrapping_sub(ONES) & !word;
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    let quote = zero(word ^ (ONES * b'"' as u64));
+    let backslash = zero(word ^ (ONES * b'\\' as u64));
+    (control | quote | backslash) & HIGH
+}
+
+/// The inside of a checked string as the text it stands for.
+pub(super) fn unescape(inside: &str) -> Cow<'_, str> {
+    let Some(first) = memchr::memchr(b'\\', inside.as_bytes()) else {
+        return Cow::Borrowed(inside);
+    };
+    let mut out = String::with_capacity(inside.len());
+    let mut rest = inside;
+    let mut next = Some(first);
+    while let Some(at) = next {
+        let (plain, escape) = rest.split_at(at);
+        out.push_str(plain);
+        let (ch, taken) = decode(escape.as_bytes());
+        out.push(ch);
+        // Every escape is ASCII, so this cannot cut a character.
+        rest = escape.get(taken..).unwrap_or_default();
+        next = memchr::memchr(b'\\', rest.as_bytes());
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+/// The character that a checked escape stands for, and the escape's length.
+fn decode(escape: &[u8]) -> (char, usize) {
+    let ch = match escape.get(1) {
+        Some(b'b') => '\u{8}',
+        Some(b'f') => '\u{c}',
+        Some(b'n') => '\n',
+        Some(b'r') => '\r',
+        Some(b't') => '\t',
+        Some(b'u') => return decode_hex(escape),
+        // Quote, backslash and slash stand for themselves.
+        Some(&other) => char::from(other),
+        None => char::REPLACEMENT_CHARACTER,
+    };
+    (ch, 2)
+}
+
+fn decode_hex(escape: &[u8]) -> (char, usize) {
+    let high = hex4(escape.get(2..)).unwrap_or_default();
+    if let Some(ch) = char::from_u32(high) {
+        return (ch, 6);
+    }
+    let low = hex4(escape.get(8..)).unwrap_or_default();
+    (pair(high, low).unwrap_or(char::REPLACEMENT_CHARACTER), 12)
+}
+
+/// The four hexadecimal digits at the beginning of `bytes`.
+pub(super) fn hex4(bytes: Option<&[u8]>) -> Option<u32> {
+    let digits = bytes?.first_chunk::<4>()?;
+    digits
+        .iter()
+        .try_fold(0, |sum, &digit| Some(sum << 4 | char::from(digit).to_digit(16)?))
+}
+
+/// The character of a surrogate pair, if the two are one.
+pub(super) fn pair(high: u32, low: u32) -> Option<char> {
+    let units = [u16::try_from(high).ok()?, u16::try_from(low).ok()?];
+    let mut chars = char::decode_utf16(units);
+    let ch = chars.next()?.ok()?;
+    // Two characters of one unit each are no pair.
+    chars.next().is_none().then_some(ch)
+}
+
+/// Appends `text` as a JSON string. Only what must be escaped is: quotes,
+/// backslashes and control characters.
+pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
+    let mut rest = text.as_bytes();
+    out.reserve(rest.len() + 2);
+    out.push(b'"');
+    loop {
+        let (plain, special) = rest.split_at(plain_run(rest));
+        out.extend_from_slice(plain);
+        let Some((&byte, after)) = special.split_first() else {
+            break;
+        };
+        write_escape(out, byte);
+        rest = after;
+    }
+    out.push(b'"');
+}
+
+fn write_escape(out: &mut Vec<u8>, byte: u8) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let short = match byte {
+        b'"' | b'\\' => byte,
+        0x08 => b'b',
+        0x0c => b'f',
+        b'\n' => b'n',
+        b'\r' => b'r',
+        b'\t' => b't',
+        _ => {
+            let [high, low] = [byte >> 4, byte & 15].map(|digit| HEX[usize::from(digit)]);
+            return out.extend_from_slice(&[b'\\', b'u', b'0', b'0', high, low]);
+        }
+    };
+    out.extend_from_slice(&[b'\\', short]);
+}

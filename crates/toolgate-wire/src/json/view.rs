@@ -1,0 +1,319 @@
+//! A borrowed look at one JSON value that has been checked before.
+//!
+//! Walking cannot fail, because there is nothing left to be wrong; where the
+//! types still leave a gap ("this slice is UTF-8") the code falls back to
+//! something empty instead of panicking. Values that are not asked for are
+//! stepped over, not read.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::Raw;
+use super::text::{plain_run, unescape};
+
+/// The six kinds of JSON values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool,
+    /// A number.
+    Number,
+    /// A string.
+    Text,
+    /// An array.
+    Array,
+    /// An object.
+    Object,
+}
+
+/// A borrowed look at one checked value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct View<'a> {
+    /// One valid value, without white space around it.
+    bytes: &'a [u8],
+}
+
+impl<'a> View<'a> {
+    /// `bytes` have passed the scan, or are a value within some that have.
+    pub(crate) fn trusted(bytes: &'a [u8]) -> Self {
+        Self { bytes }
+    }
+
+    /// What kind of value this is.
+    pub fn kind(&self) -> Kind {
+        match self.bytes.first() {
+            Some(b'{') => Kind::Object,
+            Some(b'[') => Kind::Array,
+            Some(b'"') => Kind::Text,
+            Some(b't' | b'f') => Kind::Bool,
+            Some(b'-' | b'0'..=b'9') => Kind::Number,
+            _ => Kind::Null,
+        }
+    }
+
+    /// The text of the value as bytes.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Whether this is `null`.
+    pub fn is_null(&self) -> bool {
+        self.kind() == Kind::Null
+    }
+
+    /// The truth value, if it is one.
+    pub fn as_bool(&self) -> Option<bool> {
+        match self.kind() {
+            Kind::Bool => Some(self.bytes == b"true"),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is written as an integer and fits. `1.0` and `1e2`
+    /// are not integers: they would not come back the way they were sent.
+    pub fn as_i64(&self) -> Option<i64> {
+        self.number()?.parse().ok()
+    }
+
+    /// The number, if it is written as an integer and fits.
+    pub fn as_u64(&self) -> Option<u64> {
+        self.number()?.parse().ok()
+    }
+
+    /// The nearest double, if it is a number.
+    pub fn as_f64(&self) -> Option<f64> {
+        self.number()?.parse().ok()
+    }
+
+    /// The string, if it is one. Allocates only if there are escapes in it.
+    pub fn as_text(&self) -> Option<Cow<'a, str>> {
+        match self.bytes {
+            [b'"', inside @ .., b'"'] => Some(unescape(utf8(inside))),
+            _ => None,
+        }
+    }
+
+    /// The values of an array; none if it is something else.
+    pub fn items(&self) -> impl Iterator<Item = View<'a>> + Clone + use<'a> {
+        Values::new(self.bytes, b'[')
+    }
+
+    /// The members of an object; none if it is something else.
+    pub fn members(&self) -> impl Iterator<Item = (Cow<'a, str>, View<'a>)> + Clone + use<'a> {
+        self.pairs()
+            .map(|(key, value)| (key.as_text().unwrap_or_default(), value))
+    }
+
+    /// The value of a member, if this is an object that has it. Walks the
+    /// object: to pick several, walk [`View::members`] once instead.
+    pub fn get(&self, key: &str) -> Option<View<'a>> {
+        self.pairs()
+            .find(|(found, _)| found.is_text(key))
+            .map(|(_, value)| value)
+    }
+
+    /// Whether this is the string `text`.
+    pub fn is_text(&self, text: &str) -> bool {
+        match self.bytes {
+            // An escaped string may be equal too, but is never equally long.
+            [b'"', inside @ .., b'"'] if inside.len() == text.len() => {
+                inside == text.as_bytes() && !inside.contains(&b'\\')
+            }
+            [b'"', inside @ .., b'"'] if inside.len() > text.len() => {
+                inside.contains(&b'\\') && unescape(utf8(inside)) == text
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads the value into a type, which may borrow from it.
+    pub fn parse_as<T: Deserialize<'a>>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(self.bytes)
+    }
+
+    /// Builds the tree of the value.
+    pub fn to_value(&self) -> serde_json::Value {
+        use serde_json::Value;
+        match self.kind() {
+            Kind::Null => Value::Null,
+            Kind::Bool => Value::Bool(self.bytes == b"true"),
+            Kind::Number => self.to_number(),
+            Kind::Text => Value::String(self.as_text().unwrap_or_default().into_owned()),
+            Kind::Array => self.items().map(|item| item.to_value()).collect(),
+            Kind::Object => self
+                .members()
+                .map(|(key, value)| (key.into_owned(), value.to_value()))
+                .collect(),
+        }
+    }
+
+    /// Copies the value. [`Raw::slice`] shares it instead.
+    pub fn to_raw(&self) -> Raw {
+        Raw::trusted(Bytes::copy_from_slice(self.bytes))
+    }
+
+    /// Whether this is a number that a double can hold.
+    pub(super) fn is_finite(&self) -> bool {
+        self.as_f64().is_some_and(f64::is_finite)
+    }
+
+    fn to_number(self) -> serde_json::Value {
+        // The scan asks the standard library what is finite. Should `serde_json`
+        // see the very largest doubles otherwise, this must still not fail.
+        serde_json::from_slice(self.bytes).unwrap_or_else(|_| self.as_f64().unwrap_or_default().into())
+    }
+
+    fn number(&self) -> Option<&'a str> {
+        (self.kind() == Kind::Number).then(|| utf8(self.bytes))
+    }
+
+    /// Keys, still quoted, with their values.
+    fn pairs(&self) -> impl Iterator<Item = (View<'a>, View<'a>)> + Clone + use<'a> {
+        Pairs(Values::new(self.bytes, b'{'))
+    }
+}
+
+impl fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(utf8(self.bytes))
+    }
+}
+
+impl fmt::Display for View<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(utf8(self.bytes))
+    }
+}
+
+impl Serialize for View<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.kind() {
+            Kind::Null => serializer.serialize_unit(),
+            Kind::Bool => serializer.serialize_bool(self.bytes == b"true"),
+            Kind::Number => match (self.as_i64(), self.as_u64()) {
+                // `-0` is a double: as an integer it would lose its sign.
+                (Some(0), _) if self.bytes != b"0" => serializer.serialize_f64(-0.0),
+                (Some(number), _) => serializer.serialize_i64(number),
+                (None, Some(number)) => serializer.serialize_u64(number),
+                (None, None) => serializer.serialize_f64(self.as_f64().unwrap_or_default()),
+            },
+            Kind::Text => serializer.serialize_str(&self.as_text().unwrap_or_default()),
+            Kind::Array => serializer.collect_seq(self.items()),
+            Kind::Object => {
+                let mut map = serializer.serialize_map(None)?;
+                for (key, value) in self.members() {
+                    map.serialize_entry(&key, &value)?;
+                }
+                map.end()
+            }
+        }
+    }
+}
+
+/// The values within a container, one after the other, whatever stands between
+/// them. For an object these are keys and values in turn.
+#[derive(Clone)]
+struct Values<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Values<'a> {
+    fn new(bytes: &'a [u8], open: u8) -> Self {
+        let rest = match bytes {
+            [first, inside @ .., _] if *first == open => inside,
+            _ => &[],
+        };
+        Self { rest }
+    }
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = View<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<View<'a>> {
+        let between = |byte: &u8| matches!(byte, b',' | b':' | b' ' | b'\n' | b'\r' | b'\t');
+        let start = self.rest.iter().position(|byte| !between(byte))?;
+        let rest = &self.rest[start..];
+        // A step of at least one byte: walking always ends.
+        let end = value_len(rest).clamp(1, rest.len());
+        let (value, rest) = rest.split_at(end);
+        self.rest = rest;
+        Some(View::trusted(value))
+    }
+}
+
+#[derive(Clone)]
+struct Pairs<'a>(Values<'a>);
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = (View<'a>, View<'a>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        Some((self.0.next()?, self.0.next()?))
+    }
+}
+
+/// The length of the value at the beginning of checked text.
+#[inline]
+fn value_len(bytes: &[u8]) -> usize {
+    match bytes.first() {
+        Some(b'"') => string_len(bytes),
+        Some(b'{' | b'[') => container_len(bytes),
+        _ => {
+            let after = |byte: &u8| matches!(byte, b',' | b']' | b'}' | b' ' | b'\n' | b'\r' | b'\t');
+            bytes.iter().position(after).unwrap_or(bytes.len())
+        }
+    }
+}
+
+/// The length of the string at the beginning, quotes included.
+#[inline]
+fn string_len(bytes: &[u8]) -> usize {
+    let mut at = 1;
+    while let Some(rest) = bytes.get(at..) {
+        at += plain_run(rest);
+        match bytes.get(at) {
+            Some(b'"') => return at + 1,
+            // The byte after a backslash never ends a string.
+            Some(_) => at += 2,
+            None => break,
+        }
+    }
+    bytes.len()
+}
+
+/// Brackets are counted, not matched: in checked text that is the same.
+fn container_len(bytes: &[u8]) -> usize {
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                at += string_len(&bytes[at..]);
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+        at += 1;
+        if depth == 0 {
+            return at;
+        }
+    }
+    bytes.len()
+}
+
+/// The scan has seen that all of the text is UTF-8, and values are cut out of
+/// it between ASCII characters. Nothing a peer sends can reach the fallback.
+fn utf8(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
+}

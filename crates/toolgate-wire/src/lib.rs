@@ -1,0 +1,28 @@
+//! The language of the Model Context Protocol: five revisions, one model.
+//!
+//! Bytes become a [`Frame`] ([`read`]), a frame becomes a [`model::Call`], an [`model::Outcome`] becomes
+//! bytes again; which [`Edition`] is spoken decides the shape and nothing else. Both directions are here,
+//! so a client is built of the same words as a server.
+//!
+//! Nothing in this crate does I/O, waits, reads a clock, draws a random number or logs.
+
+pub mod codec;
+mod edition;
+mod fault;
+mod frame;
+mod id;
+mod json;
+mod meta;
+pub mod model;
+
+pub use edition::{
+    Asking, Edition, Elicitation, Facts, Feeding, Greeting, LogLevels, Resume, Structured, Tasks,
+};
+pub use fault::{Fault, FaultKind};
+pub use frame::{
+    Broken, BrokenKind, Frame, Message, RemoteError, read, write_error, write_notification,
+    write_request, write_result,
+};
+pub use id::{ProgressToken, RequestId};
+pub use json::{JsonError, JsonErrorKind, Kind, Limits, Raw, View};
+pub use meta::{Client, Meta, key};

@@ -1,0 +1,102 @@
+//! Tools and what they answer.
+
+use crate::json::Raw;
+use crate::model::{Content, Icon};
+
+/// A tool as a client sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tool {
+    /// Unique on its server.
+    pub name: String,
+    /// A name for people.
+    pub title: Option<String>,
+    /// What it does, for a model.
+    pub description: Option<String>,
+    /// JSON Schema of the arguments; its root type is `object`.
+    pub input_schema: Raw,
+    /// JSON Schema of `structured`, any root type.
+    pub output_schema: Option<Raw>,
+    /// What to expect of a call.
+    pub hints: ToolHints,
+    /// Pictures for lists.
+    pub icons: Vec<Icon>,
+    /// Whether a call may, or must, run as a task.
+    pub task_support: TaskSupport,
+    /// `_meta`, a JSON object.
+    pub meta: Option<Raw>,
+}
+
+impl Tool {
+    /// A tool with a name and a schema, and nothing else said.
+    pub fn new(name: impl Into<String>, input_schema: Raw) -> Tool {
+        Tool {
+            name: name.into(),
+            title: None,
+            description: None,
+            input_schema,
+            output_schema: None,
+            hints: ToolHints::default(),
+            icons: Vec::new(),
+            task_support: TaskSupport::Forbidden,
+            meta: None,
+        }
+    }
+}
+
+/// What to expect of a call. Not said is not the same as no.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolHints {
+    /// A name for people, older than `Tool::title`.
+    pub title: Option<String>,
+    /// Changes nothing.
+    pub read_only: Option<bool>,
+    /// May destroy something.
+    pub destructive: Option<bool>,
+    /// Twice is the same as once.
+    pub idempotent: Option<bool>,
+    /// Reaches beyond this server.
+    pub open_world: Option<bool>,
+}
+
+impl ToolHints {
+    /// Whether nothing is said.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == ToolHints::default()
+    }
+}
+
+/// Whether a call may run as a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum TaskSupport {
+    #[default]
+    Forbidden,
+    Optional,
+    Required,
+}
+
+/// What a call of a tool gives.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ToolOutput {
+    /// For the model to read.
+    pub content: Vec<Content>,
+    /// For a program to read: any JSON.
+    pub structured: Option<Raw>,
+    /// The tool failed, in a way that the content explains.
+    pub is_error: bool,
+    /// `_meta`, a JSON object.
+    pub meta: Option<Raw>,
+}
+
+impl ToolOutput {
+    /// One text.
+    pub fn text(text: impl Into<String>) -> ToolOutput {
+        ToolOutput { content: vec![Content::text(text)], ..ToolOutput::default() }
+    }
+
+    /// A failure that a model can act on.
+    pub fn error(text: impl Into<String>) -> ToolOutput {
+        ToolOutput { is_error: true, ..ToolOutput::text(text) }
+    }
+}

@@ -1,0 +1,6 @@
+//! All integration tests of the crate, in one binary.
+
+mod limits;
+mod roundtrip;
+mod samples;
+mod schema;

@@ -1,0 +1,1152 @@
+//! Samples of everything in the model: a rich one with every field, a bare one
+//! with none that is optional, and one per variant.
+//!
+//! The rich ones name every field of every type, so a new field stops this
+//! file from compiling. Every sample comes back whole from some edition, except
+//! those that are called worded: they hold something that is shown in words.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::json;
+use toolgate_wire::model::*;
+use toolgate_wire::{Client, Edition, Fault, FaultKind, Meta, ProgressToken, Raw, RequestId};
+
+pub(crate) fn raw(value: serde_json::Value) -> Raw {
+    Raw::from(value)
+}
+
+fn text(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+fn meta() -> Option<Raw> {
+    Some(raw(
+        json!({ "example.com/color": "red", "n": [1, { "deep": true }] }),
+    ))
+}
+
+fn icons() -> Vec<Icon> {
+    let rich = Icon {
+        src: "https://example.com/i.png".into(),
+        mime: text("image/png"),
+        sizes: vec!["48x48".into(), "any".into()],
+        theme: text("dark"),
+    };
+    let bare = Icon {
+        src: "data:image/png;base64,AA==".into(),
+        ..Icon::default()
+    };
+    vec![rich, bare]
+}
+
+fn annotations() -> Option<Annotations> {
+    Some(Annotations {
+        audience: vec![Role::User, Role::Assistant],
+        priority: Some(0.25),
+        last_modified: text("2025-01-12T15:00:58Z"),
+    })
+}
+
+pub(crate) fn server() -> Implementation {
+    implementation("server")
+}
+
+fn implementation(name: &str) -> Implementation {
+    Implementation {
+        name: name.into(),
+        version: "1.2.3".into(),
+        title: text("A \"title\""),
+        description: text("What it is"),
+        website: text("https://example.com/"),
+        icons: icons(),
+    }
+}
+
+fn bare_implementation() -> Implementation {
+    Implementation {
+        name: "bare".into(),
+        version: "0".into(),
+        ..Implementation::default()
+    }
+}
+
+fn settings(name: &str) -> BTreeMap<String, Raw> {
+    let settings = json!({ "mode": "fast", "list": [1, "a", true], "deep": { "x": 1 } });
+    [
+        (name.to_owned(), raw(settings)),
+        ("com.example/empty".to_owned(), raw(json!({}))),
+    ]
+    .into()
+}
+
+pub(crate) fn client_capabilities() -> Vec<ClientCapabilities> {
+    let elicitation = |form, url| ClientCapabilities {
+        elicitation: Some(ElicitationCapability { form, url }),
+        ..ClientCapabilities::default()
+    };
+    let rich = ClientCapabilities {
+        roots: Some(true),
+        sampling: Some(SamplingCapability {
+            context: true,
+            tools: true,
+        }),
+        elicitation: Some(ElicitationCapability {
+            form: true,
+            url: true,
+        }),
+        tasks: Some(TaskCapability {
+            list: true,
+            cancel: true,
+            tools: false,
+            sampling: true,
+            elicitation: true,
+        }),
+        extensions: settings("io.modelcontextprotocol/ui"),
+        experimental: settings("test"),
+    };
+    let plain = ClientCapabilities {
+        roots: Some(false),
+        sampling: Some(SamplingCapability::default()),
+        tasks: Some(TaskCapability::default()),
+        ..ClientCapabilities::default()
+    };
+    vec![
+        rich,
+        plain,
+        elicitation(true, false),
+        elicitation(false, true),
+        ClientCapabilities::default(),
+    ]
+}
+
+fn server_capabilities() -> Vec<ServerCapabilities> {
+    let rich = ServerCapabilities {
+        tools: Some(true),
+        prompts: Some(true),
+        resources: Some(true),
+        resource_updates: true,
+        completions: true,
+        logging: true,
+        tasks: Some(TaskCapability {
+            list: true,
+            cancel: true,
+            tools: true,
+            sampling: false,
+            elicitation: false,
+        }),
+        extensions: settings("io.modelcontextprotocol/tasks"),
+        experimental: settings("test"),
+    };
+    let plain = ServerCapabilities {
+        tools: Some(false),
+        prompts: Some(false),
+        resources: Some(false),
+        tasks: Some(TaskCapability::default()),
+        ..ServerCapabilities::default()
+    };
+    vec![rich, plain, ServerCapabilities::default()]
+}
+
+pub(crate) fn clients(edition: Edition) -> Vec<Client> {
+    let infos = [Some(implementation("client")), Some(bare_implementation()), None];
+    client_capabilities()
+        .into_iter()
+        .zip(infos.into_iter().cycle())
+        .map(|(capabilities, info)| Client {
+            edition,
+            capabilities,
+            info,
+        })
+        .collect()
+}
+
+pub(crate) fn metas() -> Vec<Meta> {
+    let trace = json!({ "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" });
+    vec![
+        Meta::default(),
+        Meta {
+            progress: Some(ProgressToken::from("p-1")),
+            log_level: Some(LogLevel::Warning),
+            raw: Some(raw(trace)),
+        },
+        Meta {
+            progress: Some(ProgressToken::from(41)),
+            ..Meta::default()
+        },
+    ]
+}
+
+fn object_schema() -> Raw {
+    raw(json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": { "a": { "type": "string" }, "b": { "anyOf": [{ "type": "integer" }] } },
+        "required": ["a"],
+        "additionalProperties": false,
+        "$defs": { "x": { "$anchor": "here" } },
+    }))
+}
+
+pub(crate) fn tools() -> Vec<Tool> {
+    let rich = Tool {
+        name: "stock.lookup".into(),
+        title: text("Stock"),
+        description: text("Looks things up\nin a \"book\"\u{2028}\u{1f4da}"),
+        input_schema: object_schema(),
+        output_schema: Some(object_schema()),
+        hints: ToolHints {
+            title: text("Stock (old)"),
+            read_only: Some(true),
+            destructive: Some(false),
+            idempotent: Some(true),
+            open_world: Some(false),
+        },
+        icons: icons(),
+        task_support: TaskSupport::Forbidden,
+        meta: meta(),
+    };
+    vec![rich, Tool::new("bare", raw(json!({ "type": "object" })))]
+}
+
+/// Tools as only one edition has them.
+pub(crate) fn task_tools() -> Vec<Tool> {
+    let [rich, bare] = tools().try_into().expect("two tools");
+    let optional = Tool {
+        task_support: TaskSupport::Optional,
+        ..rich
+    };
+    vec![
+        optional,
+        Tool {
+            task_support: TaskSupport::Required,
+            ..bare
+        },
+    ]
+}
+
+/// Tools as only the newest edition has them.
+pub(crate) fn list_tools() -> Vec<Tool> {
+    let bare = tools().remove(1);
+    vec![Tool {
+        output_schema: Some(raw(json!({ "type": "array" }))),
+        ..bare
+    }]
+}
+
+pub(crate) fn resources() -> Vec<Resource> {
+    let rich = Resource {
+        uri: "file:///a.txt".into(),
+        name: "a".into(),
+        title: text("A"),
+        description: text("The first"),
+        mime: text("text/plain"),
+        size: Some(12),
+        annotations: annotations(),
+        icons: icons(),
+        meta: meta(),
+    };
+    let bare = Resource {
+        uri: "test://b".into(),
+        name: "b".into(),
+        ..Resource::default()
+    };
+    vec![rich, bare]
+}
+
+fn templates() -> Vec<ResourceTemplate> {
+    let rich = ResourceTemplate {
+        uri_template: "notes://{id}".into(),
+        name: "note".into(),
+        title: text("Note"),
+        description: text("One note"),
+        mime: text("text/markdown"),
+        annotations: annotations(),
+        icons: icons(),
+        meta: meta(),
+    };
+    let bare = ResourceTemplate {
+        uri_template: "x://{y}".into(),
+        name: "x".into(),
+        ..ResourceTemplate::default()
+    };
+    vec![rich, bare]
+}
+
+fn prompts() -> Vec<Prompt> {
+    let argument = PromptArgument {
+        name: "who".into(),
+        title: text("Who"),
+        description: text("Whom to greet"),
+        required: true,
+    };
+    let rich = Prompt {
+        name: "greet".into(),
+        title: text("Greet"),
+        description: text("Greets"),
+        arguments: vec![
+            argument,
+            PromptArgument {
+                name: "how".into(),
+                ..PromptArgument::default()
+            },
+        ],
+        icons: icons(),
+        meta: meta(),
+    };
+    vec![
+        rich,
+        Prompt {
+            name: "bare".into(),
+            ..Prompt::default()
+        },
+    ]
+}
+
+pub(crate) fn contents() -> Vec<Contents> {
+    let rich = |body| Contents {
+        uri: "test://x".into(),
+        mime: text("text/x"),
+        body,
+        meta: meta(),
+    };
+    vec![
+        rich(ContentsBody::Text("words".into())),
+        rich(ContentsBody::Blob(vec![0, 1, 254, 255].into())),
+        Contents::text("test://bare", ""),
+        Contents::blob("test://bare", vec![]),
+    ]
+}
+
+pub(crate) fn content() -> Vec<Content> {
+    let kinds = |contents: Contents, link: Resource| {
+        [
+            ContentKind::Text("words \u{0}\u{1f4da}\"\\".into()),
+            ContentKind::Image {
+                data: vec![1, 2, 3, 4].into(),
+                mime: "image/png".into(),
+            },
+            ContentKind::Audio {
+                data: vec![5, 6].into(),
+                mime: "audio/wav".into(),
+            },
+            ContentKind::Link(Box::new(link)),
+            ContentKind::Embedded(contents),
+        ]
+    };
+    let bare = contents()
+        .into_iter()
+        .zip(resources().into_iter().cycle())
+        .flat_map(|(contents, resource)| {
+            // A link has one place for these, and readers find them on the block.
+            let link = Resource {
+                annotations: None,
+                meta: None,
+                ..resource
+            };
+            kinds(contents, link).map(Content::from)
+        });
+    let bare: Vec<Content> = bare.collect();
+    let rich = bare.iter().cloned().map(|content| Content {
+        annotations: annotations(),
+        meta: meta(),
+        ..content
+    });
+    rich.chain(bare.iter().cloned()).collect()
+}
+
+fn cache() -> CacheHint {
+    CacheHint {
+        ttl_ms: 60_000,
+        scope: CacheScope::Public,
+    }
+}
+
+fn pages<T>(items: Vec<T>) -> Vec<Page<T>> {
+    let items: Vec<Arc<T>> = items.into_iter().map(Arc::new).collect();
+    vec![
+        Page {
+            items,
+            next: text("cursor=="),
+            cache: cache(),
+        },
+        Page {
+            items: vec![],
+            next: None,
+            cache: CacheHint::default(),
+        },
+    ]
+}
+
+fn uncached<T>(items: Vec<T>) -> Page<T> {
+    let items = items.into_iter().map(Arc::new).collect();
+    Page {
+        items,
+        next: text("next"),
+        cache: CacheHint::default(),
+    }
+}
+
+pub(crate) fn tool_outputs() -> Vec<ToolOutput> {
+    let with = |structured: serde_json::Value, content: Vec<Content>| ToolOutput {
+        content,
+        structured: Some(raw(structured)),
+        ..ToolOutput::default()
+    };
+    vec![
+        ToolOutput {
+            content: content(),
+            structured: Some(raw(json!({ "a": [1, 2.5, null] }))),
+            is_error: true,
+            meta: meta(),
+        },
+        ToolOutput::default(),
+        ToolOutput::text("ok"),
+        with(json!([3, 9]), vec![Content::text("[3,9]")]),
+        with(json!([3, 9]), vec![]),
+        with(json!({ "a": 1 }), vec![]),
+        with(json!(null), vec![]),
+        with(json!("x"), vec![Content::text("x")]),
+    ]
+}
+
+pub(crate) fn forms() -> Vec<Form> {
+    let form = |schema| Form {
+        message: "Please".into(),
+        schema: raw(schema),
+    };
+    vec![
+        form(json!({
+            "type": "object",
+            "properties": {
+                "name": { "type": "string", "title": "Name", "description": "Yours", "minLength": 1,
+                          "maxLength": 9, "format": "email", "default": "a@b.c" },
+                "age": { "type": "integer", "title": "Age", "minimum": 0, "maximum": 150, "default": 7 },
+                "size": { "type": "number", "description": "How large" },
+                "ok": { "type": "boolean", "title": "Ok", "description": "Or not", "default": true },
+                "one": { "type": "string", "title": "One", "description": "Of two", "enum": ["a", "b"],
+                         "default": "a" },
+                "old": { "type": "string", "title": "Old", "description": "Of two", "enum": ["a", "b"],
+                         "enumNames": ["A", "B"], "default": "b" },
+                "titled": { "type": "string", "title": "T", "description": "Of two", "default": "x",
+                            "oneOf": [{ "const": "x", "title": "X" }, { "const": "y", "title": "Y" }] },
+            },
+            "required": ["name", "ok"],
+        })),
+        form(json!({ "type": "object", "properties": {} })),
+    ]
+}
+
+/// Forms that only newer editions can show.
+pub(crate) fn new_forms() -> Vec<Form> {
+    let form = |schema| Form {
+        message: "Please".into(),
+        schema: raw(schema),
+    };
+    vec![form(json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {
+            "many": { "type": "array", "title": "Many", "description": "Of two", "items": { "type": "string", "enum": ["a", "b"] },
+                      "minItems": 1, "maxItems": 2, "default": ["a"] },
+            "titled": { "type": "array", "title": "T", "description": "Of one", "minItems": 0,
+                        "maxItems": 1, "default": [],
+                        "items": { "anyOf": [{ "const": "x", "title": "X" }] } },
+        },
+    }))]
+}
+
+fn conversation(content: &[Content]) -> Vec<SamplingMessage> {
+    let say = |role, content| SamplingMessage {
+        role,
+        content,
+        meta: None,
+    };
+    let blocks = content.iter().cloned().map(SamplingBlock::Content);
+    let alone = blocks.clone().map(|block| say(Role::User, vec![block]));
+    let together = SamplingMessage {
+        role: Role::Assistant,
+        content: blocks.collect(),
+        meta: meta(),
+    };
+    alone.chain([together]).collect()
+}
+
+/// What a conversation can hold as it is.
+fn plain_content() -> Vec<Content> {
+    let plain = |content: &Content| !matches!(content.kind, ContentKind::Link(_) | ContentKind::Embedded(_));
+    content().into_iter().filter(plain).collect()
+}
+
+fn tool_talk() -> Vec<SamplingMessage> {
+    let say = |role, content| SamplingMessage {
+        role,
+        content,
+        meta: None,
+    };
+    let ask = |meta| SamplingBlock::ToolUse {
+        id: "t1".into(),
+        name: "qty".into(),
+        input: raw(json!({ "sku": "A17" })),
+        meta,
+    };
+    let result = |structured: Option<serde_json::Value>, is_error, meta| SamplingBlock::ToolResult {
+        id: "t1".into(),
+        content: content(),
+        structured: structured.map(raw),
+        is_error,
+        meta,
+    };
+    vec![
+        say(
+            Role::User,
+            vec![SamplingBlock::Content(Content::text("how many?"))],
+        ),
+        say(Role::Assistant, vec![ask(meta())]),
+        say(Role::User, vec![result(Some(json!({ "n": 1 })), true, meta())]),
+        say(
+            Role::Assistant,
+            vec![SamplingBlock::Content(Content::text("again")), ask(None)],
+        ),
+        say(
+            Role::User,
+            vec![result(Some(json!([1])), false, None), result(None, false, None)],
+        ),
+    ]
+}
+
+pub(crate) fn samples() -> Vec<Sample> {
+    let rich = Sample {
+        messages: conversation(&plain_content()),
+        max_tokens: 400,
+        system: text("Be brief"),
+        preferences: Some(ModelPreferences {
+            hints: vec!["claude".into(), "small".into()],
+            cost: Some(0.0),
+            speed: Some(0.5),
+            intelligence: Some(1.0),
+        }),
+        include_context: text("thisServer"),
+        temperature: Some(0.7),
+        stop: vec!["END".into()],
+        metadata: Some(raw(json!({ "provider": { "x": 1 } }))),
+        tools: vec![],
+        tool_choice: None,
+    };
+    let bare = Sample {
+        max_tokens: 1,
+        ..Sample::default()
+    };
+    let odd = Sample {
+        preferences: Some(ModelPreferences::default()),
+        ..bare.clone()
+    };
+    vec![rich, bare, odd]
+}
+
+/// Questions that only newer editions can put.
+pub(crate) fn new_samples() -> Vec<Sample> {
+    let choices = [ToolChoice::Auto, ToolChoice::Required, ToolChoice::None];
+    let with = |tool_choice| Sample {
+        messages: tool_talk(),
+        max_tokens: 9,
+        tools: tools(),
+        tool_choice: Some(tool_choice),
+        ..Sample::default()
+    };
+    choices.map(with).into()
+}
+
+fn url(id: &str) -> Ask {
+    Ask::Elicit(Elicit::Url {
+        message: "Sign in".into(),
+        url: "https://example.com/sign-in?x=1".into(),
+        id: id.into(),
+    })
+}
+
+/// Questions for every edition that has their kind.
+pub(crate) fn asks() -> Vec<Ask> {
+    let forms = forms().into_iter().map(|form| Ask::Elicit(Elicit::Form(form)));
+    let samples = samples().into_iter().map(|sample| Ask::Sample(Box::new(sample)));
+    forms.chain(samples).chain([Ask::Roots]).collect()
+}
+
+/// Questions that only newer editions can put.
+pub(crate) fn new_asks() -> Vec<Ask> {
+    let forms = new_forms()
+        .into_iter()
+        .map(|form| Ask::Elicit(Elicit::Form(form)));
+    let samples = new_samples()
+        .into_iter()
+        .map(|sample| Ask::Sample(Box::new(sample)));
+    forms.chain(samples).chain([url("e-1")]).collect()
+}
+
+/// Questions that hold something that no edition has in a conversation.
+pub(crate) fn worded_asks() -> Vec<Ask> {
+    let messages = conversation(&content());
+    vec![Ask::Sample(Box::new(Sample {
+        messages,
+        max_tokens: 1,
+        ..Sample::default()
+    }))]
+}
+
+/// Questions within a result: there a link has no id.
+fn embedded_asks() -> BTreeMap<String, Ask> {
+    let forms = forms()
+        .into_iter()
+        .chain(new_forms())
+        .map(|form| Ask::Elicit(Elicit::Form(form)));
+    let samples = samples()
+        .into_iter()
+        .chain(new_samples())
+        .map(|sample| Ask::Sample(Box::new(sample)));
+    let asks = forms.chain(samples).chain([Ask::Roots, url("")]);
+    asks.enumerate()
+        .map(|(n, ask)| (format!("ask/{n}"), ask))
+        .collect()
+}
+
+/// Answers, each with its question.
+pub(crate) fn answers() -> Vec<(Ask, Answer)> {
+    let form = || Ask::Elicit(Elicit::Form(forms().remove(0)));
+    let sample = || Ask::Sample(Box::new(samples().remove(0)));
+    let filled = raw(json!({ "name": "a", "age": 3, "ok": true }));
+    let sampled = |content, stop_reason, meta| {
+        Answer::Sample(Box::new(Sampled {
+            role: Role::Assistant,
+            content,
+            model: "m".into(),
+            stop_reason,
+            meta,
+        }))
+    };
+    let plain = vec![SamplingBlock::Content(Content::text("four"))];
+    let many = conversation(&plain_content()).pop().expect("not empty").content;
+    let roots = vec![
+        Root {
+            uri: "file:///home".into(),
+            name: text("Home"),
+            meta: meta(),
+        },
+        Root {
+            uri: "file:///tmp".into(),
+            ..Root::default()
+        },
+    ];
+    vec![
+        (form(), Answer::Elicit(ElicitAnswer::Accept(Some(filled)))),
+        (form(), Answer::Elicit(ElicitAnswer::Decline)),
+        (form(), Answer::Elicit(ElicitAnswer::Cancel)),
+        (url("e-1"), Answer::Elicit(ElicitAnswer::Accept(None))),
+        (sample(), sampled(plain.clone(), None, None)),
+        (sample(), sampled(plain, text("endTurn"), meta())),
+        (sample(), sampled(many, text("maxTokens"), None)),
+        (Ask::Roots, Answer::Roots(roots)),
+        (Ask::Roots, Answer::Roots(vec![])),
+    ]
+}
+
+/// Answers that hold something that no edition has in a conversation.
+pub(crate) fn worded_answers() -> Vec<(Ask, Answer)> {
+    let ask = Ask::Sample(Box::new(samples().remove(0)));
+    let content = conversation(&content()).pop().expect("not empty").content;
+    let role = Role::Assistant;
+    let sampled = Sampled {
+        role,
+        content,
+        model: "m".into(),
+        stop_reason: None,
+        meta: None,
+    };
+    vec![(ask, Answer::Sample(Box::new(sampled)))]
+}
+
+/// Answers that only newer editions can carry.
+pub(crate) fn new_answers() -> Vec<(Ask, Answer)> {
+    let ask = Ask::Sample(Box::new(new_samples().remove(0)));
+    let uses = tool_talk().remove(3).content;
+    let sampled = Sampled {
+        role: Role::Assistant,
+        content: uses,
+        model: "m".into(),
+        stop_reason: text("toolUse"),
+        meta: None,
+    };
+    vec![(ask, Answer::Sample(Box::new(sampled)))]
+}
+
+fn retries() -> Vec<Retry> {
+    let responses = BTreeMap::from([
+        (
+            "who".to_owned(),
+            raw(json!({ "action": "accept", "content": { "ok": true } })),
+        ),
+        (
+            "llm/0".to_owned(),
+            raw(json!({
+            "role": "assistant", "model": "m", "content": { "type": "text", "text": "x" } })),
+        ),
+        ("dirs".to_owned(), raw(json!({ "roots": [] }))),
+    ]);
+    vec![
+        Retry::default(),
+        Retry {
+            responses: responses.clone(),
+            state: text("v1.k3.AAAA"),
+        },
+        Retry {
+            responses,
+            state: None,
+        },
+        Retry {
+            responses: BTreeMap::new(),
+            state: text(""),
+        },
+    ]
+}
+
+/// Everything a client can want, in whatever edition has it.
+pub(crate) fn calls() -> Vec<Call> {
+    let mut calls = vec![
+        Call::Discover,
+        Call::Ping,
+        Call::Subscribe {
+            uri: "test://x".into(),
+        },
+        Call::Unsubscribe {
+            uri: "test://x".into(),
+        },
+        Call::Listen(filter()),
+        Call::Listen(Filter::default()),
+        Call::GetTask { id: "t-1".into() },
+        Call::TaskResult { id: "t-1".into() },
+        Call::CancelTask { id: "t-1".into() },
+    ];
+    for cursor in [None, text(""), text("abc")] {
+        calls.push(Call::ListTools {
+            cursor: cursor.clone(),
+        });
+        calls.push(Call::ListResources {
+            cursor: cursor.clone(),
+        });
+        calls.push(Call::ListTemplates {
+            cursor: cursor.clone(),
+        });
+        calls.push(Call::ListPrompts {
+            cursor: cursor.clone(),
+        });
+        calls.push(Call::ListTasks { cursor });
+    }
+    calls.extend(LogLevel::ALL.map(Call::SetLevel));
+    for (n, retry) in retries().into_iter().enumerate() {
+        let arguments = (n % 2 == 1).then(|| raw(json!({ "a": 1, "b": null })));
+        let texts = [("who".to_owned(), "me".to_owned())]
+            .into_iter()
+            .take(n)
+            .collect();
+        let answers = retry.responses.clone();
+        calls.extend([
+            Call::CallTool {
+                name: "add".into(),
+                arguments,
+                retry: retry.clone(),
+                task: None,
+            },
+            Call::Read {
+                uri: "test://x".into(),
+                retry: retry.clone(),
+            },
+            Call::GetPrompt {
+                name: "greet".into(),
+                arguments: texts,
+                retry,
+            },
+            Call::UpdateTask {
+                id: "t-1".into(),
+                answers,
+            },
+        ]);
+    }
+    let retry = Retry::default;
+    for task in [Some(None), Some(Some(600_000))] {
+        calls.push(Call::CallTool {
+            name: "add".into(),
+            arguments: None,
+            retry: retry(),
+            task,
+        });
+    }
+    let references = [
+        Reference::Prompt("greet".into()),
+        Reference::Resource("x://{y}".into()),
+    ];
+    for (n, reference) in references.into_iter().enumerate() {
+        calls.push(Call::Complete(Completing {
+            reference,
+            argument: "who".into(),
+            value: "m".into(),
+            context: [("how".to_owned(), "well".to_owned())]
+                .into_iter()
+                .take(n)
+                .collect(),
+        }));
+    }
+    for client in clients(Edition::NEWEST_HANDSHAKE) {
+        calls.push(Call::Hello(Hello {
+            version: Edition::NEWEST_HANDSHAKE.date().into(),
+            capabilities: client.capabilities,
+            client: client.info.or(Some(bare_implementation())),
+        }));
+    }
+    calls
+}
+
+fn filter() -> Filter {
+    Filter {
+        tools: true,
+        prompts: true,
+        resources: true,
+        uris: vec!["test://a".into(), "test://b".into()],
+        tasks: vec!["t-1".into()],
+    }
+}
+
+pub(crate) fn tasks() -> Vec<Task> {
+    let bare = |state| Task {
+        id: "t-8c1f".into(),
+        state,
+        message: None,
+        created_at: "2026-08-30T10:00:00Z".into(),
+        updated_at: "2026-08-30T10:01:00Z".into(),
+        ttl_ms: None,
+        poll_ms: None,
+        asks: BTreeMap::new(),
+        end: None,
+    };
+    let rich = |state, asks, end| Task {
+        id: "t-8c1f".into(),
+        state,
+        message: text("on it"),
+        created_at: "2026-08-30T10:00:00Z".into(),
+        updated_at: "2026-08-30T10:01:00Z".into(),
+        ttl_ms: Some(600_000),
+        poll_ms: Some(2000),
+        asks,
+        end,
+    };
+    let output = |output| Some(TaskEnd::Outcome(Box::new(Outcome::Tool(output))));
+    let fault = Fault::new(FaultKind::Internal, "worker died").with_data(raw(json!({ "n": 1 })));
+    let mut tasks: Vec<Task> = TaskState::ALL.map(bare).into();
+    tasks.extend([
+        rich(TaskState::Working, BTreeMap::new(), None),
+        rich(TaskState::InputRequired, embedded_asks(), None),
+        rich(
+            TaskState::Completed,
+            BTreeMap::new(),
+            output(tool_outputs().remove(0)),
+        ),
+        rich(
+            TaskState::Completed,
+            BTreeMap::new(),
+            output(ToolOutput::error("no")),
+        ),
+        rich(TaskState::Failed, BTreeMap::new(), Some(TaskEnd::Fault(fault))),
+        rich(TaskState::Cancelled, BTreeMap::new(), None),
+    ]);
+    tasks
+}
+
+/// Tasks without details, which only one of their shapes has.
+fn plain_tasks() -> Vec<Task> {
+    tasks()
+        .into_iter()
+        .filter(|task| task.asks.is_empty() && task.end.is_none())
+        .collect()
+}
+
+/// A call by its method.
+fn call(method: &str) -> Call {
+    let calls = calls().into_iter().find(|call| call.method() == method);
+    calls.unwrap_or_else(|| panic!("no sample of {method}"))
+}
+
+/// Everything a server can answer, each with a call that it answers.
+pub(crate) fn outcomes() -> Vec<(Call, Outcome)> {
+    let mut outcomes = Vec::new();
+    let mut add = |method: &str, outcome: Outcome| outcomes.push((call(method), outcome));
+    for method in [
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+        "tasks/update",
+    ] {
+        add(method, Outcome::Done);
+    }
+    for (n, capabilities) in server_capabilities().into_iter().enumerate() {
+        let server = [server(), bare_implementation()][n % 2].clone();
+        let instructions = [text("Use it well"), None][n % 2].clone();
+        add(
+            "initialize",
+            Outcome::Welcome(Box::new(Welcome {
+                version: Edition::NEWEST_HANDSHAKE.date().into(),
+                capabilities: capabilities.clone(),
+                server: server.clone(),
+                instructions: instructions.clone(),
+            })),
+        );
+        add(
+            "server/discover",
+            Outcome::Discovery(Box::new(Discovery {
+                versions: Edition::dates().map(String::from).collect(),
+                capabilities: ServerCapabilities {
+                    tasks: None,
+                    ..capabilities
+                },
+                instructions,
+                server: [Some(server), None][n % 2].clone(),
+                cache: cache(),
+            })),
+        );
+    }
+    for page in pages(tools()).into_iter().chain(pages(list_tools())) {
+        add("tools/list", Outcome::Tools(page));
+    }
+    add("tools/list", Outcome::Tools(uncached(task_tools())));
+    for page in pages(resources()) {
+        add("resources/list", Outcome::Resources(page));
+    }
+    for page in pages(templates()) {
+        add("resources/templates/list", Outcome::Templates(page));
+    }
+    for page in pages(prompts()) {
+        add("prompts/list", Outcome::Prompts(page));
+    }
+    add("tasks/list", Outcome::Tasks(uncached(plain_tasks())));
+    add("tasks/list", Outcome::Tasks(uncached(vec![])));
+    for output in tool_outputs() {
+        add("tools/call", Outcome::Tool(output));
+    }
+    add(
+        "resources/read",
+        Outcome::Read {
+            contents: contents(),
+            cache: cache(),
+        },
+    );
+    add(
+        "resources/read",
+        Outcome::Read {
+            contents: vec![],
+            cache: CacheHint::default(),
+        },
+    );
+    let messages = content()
+        .into_iter()
+        .zip([Role::User, Role::Assistant].into_iter().cycle());
+    let messages = messages
+        .map(|(content, role)| PromptMessage { role, content })
+        .collect();
+    add(
+        "prompts/get",
+        Outcome::Prompt(PromptOutput {
+            description: text("A prompt"),
+            messages,
+            meta: meta(),
+        }),
+    );
+    add("prompts/get", Outcome::Prompt(PromptOutput::default()));
+    add(
+        "completion/complete",
+        Outcome::Completion(Completion {
+            values: vec!["me".into(), "myself".into()],
+            total: Some(3),
+            has_more: Some(true),
+        }),
+    );
+    add("completion/complete", Outcome::Completion(Completion::default()));
+    let asks = embedded_asks();
+    for method in ["tools/call", "prompts/get", "resources/read"] {
+        let state = text("v1.k3.AAAA");
+        add(
+            method,
+            Outcome::InputRequired(InputRequired {
+                asks: asks.clone(),
+                state: state.clone(),
+            }),
+        );
+        add(
+            method,
+            Outcome::InputRequired(InputRequired {
+                asks: asks.clone(),
+                state: None,
+            }),
+        );
+        add(
+            method,
+            Outcome::InputRequired(InputRequired {
+                asks: BTreeMap::new(),
+                state,
+            }),
+        );
+    }
+    for subscription in [RequestId::from("L1"), RequestId::from(7)] {
+        add("subscriptions/listen", Outcome::Listened { subscription });
+    }
+    for task in tasks() {
+        add("tasks/get", Outcome::TaskStatus(Box::new(task)));
+    }
+    for task in plain_tasks() {
+        add("tasks/cancel", Outcome::TaskStatus(Box::new(task.clone())));
+        add("tools/call", Outcome::TaskStarted(task));
+    }
+    add("tasks/cancel", Outcome::Done);
+    outcomes
+}
+
+/// Answers with something in them that does not come back: it is not said
+/// where such an answer exists, or said in another way.
+pub(crate) fn worded_outcomes() -> Vec<(Call, Outcome)> {
+    let mut outcomes = Vec::new();
+    let mut add = |method: &str, outcome: Outcome| outcomes.push((call(method), outcome));
+    for capabilities in server_capabilities() {
+        add(
+            "server/discover",
+            Outcome::Discovery(Box::new(Discovery {
+                versions: vec![],
+                capabilities,
+                instructions: None,
+                server: None,
+                cache: CacheHint::default(),
+            })),
+        );
+    }
+    for page in pages(tasks()) {
+        add("tasks/list", Outcome::Tasks(page));
+    }
+    for page in pages(task_tools()) {
+        add("tools/list", Outcome::Tools(page));
+    }
+    for output in tool_outputs() {
+        let output = Box::new(Outcome::Tool(output));
+        add(
+            "tasks/result",
+            Outcome::TaskPayload {
+                id: "t-1".into(),
+                output,
+            },
+        );
+    }
+    for task in tasks() {
+        add("tasks/cancel", Outcome::TaskStatus(Box::new(task.clone())));
+        add("tools/call", Outcome::TaskStarted(task));
+    }
+    // A link and the block that it is have one place for these.
+    let link = Content {
+        annotations: Some(Annotations::default()),
+        ..Content::link(resources().remove(0))
+    };
+    let content = vec![link, Content::link(resources().remove(0))];
+    add(
+        "tools/call",
+        Outcome::Tool(ToolOutput {
+            content,
+            ..ToolOutput::default()
+        }),
+    );
+    let values = (0..=Completion::MAX).map(|n| n.to_string()).collect();
+    add(
+        "completion/complete",
+        Outcome::Completion(Completion {
+            values,
+            ..Completion::default()
+        }),
+    );
+    outcomes
+}
+
+pub(crate) fn notices() -> Vec<Notice> {
+    let mut notices = vec![
+        Notice::Initialized,
+        Notice::Cancelled {
+            request: Some(RequestId::from(7)),
+            reason: text("enough"),
+        },
+        Notice::Cancelled {
+            request: Some(RequestId::from("7")),
+            reason: None,
+        },
+        Notice::Cancelled {
+            request: None,
+            reason: None,
+        },
+        Notice::Progress {
+            token: ProgressToken::from(41),
+            progress: 0.5,
+            total: Some(1.0),
+            message: text("half"),
+        },
+        Notice::Progress {
+            token: ProgressToken::from("p"),
+            progress: 3.0,
+            total: None,
+            message: None,
+        },
+        Notice::ToolsChanged,
+        Notice::PromptsChanged,
+        Notice::ResourcesChanged,
+        Notice::ResourceUpdated {
+            uri: "test://x".into(),
+        },
+        Notice::RootsChanged,
+        Notice::ElicitationDone { id: "e-1".into() },
+        Notice::Acknowledged(filter()),
+        Notice::Acknowledged(Filter::default()),
+    ];
+    notices.extend(LogLevel::ALL.map(|level| Notice::Log {
+        level,
+        logger: text("db"),
+        data: raw(json!({ "rows": [1, null] })),
+    }));
+    notices.push(Notice::Log {
+        level: LogLevel::Info,
+        logger: None,
+        data: raw(json!("plain")),
+    });
+    notices.extend(tasks().into_iter().map(|task| Notice::Task(Box::new(task))));
+    notices
+}
+
+pub(crate) fn faults() -> Vec<Fault> {
+    let kinds = [
+        FaultKind::Parse,
+        FaultKind::Invalid,
+        FaultKind::Method,
+        FaultKind::Params,
+        FaultKind::Greeting,
+        FaultKind::Resource,
+        FaultKind::Internal,
+        FaultKind::Header,
+        FaultKind::Session,
+        FaultKind::Other(-1),
+    ];
+    let mut faults: Vec<Fault> = kinds
+        .into_iter()
+        .map(|kind| Fault::new(kind, "went \"wrong\""))
+        .collect();
+    let elicitations = json!({ "elicitations": [{
+        "mode": "url", "elicitationId": "e-1", "url": "https://example.com/", "message": "Sign in" }] });
+    faults.extend([
+        Fault::resource("test://nope"),
+        Fault::version("2031-01-01"),
+        Fault::method("no/such"),
+        Fault::internal("r-1"),
+        Fault::new(FaultKind::UrlFirst, "sign in first").with_data(raw(elicitations)),
+    ]);
+    let needs = |required: ClientCapabilities| Fault::capability(&required, "this tool needs more");
+    faults.extend(client_capabilities().into_iter().map(needs));
+    faults
+}

@@ -1,0 +1,105 @@
+//! The spine: one message, from bytes to bytes.
+//!
+//! A reader who reads only this file knows the server.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use toolgate_wire::{Frame, Limits, Message, read};
+
+use crate::dispatch::Hall;
+use crate::era::{Answer, Arrival, Era, Peer, Visit};
+use crate::request::{BoxFuture, Stop};
+use crate::stream::Stream;
+
+/// The house behind its transports.
+pub(crate) struct Entry {
+    pub(crate) era: Era,
+    pub(crate) hall: Hall,
+    pub(crate) limits: Limits,
+}
+
+impl Entry {
+    /// Answers one message. What a call says on the way goes to `out`; the answer itself is returned.
+    ///
+    /// Cancel safe: yes, whoever drops it has cancelled the call.
+    pub(crate) async fn message(&self, bytes: Bytes, peer: &Peer, out: &Arc<Stream>) -> Answer {
+        match read(&bytes, &self.limits) {
+            Ok(Message::One(frame)) => self.frame(frame, peer, out, false).await,
+            Ok(Message::Batch(frames)) if self.era.takes_batches(peer) => self.batch(frames, peer, out).await,
+            Ok(Message::Batch(_)) => self.era.broken(&no_batches(), peer),
+            Err(broken) => self.era.broken(&broken, peer),
+        }
+    }
+
+    async fn frame(&self, frame: Frame, peer: &Peer, out: &Arc<Stream>, in_batch: bool) -> Answer {
+        match self.era.arrive(frame, peer, out, in_batch) {
+            Arrival::Answered(answer) => answer,
+            Arrival::Listening(listening) => self.era.tell(*listening).await,
+            Arrival::Visit(visit) => {
+                let Visit { request, voice, closing } = *visit;
+                let cancel = request.cancel.clone();
+                let ended = tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => Err(Stop::Cancelled),
+                    ended = self.hall.answer(request, &voice) => ended,
+                };
+                self.era.close(&closing, ended)
+            }
+        }
+    }
+
+    /// All at once; the answers in one array, in the order of the questions.
+    async fn batch(
+        &self,
+        frames: Vec<Result<Frame, toolgate_wire::Broken>>,
+        peer: &Peer,
+        out: &Arc<Stream>,
+    ) -> Answer {
+        let calls = frames.into_iter().map(|frame| -> BoxFuture<'_, Answer> {
+            match frame {
+                Ok(frame) => Box::pin(self.frame(frame, peer, out, true)),
+                Err(broken) => Box::pin(async move { self.era.broken(&broken, peer) }),
+            }
+        });
+        let mut array = BytesMut::new();
+        for answer in all(calls.collect()).await {
+            if let Answer::Body { body, .. } = answer {
+                array.put_u8(if array.is_empty() { b'[' } else { b',' });
+                array.put(body);
+            }
+        }
+        if array.is_empty() {
+            return Answer::Accepted;
+        }
+        array.put_u8(b']');
+        Answer::Body { status: 200, body: array.freeze(), session: None }
+    }
+}
+
+fn no_batches() -> toolgate_wire::Broken {
+    toolgate_wire::Broken {
+        kind: toolgate_wire::BrokenKind::Invalid,
+        id: None,
+        detail: "batches are not part of this protocol version".into(),
+    }
+}
+
+/// Waits for all of them.
+async fn all(mut calls: Vec<BoxFuture<'_, Answer>>) -> Vec<Answer> {
+    let mut answers: Vec<Option<Answer>> = calls.iter().map(|_| None).collect();
+    poll_fn(|cx| {
+        for (call, answer) in calls.iter_mut().zip(&mut answers) {
+            if answer.is_none() {
+                if let Poll::Ready(ready) = call.as_mut().poll(cx) {
+                    *answer = Some(ready);
+                }
+            }
+        }
+        if answers.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    answers.into_iter().flatten().collect()
+}

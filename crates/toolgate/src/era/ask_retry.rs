@@ -1,0 +1,343 @@
+//! Asking by ending the call: the client calls again and brings the answers.
+//!
+//! The handler runs anew each time. What it has been told so far, what its steps gave and what it set
+//! aside make up the journal; between two runs the client carries it, sealed. The journal is bound to the
+//! caller, the method and the arguments: brought to any other call it is refused.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use toolgate_wire::model::{
+    Answer, Ask, AskKind, Call, ClientCapabilities, Elicit, ElicitAnswer, ElicitationCapability, InputRequired,
+    LogLevel, Notice, Outcome, Retry, SamplingCapability, ToolOutput,
+};
+use toolgate_wire::{Edition, Fault, Kind, Raw, View, codec};
+
+use crate::clock::Clock;
+use crate::handler::{AskError, AskErrorKind, Voice};
+use crate::registry::Check;
+use crate::request::{BoxFuture, Caller, Stop};
+use crate::seal::Seal;
+use crate::stream::Stream;
+
+/// How long a client may take to come back.
+const LIFETIME: Duration = Duration::from_secs(15 * 60);
+/// How often a call may ask.
+const ROUNDS: u64 = 16;
+/// How much a client may be given to carry.
+const LUGGAGE: usize = 64 << 10;
+
+/// The voice of one run of a call whose client must call again to answer.
+pub(super) struct Retrying {
+    edition: Edition,
+    capabilities: ClientCapabilities,
+    log_level: Option<LogLevel>,
+    /// None: the client takes one message only, the answer.
+    out: Option<Arc<Stream>>,
+    is_tool: bool,
+    /// What the sealed journal is bound to. Computed when needed: most calls ask nothing.
+    binding: Binding,
+    seal: Seal,
+    now: u64,
+    journal: Mutex<Journal>,
+}
+
+struct Binding {
+    principal: Option<Arc<str>>,
+    method: &'static str,
+    subject: String,
+    arguments: Option<Raw>,
+}
+
+#[derive(Default)]
+struct Journal {
+    /// What the client carried; taken when it is opened.
+    sealed: Option<String>,
+    /// What the client brings this time. Stays raw until the question is known.
+    brought: BTreeMap<String, Raw>,
+    round: u64,
+    /// Answers of this and earlier runs.
+    answers: BTreeMap<String, Raw>,
+    /// Steps and state of this and earlier runs.
+    memory: BTreeMap<String, Raw>,
+    /// Asked in this run and not answered.
+    waiting: BTreeMap<String, Ask>,
+    /// What the client would have to be able to do, and the words in which the handler was told.
+    missing: Option<(ClientCapabilities, String)>,
+    forged: Option<Fault>,
+}
+
+impl Retrying {
+    pub(super) fn new(
+        edition: Edition,
+        call: &Call,
+        caller: &Caller,
+        out: Option<Arc<Stream>>,
+        seal: &Seal,
+        clock: &Clock,
+    ) -> Retrying {
+        let (arguments, retry) = match call {
+            Call::CallTool { arguments, retry, .. } => (arguments.clone(), Some(retry)),
+            Call::GetPrompt { arguments, retry, .. } => (Raw::of(arguments).ok(), Some(retry)),
+            Call::Read { retry, .. } => (None, Some(retry)),
+            _ => (None, None),
+        };
+        let Retry { responses, state } = retry.cloned().unwrap_or_default();
+        let binding = Binding {
+            principal: caller.principal.id().map(Arc::from),
+            method: call.method(),
+            subject: call.subject().unwrap_or_default().to_owned(),
+            arguments,
+        };
+        let journal = Journal { sealed: state, brought: responses, ..Journal::default() };
+        Retrying {
+            edition,
+            capabilities: caller.client.capabilities.clone(),
+            log_level: caller.meta.log_level,
+            out,
+            is_tool: matches!(call, Call::CallTool { .. }),
+            binding,
+            seal: seal.clone(),
+            now: clock.unix(),
+            journal: Mutex::new(journal),
+        }
+    }
+
+    /// Why the journal that the client brought is refused.
+    pub(super) fn forged(&self) -> Option<Fault> {
+        self.lock().forged.clone()
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.lock().waiting.is_empty()
+    }
+
+    /// Ends this run: what the client is asked, and what it is given to carry.
+    pub(super) fn suspend(&self, seal: &Seal, clock: &Clock) -> Result<Outcome, Fault> {
+        let mut journal = self.lock();
+        if journal.round >= ROUNDS {
+            let said = format!("the call asked for input {ROUNDS} times and is given up");
+            return if self.is_tool { Ok(Outcome::Tool(ToolOutput::error(said))) } else { Err(Fault::params(said)) };
+        }
+        let plain = journal.write(clock.unix() + LIFETIME.as_secs());
+        let state = seal.seal(&self.binding.digest(), &plain);
+        if state.len() > LUGGAGE {
+            let reference = crate::dispatch::reference();
+            tracing::error!(reference, bytes = state.len(), "a handler sets aside more than a client can carry");
+            return Err(Fault::internal(&reference));
+        }
+        let asks = std::mem::take(&mut journal.waiting);
+        Ok(Outcome::InputRequired(InputRequired { asks, state: Some(state) }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens what the client carried, the first time anybody wants to know.
+    fn opened(&self) -> MutexGuard<'_, Journal> {
+        let mut journal = self.lock();
+        if let Some(sealed) = journal.sealed.take() {
+            let plain = self.seal.open(&self.binding.digest(), &sealed);
+            if let Err(reason) = plain.map_err(|_| "invalid").and_then(|plain| journal.read(&plain, self.now)) {
+                let fault = Fault::params(format!("requestState is {reason}"));
+                journal.forged = Some(fault.with_data(Raw::from(json!({ "reason": reason }))));
+            }
+        }
+        journal
+    }
+
+    fn ask_now(&self, key: &str, ask: Ask) -> Result<Answer, AskError> {
+        let mut journal = self.opened();
+        if journal.forged.is_some() {
+            return Err(AskError(AskErrorKind::Suspended));
+        }
+        if let Some(known) = journal.answers.get(key).and_then(|raw| self.understand(&ask, raw)) {
+            return Ok(known);
+        }
+        // An answer that is none is dropped, and the question asked again.
+        if let Some(raw) = journal.brought.remove(key) {
+            if let Some(answer) = self.understand(&ask, &raw) {
+                journal.answers.insert(key.to_owned(), raw);
+                return Ok(answer);
+            }
+        }
+        if let Some((what, missing)) = unsupported(self.edition, &self.capabilities, &ask) {
+            let error = AskError(AskErrorKind::Unsupported(what));
+            journal.missing = Some((missing, error.to_string()));
+            return Err(error);
+        }
+        if journal.waiting.insert(key.to_owned(), ask).is_some() {
+            tracing::error!(key, "two questions of one call have the same key; give each its own");
+        }
+        Err(AskError(AskErrorKind::Suspended))
+    }
+
+    fn understand(&self, ask: &Ask, raw: &Raw) -> Option<Answer> {
+        let answer = codec::read_answer(self.edition, ask, raw).ok()?;
+        is_right(ask, &answer).ok()?;
+        Some(answer)
+    }
+}
+
+impl Voice for Retrying {
+    fn hears(&self, level: LogLevel) -> bool {
+        self.out.is_some() && self.log_level.is_some_and(|wanted| level >= wanted)
+    }
+
+    fn tell(&self, notice: &Notice) -> bool {
+        let Some(out) = &self.out else { return false };
+        let mut message = Vec::with_capacity(192);
+        codec::write_notice(&mut message, self.edition, notice, None) && out.hint(message.into())
+    }
+
+    fn ask<'a>(&'a self, key: &'a str, ask: Ask) -> BoxFuture<'a, Result<Answer, AskError>> {
+        Box::pin(async move { self.ask_now(key, ask) })
+    }
+
+    fn recall(&self, name: &str) -> Option<Raw> {
+        self.opened().memory.get(name).cloned()
+    }
+
+    fn remember(&self, name: &str, value: Raw) {
+        self.opened().memory.insert(name.to_owned(), value);
+    }
+
+    fn stopped(&self, said: &str) -> Option<Stop> {
+        let journal = self.lock();
+        if let Some(fault) = &journal.forged {
+            return Some(Stop::Fault(fault.clone()));
+        }
+        if !journal.waiting.is_empty() {
+            return Some(Stop::NeedsInput);
+        }
+        // The handler could not do without, if what it says is what it was told.
+        let (missing, told) = journal.missing.as_ref()?;
+        said.contains(told.as_str()).then(|| Stop::Fault(Fault::capability(missing, told.as_str())))
+    }
+
+    fn send_away(&self, _: Duration) {}
+}
+
+impl Journal {
+    fn write(&self, expires: u64) -> Vec<u8> {
+        let object = |entries: &BTreeMap<String, Raw>| -> Value {
+            entries.iter().map(|(key, raw)| (key.clone(), raw.to_value())).collect::<Map<_, _>>().into()
+        };
+        let plain = json!({
+            "expires": expires,
+            "round": self.round + 1,
+            "answers": object(&self.answers),
+            "memory": object(&self.memory),
+        });
+        plain.to_string().into_bytes()
+    }
+
+    fn read(&mut self, plain: &[u8], now: u64) -> Result<(), &'static str> {
+        let plain: Value = serde_json::from_slice(plain).map_err(|_| "invalid")?;
+        if plain["expires"].as_u64().is_none_or(|expires| expires < now) {
+            return Err("expired");
+        }
+        let entries = |key: &str| -> BTreeMap<String, Raw> {
+            let object = plain[key].as_object();
+            object.into_iter().flatten().map(|(key, value)| (key.clone(), Raw::from(value))).collect()
+        };
+        self.round = plain["round"].as_u64().unwrap_or(ROUNDS);
+        self.answers = entries("answers");
+        // What this run has already set aside is newer.
+        let mut memory = entries("memory");
+        memory.append(&mut self.memory);
+        self.memory = memory;
+        Ok(())
+    }
+}
+
+impl Binding {
+    fn digest(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        let parts = [self.principal.as_deref().unwrap_or_default(), self.method, &self.subject];
+        for part in parts {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        hash.update([u8::from(self.principal.is_some())]);
+        if let Some(arguments) = &self.arguments {
+            canonical(&mut hash, arguments.view());
+        }
+        hash.finalize().into()
+    }
+}
+
+/// The same for the same JSON, however its members are ordered and its strings escaped.
+fn canonical(hash: &mut Sha256, value: View<'_>) {
+    let text = |hash: &mut Sha256, text: &str| {
+        hash.update((text.len() as u64).to_le_bytes());
+        hash.update(text);
+    };
+    hash.update([value.kind() as u8]);
+    match value.kind() {
+        Kind::Object => {
+            let members: BTreeMap<_, _> = value.members().collect();
+            hash.update((members.len() as u64).to_le_bytes());
+            for (key, member) in members {
+                text(hash, &key);
+                canonical(hash, member);
+            }
+        }
+        Kind::Array => {
+            hash.update((value.items().count() as u64).to_le_bytes());
+            value.items().for_each(|item| canonical(hash, item));
+        }
+        Kind::Text => text(hash, &value.as_text().unwrap_or_default()),
+        _ => {
+            hash.update((value.as_bytes().len() as u64).to_le_bytes());
+            hash.update(value.as_bytes());
+        }
+    }
+}
+
+/// What a client that cannot be asked this would have to be able to do.
+pub(super) fn unsupported(
+    edition: Edition,
+    capabilities: &ClientCapabilities,
+    ask: &Ask,
+) -> Option<(&'static str, ClientCapabilities)> {
+    let elicitation = capabilities.elicitation;
+    let (what, can) = match ask.kind() {
+        AskKind::ElicitForm => ("forms", elicitation.is_some_and(|elicitation| elicitation.form)),
+        AskKind::ElicitUrl => ("links to open", elicitation.is_some_and(|elicitation| elicitation.url)),
+        AskKind::Sample => ("sampling", capabilities.sampling.is_some()),
+        AskKind::SampleWithTools => {
+            ("sampling with tools", capabilities.sampling.is_some_and(|sampling| sampling.tools))
+        }
+        AskKind::Roots => ("roots", capabilities.roots.is_some()),
+    };
+    if can && codec::can_ask(edition, ask) {
+        return None;
+    }
+    let mut missing = ClientCapabilities::default();
+    match ask.kind() {
+        AskKind::ElicitForm => missing.elicitation = Some(ElicitationCapability { form: true, url: false }),
+        AskKind::ElicitUrl => missing.elicitation = Some(ElicitationCapability { form: false, url: true }),
+        AskKind::Sample => missing.sampling = Some(SamplingCapability::default()),
+        AskKind::SampleWithTools => missing.sampling = Some(SamplingCapability { tools: true, context: false }),
+        AskKind::Roots => missing.roots = Some(false),
+    }
+    Some((what, missing))
+}
+
+/// Whether what the user filled in is what the form asked for. Clients should see to it, and not all do.
+pub(super) fn is_right(ask: &Ask, answer: &Answer) -> Result<(), String> {
+    let (Ask::Elicit(Elicit::Form(form)), Answer::Elicit(ElicitAnswer::Accept(content))) = (ask, answer) else {
+        return Ok(());
+    };
+    let Ok(check) = Check::new(&form.schema.to_value(), false) else { return Ok(()) };
+    match check.faults(&content.clone().unwrap_or_else(Raw::empty_object)) {
+        None => Ok(()),
+        Some(faults) => Err(faults),
+    }
+}
+

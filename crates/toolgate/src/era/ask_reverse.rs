@@ -1,0 +1,121 @@
+//! Asking on the open stream: a request of the server's own, answered by a message of the client's.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+use toolgate_wire::model::{Answer, Ask, LogLevel, Notice};
+use toolgate_wire::{Edition, Raw, RequestId, Resume, codec, write_request};
+
+use super::ask_retry::{unsupported, is_right};
+use super::session::Session;
+use crate::handler::{AskError, AskErrorKind, Voice};
+use crate::request::{BoxFuture, Stop};
+use crate::stream::Stream;
+
+/// How long a person may think.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+/// The voice of one call of a client that can be asked while it waits.
+pub(super) struct Reversing {
+    edition: Edition,
+    session: Option<Arc<Session>>,
+    /// None: the client takes one message only, the answer.
+    out: Option<Arc<Stream>>,
+    cancel: CancellationToken,
+    /// There is one run only; what is set aside stays here.
+    memory: Mutex<BTreeMap<String, Raw>>,
+}
+
+impl Reversing {
+    pub(super) fn new(
+        edition: Edition,
+        session: Option<Arc<Session>>,
+        out: Option<Arc<Stream>>,
+        cancel: CancellationToken,
+    ) -> Reversing {
+        Reversing { edition, session, out, cancel, memory: Mutex::default() }
+    }
+
+    async fn ask_session(&self, session: &Session, out: &Stream, ask: &Ask) -> Result<Answer, AskError> {
+        let (id, answer) = session.expect();
+        let _forget = Forget { session, id: &id };
+        let mut params = Vec::new();
+        codec::write_ask_params(&mut params, self.edition, ask);
+        let mut message = Vec::with_capacity(params.len() + 128);
+        write_request(&mut message, &id, ask.method(), Some(&params));
+        let asking = async {
+            out.send(Bytes::from(message)).await.map_err(|_| AskError(AskErrorKind::Gone))?;
+            answer.await.map_err(|_| AskError(AskErrorKind::Gone))
+        };
+        let outcome = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Err(AskError(AskErrorKind::Gone)),
+            outcome = tokio::time::timeout(PATIENCE, asking) => outcome,
+        };
+        let result = outcome.map_err(|_| AskError(AskErrorKind::TimedOut))??;
+        let result = result.map_err(|error| AskError(AskErrorKind::Refused(error.message)))?;
+        let refused = |why: String| AskError(AskErrorKind::Refused(why));
+        let answer = codec::read_answer(self.edition, ask, &result).map_err(|fault| refused(fault.to_string()))?;
+        is_right(ask, &answer).map_err(refused)?;
+        Ok(answer)
+    }
+}
+
+impl Voice for Reversing {
+    fn hears(&self, level: LogLevel) -> bool {
+        self.out.is_some() && self.session.as_ref().is_some_and(|session| session.hears(level))
+    }
+
+    fn tell(&self, notice: &Notice) -> bool {
+        let Some(out) = &self.out else { return false };
+        let mut message = Vec::with_capacity(192);
+        codec::write_notice(&mut message, self.edition, notice, None) && out.hint(message.into())
+    }
+
+    fn ask<'a>(&'a self, _: &'a str, ask: Ask) -> BoxFuture<'a, Result<Answer, AskError>> {
+        Box::pin(async move {
+            let (Some(session), Some(out)) = (&self.session, &self.out) else {
+                return Err(AskError(AskErrorKind::Unsupported("questions on this connection")));
+            };
+            if let Some((what, _)) = unsupported(self.edition, &session.client.capabilities, &ask) {
+                return Err(AskError(AskErrorKind::Unsupported(what)));
+            }
+            self.ask_session(session, out, &ask).await
+        })
+    }
+
+    fn recall(&self, name: &str) -> Option<Raw> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    fn remember(&self, name: &str, value: Raw) {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), value);
+    }
+
+    fn stopped(&self, _: &str) -> Option<Stop> {
+        None
+    }
+
+    fn send_away(&self, retry: Duration) {
+        if self.edition.facts().resume == Resume::Polling && self.session.is_some() {
+            if let Some(out) = &self.out {
+                out.cut(retry);
+            }
+        }
+    }
+}
+
+/// Nobody waits for the answer any more, however the waiting ended.
+struct Forget<'a> {
+    session: &'a Session,
+    id: &'a RequestId,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.session.forget(self.id);
+    }
+}

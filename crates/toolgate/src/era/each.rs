@@ -1,0 +1,99 @@
+//! Editions in which every request says who sends it, and mirrors itself in HTTP headers.
+
+use std::sync::Arc;
+
+use toolgate_wire::model::{Call, Discovery};
+use toolgate_wire::{Client, Edition, Fault, FaultKind, Greeting, Raw, codec};
+
+use super::header::single;
+use super::{Era, Peer, Road};
+use crate::registry::decode;
+use crate::request::Caller;
+
+const VERSION: &str = "mcp-protocol-version";
+const METHOD: &str = "mcp-method";
+const NAME: &str = "mcp-name";
+
+impl Era {
+    /// Whether a message is to be read by the rules of these editions.
+    pub(super) fn is_each(&self, method: &str, params: Option<&Raw>, peer: &Peer) -> bool {
+        if method == "server/discover" {
+            return true;
+        }
+        if let Some(version) = codec::read_version(params) {
+            // A date we do not know is answered with those we do, which only these editions can say.
+            return Edition::of(&version).is_none_or(|edition| !edition.shakes_hands());
+        }
+        if method == "initialize" {
+            return false;
+        }
+        let named = single(&peer.headers, VERSION).ok().flatten().and_then(Edition::of);
+        named.is_some_and(|edition| edition.facts().greeting == Greeting::Each)
+    }
+
+    /// Checks what a request says of itself, in the order that clients rely on, and reads what it wants.
+    pub(super) fn greet_each(
+        &self,
+        method: &str,
+        params: Option<&Raw>,
+        peer: &Peer,
+    ) -> Result<(Edition, Call, Caller), Fault> {
+        let (version, capabilities, info) = codec::read_greeting(params)?;
+        let posted = matches!(peer.road, Road::Post { .. });
+        if posted && required(peer, VERSION)? != version {
+            return Err(mismatch(VERSION, "the `_meta` of the body"));
+        }
+        let edition = match Edition::of(&version) {
+            Some(edition) if !edition.shakes_hands() => edition,
+            // Finding out what is served works from whatever edition the client starts with.
+            Some(_) if method == "server/discover" => Edition::NEWEST,
+            _ => return Err(Fault::version(&version)),
+        };
+        if posted && required(peer, METHOD)? != method {
+            return Err(mismatch(METHOD, "the method of the body"));
+        }
+        let call = codec::read_call(edition, method, params)?;
+        let mirrors = posted && edition.facts().mirror_headers;
+        if let (true, Some(subject)) = (mirrors, call.subject()) {
+            let name = required(peer, NAME)?;
+            if decode(name.as_bytes()).as_deref() != Some(subject) {
+                return Err(mismatch(NAME, "the body"));
+            }
+        }
+        let meta = codec::read_meta(params)?;
+        let client = Arc::new(Client { edition, capabilities, info });
+        Ok((edition, call, self.caller(peer, client, meta, mirrors)))
+    }
+
+    /// What `server/discover` tells.
+    pub(super) fn discovery(&self) -> Discovery {
+        Discovery {
+            versions: Edition::dates().map(str::to_owned).collect(),
+            capabilities: (self.face.capabilities)(),
+            instructions: self.face.instructions.clone(),
+            server: Some(self.face.info.clone()),
+            cache: self.face.cache,
+        }
+    }
+}
+
+/// Notifications need not mirror themselves; one that does must tell the truth.
+pub(super) fn check_method_if_sent(method: &str, peer: &Peer) -> Result<(), Fault> {
+    match single(&peer.headers, METHOD) {
+        Ok(None) => Ok(()),
+        Ok(Some(sent)) if sent == method => Ok(()),
+        _ => Err(mismatch(METHOD, "the method of the body")),
+    }
+}
+
+fn required<'a>(peer: &'a Peer, name: &str) -> Result<&'a str, Fault> {
+    match single(&peer.headers, name) {
+        Ok(Some(value)) => Ok(value),
+        Ok(None) => Err(Fault::new(FaultKind::Header, format!("header {name} is missing"))),
+        Err(_) => Err(Fault::new(FaultKind::Header, format!("header {name} must be sent once, as text"))),
+    }
+}
+
+fn mismatch(name: &str, other: &str) -> Fault {
+    Fault::new(FaultKind::Header, format!("header {name} differs from {other}"))
+}

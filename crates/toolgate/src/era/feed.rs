@@ -1,0 +1,139 @@
+//! Change notices on their way to a client: on the standing stream of a session, or on a stream that the
+//! client opened to listen.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+use toolgate_wire::model::{Filter, Notice, Outcome, ServerCapabilities};
+use toolgate_wire::{Edition, RequestId, codec};
+
+use super::session::{Session, Ticket};
+use super::{Answer, Era, Peer, Road};
+use crate::hub::{Subscriber, Topic};
+use crate::stream::Stream;
+
+/// A client that listens, until it or the house has enough.
+pub(crate) struct Listening {
+    edition: Edition,
+    id: RequestId,
+    accepted: Filter,
+    subscriber: Arc<Subscriber>,
+    cancel: CancellationToken,
+    out: Arc<Stream>,
+    /// Falls when nothing more will come from the client.
+    hung_up: Option<CancellationToken>,
+    _ticket: Option<Ticket>,
+}
+
+impl Era {
+    pub(super) fn listen(
+        &self,
+        edition: Edition,
+        id: &RequestId,
+        wanted: Filter,
+        cancel: CancellationToken,
+        ticket: Option<Ticket>,
+        peer: &Peer,
+        out: &Arc<Stream>,
+    ) -> Listening {
+        let hung_up = match &peer.road {
+            Road::Line(line) => Some(line.hung_up.clone()),
+            Road::Post { .. } => None,
+        };
+        let accepted = accept(wanted, &(self.face.capabilities)());
+        Listening {
+            edition,
+            id: id.clone(),
+            // Subscribed before the acknowledgement is written: nothing that changes after it is missed.
+            subscriber: self.hub.subscribe(accepted.clone()),
+            accepted,
+            cancel,
+            out: Arc::clone(out),
+            hung_up,
+            _ticket: ticket,
+        }
+    }
+
+    /// Tells one listener of changes; ends when it leaves or the house closes.
+    pub(crate) async fn tell(&self, listening: Listening) -> Answer {
+        let Listening { edition, id, accepted, subscriber, cancel, out, hung_up, _ticket } = listening;
+        let hung_up = hung_up.unwrap_or_default();
+        let telling = async {
+            let acknowledged = Notice::Acknowledged(accepted);
+            if !write(&out, edition, &acknowledged, Some(&id)).await {
+                return;
+            }
+            loop {
+                let changes = subscriber.changes().await;
+                if !write_all(&out, edition, changes, Some(&id)).await {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Answer::Silence,
+            () = hung_up.cancelled() => Answer::Silence,
+            () = self.drain.cancelled() => {
+                let ended = Outcome::Listened { subscription: id.clone() };
+                self.answer(edition, &id, &ended)
+            }
+            () = telling => Answer::Silence,
+        }
+    }
+
+    /// Tells a session of changes on `out`; ends when the session or the house does.
+    pub(crate) async fn feed(&self, session: &Session, out: &Stream) {
+        let feeding = async {
+            loop {
+                let changes = session.subscriber().changes().await;
+                if !write_all(out, session.client.edition, changes, None).await {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = session.over.cancelled() => {}
+            () = self.drain.cancelled() => {}
+            () = feeding => {}
+        }
+    }
+}
+
+async fn write_all(out: &Stream, edition: Edition, changes: BTreeSet<Topic>, tag: Option<&RequestId>) -> bool {
+    for topic in changes {
+        let notice = match topic {
+            Topic::Tools => Notice::ToolsChanged,
+            Topic::Prompts => Notice::PromptsChanged,
+            Topic::Resources => Notice::ResourcesChanged,
+            Topic::Resource(uri) => Notice::ResourceUpdated { uri: uri.into() },
+        };
+        if !write(out, edition, &notice, tag).await {
+            return false;
+        }
+    }
+    true
+}
+
+/// Waits for room. False when the reader is gone.
+async fn write(out: &Stream, edition: Edition, notice: &Notice, tag: Option<&RequestId>) -> bool {
+    let mut message = Vec::with_capacity(160);
+    if !codec::write_notice(&mut message, edition, notice, tag) {
+        return true;
+    }
+    out.send(Bytes::from(message)).await.is_ok()
+}
+
+/// What of a wish the server can fulfil.
+fn accept(wanted: Filter, offered: &ServerCapabilities) -> Filter {
+    Filter {
+        tools: wanted.tools && offered.tools == Some(true),
+        prompts: wanted.prompts && offered.prompts == Some(true),
+        resources: wanted.resources && offered.resources == Some(true),
+        uris: if offered.resource_updates { wanted.uris } else { Vec::new() },
+        tasks: Vec::new(),
+    }
+}

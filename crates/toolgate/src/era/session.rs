@@ -1,0 +1,425 @@
+//! What is remembered of clients that shake hands: a session is only a memory of what a modern request
+//! says about itself, and of where its client can be reached.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use toolgate_wire::model::{ClientCapabilities, Filter, LogLevel};
+use toolgate_wire::{Client, Edition, Fault, Raw, RemoteError, RequestId, Resume};
+
+use super::handshake::{SESSION, no_session};
+use super::header::single;
+use super::{Era, Peer};
+use crate::clock::Clock;
+use crate::hub::{Hub, Subscriber};
+use crate::request::Principal;
+use crate::seal::token;
+use crate::stream::{Capacity, Stream};
+
+/// How many sessions, how long, and how much each may hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionLimits {
+    pub(crate) total: usize,
+    /// A session that says nothing for so long is over.
+    pub(crate) idle: Duration,
+    /// Streams of one session that can be resumed.
+    pub(crate) streams: usize,
+    /// Resources that one session may subscribe to.
+    pub(crate) subscriptions: usize,
+}
+
+impl Default for SessionLimits {
+    fn default() -> SessionLimits {
+        SessionLimits { total: 10_000, idle: Duration::from_secs(30 * 60), streams: 32, subscriptions: 1000 }
+    }
+}
+
+/// All sessions of one server.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    limits: SessionLimits,
+    open: RwLock<HashMap<Box<str>, Arc<Session>>>,
+    /// Stands in for clients that say nothing of themselves.
+    bare: Arc<Client>,
+}
+
+/// One remembered client.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: Box<str>,
+    pub(crate) client: Arc<Client>,
+    principal: Principal,
+    limits: SessionLimits,
+    /// The mildest level the client wants to hear of.
+    level: AtomicU8,
+    subscriber: Arc<Subscriber>,
+    /// Questions under way, by the id they were asked with.
+    pending: Mutex<HashMap<RequestId, oneshot::Sender<Result<Raw, RemoteError>>>>,
+    pub(crate) calls: Calls,
+    streams: Mutex<Streams>,
+    /// When it was last heard of, in milliseconds of uptime.
+    seen: AtomicU64,
+    /// Falls when the session ends.
+    pub(crate) over: CancellationToken,
+}
+
+/// Streams that can be resumed. Number 0 is the standing one, for what belongs to no request.
+#[derive(Debug, Default)]
+struct Streams {
+    next: u64,
+    /// Oldest first. When there are too many, the oldest is forgotten: it cannot be resumed any more.
+    kept: Vec<(u64, Arc<Stream>)>,
+    standing: Option<Arc<Stream>>,
+}
+
+/// A stream to be read on a GET, from the message after `after`.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    pub(crate) number: u64,
+    pub(crate) after: Option<u64>,
+    pub(crate) stream: Arc<Stream>,
+    pub(crate) session: Arc<Session>,
+}
+
+impl Sessions {
+    pub(crate) fn new(limits: SessionLimits) -> Sessions {
+        let capabilities = ClientCapabilities::default();
+        let bare = Arc::new(Client { edition: Edition::UNNAMED, capabilities, info: None });
+        Sessions { limits, open: RwLock::default(), bare }
+    }
+
+    pub(super) fn bare_client(&self) -> Arc<Client> {
+        Arc::clone(&self.bare)
+    }
+
+    /// Remembers a client under a fresh id; none if there are too many.
+    pub(super) fn open(
+        &self,
+        client: Arc<Client>,
+        principal: Principal,
+        hub: &Hub,
+        clock: &Clock,
+    ) -> Option<Arc<Session>> {
+        let session = self.unlisted(client, principal, hub);
+        session.touch(clock);
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= self.limits.total {
+            let now = clock.uptime();
+            open.retain(|_, session| !session.is_stale(now));
+            if open.len() >= self.limits.total {
+                return None;
+            }
+        }
+        open.insert(session.id.clone(), Arc::clone(&session));
+        Some(session)
+    }
+
+    /// A session that is found by its connection and not by its id.
+    pub(super) fn unlisted(&self, client: Arc<Client>, principal: Principal, hub: &Hub) -> Arc<Session> {
+        let wants = Filter { tools: true, prompts: true, resources: true, ..Filter::default() };
+        Arc::new(Session {
+            id: token().into(),
+            client,
+            principal,
+            limits: self.limits,
+            level: AtomicU8::new(LogLevel::Info as u8),
+            subscriber: hub.subscribe(wants),
+            pending: Mutex::default(),
+            calls: Calls::default(),
+            streams: Mutex::default(),
+            seen: AtomicU64::new(0),
+            over: CancellationToken::new(),
+        })
+    }
+
+    /// The session with this id, if it belongs to this principal.
+    pub(super) fn find(&self, id: &str, principal: &Principal, clock: &Clock) -> Option<Arc<Session>> {
+        let session = {
+            let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(open.get(id)?)
+        };
+        if session.principal != *principal {
+            return None;
+        }
+        if session.is_stale(clock.uptime()) {
+            self.close(&session);
+            return None;
+        }
+        session.touch(clock);
+        Some(session)
+    }
+
+    fn close(&self, session: &Session) {
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        open.remove(&session.id);
+        drop(open);
+        session.end();
+    }
+}
+
+impl Session {
+    fn touch(&self, clock: &Clock) {
+        let now = u64::try_from(clock.uptime().as_millis()).unwrap_or(u64::MAX);
+        self.seen.store(now, Ordering::Relaxed);
+    }
+
+    fn is_stale(&self, now: Duration) -> bool {
+        let silent = now.saturating_sub(Duration::from_millis(self.seen.load(Ordering::Relaxed)));
+        silent > self.limits.idle && self.calls.is_empty()
+    }
+
+    fn end(&self) {
+        self.over.cancel();
+        self.calls.cancel_all();
+        lock(&self.pending).clear();
+    }
+
+    pub(super) fn set_level(&self, level: LogLevel) {
+        self.level.store(level as u8, Ordering::Relaxed);
+    }
+
+    pub(super) fn hears(&self, level: LogLevel) -> bool {
+        level as u8 >= self.level.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn subscribe(&self, uri: &str) -> Result<(), Fault> {
+        let most = self.limits.subscriptions;
+        if uri.len() > 64 << 10 || !self.subscriber.add(uri, most) {
+            return Err(Fault::params(format!("a session may subscribe to at most {most} resources")));
+        }
+        Ok(())
+    }
+
+    pub(super) fn unsubscribe(&self, uri: &str) {
+        self.subscriber.remove(uri);
+    }
+
+    pub(super) fn subscriber(&self) -> &Subscriber {
+        &self.subscriber
+    }
+
+    /// Waits for the answer to a question that is about to be asked under the returned id.
+    pub(super) fn expect(&self) -> (RequestId, oneshot::Receiver<Result<Raw, RemoteError>>) {
+        let (sender, receiver) = oneshot::channel();
+        // Unguessable, and looked up in this session only: no other client can answer it.
+        let id = RequestId::from(token());
+        lock(&self.pending).insert(id.clone(), sender);
+        (id, receiver)
+    }
+
+    pub(super) fn forget(&self, id: &RequestId) {
+        lock(&self.pending).remove(id);
+    }
+
+    /// An answer has come. One that nobody waits for, or a second one, is dropped.
+    pub(super) fn hear(&self, id: &RequestId, outcome: Result<Raw, RemoteError>) {
+        if let Some(waiting) = lock(&self.pending).remove(id) {
+            // Nobody there any more: the question was taken back in this very moment.
+            let _ = waiting.send(outcome);
+        }
+    }
+
+    /// Makes a stream resumable and gives it its number.
+    fn keep(&self, stream: &Arc<Stream>) -> u64 {
+        let mut streams = lock(&self.streams);
+        if streams.kept.len() >= self.limits.streams {
+            streams.kept.remove(0);
+        }
+        streams.next += 1;
+        let number = streams.next;
+        stream.keep();
+        streams.kept.push((number, Arc::clone(stream)));
+        number
+    }
+
+    fn standing(&self) -> Arc<Stream> {
+        let mut streams = lock(&self.streams);
+        let standing = streams.standing.get_or_insert_with(|| {
+            let stream = Stream::new(Capacity::default());
+            stream.keep();
+            stream
+        });
+        Arc::clone(standing)
+    }
+
+    fn stream(&self, number: u64) -> Option<Arc<Stream>> {
+        if number == 0 {
+            return lock(&self.streams).standing.clone();
+        }
+        let streams = lock(&self.streams);
+        streams.kept.iter().find(|(known, _)| *known == number).map(|(_, stream)| Arc::clone(stream))
+    }
+}
+
+impl Era {
+    /// Tells the client at the other end of a line of changes, as soon as it has greeted.
+    pub(crate) async fn feed_line(&self, line: &Line) {
+        let feeding = async {
+            line.greeted.cancelled().await;
+            if let Some(session) = line.session() {
+                self.feed(&session, &line.out).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = line.hung_up.cancelled() => {}
+            () = feeding => {}
+        }
+    }
+
+    /// The answer to a POST becomes a stream. If it can be resumed: its number, and whether it starts with
+    /// an event that only says so.
+    pub(crate) fn open_stream(&self, peer: &Peer, stream: &Arc<Stream>) -> Option<(u64, bool)> {
+        if !stream.outlives_reader() {
+            return None;
+        }
+        let session = self.session_of(peer).ok()?;
+        match session.client.edition.facts().resume {
+            Resume::Never => None,
+            Resume::Replay => Some((session.keep(stream), false)),
+            Resume::Polling => Some((session.keep(stream), true)),
+        }
+    }
+
+    /// The stream that a GET asks for: the standing one, or the rest of one that was cut.
+    pub(crate) fn stand(&self, peer: &Peer, last_event: Option<&str>) -> Result<Standing, Fault> {
+        let session = self.session_of(peer)?;
+        let (number, after) = match last_event {
+            None => return Ok(Standing { number: 0, after: None, stream: session.standing(), session }),
+            Some(id) => read_event_id(id).ok_or_else(|| Fault::invalid("last-event-id is none of ours"))?,
+        };
+        let stream = session.stream(number).ok_or_else(|| Fault::invalid("that stream cannot be resumed any more"))?;
+        Ok(Standing { number, after: Some(after), stream, session })
+    }
+
+    /// Ends the session of a DELETE.
+    pub(crate) fn end_session(&self, peer: &Peer) -> Result<(), Fault> {
+        let session = self.session_of(peer)?;
+        self.sessions.close(&session);
+        Ok(())
+    }
+
+    /// The session that a request without a body names.
+    fn session_of(&self, peer: &Peer) -> Result<Arc<Session>, Fault> {
+        let id = single(&peer.headers, SESSION).map_err(|_| no_session())?.ok_or_else(no_session)?;
+        if let Ok(Some(version)) = single(&peer.headers, "mcp-protocol-version") {
+            if Edition::of(version).is_none() {
+                return Err(Fault::version(version));
+            }
+        }
+        self.sessions.find(id, &peer.principal, &self.clock).ok_or_else(no_session)
+    }
+}
+
+/// An event's id says which stream of its session it is from, and its place there.
+pub(crate) fn event_id(stream: u64, seq: u64) -> String {
+    format!("{stream}-{seq}")
+}
+
+fn read_event_id(id: &str) -> Option<(u64, u64)> {
+    let (stream, seq) = id.split_once('-')?;
+    Some((stream.parse().ok()?, seq.parse().ok()?))
+}
+
+/// A standing connection: stdio, or the two-endpoint HTTP of the first edition.
+#[derive(Debug)]
+pub(crate) struct Line {
+    session: OnceLock<Arc<Session>>,
+    /// Falls when there is a session.
+    greeted: CancellationToken,
+    /// Falls when nothing more will come from the client.
+    pub(crate) hung_up: CancellationToken,
+    pub(crate) calls: Calls,
+    pub(crate) out: Arc<Stream>,
+}
+
+impl Line {
+    pub(crate) fn new(out: Arc<Stream>) -> Arc<Line> {
+        Arc::new(Line {
+            session: OnceLock::new(),
+            greeted: CancellationToken::new(),
+            hung_up: CancellationToken::new(),
+            calls: Calls::default(),
+            out,
+        })
+    }
+
+    pub(crate) fn session(&self) -> Option<Arc<Session>> {
+        self.session.get().cloned()
+    }
+
+    pub(super) fn greet(&self, session: Arc<Session>) {
+        // Two greetings at once: the second was refused before, or loses here.
+        let _ = self.session.set(session);
+        self.greeted.cancel();
+    }
+
+    /// Nothing more will come from the client: no answer, no greeting. Calls under way may still end.
+    pub(crate) fn hang_up(&self) {
+        self.hung_up.cancel();
+        if let Some(session) = self.session.get() {
+            lock(&session.pending).clear();
+        }
+    }
+
+    /// The connection is gone: nobody waits for anything.
+    pub(crate) fn end(&self) {
+        self.hang_up();
+        self.calls.cancel_all();
+        if let Some(session) = self.session.get() {
+            session.end();
+        }
+    }
+}
+
+/// Requests under way, so that they can be cancelled.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Calls(Arc<Mutex<HashMap<RequestId, CancellationToken>>>);
+
+/// A request's entry among those under way; leaving it ends the entry.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    calls: Calls,
+    id: RequestId,
+}
+
+impl Calls {
+    pub(super) fn contains(&self, id: &RequestId) -> bool {
+        lock(&self.0).contains_key(id)
+    }
+
+    pub(super) fn enter(&self, id: &RequestId, cancel: &CancellationToken) -> Ticket {
+        lock(&self.0).insert(id.clone(), cancel.clone());
+        Ticket { calls: self.clone(), id: id.clone() }
+    }
+
+    pub(super) fn cancel(&self, id: &RequestId) {
+        if let Some(cancel) = lock(&self.0).get(id) {
+            cancel.cancel();
+        }
+    }
+
+    fn cancel_all(&self) {
+        for cancel in lock(&self.0).values() {
+            cancel.cancel();
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        lock(&self.0).is_empty()
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        lock(&self.calls.0).remove(&self.id);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

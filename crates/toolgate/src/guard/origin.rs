@@ -1,0 +1,199 @@
+//! Against pages that talk to servers behind their user's back (DNS rebinding): only known hosts are
+//! served, and of browsers only known origins.
+
+use http::uri::Authority;
+use http::{HeaderMap, Uri, header};
+
+/// Which hosts and origins are served.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Hosts {
+    /// Host names, lower case, without port.
+    hosts: Vec<String>,
+    /// Scheme, host and port.
+    origins: Vec<(String, String, u16)>,
+}
+
+/// Why a request is not served, in words for whoever runs the server.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) status: u16,
+    pub(crate) why: String,
+}
+
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+impl Hosts {
+    /// Also serves requests for this host.
+    pub(crate) fn allow_host(&mut self, host: &str) {
+        self.hosts.push(host.to_ascii_lowercase());
+    }
+
+    /// Also serves pages of this origin, for example `https://app.example.com`.
+    ///
+    /// # Errors
+    /// If it is not an origin.
+    pub(crate) fn allow_origin(&mut self, origin: &str) -> Result<(), String> {
+        let known = parse_origin(origin).ok_or_else(|| format!("{origin:?} is not an origin such as `https://example.com`"))?;
+        self.origins.push(known);
+        Ok(())
+    }
+
+    /// Serves a server's public address: its host, and pages of its own origin.
+    ///
+    /// # Errors
+    /// If it is not an absolute http or https URL.
+    pub(crate) fn allow_url(&mut self, url: &str) -> Result<(), String> {
+        let wrong = || format!("{url:?} is not a URL such as `https://mcp.example.com`");
+        let uri: Uri = url.parse().map_err(|_| wrong())?;
+        let host = uri.host().ok_or_else(wrong)?.to_owned();
+        let scheme = uri.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https")).ok_or_else(wrong)?;
+        let authority = uri.authority().ok_or_else(wrong)?;
+        self.allow_origin(&format!("{scheme}://{authority}"))?;
+        self.allow_host(&host);
+        Ok(())
+    }
+
+    /// Judges the head of a request.
+    pub(crate) fn gate(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
+        let named = host_of(uri, headers)?;
+        for authority in named.iter().flatten() {
+            if !self.serves(authority.host()) {
+                return Err(Refused {
+                    status: 403,
+                    why: format!(
+                        "host {:?} is not served here; allow it with `public_url` or `allow_host`",
+                        clip(authority.host())
+                    ),
+                });
+            }
+        }
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        match (origins.next(), origins.next()) {
+            (None, _) => Ok(()),
+            (Some(origin), None) if origin.to_str().is_ok_and(|origin| self.trusts(origin)) => Ok(()),
+            (Some(origin), _) => Err(Refused {
+                status: 403,
+                why: format!(
+                    "origin {:?} is not allowed here; allow it with `allow_origin`",
+                    clip(origin.to_str().unwrap_or("?"))
+                ),
+            }),
+        }
+    }
+
+    fn serves(&self, host: &str) -> bool {
+        LOOPBACK.iter().any(|known| known.eq_ignore_ascii_case(host))
+            || self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
+    }
+
+    fn trusts(&self, origin: &str) -> bool {
+        let Some((scheme, host, port)) = parse_origin(origin) else { return false };
+        // A page of this machine may talk to this machine, whatever its port.
+        LOOPBACK.contains(&host.as_str()) || self.origins.contains(&(scheme, host, port))
+    }
+}
+
+/// The hosts a request names: in its target and in its header. Both count, and both must be whole.
+fn host_of(uri: &Uri, headers: &HeaderMap) -> Result<[Option<Authority>; 2], Refused> {
+    let bad = |why: &str| Refused { status: 400, why: why.to_owned() };
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let header = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => {
+            let authority = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
+            Some(authority.filter(|host| !host.as_str().contains('@')).ok_or_else(|| bad("header host is malformed"))?)
+        }
+        (None, _) => None,
+        _ => return Err(bad("header host must be sent once")),
+    };
+    let target = uri.authority().cloned();
+    if header.is_none() && target.is_none() {
+        return Err(bad("header host is missing"));
+    }
+    Ok([target, header])
+}
+
+/// Scheme, host and port of an origin; nothing else may stand there.
+fn parse_origin(origin: &str) -> Option<(String, String, u16)> {
+    let (scheme, rest) = origin.split_once("://")?;
+    let port = match scheme {
+        "http" => 80,
+        "https" => 443,
+        _ => return None,
+    };
+    let authority: Authority = rest.parse().ok()?;
+    if rest.contains('@') || authority.host().is_empty() {
+        return None;
+    }
+    let port = match authority.port() {
+        Some(port) => port.as_str().parse().ok()?,
+        None if rest.ends_with(':') => return None,
+        None => port,
+    };
+    Some((scheme.to_owned(), authority.host().to_ascii_lowercase(), port))
+}
+
+fn clip(text: &str) -> &str {
+    text.char_indices().nth(128).map_or(text, |(end, _)| &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate(hosts: &Hosts, host: &str, origin: Option<&str>) -> u16 {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(header::ORIGIN, origin.parse().unwrap());
+        }
+        hosts.gate(&Uri::from_static("/mcp"), &headers).map_or_else(|refused| refused.status, |()| 200)
+    }
+
+    #[test]
+    fn loopback_is_served_and_nothing_else() {
+        let hosts = Hosts::default();
+        for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:3000", "[::1]:8080"] {
+            assert_eq!(gate(&hosts, host, None), 200, "{host}");
+        }
+        for host in ["evil.example.com", "127.0.0.1.evil.com", "localhost.evil.com", "127.0.0.2", "0.0.0.0", "2130706433"] {
+            assert_eq!(gate(&hosts, host, None), 403, "{host}");
+        }
+        for host in ["user@localhost", "a b", "[::1", ""] {
+            assert_eq!(gate(&hosts, host, None), 400, "{host:?}");
+        }
+    }
+
+    #[test]
+    fn an_origin_must_be_known() {
+        let hosts = Hosts::default();
+        for origin in ["http://localhost", "http://127.0.0.1:8080", "https://[::1]:1"] {
+            assert_eq!(gate(&hosts, "localhost", Some(origin)), 200, "{origin}");
+        }
+        for origin in [
+            "null", "", "file://", "https://evil.example", "http://localhost.evil.example", "http://evil@localhost",
+            "http://localhost@evil.example", "http://localhost/x", "http://localhost:", "http://localhost:99999",
+            "ftp://localhost", "http://localhost, http://localhost", "http://%zz", "localhost", "http://",
+        ] {
+            assert_eq!(gate(&hosts, "localhost", Some(origin)), 403, "{origin:?}");
+        }
+    }
+
+    #[test]
+    fn a_public_address_opens_its_own_host_and_origin() {
+        let mut hosts = Hosts::default();
+        hosts.allow_url("https://mcp.example.com/mcp").unwrap();
+        assert_eq!(gate(&hosts, "mcp.example.com", Some("https://mcp.example.com")), 200);
+        assert_eq!(gate(&hosts, "mcp.example.com", Some("http://mcp.example.com")), 403);
+        assert_eq!(gate(&hosts, "mcp.example.com", Some("https://mcp.example.com:8443")), 403);
+        assert!(hosts.allow_url("mcp.example.com").is_err());
+        assert!(hosts.allow_origin("example.com").is_err());
+    }
+
+    #[test]
+    fn the_target_counts_as_much_as_the_header() {
+        let headers = HeaderMap::from_iter([(header::HOST, "localhost".parse().unwrap())]);
+        let refused = Hosts::default().gate(&Uri::from_static("http://evil.example/mcp"), &headers).unwrap_err();
+        assert_eq!(refused.status, 403);
+        assert!(refused.why.contains("allow_host"));
+    }
+}

@@ -1,0 +1,177 @@
+//! The workshop: user code, seen from the house.
+//!
+//! A handler is an async function of things that can be taken out of a call ([`Extract`]): its typed
+//! arguments, the [`Context`], shared [`State`]. Schemas come from the types. Erasure happens here, once,
+//! so that the rest of the house deals with plain function pointers.
+
+mod ask;
+mod context;
+mod extract;
+mod form;
+mod output;
+mod schema;
+mod words;
+
+use std::sync::Arc;
+
+use schemars::Schema;
+use toolgate_wire::Raw;
+use toolgate_wire::model::{Contents, PromptOutput, ToolOutput};
+
+pub use ask::{AskError, Elicited};
+pub use context::{Changes, Context};
+pub use extract::{Extract, State};
+pub use form::{Field, Form};
+pub use output::{IntoContents, IntoOutput, IntoPrompt, Json, ToolError};
+
+pub(crate) use ask::{AskErrorKind, Voice};
+pub(crate) use context::Shared;
+pub(crate) use extract::{Arguments, Rejection};
+pub(crate) use output::{Failed, Found};
+pub(crate) use schema::{schema_of, tidy};
+pub(crate) use words::Words;
+
+use crate::request::BoxFuture;
+
+/// An async function that can serve as a tool, a resource, a template or a prompt.
+///
+/// It is implemented for functions and closures of up to five parameters, each of which is one of
+///
+/// * a type that is `serde::de::DeserializeOwned + schemars::JsonSchema`: the arguments (at most one),
+/// * [`Context`]: everything else about the call,
+/// * [`State<T>`](State): what the server was given with `state`.
+///
+/// What it may return depends on what it serves as: [`IntoOutput`], [`IntoContents`], [`IntoPrompt`].
+/// The parameter `A` only keeps the implementations for different arities apart; it is always inferred.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot serve as a handler",
+    label = "not an async function of arguments, `Context` and `State<_>`",
+    note = "arguments must implement `serde::Deserialize` and `schemars::JsonSchema`, closures need `|args: Type|` annotations, and the returned future must be `Send`"
+)]
+pub trait Handler<A>: Send + Sync + 'static {
+    /// What the function returns.
+    type Output;
+
+    /// The schema of the arguments, if the function has any.
+    #[doc(hidden)]
+    fn schema() -> Option<Schema>;
+
+    /// Takes the parameters out of a call and starts the function.
+    #[doc(hidden)]
+    fn start(
+        &self,
+        cx: &Context,
+        arguments: Arguments<'_>,
+    ) -> Result<impl Future<Output = Self::Output> + Send + 'static, Rejection>;
+}
+
+macro_rules! handlers {
+    ($(($($part:ident),*))*) => {$(
+        #[allow(non_snake_case, unused_variables)]
+        impl<F, Fut, $($part,)*> Handler<($($part,)*)> for F
+        where
+            F: Fn($($part),*) -> Fut + Send + Sync + 'static,
+            Fut: Future + Send + 'static,
+            $($part: Extract,)*
+        {
+            type Output = Fut::Output;
+
+            fn schema() -> Option<Schema> {
+                None$(.or_else(<$part as Extract>::schema))*
+            }
+
+            fn start(
+                &self,
+                cx: &Context,
+                arguments: Arguments<'_>,
+            ) -> Result<impl Future<Output = Self::Output> + Send + 'static, Rejection> {
+                $(let $part = <$part as Extract>::extract(cx, arguments)?;)*
+                Ok(self($($part),*))
+            }
+        }
+    )*};
+}
+
+handlers! {
+    ()
+    (A1)
+    (A1, A2)
+    (A1, A2, A3)
+    (A1, A2, A3, A4)
+    (A1, A2, A3, A4, A5)
+}
+
+/// A tool's function, erased.
+pub(crate) type ToolFn = Arc<dyn Fn(Context, Raw) -> BoxFuture<'static, Result<ToolOutput, Failed>> + Send + Sync>;
+/// A resource's or template's function, erased: with the URI that was asked for and the template's variables.
+pub(crate) type ReadFn =
+    Arc<dyn Fn(Context, String, Vec<(String, String)>) -> BoxFuture<'static, Result<Found, Failed>> + Send + Sync>;
+/// A prompt's function, erased.
+pub(crate) type PromptFn =
+    Arc<dyn Fn(Context, Vec<(String, String)>) -> BoxFuture<'static, Result<PromptOutput, Failed>> + Send + Sync>;
+/// A completer, erased: with what is there so far.
+pub(crate) type CompleteFn =
+    Arc<dyn Fn(Context, String) -> BoxFuture<'static, Result<Vec<String>, Failed>> + Send + Sync>;
+
+pub(crate) fn erase_tool<A: 'static, H>(handler: H) -> ToolFn
+where
+    H: Handler<A>,
+    H::Output: IntoOutput,
+{
+    Arc::new(move |cx, arguments| match handler.start(&cx, Arguments::Json(&arguments)) {
+        Ok(run) => Box::pin(async move { run.await.into_output() }),
+        Err(rejection) => Box::pin(async move { Err(Failed::Arguments(rejection)) }),
+    })
+}
+
+pub(crate) fn erase_read<A: 'static, H>(handler: H, mime: Option<String>) -> ReadFn
+where
+    H: Handler<A>,
+    H::Output: IntoContents,
+{
+    Arc::new(move |cx, uri, words| {
+        let mime = mime.clone();
+        match handler.start(&cx, Arguments::Words(&words)) {
+            Ok(run) => Box::pin(async move {
+                let found = run.await.into_contents(&uri)?;
+                Ok(with_mime(found, mime.as_deref()))
+            }),
+            Err(rejection) => Box::pin(async move { Err(Failed::Arguments(rejection)) }),
+        }
+    })
+}
+
+/// What the listing says of a resource holds for its contents too, where they say nothing themselves.
+fn with_mime(found: Found, mime: Option<&str>) -> Found {
+    let Found::Contents(mut contents) = found else { return found };
+    for Contents { mime: own, .. } in &mut contents {
+        if own.is_none() {
+            *own = mime.map(str::to_owned);
+        }
+    }
+    Found::Contents(contents)
+}
+
+pub(crate) fn erase_prompt<A: 'static, H>(handler: H) -> PromptFn
+where
+    H: Handler<A>,
+    H::Output: IntoPrompt,
+{
+    Arc::new(move |cx, words| match handler.start(&cx, Arguments::Words(&words)) {
+        Ok(run) => Box::pin(async move { run.await.into_prompt() }),
+        Err(rejection) => Box::pin(async move { Err(Failed::Arguments(rejection)) }),
+    })
+}
+
+pub(crate) fn erase_complete<F, Fut, I>(complete: F) -> CompleteFn
+where
+    F: Fn(String, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = I> + Send + 'static,
+    I: IntoIterator,
+    I::Item: Into<String>,
+{
+    Arc::new(move |cx, prefix| {
+        let run = complete(prefix, cx);
+        Box::pin(async move { Ok(run.await.into_iter().map(Into::into).collect()) })
+    })
+}

@@ -1,0 +1,401 @@
+//! What a handler knows of its call, and what it can do with its client.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::fmt;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use http::HeaderMap;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+use toolgate_wire::Raw;
+use toolgate_wire::model::{
+    Answer, Ask, ClientCapabilities, Elicit, ElicitAnswer, Implementation, LogLevel, Notice, Root, Sample, Sampled,
+};
+
+use super::ask::AskErrorKind;
+use super::schema::{schema_of, tidy};
+use super::{AskError, Elicited, Form, Voice};
+use crate::hub::{Hub, Topic};
+use crate::request::{Caller, Principal};
+
+/// What all handlers of a server share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) states: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
+    pub(crate) hub: Arc<Hub>,
+}
+
+/// One call, as its handler sees it: who calls, how to tell them something, how to ask them.
+///
+/// Cloning is cheap, and a clone may outlive the call; it then reaches nobody.
+#[derive(Clone)]
+pub struct Context(Arc<Inner>);
+
+struct Inner {
+    caller: Caller,
+    voice: Arc<dyn Voice>,
+    cancel: CancellationToken,
+    shared: Arc<Shared>,
+    /// Progress only ever grows; the last one told, as bits.
+    progress: AtomicU64,
+    /// Questions under way. While there are any, a human may be thinking, and the tool's time stands still.
+    asking: AtomicU32,
+    /// How often a question has been asked.
+    asked: AtomicU32,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("principal", &self.0.caller.principal).finish_non_exhaustive()
+    }
+}
+
+impl Context {
+    pub(crate) fn new(
+        caller: Caller,
+        voice: Arc<dyn Voice>,
+        cancel: CancellationToken,
+        shared: Arc<Shared>,
+    ) -> Context {
+        Context(Arc::new(Inner {
+            caller,
+            voice,
+            cancel,
+            shared,
+            progress: AtomicU64::new(f64::NEG_INFINITY.to_bits()),
+            asking: AtomicU32::new(0),
+            asked: AtomicU32::new(0),
+        }))
+    }
+
+    pub(crate) fn voice(&self) -> &Arc<dyn Voice> {
+        &self.0.voice
+    }
+
+    pub(crate) fn shared_state<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        Arc::clone(self.0.shared.states.get(&TypeId::of::<T>())?).downcast().ok()
+    }
+
+    /// Whether a question is under way, or was asked since `asked` were counted.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.0.asking.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn asked(&self) -> u32 {
+        self.0.asked.load(Ordering::Relaxed)
+    }
+
+    /// Who is calling, as far as it was proven.
+    #[must_use]
+    pub fn principal(&self) -> &Principal {
+        &self.0.caller.principal
+    }
+
+    /// The HTTP headers of the call; empty over stdio.
+    #[must_use]
+    pub fn headers(&self) -> &HeaderMap {
+        &self.0.caller.headers
+    }
+
+    /// Where the call came from, over HTTP.
+    #[must_use]
+    pub fn remote(&self) -> Option<SocketAddr> {
+        self.0.caller.remote
+    }
+
+    /// Who the client says it is. For display and logs: never a reason to trust it.
+    #[must_use]
+    pub fn client(&self) -> Option<&Implementation> {
+        self.0.caller.client.info.as_ref()
+    }
+
+    /// What the client can do.
+    #[must_use]
+    pub fn capabilities(&self) -> &ClientCapabilities {
+        &self.0.caller.client.capabilities
+    }
+
+    /// The request's `_meta`: trace context, and the keys of others.
+    #[must_use]
+    pub fn meta(&self) -> Option<&Raw> {
+        self.0.caller.meta.raw.as_ref()
+    }
+
+    /// Whether nobody waits for the answer any more.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancel.is_cancelled()
+    }
+
+    /// Waits until nobody waits for the answer any more. The handler's future is dropped then anyway;
+    /// this is for work that was moved elsewhere.
+    pub async fn cancelled(&self) {
+        self.0.cancel.cancelled().await;
+    }
+
+    /// Tells the client how far the call has come, if it asked to know. `done` must grow.
+    pub async fn progress(&self, done: f64, message: impl Into<Option<&str>>) {
+        self.tell_progress(done, None, message.into()).await;
+    }
+
+    /// Tells the client how much of `total` is done, if it asked to know. `done` must grow.
+    pub async fn progress_of(&self, done: f64, total: f64, message: impl Into<Option<&str>>) {
+        self.tell_progress(done, Some(total), message.into()).await;
+    }
+
+    async fn tell_progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
+        let Some(token) = self.0.caller.meta.progress.clone() else { return };
+        // Spec, all revisions: the value must increase. What does not is not worth a message.
+        let last = f64::from_bits(self.0.progress.swap(done.to_bits(), Ordering::Relaxed));
+        if !done.is_finite() || done <= last {
+            self.0.progress.store(last.to_bits(), Ordering::Relaxed);
+            return;
+        }
+        let notice = Notice::Progress { token, progress: done, total, message: message.map(str::to_owned) };
+        self.tell(&notice).await;
+    }
+
+    /// A line for the client's log, if it wants lines of this level.
+    pub async fn log(&self, level: LogLevel, data: impl Serialize) {
+        if !self.0.voice.hears(level) {
+            return;
+        }
+        // What cannot be put in JSON cannot be logged; a log line is no reason to fail a call.
+        if let Ok(data) = Raw::of(&data) {
+            self.tell(&Notice::Log { level, logger: None, data }).await;
+        }
+    }
+
+    /// A line for the client's log, at level `info`.
+    pub async fn info(&self, message: &str) {
+        self.log(LogLevel::Info, message).await;
+    }
+
+    async fn tell(&self, notice: &Notice) {
+        if self.0.voice.tell(notice) {
+            yield_once().await;
+        }
+    }
+
+    /// Asks the user to fill in a form.
+    ///
+    /// The key names the question among those of this call: choose one that says what is asked, and make
+    /// it differ for each pass of a loop. See [`AskError`] for what a handler must not do before asking.
+    ///
+    /// ```
+    /// # use toolgate::{Context, Elicited, Field, Form, ToolError};
+    /// async fn deploy(cx: Context) -> Result<String, ToolError> {
+    ///     let form = Form::new("Deploy to production?").field("reason", Field::text());
+    ///     match cx.elicit("confirm", form).await? {
+    ///         Elicited::Accept(answer) => Ok(format!("deployed: {}", answer["reason"])),
+    ///         Elicited::Decline | Elicited::Cancel => Ok("nothing was changed".into()),
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// If the client cannot show forms, nobody answers, or the answer will come with a later run.
+    pub async fn elicit(&self, key: &str, form: Form) -> Result<Elicited<serde_json::Value>, AskError> {
+        let answer = self.ask(key, Ask::Elicit(Elicit::Form(form.into_model()))).await?;
+        elicited(answer, |content| Ok(content.map_or_else(|| serde_json::json!({}), |raw| raw.to_value())))
+    }
+
+    /// Asks the user to fill in a form that is described by a type: a struct of texts, numbers, booleans
+    /// and plain enums.
+    ///
+    /// # Errors
+    /// If the client cannot show forms, nobody answers, or the answer will come with a later run.
+    pub async fn elicit_as<T>(&self, key: &str, message: &str) -> Result<Elicited<T>, AskError>
+    where
+        T: DeserializeOwned + JsonSchema,
+    {
+        let form = Form::with_schema(message, tidy(schema_of::<T>().to_value()));
+        let answer = self.ask(key, Ask::Elicit(Elicit::Form(form.into_model()))).await?;
+        elicited(answer, |content| {
+            let content = content.unwrap_or_else(Raw::empty_object);
+            content.parse_as().map_err(|error| refused(&error))
+        })
+    }
+
+    /// Asks the user to open a link: for what must not pass through the client, such as credentials.
+    /// Accepting means that the user agreed to open it, not that what is behind it is done.
+    ///
+    /// # Errors
+    /// If the client cannot show links, the link is not `https`, nobody answers, or the answer will come
+    /// with a later run.
+    pub async fn elicit_url(&self, key: &str, message: &str, url: &str) -> Result<Elicited<()>, AskError> {
+        if !is_safe_link(url) {
+            return Err(AskError(AskErrorKind::Refused("the link must be https".into())));
+        }
+        let ask = Elicit::Url { message: message.to_owned(), url: url.to_owned(), id: crate::seal::token() };
+        elicited(self.ask(key, Ask::Elicit(ask)).await?, |_| Ok(()))
+    }
+
+    /// Asks the client's model.
+    ///
+    /// # Errors
+    /// If the client has no model for us, refuses, nobody answers, or the answer will come with a later run.
+    pub async fn sample(&self, key: &str, sample: Sample) -> Result<Sampled, AskError> {
+        match self.ask(key, Ask::Sample(Box::new(sample))).await? {
+            Answer::Sample(sampled) => Ok(*sampled),
+            _ => Err(mixed_up()),
+        }
+    }
+
+    /// Asks which folders the user has open.
+    ///
+    /// # Errors
+    /// If the client does not tell, nobody answers, or the answer will come with a later run.
+    pub async fn roots(&self) -> Result<Vec<Root>, AskError> {
+        match self.ask("roots", Ask::Roots).await? {
+            Answer::Roots(roots) => Ok(roots),
+            _ => Err(mixed_up()),
+        }
+    }
+
+    async fn ask(&self, key: &str, ask: Ask) -> Result<Answer, AskError> {
+        let _asking = Asking::begin(&self.0);
+        self.0.voice.ask(key, ask).await
+    }
+
+    /// Does something once, however often the handler runs: a later run gets the recorded result.
+    ///
+    /// # Errors
+    /// As `work` does; a failure is not recorded.
+    pub async fn step<T, E, Fut>(&self, name: &str, work: impl FnOnce() -> Fut) -> Result<T, E>
+    where
+        T: Serialize + DeserializeOwned,
+        Fut: Future<Output = Result<T, E>>,
+    {
+        let slot = format!("step {name}");
+        if let Some(done) = self.0.voice.recall(&slot).and_then(|raw| raw.parse_as().ok()) {
+            return Ok(done);
+        }
+        let done = work().await?;
+        if let Ok(raw) = Raw::of(&done) {
+            self.0.voice.remember(&slot, raw);
+        }
+        Ok(done)
+    }
+
+    /// What an earlier run of this handler set aside with [`Context::set_state`].
+    #[must_use]
+    pub fn state<T: DeserializeOwned>(&self) -> Option<T> {
+        self.0.voice.recall("state").and_then(|raw| raw.parse_as().ok())
+    }
+
+    /// Sets something aside for the next run of this handler, sealed so that the client that carries it
+    /// can neither read nor change it.
+    pub fn set_state<T: Serialize>(&self, state: &T) {
+        if let Ok(raw) = Raw::of(state) {
+            self.0.voice.remember("state", raw);
+        }
+    }
+
+    /// Frees the connection of a call that will take long: the client comes back for the result after
+    /// `retry`. Where the client cannot do that, nothing happens.
+    pub fn let_go(&self, retry: Duration) {
+        self.0.voice.send_away(retry);
+    }
+
+    /// Tells clients that something has changed.
+    #[must_use]
+    pub fn changes(&self) -> Changes {
+        Changes(Arc::clone(&self.0.shared.hub))
+    }
+}
+
+/// Tells clients that something has changed. They are told once, however often it changed before they looked.
+#[derive(Clone, Debug)]
+pub struct Changes(pub(crate) Arc<Hub>);
+
+impl Changes {
+    /// The list of tools has changed.
+    pub fn tools(&self) {
+        self.0.publish(&Topic::Tools);
+    }
+
+    /// The list of prompts has changed.
+    pub fn prompts(&self) {
+        self.0.publish(&Topic::Prompts);
+    }
+
+    /// The list of resources or templates has changed.
+    pub fn resources(&self) {
+        self.0.publish(&Topic::Resources);
+    }
+
+    /// The resource at this URI has changed.
+    pub fn resource(&self, uri: &str) {
+        self.0.publish(&Topic::Resource(uri.into()));
+    }
+}
+
+/// Counts a question while it is under way, also when its future is dropped.
+struct Asking<'a>(&'a Inner);
+
+impl<'a> Asking<'a> {
+    fn begin(inner: &'a Inner) -> Asking<'a> {
+        inner.asking.fetch_add(1, Ordering::Relaxed);
+        inner.asked.fetch_add(1, Ordering::Relaxed);
+        Asking(inner)
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.asking.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn elicited<T>(
+    answer: Answer,
+    accept: impl FnOnce(Option<Raw>) -> Result<T, AskError>,
+) -> Result<Elicited<T>, AskError> {
+    match answer {
+        Answer::Elicit(ElicitAnswer::Accept(content)) => accept(content).map(Elicited::Accept),
+        Answer::Elicit(ElicitAnswer::Decline) => Ok(Elicited::Decline),
+        Answer::Elicit(ElicitAnswer::Cancel) => Ok(Elicited::Cancel),
+        _ => Err(mixed_up()),
+    }
+}
+
+fn mixed_up() -> AskError {
+    AskError(AskErrorKind::Refused("the answer is to another question".into()))
+}
+
+fn refused(error: &dyn fmt::Display) -> AskError {
+    AskError(AskErrorKind::Refused(error.to_string()))
+}
+
+/// Links for users are https; plain http only to this machine, for development.
+fn is_safe_link(url: &str) -> bool {
+    let Ok(uri) = url.parse::<http::Uri>() else { return false };
+    let local = matches!(uri.host(), Some("localhost" | "127.0.0.1" | "[::1]"));
+    match uri.scheme_str() {
+        Some("https") => uri.host().is_some(),
+        Some("http") => local,
+        _ => false,
+    }
+}
+
+/// Gives whoever drives this call the chance to send on what was just said.
+async fn yield_once() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

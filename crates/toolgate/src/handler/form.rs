@@ -1,0 +1,200 @@
+//! Forms for the user: flat, of single values and choices, as every client can show them.
+
+use serde_json::{Map, Value, json};
+use toolgate_wire::Raw;
+use toolgate_wire::model;
+
+/// A form to fill in. Never ask for secrets in one: that is what links are for.
+///
+/// ```
+/// # use toolgate::{Field, Form};
+/// let form = Form::new("Where should the order go?")
+///     .field("street", Field::text())
+///     .field("express", Field::flag().default(false))
+///     .optional("note", Field::text().describe("For the driver"));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Form {
+    message: String,
+    schema: Value,
+}
+
+impl Form {
+    /// A form without fields: a question to say yes or no to.
+    pub fn new(message: impl Into<String>) -> Form {
+        Form { message: message.into(), schema: json!({ "type": "object", "properties": {} }) }
+    }
+
+    /// A form described by a JSON Schema of type `object` with flat properties.
+    pub fn with_schema(message: impl Into<String>, schema: Value) -> Form {
+        Form { message: message.into(), schema }
+    }
+
+    /// A field that must be filled in.
+    #[must_use]
+    pub fn field(mut self, name: &str, field: Field) -> Form {
+        self.put(name, field);
+        if let Some(schema) = self.schema.as_object_mut() {
+            let required = schema.entry("required").or_insert_with(|| json!([]));
+            if let Some(required) = required.as_array_mut() {
+                required.push(name.into());
+            }
+        }
+        self
+    }
+
+    /// A field that may stay empty.
+    #[must_use]
+    pub fn optional(mut self, name: &str, field: Field) -> Form {
+        self.put(name, field);
+        self
+    }
+
+    /// What the user is asked.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The fields, as JSON Schema.
+    #[must_use]
+    pub fn schema(&self) -> &Value {
+        &self.schema
+    }
+
+    fn put(&mut self, name: &str, field: Field) {
+        if let Some(properties) = self.schema.get_mut("properties").and_then(Value::as_object_mut) {
+            properties.insert(name.to_owned(), Value::Object(field.0));
+        }
+    }
+
+    pub(crate) fn into_model(self) -> model::Form {
+        model::Form { message: self.message, schema: Raw::from(self.schema) }
+    }
+}
+
+/// One field of a [`Form`].
+#[derive(Clone, Debug)]
+pub struct Field(Map<String, Value>);
+
+impl Field {
+    fn of(kind: &str) -> Field {
+        Field(Map::from_iter([("type".to_owned(), kind.into())]))
+    }
+
+    /// A text.
+    #[must_use]
+    pub fn text() -> Field {
+        Field::of("string")
+    }
+
+    /// An e-mail address.
+    #[must_use]
+    pub fn email() -> Field {
+        Field::of("string").with("format", "email")
+    }
+
+    /// A date.
+    #[must_use]
+    pub fn date() -> Field {
+        Field::of("string").with("format", "date")
+    }
+
+    /// A number.
+    #[must_use]
+    pub fn number() -> Field {
+        Field::of("number")
+    }
+
+    /// A whole number.
+    #[must_use]
+    pub fn integer() -> Field {
+        Field::of("integer")
+    }
+
+    /// Yes or no.
+    #[must_use]
+    pub fn flag() -> Field {
+        Field::of("boolean")
+    }
+
+    /// One of these.
+    #[must_use]
+    pub fn choice<'a>(options: impl IntoIterator<Item = &'a str>) -> Field {
+        Field::of("string").with("enum", Value::from_iter(options))
+    }
+
+    /// One of these values, each with a title to show.
+    #[must_use]
+    pub fn titled_choice<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Field {
+        Field::of("string").with("oneOf", titled(options))
+    }
+
+    /// One of these values with titles, in the older form that some clients still prefer.
+    #[must_use]
+    pub fn legacy_choice<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Field {
+        let (values, titles): (Vec<&str>, Vec<&str>) = options.into_iter().unzip();
+        Field::of("string").with("enum", values).with("enumNames", titles)
+    }
+
+    /// Any of these.
+    #[must_use]
+    pub fn choices<'a>(options: impl IntoIterator<Item = &'a str>) -> Field {
+        Field::of("array").with("items", json!({ "type": "string", "enum": Value::from_iter(options) }))
+    }
+
+    /// Any of these values, each with a title to show.
+    #[must_use]
+    pub fn titled_choices<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Field {
+        Field::of("array").with("items", json!({ "anyOf": titled(options) }))
+    }
+
+    /// A label.
+    #[must_use]
+    pub fn title(self, title: &str) -> Field {
+        self.with("title", title)
+    }
+
+    /// A sentence that helps to fill it in.
+    #[must_use]
+    pub fn describe(self, description: &str) -> Field {
+        self.with("description", description)
+    }
+
+    /// What stands there already.
+    #[must_use]
+    pub fn default(self, value: impl Into<Value>) -> Field {
+        self.with("default", value)
+    }
+
+    /// At least: of a number, its value; of a text, its length; of choices, how many.
+    #[must_use]
+    pub fn min(self, least: impl Into<Value>) -> Field {
+        let key = self.bound("minimum", "minLength", "minItems");
+        self.with(key, least)
+    }
+
+    /// At most: of a number, its value; of a text, its length; of choices, how many.
+    #[must_use]
+    pub fn max(self, most: impl Into<Value>) -> Field {
+        let key = self.bound("maximum", "maxLength", "maxItems");
+        self.with(key, most)
+    }
+
+    fn bound(&self, number: &'static str, text: &'static str, choices: &'static str) -> &'static str {
+        match self.0.get("type").and_then(Value::as_str) {
+            Some("string") => text,
+            Some("array") => choices,
+            _ => number,
+        }
+    }
+
+    fn with(mut self, key: &str, value: impl Into<Value>) -> Field {
+        self.0.insert(key.to_owned(), value.into());
+        self
+    }
+}
+
+fn titled<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Value {
+    options.into_iter().map(|(value, title)| json!({ "const": value, "title": title })).collect()
+}

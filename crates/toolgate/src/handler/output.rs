@@ -1,0 +1,315 @@
+//! What a handler can give back, as a tool, a resource or a prompt.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use bytes::Bytes;
+use schemars::{JsonSchema, Schema};
+use serde::Serialize;
+use toolgate_wire::Raw;
+use toolgate_wire::model::{Content, Contents, PromptMessage, PromptOutput, Role, ToolOutput};
+
+use super::{Rejection, schema_of};
+
+/// A handler that did not end well.
+#[derive(Debug)]
+#[doc(hidden)]
+pub enum Failed {
+    /// It was never started.
+    Arguments(Rejection),
+    /// It said why, in words for the caller.
+    Handler(Box<ToolOutput>),
+}
+
+/// What reading gave.
+#[derive(Debug)]
+#[doc(hidden)]
+pub enum Found {
+    /// The contents, one or several.
+    Contents(Vec<Contents>),
+    /// There is nothing with that URI.
+    Nothing,
+}
+
+/// A value that structured output is made of: JSON for programs, the same as text for models.
+///
+/// As a tool's result it becomes `structuredContent` with an `outputSchema`; as a resource's, a JSON text.
+///
+/// ```
+/// # use toolgate::{Json, Server};
+/// #[derive(serde::Serialize, schemars::JsonSchema)]
+/// struct Sum { total: i64 }
+///
+/// let server = Server::new("demo", "1.0.0").tool("sum", || async { Json(Sum { total: 42 }) });
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Json<T>(pub T);
+
+/// A failure of a tool, in words that a model can act on.
+///
+/// Every error converts into it with `?`. Any other type that can be displayed works as the error of a
+/// handler just as well; this one exists for handlers that meet several.
+///
+/// ```
+/// # use toolgate::ToolError;
+/// fn read() -> Result<String, ToolError> {
+///     let number: u32 = "not a number".parse()?;
+///     if number > 9 {
+///         return Err(ToolError::new("`number` must be at most 9"));
+///     }
+///     Ok(number.to_string())
+/// }
+/// assert_eq!(read().unwrap_err().to_string(), "invalid digit found in string");
+/// ```
+pub struct ToolError(String);
+
+impl ToolError {
+    /// A failure in these words.
+    pub fn new(message: impl Into<String>) -> ToolError {
+        ToolError(message.into())
+    }
+}
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ToolError").field(&self.0).finish()
+    }
+}
+
+// `ToolError` itself is no `std::error::Error`, or this would overlap with `From<T> for T`.
+impl<E: std::error::Error> From<E> for ToolError {
+    fn from(error: E) -> ToolError {
+        ToolError(error.to_string())
+    }
+}
+
+/// What a tool's handler may return: texts, numbers, [`Content`] of any kind and mixture, [`Json`] for
+/// structured output, nothing, a whole [`ToolOutput`], or a `Result` of these with any error that can be
+/// displayed. An error is told to the model as the result of the call.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the result of a tool",
+    label = "neither text, `Content`, `Json<_>`, nor a `Result` of these",
+    note = "wrap a value that is `serde::Serialize + schemars::JsonSchema` in `toolgate::Json`"
+)]
+pub trait IntoOutput {
+    /// The schema of structured output, if there is any.
+    #[doc(hidden)]
+    #[must_use]
+    fn schema() -> Option<Schema> {
+        None
+    }
+
+    /// The output.
+    #[doc(hidden)]
+    fn into_output(self) -> Result<ToolOutput, Failed>;
+}
+
+impl IntoOutput for ToolOutput {
+    fn into_output(self) -> Result<ToolOutput, Failed> {
+        Ok(self)
+    }
+}
+
+impl IntoOutput for () {
+    fn into_output(self) -> Result<ToolOutput, Failed> {
+        Ok(ToolOutput::default())
+    }
+}
+
+impl IntoOutput for Content {
+    fn into_output(self) -> Result<ToolOutput, Failed> {
+        vec![self].into_output()
+    }
+}
+
+impl IntoOutput for Vec<Content> {
+    fn into_output(self) -> Result<ToolOutput, Failed> {
+        Ok(ToolOutput { content: self, ..ToolOutput::default() })
+    }
+}
+
+macro_rules! text_output {
+    ($($type:ty),*) => {$(
+        impl IntoOutput for $type {
+            fn into_output(self) -> Result<ToolOutput, Failed> {
+                Ok(ToolOutput::text(self))
+            }
+        }
+    )*};
+}
+text_output!(String, &'static str, Cow<'static, str>, Box<str>);
+
+macro_rules! displayed_output {
+    ($($type:ty),*) => {$(
+        impl IntoOutput for $type {
+            fn into_output(self) -> Result<ToolOutput, Failed> {
+                Ok(ToolOutput::text(self.to_string()))
+            }
+        }
+    )*};
+}
+displayed_output!(bool, i8, i16, i32, i64, u8, u16, u32, u64, usize, f32, f64);
+
+impl IntoOutput for serde_json::Value {
+    fn into_output(self) -> Result<ToolOutput, Failed> {
+        Ok(structured(Raw::from(self)))
+    }
+}
+
+impl<T: Serialize + JsonSchema> IntoOutput for Json<T> {
+    fn schema() -> Option<Schema> {
+        Some(schema_of::<T>())
+    }
+
+    fn into_output(self) -> Result<ToolOutput, Failed> {
+        Ok(structured(to_raw(&self.0)?))
+    }
+}
+
+impl<T: IntoOutput, E: fmt::Display> IntoOutput for Result<T, E> {
+    fn schema() -> Option<Schema> {
+        T::schema()
+    }
+
+    fn into_output(self) -> Result<ToolOutput, Failed> {
+        match self {
+            Ok(output) => output.into_output(),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+}
+
+fn structured(value: Raw) -> ToolOutput {
+    // The text is for clients that know no structured output: the protocol asks for it.
+    ToolOutput { structured: Some(value.clone()), ..ToolOutput::text(value.as_str()) }
+}
+
+fn to_raw(value: &impl Serialize) -> Result<Raw, Failed> {
+    Raw::of(value).map_err(|error| failed(&format_args!("the result is not JSON: {error}")))
+}
+
+/// `{:#}` lets error types that keep a chain of causes tell all of it.
+fn failed(error: &impl fmt::Display) -> Failed {
+    Failed::Handler(Box::new(ToolOutput::error(format!("{error:#}"))))
+}
+
+/// What a resource's or template's handler may return: text, bytes, [`Json`], whole [`Contents`], or an
+/// `Option` (nothing there) or `Result` of these.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the contents of a resource",
+    label = "neither text, bytes, `Json<_>`, `Contents`, nor an `Option` or `Result` of these"
+)]
+pub trait IntoContents {
+    /// The contents of the resource at `uri`.
+    #[doc(hidden)]
+    fn into_contents(self, uri: &str) -> Result<Found, Failed>;
+}
+
+impl IntoContents for Contents {
+    fn into_contents(self, _: &str) -> Result<Found, Failed> {
+        Ok(Found::Contents(vec![self]))
+    }
+}
+
+impl IntoContents for Vec<Contents> {
+    fn into_contents(self, _: &str) -> Result<Found, Failed> {
+        Ok(Found::Contents(self))
+    }
+}
+
+macro_rules! contents {
+    ($make:ident: $($type:ty),*) => {$(
+        impl IntoContents for $type {
+            fn into_contents(self, uri: &str) -> Result<Found, Failed> {
+                Contents::$make(uri, self).into_contents(uri)
+            }
+        }
+    )*};
+}
+contents!(text: String, &'static str, Cow<'static, str>, Box<str>);
+contents!(blob: Bytes, Vec<u8>, &'static [u8]);
+
+impl<T: Serialize> IntoContents for Json<T> {
+    fn into_contents(self, uri: &str) -> Result<Found, Failed> {
+        let text = to_raw(&self.0)?;
+        Contents::text(uri, text.as_str()).with_mime("application/json").into_contents(uri)
+    }
+}
+
+impl<T: IntoContents> IntoContents for Option<T> {
+    fn into_contents(self, uri: &str) -> Result<Found, Failed> {
+        self.map_or(Ok(Found::Nothing), |contents| contents.into_contents(uri))
+    }
+}
+
+impl<T: IntoContents, E: fmt::Display> IntoContents for Result<T, E> {
+    fn into_contents(self, uri: &str) -> Result<Found, Failed> {
+        match self {
+            Ok(contents) => contents.into_contents(uri),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+}
+
+/// What a prompt's handler may return: a text said by the user, messages, a whole [`PromptOutput`], or a
+/// `Result` of these.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the messages of a prompt",
+    label = "neither text, `PromptMessage`, `PromptOutput`, nor a `Result` of these"
+)]
+pub trait IntoPrompt {
+    /// The filled prompt.
+    #[doc(hidden)]
+    fn into_prompt(self) -> Result<PromptOutput, Failed>;
+}
+
+impl IntoPrompt for PromptOutput {
+    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+        Ok(self)
+    }
+}
+
+impl IntoPrompt for Vec<PromptMessage> {
+    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+        Ok(PromptOutput { messages: self, ..PromptOutput::default() })
+    }
+}
+
+impl IntoPrompt for PromptMessage {
+    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+        vec![self].into_prompt()
+    }
+}
+
+impl IntoPrompt for Content {
+    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+        PromptMessage { role: Role::User, content: self }.into_prompt()
+    }
+}
+
+impl IntoPrompt for String {
+    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+        Content::text(self).into_prompt()
+    }
+}
+
+impl IntoPrompt for &'static str {
+    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+        Content::text(self).into_prompt()
+    }
+}
+
+impl<T: IntoPrompt, E: fmt::Display> IntoPrompt for Result<T, E> {
+    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+        match self {
+            Ok(prompt) => prompt.into_prompt(),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! JSON Schemas from Rust types, in the plain form that models and old clients understand.
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
+use serde_json::{Map, Value};
+
+/// The schema of a type, self-contained: many clients cannot follow references.
+pub(crate) fn schema_of<T: JsonSchema>() -> Schema {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    settings.meta_schema = None;
+    settings.into_generator().into_root_schema_for::<T>()
+}
+
+/// Takes out what a generated schema says for Rust's sake only: the type's name as title, the width of
+/// integers, and `null` as an alternative where a property may simply be left out.
+pub(crate) fn tidy(mut schema: Value) -> Value {
+    if let Value::Object(root) = &mut schema {
+        root.remove("title");
+        root.remove("$schema");
+    }
+    tidy_one(&mut schema);
+    schema
+}
+
+fn tidy_one(schema: &mut Value) {
+    let Value::Object(object) = schema else { return };
+    if object.get("format").and_then(Value::as_str).is_some_and(is_width) {
+        object.remove("format");
+    }
+    let required: Vec<String> = match object.get("required") {
+        Some(Value::Array(names)) => names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect(),
+        _ => Vec::new(),
+    };
+    if let Some(Value::Object(properties)) = object.get_mut("properties") {
+        for (name, property) in properties {
+            if !required.contains(name) {
+                drop_null(property);
+            }
+            tidy_one(property);
+        }
+    }
+    for key in ["items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"] {
+        if let Some(inner) = object.get_mut(key) {
+            tidy_one(inner);
+        }
+    }
+    for key in ["anyOf", "oneOf", "allOf", "prefixItems"] {
+        if let Some(Value::Array(inner)) = object.get_mut(key) {
+            inner.iter_mut().for_each(tidy_one);
+        }
+    }
+    for key in ["$defs", "patternProperties", "dependentSchemas"] {
+        if let Some(Value::Object(inner)) = object.get_mut(key) {
+            inner.values_mut().for_each(tidy_one);
+        }
+    }
+}
+
+fn is_width(format: &str) -> bool {
+    matches!(
+        format,
+        "int8" | "int16" | "int32" | "int64" | "int" | "uint8" | "uint16" | "uint32" | "uint64" | "uint" | "float"
+            | "double"
+    )
+}
+
+/// `["integer", "null"]` becomes `"integer"`; `anyOf: [X, null]` becomes `X`.
+fn drop_null(property: &mut Value) {
+    let Value::Object(object) = property else { return };
+    if let Some(Value::Array(types)) = object.get_mut("type") {
+        types.retain(|name| name != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            object.insert("type".into(), only);
+        }
+    }
+    if let Some(Value::Array(variants)) = object.get_mut("anyOf") {
+        variants.retain(|variant| variant.get("type").and_then(Value::as_str) != Some("null"));
+        if let [Value::Object(only)] = variants.as_mut_slice() {
+            let only = std::mem::take(only);
+            object.remove("anyOf");
+            merge(object, only);
+        }
+    }
+    if let Some(Value::Array(values)) = object.get_mut("enum") {
+        values.retain(|value| !value.is_null());
+    }
+    if object.get("default").is_some_and(Value::is_null) {
+        object.remove("default");
+    }
+}
+
+/// What stands on the property (its description) wins over what stands on its type.
+fn merge(property: &mut Map<String, Value>, only: Map<String, Value>) {
+    for (key, value) in only {
+        property.entry(key).or_insert(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(JsonSchema)]
+    #[allow(dead_code)]
+    enum Style {
+        Short,
+        Long,
+    }
+
+    /// Looks for things
+    #[derive(JsonSchema)]
+    #[allow(dead_code)]
+    struct Search {
+        /// What to look for
+        query: String,
+        limit: Option<u32>,
+        /// How much to say
+        style: Option<Style>,
+    }
+
+    #[test]
+    fn a_schema_says_what_a_model_needs_and_no_more() {
+        assert_eq!(
+            tidy(schema_of::<Search>().to_value()),
+            json!({
+                "type": "object",
+                "description": "Looks for things",
+                "properties": {
+                    "query": { "type": "string", "description": "What to look for" },
+                    "limit": { "type": "integer", "minimum": 0 },
+                    "style": { "type": "string", "enum": ["Short", "Long"], "description": "How much to say" }
+                },
+                "required": ["query"]
+            })
+        );
+    }
+}

@@ -1,0 +1,172 @@
+//! The post room: who wants to hear of which change.
+//!
+//! A subscriber is not a queue but a set of topics that have changed since it last looked: a slow reader
+//! is told once of what changed a thousand times, and cannot make memory grow. The hub knows no
+//! encodings; whoever reads a subscriber writes the notices.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::Notify;
+use toolgate_wire::model::Filter;
+
+/// Something that can change.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Topic {
+    Tools,
+    Prompts,
+    Resources,
+    Resource(Box<str>),
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Hub {
+    subscribers: Mutex<Vec<Weak<Subscriber>>>,
+}
+
+/// One who wants to hear of changes.
+#[derive(Debug)]
+pub(crate) struct Subscriber {
+    state: Mutex<State>,
+    stirred: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    wants: Filter,
+    /// Bounded by what is wanted.
+    changed: BTreeSet<Topic>,
+}
+
+impl Hub {
+    /// Hears of what `wants` names, until the subscriber is dropped.
+    pub(crate) fn subscribe(&self, wants: Filter) -> Arc<Subscriber> {
+        let state = Mutex::new(State { wants, changed: BTreeSet::new() });
+        let subscriber = Arc::new(Subscriber { state, stirred: Notify::new() });
+        let mut subscribers = lock(&self.subscribers);
+        if subscribers.len() == subscribers.capacity() {
+            // Before the list grows, those who left go: it stays within twice the number of the living.
+            subscribers.retain(|subscriber| subscriber.strong_count() > 0);
+        }
+        subscribers.push(Arc::downgrade(&subscriber));
+        subscriber
+    }
+
+    /// Tells everyone who wants to know that `topic` has changed.
+    pub(crate) fn publish(&self, topic: &Topic) {
+        let mut subscribers = lock(&self.subscribers);
+        subscribers.retain(|subscriber| match subscriber.upgrade() {
+            Some(subscriber) => {
+                subscriber.tell(topic);
+                true
+            }
+            None => false,
+        });
+    }
+}
+
+impl Subscriber {
+    fn tell(&self, topic: &Topic) {
+        let mut state = lock(&self.state);
+        if state.wants.covers(topic) && state.changed.insert(topic.clone()) {
+            drop(state);
+            self.stirred.notify_one();
+        }
+    }
+
+    /// What has changed since the last look; waits until something has.
+    ///
+    /// Cancel safe: yes, topics are taken only when they are returned.
+    pub(crate) async fn changes(&self) -> BTreeSet<Topic> {
+        loop {
+            let changed = std::mem::take(&mut lock(&self.state).changed);
+            if !changed.is_empty() {
+                return changed;
+            }
+            self.stirred.notified().await;
+        }
+    }
+
+    /// Wants to hear of one more resource. False if that would be too many.
+    pub(crate) fn add(&self, uri: &str, most: usize) -> bool {
+        let mut state = lock(&self.state);
+        if state.wants.uris.iter().any(|known| known == uri) {
+            return true;
+        }
+        if state.wants.uris.len() >= most {
+            return false;
+        }
+        state.wants.uris.push(uri.to_owned());
+        true
+    }
+
+    /// Wants to hear no more of a resource.
+    pub(crate) fn remove(&self, uri: &str) {
+        let mut state = lock(&self.state);
+        state.wants.uris.retain(|known| known != uri);
+        state.changed.retain(|topic| !matches!(topic, Topic::Resource(changed) if **changed == *uri));
+    }
+}
+
+/// Whether a filter names a topic.
+trait Covers {
+    fn covers(&self, topic: &Topic) -> bool;
+}
+
+impl Covers for Filter {
+    fn covers(&self, topic: &Topic) -> bool {
+        match topic {
+            Topic::Tools => self.tools,
+            Topic::Prompts => self.prompts,
+            Topic::Resources => self.resources,
+            Topic::Resource(uri) => self.uris.iter().any(|wanted| **wanted == **uri),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn changes_coalesce_and_only_what_is_wanted_arrives() {
+        let hub = Hub::default();
+        let subscriber = hub.subscribe(Filter { tools: true, uris: vec!["a://b".into()], ..Filter::default() });
+        for _ in 0..1000 {
+            hub.publish(&Topic::Tools);
+            hub.publish(&Topic::Prompts);
+            hub.publish(&Topic::Resource("a://b".into()));
+            hub.publish(&Topic::Resource("a://c".into()));
+        }
+        let changes: Vec<_> = subscriber.changes().await.into_iter().collect();
+        assert_eq!(changes, [Topic::Tools, Topic::Resource("a://b".into())]);
+    }
+
+    #[tokio::test]
+    async fn those_who_left_are_forgotten() {
+        let hub = Hub::default();
+        for _ in 0..1000 {
+            drop(hub.subscribe(Filter::default()));
+        }
+        hub.publish(&Topic::Tools);
+        assert_eq!(lock(&hub.subscribers).len(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_resource_can_be_left_again() {
+        let hub = Hub::default();
+        let subscriber = hub.subscribe(Filter::default());
+        assert!(subscriber.add("a://b", 1));
+        assert!(subscriber.add("a://b", 1));
+        assert!(!subscriber.add("a://c", 1));
+        hub.publish(&Topic::Resource("a://b".into()));
+        subscriber.remove("a://b");
+        hub.publish(&Topic::Resource("a://b".into()));
+        assert!(lock(&subscriber.state).changed.is_empty());
+    }
+}

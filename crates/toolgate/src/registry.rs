@@ -1,0 +1,185 @@
+//! The library: what a server offers, as an immutable snapshot that is swapped when it changes.
+//!
+//! Readers load the snapshot without a lock; a change builds a new one. Order is the order of
+//! registration, so that a list is the same every time. Who is calling is not known here.
+
+mod check;
+mod mirror;
+mod page;
+mod prompt;
+mod resource;
+mod template;
+mod tool;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+
+pub(crate) use check::Check;
+pub(crate) use mirror::{agree, decode};
+pub(crate) use page::{Listed, Pager};
+pub(crate) use prompt::PromptEntry;
+pub(crate) use resource::{ResourceEntry, TemplateEntry};
+pub(crate) use tool::ToolEntry;
+
+pub use prompt::PromptSpec;
+pub(crate) use resource::cache_hint;
+pub use resource::{ResourceSpec, TemplateSpec};
+pub use template::{TemplateError, UriTemplate, UriValue};
+pub use tool::{Need, ToolSpec};
+
+use crate::hub::{Hub, Topic};
+
+/// Everything a server offers at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) tools: Shelf<ToolEntry>,
+    pub(crate) resources: Shelf<ResourceEntry>,
+    pub(crate) templates: Shelf<TemplateEntry>,
+    pub(crate) prompts: Shelf<PromptEntry>,
+}
+
+impl Snapshot {
+    /// The template that a URI was made of, and its variables. The first one registered wins.
+    pub(crate) fn template_of(&self, uri: &str) -> Option<(&Arc<TemplateEntry>, Vec<(String, String)>)> {
+        self.templates.iter().find_map(|entry| Some((entry, entry.pattern.match_uri(uri)?)))
+    }
+
+    pub(crate) fn completes(&self) -> bool {
+        self.prompts.iter().any(|entry| !entry.completers.is_empty())
+            || self.templates.iter().any(|entry| !entry.completers.is_empty())
+    }
+}
+
+/// Something with a unique key.
+pub(crate) trait Keyed {
+    fn key(&self) -> &str;
+}
+
+/// Things in order, to be found by key.
+#[derive(Debug)]
+pub(crate) struct Shelf<T> {
+    items: Vec<Arc<T>>,
+    places: HashMap<Box<str>, usize>,
+}
+
+impl<T> Default for Shelf<T> {
+    fn default() -> Shelf<T> {
+        Shelf { items: Vec::new(), places: HashMap::new() }
+    }
+}
+
+impl<T> Clone for Shelf<T> {
+    fn clone(&self) -> Shelf<T> {
+        Shelf { items: self.items.clone(), places: self.places.clone() }
+    }
+}
+
+impl<T: Keyed> Shelf<T> {
+    pub(crate) fn get(&self, key: &str) -> Option<&Arc<T>> {
+        self.places.get(key).map(|place| &self.items[*place])
+    }
+
+    pub(crate) fn place(&self, key: &str) -> Option<usize> {
+        self.places.get(key).copied()
+    }
+
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Arc<T>> {
+        self.items.iter()
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Arc<T>] {
+        &self.items
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Adds a thing, or puts it in the place of the one with the same key.
+    pub(crate) fn put(&mut self, item: T) {
+        match self.places.get(item.key()) {
+            Some(place) => self.items[*place] = Arc::new(item),
+            None => {
+                self.places.insert(item.key().into(), self.items.len());
+                self.items.push(Arc::new(item));
+            }
+        }
+    }
+
+    /// Takes a thing out, and says whether it was there.
+    pub(crate) fn remove(&mut self, key: &str) -> bool {
+        let Some(place) = self.places.remove(key) else { return false };
+        self.items.remove(place);
+        for later in self.places.values_mut() {
+            if *later > place {
+                *later -= 1;
+            }
+        }
+        true
+    }
+}
+
+/// The present snapshot, and the way to change it.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    current: ArcSwap<Snapshot>,
+    /// Held while a change is made, so that no change is lost to another.
+    changing: Mutex<()>,
+    hub: Arc<Hub>,
+}
+
+impl Registry {
+    pub(crate) fn new(snapshot: Snapshot, hub: Arc<Hub>) -> Registry {
+        Registry { current: ArcSwap::from_pointee(snapshot), changing: Mutex::new(()), hub }
+    }
+
+    pub(crate) fn snapshot(&self) -> arc_swap::Guard<Arc<Snapshot>> {
+        self.current.load()
+    }
+
+    /// Changes what is offered and tells clients which list changed.
+    pub(crate) fn change<R>(&self, topic: &Topic, change: impl FnOnce(&mut Snapshot) -> R) -> R {
+        let result = {
+            let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut next = Snapshot::clone(&self.current.load());
+            let result = change(&mut next);
+            self.current.store(Arc::new(next));
+            result
+        };
+        self.hub.publish(topic);
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Thing(&'static str, u8);
+
+    impl Keyed for Thing {
+        fn key(&self) -> &str {
+            self.0
+        }
+    }
+
+    fn keys(shelf: &Shelf<Thing>) -> Vec<(&str, u8)> {
+        shelf.iter().map(|thing| (thing.0, thing.1)).collect()
+    }
+
+    #[test]
+    fn order_is_the_order_of_registration() {
+        let mut shelf = Shelf::default();
+        for (key, value) in [("c", 1), ("a", 2), ("b", 3), ("a", 4)] {
+            shelf.put(Thing(key, value));
+        }
+        assert_eq!(keys(&shelf), [("c", 1), ("a", 4), ("b", 3)]);
+        assert!(shelf.remove("c"));
+        assert!(!shelf.remove("c"));
+        assert_eq!(keys(&shelf), [("a", 4), ("b", 3)]);
+        assert_eq!(shelf.get("b").unwrap().1, 3);
+        assert_eq!(shelf.place("b"), Some(1));
+    }
+}

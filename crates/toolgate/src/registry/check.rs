@@ -1,0 +1,193 @@
+//! Arguments against their schema, with complaints that a model can act on.
+
+use serde_json::Value;
+use toolgate_wire::Raw;
+
+/// How many faults are told at once.
+const MOST: usize = 10;
+
+/// A schema that was read once and is used for every call.
+pub(crate) struct Check {
+    #[cfg(feature = "validate")]
+    validator: jsonschema::Validator,
+    /// The type that reads the arguments notices every violation by itself.
+    typed: bool,
+}
+
+impl std::fmt::Debug for Check {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Check").field("typed", &self.typed).finish_non_exhaustive()
+    }
+}
+
+impl Check {
+    /// Reads a schema. `typed`: a Rust type made it, and reads what it describes.
+    ///
+    /// # Errors
+    /// If it is not a JSON Schema, or refers to something outside itself.
+    pub(crate) fn new(schema: &Value, typed: bool) -> Result<Check, String> {
+        if depth(schema) > 64 {
+            return Err("the schema is nested deeper than 64 levels".into());
+        }
+        Ok(Check {
+            #[cfg(feature = "validate")]
+            validator: jsonschema::draft202012::new(schema).map_err(|error| error.to_string())?,
+            typed: typed && !says_more_than_types(schema),
+        })
+    }
+
+    /// Whether every call must be checked before its handler reads the arguments. Where not, a check is
+    /// only good for explaining what the handler's type refused.
+    pub(crate) fn is_needed(&self) -> bool {
+        cfg!(feature = "validate") && !self.typed
+    }
+
+    /// What is wrong with these arguments; none if nothing is.
+    pub(crate) fn faults(&self, arguments: &Raw) -> Option<String> {
+        #[cfg(feature = "validate")]
+        {
+            let value = arguments.to_value();
+            let faults: Vec<String> = self.validator.iter_errors(&value).take(MOST).map(|e| explain(&e)).collect();
+            if !faults.is_empty() {
+                return Some(faults.join("; "));
+            }
+        }
+        let _ = (arguments, MOST);
+        None
+    }
+}
+
+/// Parameter, expected, got.
+#[cfg(feature = "validate")]
+fn explain(error: &jsonschema::ValidationError<'_>) -> String {
+    use jsonschema::error::ValidationErrorKind as Kind;
+
+    let path = error.instance_path().to_string();
+    let place = if path.is_empty() { "the arguments".to_owned() } else { format!("`{}`", path.trim_start_matches('/')) };
+    let got = brief(error.instance());
+    match error.kind() {
+        Kind::Required { property } => {
+            let name = property.as_str().unwrap_or_default();
+            let inside = if path.is_empty() { String::new() } else { format!(" in {place}") };
+            format!("`{name}` is required{inside} and missing")
+        }
+        Kind::Type { kind } => {
+            let expected = match kind {
+                jsonschema::error::TypeKind::Single(one) => one.to_string(),
+                jsonschema::error::TypeKind::Multiple(many) => {
+                    many.iter().map(|one| one.to_string()).collect::<Vec<_>>().join(" or ")
+                }
+            };
+            format!("{place} must be {expected}, got {got}")
+        }
+        Kind::Enum { options } => format!("{place} must be one of {}, got {got}", clip(&options.to_string())),
+        Kind::Constant { expected_value } => format!("{place} must be {}, got {got}", brief(expected_value)),
+        Kind::Minimum { limit } => format!("{place} must be at least {limit}, got {got}"),
+        Kind::Maximum { limit } => format!("{place} must be at most {limit}, got {got}"),
+        Kind::MinLength { limit } => format!("{place} must have at least {limit} characters, got {got}"),
+        Kind::MaxLength { limit } => format!("{place} must have at most {limit} characters, got {got}"),
+        Kind::AdditionalProperties { unexpected } => format!("unknown parameter `{}`", unexpected.join("`, `")),
+        _ => format!("{place}: {}", clip(&error.masked_with(&got).to_string())),
+    }
+}
+
+/// A value as far as it helps: its kind, and itself if it is short.
+#[cfg(feature = "validate")]
+fn brief(value: &Value) -> String {
+    match value {
+        Value::Object(_) => "an object".into(),
+        Value::Array(_) => "an array".into(),
+        Value::String(text) => format!("the string {}", clip(&format!("{text:?}"))),
+        Value::Number(number) => format!("the number {number}"),
+        Value::Bool(_) | Value::Null => value.to_string(),
+    }
+}
+
+#[cfg(feature = "validate")]
+fn clip(text: &str) -> String {
+    match text.char_indices().nth(120) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Whether a schema demands something that reading into the type it was made from does not notice.
+fn says_more_than_types(schema: &Value) -> bool {
+    const TYPES: [&str; 15] = [
+        "type", "properties", "required", "description", "title", "default", "items", "enum", "const", "anyOf",
+        "oneOf", "$defs", "$ref", "examples", "additionalProperties",
+    ];
+    match schema {
+        Value::Object(object) => object.iter().any(|(key, inner)| match key.as_str() {
+            "properties" | "$defs" => inner.as_object().is_some_and(|all| all.values().any(says_more_than_types)),
+            "items" => says_more_than_types(inner),
+            // The least value of an unsigned integer.
+            "minimum" => inner.as_i64() != Some(0),
+            "additionalProperties" => *inner == Value::Bool(false) || says_more_than_types(inner),
+            "anyOf" | "oneOf" => inner.as_array().is_some_and(|all| all.iter().any(says_more_than_types)),
+            key => !TYPES.contains(&key) && !key.starts_with("x-"),
+        }),
+        _ => false,
+    }
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Object(object) => 1 + object.values().map(depth).max().unwrap_or(0),
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+#[cfg(all(test, feature = "validate"))]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn faults(schema: &Value, arguments: Value) -> String {
+        Check::new(schema, false).unwrap().faults(&Raw::from(arguments)).unwrap_or_default()
+    }
+
+    #[test]
+    fn complaints_name_the_parameter_what_was_expected_and_what_came() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "limit": { "type": "integer", "minimum": 1, "maximum": 100 },
+                "style": { "enum": ["short", "long"] },
+                "who": { "type": "object", "properties": { "name": { "type": "string", "minLength": 2 } } }
+            },
+            "required": ["limit"],
+            "additionalProperties": false
+        });
+        assert_eq!(faults(&schema, json!({})), "`limit` is required and missing");
+        assert_eq!(faults(&schema, json!({"limit": "5"})), "`limit` must be integer, got the string \"5\"");
+        assert_eq!(faults(&schema, json!({"limit": 0})), "`limit` must be at least 1, got the number 0");
+        assert_eq!(faults(&schema, json!({"limit": 1, "x": 2})), "unknown parameter `x`");
+        assert_eq!(
+            faults(&schema, json!({"limit": 1, "style": "tiny"})),
+            "`style` must be one of [\"short\",\"long\"], got the string \"tiny\""
+        );
+        assert_eq!(
+            faults(&schema, json!({"limit": 1, "who": {"name": "x"}})),
+            "`who/name` must have at least 2 characters, got the string \"x\""
+        );
+        assert_eq!(faults(&schema, json!({"limit": 7})), "");
+    }
+
+    #[test]
+    fn only_what_types_cannot_see_needs_a_check_each_time() {
+        let plain = json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 0}}});
+        assert!(!Check::new(&plain, true).unwrap().is_needed());
+        assert!(Check::new(&plain, false).unwrap().is_needed());
+        let ranged = json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}});
+        assert!(Check::new(&ranged, true).unwrap().is_needed());
+    }
+
+    #[test]
+    fn a_schema_that_points_elsewhere_is_refused() {
+        assert!(Check::new(&json!({"$ref": "https://example.com/schema"}), false).is_err());
+        assert!(Check::new(&json!({"type": "no such type"}), false).is_err());
+    }
+}

@@ -1,0 +1,175 @@
+//! Arguments that clients repeat in HTTP headers, so that proxies can route without reading bodies.
+//!
+//! A property with `"x-mcp-header": "Region"` is mirrored as `Mcp-Param-Region`. Marks are checked when a
+//! tool is registered (a client would drop the whole tool for a bad one); calls are checked for agreement.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderName};
+use serde_json::Value;
+use toolgate_wire::{Fault, FaultKind, Kind, Raw, View};
+
+const MARK: &str = "x-mcp-header";
+
+/// One marked property.
+#[derive(Clone, Debug)]
+pub(crate) struct Mirror {
+    /// The way to it from the root, through objects.
+    path: Vec<String>,
+    header: HeaderName,
+}
+
+/// The marks of a schema.
+///
+/// # Errors
+/// If a mark could not be obeyed, in words for the author of the tool.
+pub(crate) fn marks(schema: &Value) -> Result<Vec<Mirror>, String> {
+    let mut found = Vec::new();
+    let mut path = Vec::new();
+    collect(schema, &mut path, &mut found)?;
+    let marked = count(schema);
+    if marked > found.len() {
+        return Err(format!("`{MARK}` works only on properties reached from the root through `properties`"));
+    }
+    Ok(found)
+}
+
+fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Mirror>) -> Result<(), String> {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Ok(()) };
+    for (name, property) in properties {
+        path.push(name.clone());
+        if let Some(mark) = property.get(MARK) {
+            found.push(mirror(path, mark, property, found)?);
+        }
+        collect(property, path, found)?;
+        path.pop();
+    }
+    Ok(())
+}
+
+fn mirror(path: &[String], mark: &Value, property: &Value, others: &[Mirror]) -> Result<Mirror, String> {
+    let name = path.join(".");
+    let mark = mark.as_str().filter(|mark| !mark.is_empty());
+    let mark = mark.ok_or_else(|| format!("`{MARK}` of `{name}` must be a non-empty string"))?;
+    let header = HeaderName::from_bytes(format!("mcp-param-{mark}").as_bytes())
+        .map_err(|_| format!("`{MARK}` of `{name}` must be a header name, got {mark:?}"))?;
+    if others.iter().any(|other| other.header == header) {
+        return Err(format!("two properties share the `{MARK}` {mark:?}"));
+    }
+    match property.get("type").and_then(Value::as_str) {
+        Some("string" | "integer" | "boolean") => Ok(Mirror { path: path.to_vec(), header }),
+        _ => Err(format!("`{name}` is marked `{MARK}` and must be a string, an integer or a boolean")),
+    }
+}
+
+/// All marks, wherever they stand.
+fn count(schema: &Value) -> usize {
+    match schema {
+        Value::Object(object) => usize::from(object.contains_key(MARK)) + object.values().map(count).sum::<usize>(),
+        Value::Array(items) => items.iter().map(count).sum(),
+        _ => 0,
+    }
+}
+
+/// Whether the headers of a call say the same as its arguments.
+///
+/// # Errors
+/// If a header is missing, repeated, not decodable or different.
+pub(crate) fn agree(mirrors: &[Mirror], arguments: &Raw, headers: &HeaderMap) -> Result<(), Fault> {
+    for Mirror { path, header } in mirrors {
+        let value = path.iter().try_fold(arguments.view(), |value, key| value.get(key));
+        let Some(value) = value.filter(|value| !value.is_null()) else { continue };
+        let mut given = headers.get_all(header).iter();
+        let (Some(text), None) = (given.next(), given.next()) else {
+            return Err(fault(header, "must be sent once, because the argument is there"));
+        };
+        let text = decode(text.as_bytes()).ok_or_else(|| fault(header, "cannot be decoded"))?;
+        if !same(value, &text) {
+            return Err(fault(header, "differs from the argument"));
+        }
+    }
+    Ok(())
+}
+
+fn fault(header: &HeaderName, what: &str) -> Fault {
+    Fault::new(FaultKind::Header, format!("header {header} {what}"))
+}
+
+fn same(value: View<'_>, text: &str) -> bool {
+    match value.kind() {
+        Kind::Text => value.as_text().is_some_and(|value| value == text),
+        Kind::Bool => value.as_bool().is_some_and(|value| text == if value { "true" } else { "false" }),
+        // Numerically: `42.0` is `42`.
+        Kind::Number => text.parse::<f64>().is_ok_and(|number| value.as_f64() == Some(number)),
+        _ => false,
+    }
+}
+
+/// The text that a mirrored header stands for: plain, or base64 between the protocol's markers.
+pub(crate) fn decode(value: &[u8]) -> Option<String> {
+    let value = std::str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
+    if !value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) {
+        return None;
+    }
+    match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
+        Some(encoded) => String::from_utf8(STANDARD.decode(encoded).ok()?).ok(),
+        None => Some(value.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(arguments: Value, headers: &[(&'static str, &'static str)]) -> bool {
+        let schema = json!({"type": "object", "properties": {
+            "region": {"type": "string", "x-mcp-header": "Region"},
+            "count": {"type": "integer", "x-mcp-header": "Count"},
+            "deep": {"type": "object", "properties": {"on": {"type": "boolean", "x-mcp-header": "On"}}},
+        }});
+        let headers = headers.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
+        agree(&marks(&schema).unwrap(), &Raw::from(arguments), &headers.collect()).is_ok()
+    }
+
+    #[test]
+    fn headers_and_arguments_must_agree() {
+        assert!(check(json!({"region": "Hello"}), &[("mcp-param-region", "Hello")]));
+        assert!(check(json!({"region": "Hello"}), &[("mcp-param-region", "=?base64?SGVsbG8=?=")]));
+        assert!(check(json!({"region": "SGVsbG8="}), &[("mcp-param-region", "SGVsbG8=")]));
+        assert!(check(json!({"region": "=?base64?SGVsbG8="}), &[("mcp-param-region", "=?base64?SGVsbG8=")]));
+        assert!(check(json!({}), &[]), "what is not there is not mirrored");
+        assert!(check(json!({"region": null}), &[]));
+        assert!(check(json!({"count": 42}), &[("mcp-param-count", "42.0")]));
+        assert!(check(json!({"deep": {"on": true}}), &[("mcp-param-on", "true")]));
+
+        assert!(!check(json!({"region": "Hello"}), &[]));
+        assert!(!check(json!({"region": "Hello"}), &[("mcp-param-region", "hello")]));
+        assert!(!check(json!({"region": "Hello"}), &[("mcp-param-region", "=?base64?SGVsbG8?=")]), "bad padding");
+        assert!(!check(json!({"region": "Hello"}), &[("mcp-param-region", "=?base64?SGVs!!!bG8=?=")]));
+        assert!(!check(json!({"region": "a"}), &[("mcp-param-region", "a"), ("mcp-param-region", "a")]));
+        assert!(!check(json!({"deep": {"on": true}}), &[("mcp-param-on", "True")]));
+    }
+
+    #[test]
+    fn a_mark_that_cannot_be_obeyed_is_refused() {
+        let refused = |property: Value| marks(&json!({"type": "object", "properties": {"p": property}})).unwrap_err();
+        for property in [
+            json!({"type": "string", "x-mcp-header": ""}),
+            json!({"type": "string", "x-mcp-header": 1}),
+            json!({"type": "string", "x-mcp-header": "a b"}),
+            json!({"type": "string", "x-mcp-header": "a:b"}),
+            json!({"type": "string", "x-mcp-header": "é"}),
+            json!({"type": "number", "x-mcp-header": "N"}),
+            json!({"type": "object", "x-mcp-header": "O"}),
+            json!({"type": "array", "items": {"type": "string", "x-mcp-header": "I"}}),
+            json!({"oneOf": [{"type": "string", "x-mcp-header": "I"}]}),
+        ] {
+            refused(property);
+        }
+        let twice = json!({"type": "object", "properties": {
+            "a": {"type": "string", "x-mcp-header": "Same"}, "b": {"type": "string", "x-mcp-header": "same"}}});
+        assert!(marks(&twice).is_err());
+    }
+}

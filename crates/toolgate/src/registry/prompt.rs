@@ -1,0 +1,137 @@
+//! Prompts: how one is described, and what is kept of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolgate_wire::Raw;
+use toolgate_wire::model::{Icon, Prompt, PromptArgument};
+
+use super::tool::{check_icons, check_name};
+use super::{Keyed, Listed};
+use crate::handler::{CompleteFn, Context, Handler, IntoPrompt, PromptFn, erase_complete, erase_prompt, tidy};
+
+/// A prompt as it is kept.
+pub(crate) struct PromptEntry {
+    pub(crate) prompt: Arc<Prompt>,
+    pub(crate) run: PromptFn,
+    pub(crate) completers: BTreeMap<String, CompleteFn>,
+}
+
+impl std::fmt::Debug for PromptEntry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PromptEntry").field("prompt", &self.prompt).finish_non_exhaustive()
+    }
+}
+
+impl Keyed for PromptEntry {
+    fn key(&self) -> &str {
+        &self.prompt.name
+    }
+}
+
+impl Listed for PromptEntry {
+    type Item = Prompt;
+
+    fn item(&self) -> Arc<Prompt> {
+        Arc::clone(&self.prompt)
+    }
+}
+
+/// The description of a prompt, to be given to a server.
+pub struct PromptSpec {
+    prompt: Prompt,
+    run: PromptFn,
+    completers: BTreeMap<String, CompleteFn>,
+}
+
+impl std::fmt::Debug for PromptSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PromptSpec").field("prompt", &self.prompt).finish_non_exhaustive()
+    }
+}
+
+impl PromptSpec {
+    /// A prompt with this name. Its arguments are the fields of the handler's argument type.
+    pub fn new<A: 'static, H>(name: impl Into<String>, handler: H) -> PromptSpec
+    where
+        H: Handler<A>,
+        H::Output: IntoPrompt,
+    {
+        let arguments = H::schema().map(|schema| arguments_of(&tidy(schema.to_value()))).unwrap_or_default();
+        let prompt = Prompt { name: name.into(), arguments, ..Prompt::default() };
+        PromptSpec { prompt, run: erase_prompt(handler), completers: BTreeMap::new() }
+    }
+
+    /// What it is for.
+    #[must_use]
+    pub fn describe(mut self, description: impl Into<String>) -> PromptSpec {
+        self.prompt.description = Some(description.into());
+        self
+    }
+
+    /// A name for people.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> PromptSpec {
+        self.prompt.title = Some(title.into());
+        self
+    }
+
+    /// A picture for lists.
+    #[must_use]
+    pub fn icon(mut self, icon: Icon) -> PromptSpec {
+        self.prompt.icons.push(icon);
+        self
+    }
+
+    /// `_meta`: a JSON object for clients that know what to do with it.
+    #[must_use]
+    pub fn meta(mut self, meta: Value) -> PromptSpec {
+        self.prompt.meta = Some(Raw::from(meta));
+        self
+    }
+
+    /// How an argument could go on, given what is there so far.
+    #[must_use]
+    pub fn complete<F, Fut, I>(mut self, argument: impl Into<String>, complete: F) -> PromptSpec
+    where
+        F: Fn(String, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = I> + Send + 'static,
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        self.completers.insert(argument.into(), erase_complete(complete));
+        self
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.prompt.name
+    }
+
+    pub(crate) fn finish(self) -> Result<PromptEntry, String> {
+        let PromptSpec { prompt, run, completers } = self;
+        check_name(&prompt.name)?;
+        check_icons(&prompt.icons)?;
+        if let Some(unknown) = completers.keys().find(|name| !prompt.arguments.iter().any(|a| a.name == **name)) {
+            return Err(format!("it completes `{unknown}`, which is none of its arguments"));
+        }
+        Ok(PromptEntry { prompt: Arc::new(prompt), run, completers })
+    }
+}
+
+/// The properties of a schema as arguments of a prompt, required ones as they stand there.
+fn arguments_of(schema: &Value) -> Vec<PromptArgument> {
+    let required: Vec<&str> =
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Vec::new() };
+    let text = |property: &Value, key: &str| property.get(key).and_then(Value::as_str).map(str::to_owned);
+    properties
+        .iter()
+        .map(|(name, property)| PromptArgument {
+            name: name.clone(),
+            title: text(property, "title"),
+            description: text(property, "description"),
+            required: required.contains(&name.as_str()),
+        })
+        .collect()
+}

@@ -1,0 +1,246 @@
+//! Resources and templates: how one is described, and what is kept of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use toolgate_wire::Raw;
+use toolgate_wire::model::{Annotations, CacheHint, CacheScope, Icon, Resource, ResourceTemplate};
+
+use super::template::UriTemplate;
+use super::tool::check_icons;
+use super::{Keyed, Listed};
+use crate::handler::{CompleteFn, Context, Handler, IntoContents, ReadFn, erase_complete, erase_read};
+
+/// A resource as it is kept.
+pub(crate) struct ResourceEntry {
+    pub(crate) resource: Arc<Resource>,
+    pub(crate) run: ReadFn,
+    pub(crate) cache: Option<CacheHint>,
+}
+
+/// A template as it is kept.
+pub(crate) struct TemplateEntry {
+    pub(crate) template: Arc<ResourceTemplate>,
+    pub(crate) pattern: UriTemplate,
+    pub(crate) run: ReadFn,
+    pub(crate) cache: Option<CacheHint>,
+    pub(crate) completers: BTreeMap<String, CompleteFn>,
+}
+
+impl std::fmt::Debug for ResourceEntry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ResourceEntry").field("resource", &self.resource).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for TemplateEntry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TemplateEntry").field("template", &self.template).finish_non_exhaustive()
+    }
+}
+
+impl Keyed for ResourceEntry {
+    fn key(&self) -> &str {
+        &self.resource.uri
+    }
+}
+
+impl Keyed for TemplateEntry {
+    fn key(&self) -> &str {
+        &self.template.uri_template
+    }
+}
+
+impl Listed for ResourceEntry {
+    type Item = Resource;
+
+    fn item(&self) -> Arc<Resource> {
+        Arc::clone(&self.resource)
+    }
+}
+
+impl Listed for TemplateEntry {
+    type Item = ResourceTemplate;
+
+    fn item(&self) -> Arc<ResourceTemplate> {
+        Arc::clone(&self.template)
+    }
+}
+
+/// The description of a resource, to be given to a server.
+pub struct ResourceSpec {
+    resource: Resource,
+    make: Box<dyn FnOnce(Option<String>) -> ReadFn + Send>,
+    cache: Option<CacheHint>,
+}
+
+/// The description of a template, to be given to a server.
+pub struct TemplateSpec {
+    template: ResourceTemplate,
+    make: Box<dyn FnOnce(Option<String>) -> ReadFn + Send>,
+    cache: Option<CacheHint>,
+    completers: BTreeMap<String, CompleteFn>,
+}
+
+macro_rules! described {
+    ($spec:ident, $field:ident) => {
+        impl std::fmt::Debug for $spec {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($spec)).field(stringify!($field), &self.$field).finish_non_exhaustive()
+            }
+        }
+
+        impl $spec {
+            /// Its name; without one, the last part of its URI.
+            #[must_use]
+            pub fn name(mut self, name: impl Into<String>) -> $spec {
+                self.$field.name = name.into();
+                self
+            }
+
+            /// A name for people.
+            #[must_use]
+            pub fn title(mut self, title: impl Into<String>) -> $spec {
+                self.$field.title = Some(title.into());
+                self
+            }
+
+            /// What it is, for a model.
+            #[must_use]
+            pub fn describe(mut self, description: impl Into<String>) -> $spec {
+                self.$field.description = Some(description.into());
+                self
+            }
+
+            /// Its media type, unless the contents say otherwise.
+            #[must_use]
+            pub fn mime(mut self, mime: impl Into<String>) -> $spec {
+                self.$field.mime = Some(mime.into());
+                self
+            }
+
+            /// For whom it is meant, and how important it is.
+            #[must_use]
+            pub fn annotate(mut self, annotations: Annotations) -> $spec {
+                self.$field.annotations = Some(annotations);
+                self
+            }
+
+            /// A picture for lists.
+            #[must_use]
+            pub fn icon(mut self, icon: Icon) -> $spec {
+                self.$field.icons.push(icon);
+                self
+            }
+
+            /// `_meta`: a JSON object for clients that know what to do with it.
+            #[must_use]
+            pub fn meta(mut self, meta: Value) -> $spec {
+                self.$field.meta = Some(Raw::from(meta));
+                self
+            }
+
+            /// How long contents stay true, and for whom.
+            #[must_use]
+            pub fn cache(mut self, ttl: Duration, scope: CacheScope) -> $spec {
+                self.cache = Some(cache_hint(ttl, scope));
+                self
+            }
+        }
+    };
+}
+described!(ResourceSpec, resource);
+described!(TemplateSpec, template);
+
+impl ResourceSpec {
+    /// A resource at this URI.
+    pub fn new<A: 'static, H>(uri: impl Into<String>, handler: H) -> ResourceSpec
+    where
+        H: Handler<A>,
+        H::Output: IntoContents,
+    {
+        let uri = uri.into();
+        let resource = Resource { name: last_part(&uri), uri, ..Resource::default() };
+        ResourceSpec { resource, make: Box::new(|mime| erase_read(handler, mime)), cache: None }
+    }
+
+    /// How many bytes it has.
+    #[must_use]
+    pub fn size(mut self, bytes: u64) -> ResourceSpec {
+        self.resource.size = Some(bytes);
+        self
+    }
+
+    pub(crate) fn uri(&self) -> &str {
+        &self.resource.uri
+    }
+
+    pub(crate) fn finish(self) -> Result<ResourceEntry, String> {
+        let ResourceSpec { resource, make, cache } = self;
+        check_icons(&resource.icons)?;
+        if !has_scheme(&resource.uri) {
+            return Err("a resource's URI starts with a scheme, such as `notes://`".into());
+        }
+        let run = make(resource.mime.clone());
+        Ok(ResourceEntry { resource: Arc::new(resource), run, cache })
+    }
+}
+
+impl TemplateSpec {
+    /// All resources whose URIs an RFC 6570 template gives, such as `notes://{id}` or `file:///{+path}`.
+    pub fn new<A: 'static, H>(uri_template: impl Into<String>, handler: H) -> TemplateSpec
+    where
+        H: Handler<A>,
+        H::Output: IntoContents,
+    {
+        let uri_template = uri_template.into();
+        let template = ResourceTemplate { name: last_part(&uri_template), uri_template, ..ResourceTemplate::default() };
+        let make = Box::new(|mime| erase_read(handler, mime));
+        TemplateSpec { template, make, cache: None, completers: BTreeMap::new() }
+    }
+
+    /// How a variable could go on, given what is there so far.
+    #[must_use]
+    pub fn complete<F, Fut, I>(mut self, variable: impl Into<String>, complete: F) -> TemplateSpec
+    where
+        F: Fn(String, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = I> + Send + 'static,
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        self.completers.insert(variable.into(), erase_complete(complete));
+        self
+    }
+
+    pub(crate) fn uri_template(&self) -> &str {
+        &self.template.uri_template
+    }
+
+    pub(crate) fn finish(self) -> Result<TemplateEntry, String> {
+        let TemplateSpec { template, make, cache, completers } = self;
+        check_icons(&template.icons)?;
+        let pattern = UriTemplate::parse(&template.uri_template).map_err(|error| error.to_string())?;
+        if let Some(unknown) = completers.keys().find(|name| !pattern.names().any(|known| known == name.as_str())) {
+            return Err(format!("it completes `{unknown}`, which is none of its variables"));
+        }
+        let run = make(template.mime.clone());
+        Ok(TemplateEntry { template: Arc::new(template), pattern, run, cache, completers })
+    }
+}
+
+pub(crate) fn cache_hint(ttl: Duration, scope: CacheScope) -> CacheHint {
+    CacheHint { ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX), scope }
+}
+
+fn last_part(uri: &str) -> String {
+    uri.trim_end_matches('/').rsplit('/').next().unwrap_or(uri).to_owned()
+}
+
+fn has_scheme(uri: &str) -> bool {
+    uri.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+    })
+}

@@ -1,0 +1,252 @@
+//! Tools: how one is described, and what is kept of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolgate_wire::Raw;
+use toolgate_wire::model::{ClientCapabilities, ElicitationCapability, Icon, SamplingCapability, Tool};
+
+use super::mirror::{self, Mirror};
+use super::{Check, Keyed, Listed};
+use crate::handler::{Handler, IntoOutput, ToolFn, erase_tool, tidy};
+
+/// A tool as it is kept.
+pub(crate) struct ToolEntry {
+    pub(crate) tool: Arc<Tool>,
+    pub(crate) run: ToolFn,
+    pub(crate) check: Check,
+    pub(crate) mirrors: Vec<Mirror>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) needs: Vec<Need>,
+}
+
+impl std::fmt::Debug for ToolEntry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ToolEntry").field("tool", &self.tool).finish_non_exhaustive()
+    }
+}
+
+impl Keyed for ToolEntry {
+    fn key(&self) -> &str {
+        &self.tool.name
+    }
+}
+
+impl Listed for ToolEntry {
+    type Item = Tool;
+
+    fn item(&self) -> Arc<Tool> {
+        Arc::clone(&self.tool)
+    }
+}
+
+/// Something a client must be able to do before a tool is of any use to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Need {
+    /// Show forms.
+    Elicitation,
+    /// Ask its model.
+    Sampling,
+    /// Tell its roots.
+    Roots,
+}
+
+impl Need {
+    pub(crate) fn is_met(self, by: &ClientCapabilities) -> bool {
+        match self {
+            Need::Elicitation => by.elicitation.is_some_and(|elicitation| elicitation.form),
+            Need::Sampling => by.sampling.is_some(),
+            Need::Roots => by.roots.is_some(),
+        }
+    }
+
+    /// What the client would have to declare.
+    pub(crate) fn add_to(self, capabilities: &mut ClientCapabilities) {
+        match self {
+            Need::Elicitation => {
+                capabilities.elicitation = Some(ElicitationCapability { form: true, url: false });
+            }
+            Need::Sampling => capabilities.sampling = Some(SamplingCapability::default()),
+            Need::Roots => capabilities.roots = Some(false),
+        }
+    }
+}
+
+/// The description of a tool, to be given to a server.
+///
+/// ```
+/// # use toolgate::{Server, ToolSpec};
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Echo {
+///     /// What to say
+///     message: String,
+/// }
+///
+/// let echo = ToolSpec::new("echo", |args: Echo| async move { args.message })
+///     .describe("Says it again")
+///     .read_only();
+/// let server = Server::new("demo", "1.0.0").add_tool(echo);
+/// ```
+pub struct ToolSpec {
+    tool: Tool,
+    run: ToolFn,
+    /// None: made from the handler's types.
+    schema: Option<Value>,
+    generated: Value,
+    timeout: Option<Duration>,
+    needs: Vec<Need>,
+}
+
+impl std::fmt::Debug for ToolSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ToolSpec").field("tool", &self.tool).finish_non_exhaustive()
+    }
+}
+
+impl ToolSpec {
+    /// A tool with this name. Its schemas come from the handler's types.
+    pub fn new<A: 'static, H>(name: impl Into<String>, handler: H) -> ToolSpec
+    where
+        H: Handler<A>,
+        H::Output: IntoOutput,
+    {
+        let generated = match H::schema() {
+            Some(schema) => tidy(schema.to_value()),
+            None => json!({ "type": "object", "additionalProperties": false }),
+        };
+        let mut tool = Tool::new(name, Raw::empty_object());
+        tool.output_schema = H::Output::schema().map(|schema| Raw::from(tidy(schema.to_value())));
+        ToolSpec { tool, run: erase_tool(handler), schema: None, generated, timeout: None, needs: Vec::new() }
+    }
+
+    /// What it does, for a model.
+    #[must_use]
+    pub fn describe(mut self, description: impl Into<String>) -> ToolSpec {
+        self.tool.description = Some(description.into());
+        self
+    }
+
+    /// A name for people.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> ToolSpec {
+        self.tool.title = Some(title.into());
+        self
+    }
+
+    /// It changes nothing.
+    #[must_use]
+    pub fn read_only(mut self) -> ToolSpec {
+        self.tool.hints.read_only = Some(true);
+        self
+    }
+
+    /// It may destroy something.
+    #[must_use]
+    pub fn destructive(mut self) -> ToolSpec {
+        self.tool.hints.destructive = Some(true);
+        self
+    }
+
+    /// Twice is the same as once.
+    #[must_use]
+    pub fn idempotent(mut self) -> ToolSpec {
+        self.tool.hints.idempotent = Some(true);
+        self
+    }
+
+    /// It touches nothing beyond this server.
+    #[must_use]
+    pub fn closed_world(mut self) -> ToolSpec {
+        self.tool.hints.open_world = Some(false);
+        self
+    }
+
+    /// A picture for lists.
+    #[must_use]
+    pub fn icon(mut self, icon: Icon) -> ToolSpec {
+        self.tool.icons.push(icon);
+        self
+    }
+
+    /// `_meta`: a JSON object for clients that know what to do with it.
+    #[must_use]
+    pub fn meta(mut self, meta: Value) -> ToolSpec {
+        self.tool.meta = Some(Raw::from(meta));
+        self
+    }
+
+    /// The JSON Schema of the arguments, instead of one made from the handler's type. Arguments are
+    /// checked against it before the handler sees them.
+    #[must_use]
+    pub fn input_schema(mut self, schema: Value) -> ToolSpec {
+        self.schema = Some(schema);
+        self
+    }
+
+    /// The JSON Schema of structured output, instead of one made from the handler's type.
+    #[must_use]
+    pub fn output_schema(mut self, schema: Value) -> ToolSpec {
+        self.tool.output_schema = Some(Raw::from(schema));
+        self
+    }
+
+    /// How long a call may take, questions to the client not counted.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> ToolSpec {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Refuses clients that cannot do this, before the handler starts.
+    #[must_use]
+    pub fn needs(mut self, need: Need) -> ToolSpec {
+        self.needs.push(need);
+        self
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.tool.name
+    }
+
+    /// What is kept of it, or what is wrong with it.
+    pub(crate) fn finish(self) -> Result<ToolEntry, String> {
+        let ToolSpec { mut tool, run, schema, generated, timeout, needs } = self;
+        check_name(&tool.name)?;
+        check_icons(&tool.icons)?;
+        let typed = schema.is_none();
+        let schema = schema.unwrap_or(generated);
+        if schema.get("type").and_then(Value::as_str) != Some("object") {
+            return Err("the arguments must be an object: use a struct, or a schema with `\"type\": \"object\"`".into());
+        }
+        if tool.meta.as_ref().is_some_and(|meta| meta.view().kind() != toolgate_wire::Kind::Object) {
+            return Err("`meta` must be a JSON object".into());
+        }
+        let check = Check::new(&schema, typed).map_err(|error| format!("its input schema is wrong: {error}"))?;
+        if let Some(output) = &tool.output_schema {
+            Check::new(&output.to_value(), false).map_err(|error| format!("its output schema is wrong: {error}"))?;
+        }
+        let mirrors = mirror::marks(&schema)?;
+        tool.input_schema = Raw::from(schema);
+        Ok(ToolEntry { tool: Arc::new(tool), run, check, mirrors, timeout, needs })
+    }
+}
+
+/// What every client takes: 1 to 128 letters, digits, `_`, `-` and `.`.
+pub(super) fn check_name(name: &str) -> Result<(), String> {
+    let fits = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
+    if fits && (1..=128).contains(&name.len()) {
+        return Ok(());
+    }
+    Err("a name is 1 to 128 letters, digits, `_`, `-` and `.`".into())
+}
+
+/// Clients show icons: only what cannot run, and nothing that is a download of its own.
+pub(super) fn check_icons(icons: &[Icon]) -> Result<(), String> {
+    let safe = |src: &str| src.starts_with("https://") || (src.starts_with("data:image/") && src.len() <= 64 << 10);
+    match icons.iter().find(|icon| !safe(&icon.src)) {
+        None => Ok(()),
+        Some(_) => Err("an icon's `src` must be an https URL or a `data:image/` URI of at most 64 KiB".into()),
+    }
+}

@@ -1,0 +1,131 @@
+//! What a client may carry but neither read nor change: request state and list cursors.
+//!
+//! A sealed text is `v1.<key id>.<base64url of nonce, ciphertext and tag>` (XChaCha20-Poly1305). What it
+//! is bound to (who, which method, which arguments) is associated data: opened for another purpose it is
+//! as good as forged. Keys rotate: the first of the ring seals, all of them open.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chacha20poly1305::aead::{Aead, KeyInit, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use sha2::{Digest, Sha256};
+
+const NONCE: usize = 24;
+
+/// A ring of keys. The first seals; all open.
+#[derive(Clone)]
+pub(crate) struct Seal {
+    keys: Vec<Key>,
+}
+
+#[derive(Clone)]
+struct Key {
+    /// Tells keys apart; says nothing about them.
+    id: String,
+    cipher: XChaCha20Poly1305,
+}
+
+/// A sealed text that none of our keys made, or that was made for another purpose.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Forged;
+
+impl Seal {
+    /// A ring with one key that nobody knows and that ends with this process.
+    pub(crate) fn random() -> Seal {
+        let mut secret = [0; 32];
+        fill(&mut secret);
+        Seal::from_secrets([secret])
+    }
+
+    /// A ring of shared secrets, newest first.
+    pub(crate) fn from_secrets(secrets: impl IntoIterator<Item = [u8; 32]>) -> Seal {
+        let keys = secrets
+            .into_iter()
+            .map(|secret| {
+                let id = Sha256::digest([b"toolgate key id".as_slice(), &secret].concat());
+                Key { id: URL_SAFE_NO_PAD.encode(&id[..4]), cipher: XChaCha20Poly1305::new(&secret.into()) }
+            })
+            .collect();
+        Seal { keys }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Seals `plain` for one purpose.
+    pub(crate) fn seal(&self, purpose: &[u8], plain: &[u8]) -> String {
+        let mut sealed = vec![0; NONCE];
+        fill(&mut sealed);
+        let Some(key) = self.keys.first() else { return String::new() };
+        let nonce = XNonce::try_from(&sealed[..NONCE]).expect("the nonce has the length of a nonce");
+        let payload = Payload { msg: plain, aad: purpose };
+        let body = key.cipher.encrypt(&nonce, payload).expect("encryption into memory fails only beyond 256 GiB");
+        sealed.extend_from_slice(&body);
+        format!("v1.{}.{}", key.id, URL_SAFE_NO_PAD.encode(sealed))
+    }
+
+    /// Opens what was sealed for the same purpose.
+    pub(crate) fn open(&self, purpose: &[u8], sealed: &str) -> Result<Vec<u8>, Forged> {
+        let (id, body) = sealed.strip_prefix("v1.").and_then(|rest| rest.split_once('.')).ok_or(Forged)?;
+        let key = self.keys.iter().find(|key| key.id == id).ok_or(Forged)?;
+        let bytes = URL_SAFE_NO_PAD.decode(body).map_err(|_| Forged)?;
+        let (nonce, body) = bytes.split_at_checked(NONCE).ok_or(Forged)?;
+        let nonce = XNonce::try_from(nonce).map_err(|_| Forged)?;
+        key.cipher.decrypt(&nonce, Payload { msg: body, aad: purpose }).map_err(|_| Forged)
+    }
+}
+
+/// Fills a buffer with bytes that cannot be guessed.
+pub(crate) fn fill(buffer: &mut [u8]) {
+    getrandom::fill(buffer).expect("a machine without randomness cannot keep secrets, so it must not serve");
+}
+
+/// A fresh identifier of 160 unguessable bits, in characters that need no escaping anywhere.
+pub(crate) fn token() -> String {
+    let mut bytes = [0; 20];
+    fill(&mut bytes);
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opens_only_what_it_sealed_for_the_same_purpose() {
+        let seal = Seal::random();
+        let sealed = seal.seal(b"state", b"plain");
+        assert_eq!(seal.open(b"state", &sealed).unwrap(), b"plain");
+        assert_eq!(seal.open(b"cursor", &sealed), Err(Forged));
+        assert_eq!(Seal::random().open(b"state", &sealed), Err(Forged));
+        assert_ne!(seal.seal(b"state", b"plain"), sealed, "each round differs");
+    }
+
+    #[test]
+    fn any_change_is_noticed() {
+        let seal = Seal::random();
+        let sealed = seal.seal(b"state", b"plain");
+        assert_eq!(seal.open(b"state", &format!("{sealed}-TAMPERED")), Err(Forged));
+        for index in 0..sealed.len() {
+            let mut bytes = sealed.clone().into_bytes();
+            bytes[index] ^= 1;
+            // The last character of base64 may hold bits that decode to nothing: refused by the decoder.
+            if let Ok(text) = String::from_utf8(bytes) {
+                assert_eq!(seal.open(b"state", &text), Err(Forged), "at {index}");
+            }
+        }
+        for garbage in ["", "v1", "v1.", "v1..", "v1.x.y", "v2.a.b"] {
+            assert_eq!(seal.open(b"state", garbage), Err(Forged));
+        }
+    }
+
+    #[test]
+    fn an_old_key_still_opens_after_rotation() {
+        let old = Seal::from_secrets([[1; 32]]);
+        let new = Seal::from_secrets([[2; 32], [1; 32]]);
+        let sealed = old.seal(b"p", b"plain");
+        assert_eq!(new.open(b"p", &sealed).unwrap(), b"plain");
+        assert_eq!(old.open(b"p", &new.seal(b"p", b"plain")), Err(Forged));
+    }
+}

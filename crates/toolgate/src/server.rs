@@ -1,0 +1,695 @@
+//! A server: described by a [`Builder`], served by a [`Server`].
+//!
+//! This is the only file that knows every room.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+use toolgate_wire::Limits;
+use toolgate_wire::model::{CacheHint, CacheScope, Icon, Implementation, ServerCapabilities};
+
+use crate::clock::Clock;
+use crate::dispatch::Hall;
+use crate::entry::Entry;
+use crate::era::{Era, Face, SessionLimits, Sessions};
+use crate::error::{Error, ErrorKind};
+use crate::handler::{Changes, Context, Handler, IntoContents, IntoOutput, IntoPrompt, Shared};
+use crate::hub::{Hub, Topic};
+use crate::registry::{
+    Need, Pager, PromptSpec, Registry, ResourceSpec, Snapshot, TemplateSpec, ToolSpec, cache_hint,
+};
+use crate::seal::Seal;
+use crate::transport::{signal, stdio};
+#[cfg(feature = "http")]
+use crate::transport::{
+    http::{Endpoint, HttpOptions, Place},
+    listen,
+};
+
+/// A running server, or one that is about to: a cheap handle that can be cloned and shared.
+///
+/// ```
+/// use toolgate::Server;
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Add {
+///     a: i64,
+///     b: i64,
+/// }
+///
+/// # fn main() -> Result<(), toolgate::Error> {
+/// let server = Server::new("calculator", "1.0.0")
+///     .tool("add", |args: Add| async move { args.a + args.b })
+///     .describe("Adds two numbers")
+///     .read_only()
+///     .build()?;
+/// # let _ = server;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Server(Arc<House>);
+
+struct House {
+    entry: Arc<Entry>,
+    drain: Duration,
+    #[cfg(feature = "http")]
+    http: HttpOptions,
+    #[cfg(feature = "http")]
+    listen: listen::Options,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("info", &self.0.entry.era.face.info).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Begins the description of a server with this name and version.
+    #[allow(clippy::new_ret_no_self)]
+    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Builder {
+        Builder { parts: Box::new(Parts::new(name.into(), version.into())), last: () }
+    }
+
+    /// Serves one client on standard input and output, until its input ends or the process is asked to
+    /// end. Whatever the program prints meanwhile goes to standard error.
+    ///
+    /// # Errors
+    /// If standard input or output cannot be had, or breaks.
+    pub async fn serve_stdio(&self) -> Result<(), Error> {
+        let io = |error| Error::io("cannot serve standard input and output", error);
+        let (input, output, flushed) = stdio::process().map_err(io)?;
+        let stop = CancellationToken::new();
+        let serving = stdio::serve(Arc::clone(&self.0.entry), input, output, stop.clone(), self.0.drain);
+        let mut serving = std::pin::pin!(serving);
+        let served = tokio::select! {
+            biased;
+            served = &mut serving => served,
+            () = signal::signal() => {
+                stop.cancel();
+                serving.await
+            }
+        };
+        flushed.wait().await;
+        served.map_err(io)
+    }
+
+    /// Serves one client on any pair of byte streams, one message a line: a socket, a pipe, a test.
+    ///
+    /// # Errors
+    /// If one of them breaks.
+    pub async fn serve_io<R, W>(&self, input: R, output: W) -> Result<(), Error>
+    where
+        R: AsyncRead + Unpin + Send,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        let stop = self.0.entry.era.drain.clone();
+        let served = stdio::serve(Arc::clone(&self.0.entry), input, output, stop, self.0.drain).await;
+        served.map_err(|error| Error::io("the connection broke", error))
+    }
+
+    /// Serves HTTP at `/mcp` of this address until the process is asked to end (SIGTERM, Ctrl-C); calls
+    /// under way are finished.
+    ///
+    /// # Errors
+    /// If the address cannot be had.
+    #[cfg(feature = "http")]
+    pub async fn listen(&self, address: impl tokio::net::ToSocketAddrs + fmt::Debug) -> Result<(), Error> {
+        let place = format!("cannot listen on {address:?}");
+        let listener = tokio::net::TcpListener::bind(address).await.map_err(|error| Error::io(place, error))?;
+        self.serve(listener).await
+    }
+
+    /// Serves HTTP at `/mcp` of a listener that exists already, until the process is asked to end.
+    ///
+    /// # Errors
+    /// If the listener breaks.
+    #[cfg(feature = "http")]
+    pub async fn serve(&self, listener: tokio::net::TcpListener) -> Result<(), Error> {
+        let mut http = self.0.http.clone();
+        http.place = Place::Path("/mcp".into());
+        let endpoint = Endpoint::new(Arc::clone(&self.0.entry), http);
+        let drain = self.0.entry.era.drain.clone();
+        let served = listen::serve_until_signal(listener, endpoint.clone(), self.0.listen.clone(), drain).await;
+        // What a client left behind is finished too, within the same time.
+        let _ = tokio::time::timeout(self.0.drain, endpoint.settle()).await;
+        served.map_err(|error| Error::io("cannot go on listening", error))
+    }
+
+    /// The server as a `tower` service, to be mounted in axum or any other router. The path it is mounted
+    /// at serves all revisions; `sse` and `messages` below it serve the two-endpoint HTTP of the first.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), toolgate::Error> {
+    /// # let server = toolgate::Server::new("demo", "1.0.0").build()?;
+    /// let app: axum::Router = axum::Router::new().nest_service("/mcp", server.into_service());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub fn into_service(self) -> Endpoint {
+        Endpoint::new(Arc::clone(&self.0.entry), self.0.http.clone())
+    }
+
+    /// Ends streams and stops taking connections; calls under way are finished.
+    pub fn shut_down(&self) {
+        self.0.entry.era.drain.cancel();
+    }
+
+    /// Tells clients that something has changed.
+    #[must_use]
+    pub fn changes(&self) -> Changes {
+        Changes(Arc::clone(&self.0.entry.era.hub))
+    }
+
+    /// Adds a tool, or replaces the one of that name, and tells connected clients.
+    ///
+    /// # Errors
+    /// If the description cannot work; what is served stays as it was.
+    pub fn add_tool(&self, tool: ToolSpec) -> Result<(), Error> {
+        let name = tool.name().to_owned();
+        let entry = tool.finish().map_err(|fault| description(&[format!("tool `{name}`: {fault}")]))?;
+        self.registry().change(&Topic::Tools, |catalog| catalog.tools.put(entry));
+        Ok(())
+    }
+
+    /// Takes a tool away and tells connected clients; false if there was none of that name.
+    #[must_use]
+    pub fn remove_tool(&self, name: &str) -> bool {
+        self.registry().change(&Topic::Tools, |catalog| catalog.tools.remove(name))
+    }
+
+    /// Adds a resource, or replaces the one of that URI, and tells connected clients.
+    ///
+    /// # Errors
+    /// If the description cannot work; what is served stays as it was.
+    pub fn add_resource(&self, resource: ResourceSpec) -> Result<(), Error> {
+        let uri = resource.uri().to_owned();
+        let entry = resource.finish().map_err(|fault| description(&[format!("resource `{uri}`: {fault}")]))?;
+        self.registry().change(&Topic::Resources, |catalog| catalog.resources.put(entry));
+        Ok(())
+    }
+
+    /// Takes a resource away and tells connected clients; false if there was none of that URI.
+    #[must_use]
+    pub fn remove_resource(&self, uri: &str) -> bool {
+        self.registry().change(&Topic::Resources, |catalog| catalog.resources.remove(uri))
+    }
+
+    /// Adds a prompt, or replaces the one of that name, and tells connected clients.
+    ///
+    /// # Errors
+    /// If the description cannot work; what is served stays as it was.
+    pub fn add_prompt(&self, prompt: PromptSpec) -> Result<(), Error> {
+        let name = prompt.name().to_owned();
+        let entry = prompt.finish().map_err(|fault| description(&[format!("prompt `{name}`: {fault}")]))?;
+        self.registry().change(&Topic::Prompts, |catalog| catalog.prompts.put(entry));
+        Ok(())
+    }
+
+    /// Takes a prompt away and tells connected clients; false if there was none of that name.
+    #[must_use]
+    pub fn remove_prompt(&self, name: &str) -> bool {
+        self.registry().change(&Topic::Prompts, |catalog| catalog.prompts.remove(name))
+    }
+
+    fn registry(&self) -> &Registry {
+        &self.0.entry.hall.registry
+    }
+}
+
+/// The description of a server.
+///
+/// Every setter takes and gives it by value and cannot fail; whatever is wrong with the description is
+/// told at once when it is built. After `tool`, `resource`, `template` and `prompt` the methods of that
+/// thing ([`ToolSpec`] and its like) can be called right away:
+///
+/// ```
+/// # use toolgate::Server;
+/// let server = Server::new("demo", "1.0.0")
+///     .tool("hello", || async { "Hello!" }).describe("Says hello").read_only()
+///     .resource("demo://readme", || async { "Read me" }).mime("text/plain");
+/// ```
+#[must_use = "a description serves nobody until it is built"]
+pub struct Builder<Last = ()> {
+    parts: Box<Parts>,
+    /// What was added last and may be described further.
+    last: Last,
+}
+
+struct Parts {
+    info: Implementation,
+    instructions: Option<String>,
+    catalog: Snapshot,
+    states: HashMap<TypeId, Arc<dyn std::any::Any + Send + Sync>>,
+    limits: Limits,
+    page_size: usize,
+    cache: CacheHint,
+    timeout: Duration,
+    drain: Duration,
+    sessions: SessionLimits,
+    seal: Option<Seal>,
+    #[cfg(feature = "http")]
+    http: HttpOptions,
+    #[cfg(feature = "http")]
+    listen: listen::Options,
+    /// Everything that is wrong.
+    faults: Vec<String>,
+}
+
+impl Parts {
+    fn new(name: String, version: String) -> Parts {
+        Parts {
+            info: Implementation { name, version, ..Implementation::default() },
+            instructions: None,
+            catalog: Snapshot::default(),
+            states: HashMap::new(),
+            limits: Limits::default(),
+            page_size: 1000,
+            cache: CacheHint::default(),
+            timeout: Duration::from_secs(60),
+            drain: Duration::from_secs(30),
+            sessions: SessionLimits::default(),
+            seal: None,
+            #[cfg(feature = "http")]
+            http: HttpOptions::default(),
+            #[cfg(feature = "http")]
+            listen: listen::Options::default(),
+            faults: Vec::new(),
+        }
+    }
+
+    fn note(&mut self, checked: Result<(), String>) {
+        self.faults.extend(checked.err());
+    }
+}
+
+/// What was added to a [`Builder`] last. Functions that take and give a builder name it:
+/// `fn add_notes<L: Last>(server: Builder<L>) -> Builder<impl Last>`.
+pub trait Last: Sized {
+    #[doc(hidden)]
+    fn settle(self, catalog: &mut Settling<'_>);
+}
+
+/// Where what was added last ends up.
+#[doc(hidden)]
+pub struct Settling<'a>(&'a mut Parts);
+
+impl Last for () {
+    fn settle(self, _: &mut Settling<'_>) {}
+}
+
+macro_rules! lasts {
+    ($($spec:ident $key:ident $shelf:ident $what:literal)*) => {$(
+        impl Last for $spec {
+            fn settle(self, Settling(parts): &mut Settling<'_>) {
+                let key = self.$key().to_owned();
+                if parts.catalog.$shelf.get(&key).is_some() {
+                    parts.faults.push(format!(concat!($what, " `{}`: there are two of them"), key));
+                    return;
+                }
+                match self.finish() {
+                    Ok(entry) => parts.catalog.$shelf.put(entry),
+                    Err(fault) => parts.faults.push(format!(concat!($what, " `{}`: {}"), key, fault)),
+                }
+            }
+        }
+    )*};
+}
+lasts! {
+    ToolSpec name tools "tool"
+    ResourceSpec uri resources "resource"
+    TemplateSpec uri_template templates "template"
+    PromptSpec name prompts "prompt"
+}
+
+impl<L> fmt::Debug for Builder<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("info", &self.parts.info).finish_non_exhaustive()
+    }
+}
+
+impl<L: Last> Builder<L> {
+    fn then<N>(self, last: N) -> Builder<N> {
+        let Builder { mut parts, last: before } = self;
+        before.settle(&mut Settling(&mut parts));
+        Builder { parts, last }
+    }
+
+    fn set(mut self, set: impl FnOnce(&mut Parts)) -> Builder<L> {
+        set(&mut self.parts);
+        self
+    }
+
+    /// A tool with this name, whose schemas come from the handler's types.
+    pub fn tool<A: 'static, H>(self, name: impl Into<String>, handler: H) -> Builder<ToolSpec>
+    where
+        H: Handler<A>,
+        H::Output: IntoOutput,
+    {
+        self.then(ToolSpec::new(name, handler))
+    }
+
+    /// A tool that was described elsewhere.
+    pub fn add_tool(self, tool: ToolSpec) -> Builder<ToolSpec> {
+        self.then(tool)
+    }
+
+    /// A resource at this URI.
+    pub fn resource<A: 'static, H>(self, uri: impl Into<String>, handler: H) -> Builder<ResourceSpec>
+    where
+        H: Handler<A>,
+        H::Output: IntoContents,
+    {
+        self.then(ResourceSpec::new(uri, handler))
+    }
+
+    /// A resource that was described elsewhere.
+    pub fn add_resource(self, resource: ResourceSpec) -> Builder<ResourceSpec> {
+        self.then(resource)
+    }
+
+    /// All resources whose URIs an RFC 6570 template gives. Its variables are the handler's arguments.
+    pub fn template<A: 'static, H>(self, uri_template: impl Into<String>, handler: H) -> Builder<TemplateSpec>
+    where
+        H: Handler<A>,
+        H::Output: IntoContents,
+    {
+        self.then(TemplateSpec::new(uri_template, handler))
+    }
+
+    /// A prompt with this name, whose arguments are the fields of the handler's argument type.
+    pub fn prompt<A: 'static, H>(self, name: impl Into<String>, handler: H) -> Builder<PromptSpec>
+    where
+        H: Handler<A>,
+        H::Output: IntoPrompt,
+    {
+        self.then(PromptSpec::new(name, handler))
+    }
+
+    /// Something that handlers share: they get it as `State<T>`. One value of each type.
+    pub fn state<T: Send + Sync + 'static>(self, state: T) -> Builder<L> {
+        self.set(|parts| {
+            parts.states.insert(TypeId::of::<T>(), Arc::new(state));
+        })
+    }
+
+    /// How to use the server, for a model.
+    pub fn instructions(self, instructions: impl Into<String>) -> Builder<L> {
+        self.set(|parts| parts.instructions = Some(instructions.into()))
+    }
+
+    /// The server's name for people.
+    pub fn server_title(self, title: impl Into<String>) -> Builder<L> {
+        self.set(|parts| parts.info.title = Some(title.into()))
+    }
+
+    /// What the server is.
+    pub fn server_description(self, description: impl Into<String>) -> Builder<L> {
+        self.set(|parts| parts.info.description = Some(description.into()))
+    }
+
+    /// Where to read more about the server.
+    pub fn website(self, url: impl Into<String>) -> Builder<L> {
+        self.set(|parts| parts.info.website = Some(url.into()))
+    }
+
+    /// A picture of the server.
+    pub fn server_icon(self, icon: Icon) -> Builder<L> {
+        self.set(|parts| parts.info.icons.push(icon))
+    }
+
+    /// How many things one page of a list shows at most. 1000 unless said otherwise.
+    pub fn page_size(self, size: usize) -> Builder<L> {
+        self.set(|parts| parts.page_size = size.max(1))
+    }
+
+    /// How long lists stay true, and for whom. Not at all, and for the caller only, unless said otherwise.
+    pub fn cache_lists(self, ttl: Duration, scope: CacheScope) -> Builder<L> {
+        self.set(|parts| parts.cache = cache_hint(ttl, scope))
+    }
+
+    /// How long a handler may run, unless its tool says otherwise. A minute unless said otherwise.
+    pub fn handler_timeout(self, timeout: Duration) -> Builder<L> {
+        self.set(|parts| parts.timeout = timeout)
+    }
+
+    /// How long calls under way may go on when the server ends. Half a minute unless said otherwise.
+    pub fn drain(self, drain: Duration) -> Builder<L> {
+        self.set(|parts| parts.drain = drain)
+    }
+
+    /// How long a message may be. 4 MiB unless said otherwise.
+    pub fn message_limit(self, bytes: usize) -> Builder<L> {
+        self.set(|parts| parts.limits.max_bytes = bytes)
+    }
+
+    /// How long a session that says nothing is remembered. Half an hour unless said otherwise.
+    pub fn session_idle(self, idle: Duration) -> Builder<L> {
+        self.set(|parts| parts.sessions.idle = idle)
+    }
+
+    /// How many sessions may be open at once. 10 000 unless said otherwise.
+    pub fn max_sessions(self, sessions: usize) -> Builder<L> {
+        self.set(|parts| parts.sessions.total = sessions)
+    }
+
+    /// Secrets that seal what clients carry between calls: the first seals, all open. Give the same ones to
+    /// every process that serves the same clients; without any, each process makes up its own.
+    pub fn state_keys(self, secrets: impl IntoIterator<Item = [u8; 32]>) -> Builder<L> {
+        self.set(|parts| parts.seal = Some(Seal::from_secrets(secrets)).filter(|seal| !seal.is_empty()))
+    }
+
+    /// The address that clients know the server by, where that is not this machine: its host is served,
+    /// and pages of its origin may call it.
+    #[cfg(feature = "http")]
+    pub fn public_url(self, url: &str) -> Builder<L> {
+        self.set(|parts| {
+            let checked = parts.http.hosts.allow_url(url);
+            parts.note(checked.map_err(|fault| format!("public_url: {fault}")));
+        })
+    }
+
+    /// Also serves requests for this host.
+    #[cfg(feature = "http")]
+    pub fn allow_host(self, host: &str) -> Builder<L> {
+        self.set(|parts| parts.http.hosts.allow_host(host))
+    }
+
+    /// Also serves pages of this origin, for example `https://app.example.com`.
+    #[cfg(feature = "http")]
+    pub fn allow_origin(self, origin: &str) -> Builder<L> {
+        self.set(|parts| {
+            let checked = parts.http.hosts.allow_origin(origin);
+            parts.note(checked.map_err(|fault| format!("allow_origin: {fault}")));
+        })
+    }
+
+    /// A call that says nothing for so long is answered by a stream that can be kept alive and, where the
+    /// client can, resumed. Five seconds unless said otherwise.
+    #[cfg(feature = "http")]
+    pub fn stream_after(self, patience: Duration) -> Builder<L> {
+        self.set(|parts| parts.http.patience = patience)
+    }
+
+    /// How often a silent stream says that it is still there. 15 seconds unless said otherwise.
+    #[cfg(feature = "http")]
+    pub fn heartbeat(self, every: Duration) -> Builder<L> {
+        self.set(|parts| parts.http.heartbeat = every)
+    }
+
+    /// Limits of our own listener.
+    #[cfg(feature = "http")]
+    pub fn listener(self, options: listen::Options) -> Builder<L> {
+        self.set(|parts| parts.listen = options)
+    }
+
+    /// The server, ready to serve.
+    ///
+    /// # Errors
+    /// If the description cannot work. The error lists everything that is wrong with it.
+    pub fn build(self) -> Result<Server, Error> {
+        let Builder { parts, .. } = self.then(());
+        if !parts.faults.is_empty() {
+            return Err(description(&parts.faults));
+        }
+        Ok(open(*parts))
+    }
+
+    /// Builds the server and serves standard input and output; see [`Server::serve_stdio`].
+    ///
+    /// # Errors
+    /// If the description cannot work, or as [`Server::serve_stdio`].
+    pub async fn serve_stdio(self) -> Result<(), Error> {
+        self.build()?.serve_stdio().await
+    }
+
+    /// Builds the server and serves HTTP; see [`Server::listen`].
+    ///
+    /// # Errors
+    /// If the description cannot work, or as [`Server::listen`].
+    #[cfg(feature = "http")]
+    pub async fn listen(self, address: impl tokio::net::ToSocketAddrs + fmt::Debug) -> Result<(), Error> {
+        self.build()?.listen(address).await
+    }
+}
+
+/// Methods of what was added last, on the builder.
+macro_rules! further {
+    ($spec:ident: $($(#[$doc:meta])* $method:ident($($argument:ident: $type:ty),*);)*) => {
+        impl Builder<$spec> {
+            $($(#[$doc])*
+            pub fn $method(self, $($argument: $type),*) -> Builder<$spec> {
+                Builder { parts: self.parts, last: self.last.$method($($argument),*) }
+            })*
+        }
+    };
+}
+
+further! { ToolSpec:
+    /// What the tool does, for a model.
+    describe(description: impl Into<String>);
+    /// The tool's name for people.
+    title(title: impl Into<String>);
+    /// The tool changes nothing.
+    read_only();
+    /// The tool may destroy something.
+    destructive();
+    /// Calling the tool twice is the same as once.
+    idempotent();
+    /// The tool touches nothing beyond this server.
+    closed_world();
+    /// A picture of the tool.
+    icon(icon: Icon);
+    /// The tool's `_meta`, a JSON object.
+    meta(meta: serde_json::Value);
+    /// The JSON Schema of the tool's arguments, instead of one made from the handler's type.
+    input_schema(schema: serde_json::Value);
+    /// The JSON Schema of the tool's structured output, instead of one made from the handler's type.
+    output_schema(schema: serde_json::Value);
+    /// How long a call of the tool may take.
+    timeout(timeout: Duration);
+    /// Refuses clients that cannot do this.
+    needs(need: Need);
+}
+
+further! { ResourceSpec:
+    /// The resource's name.
+    name(name: impl Into<String>);
+    /// The resource's name for people.
+    title(title: impl Into<String>);
+    /// What the resource is, for a model.
+    describe(description: impl Into<String>);
+    /// The resource's media type.
+    mime(mime: impl Into<String>);
+    /// How many bytes the resource has.
+    size(bytes: u64);
+    /// How long its contents stay true, and for whom.
+    cache(ttl: Duration, scope: CacheScope);
+    /// The resource's `_meta`, a JSON object.
+    meta(meta: serde_json::Value);
+}
+
+further! { TemplateSpec:
+    /// The template's name.
+    name(name: impl Into<String>);
+    /// The template's name for people.
+    title(title: impl Into<String>);
+    /// What its resources are, for a model.
+    describe(description: impl Into<String>);
+    /// The media type of its resources.
+    mime(mime: impl Into<String>);
+    /// How long their contents stay true, and for whom.
+    cache(ttl: Duration, scope: CacheScope);
+    /// The template's `_meta`, a JSON object.
+    meta(meta: serde_json::Value);
+}
+
+further! { PromptSpec:
+    /// What the prompt is for.
+    describe(description: impl Into<String>);
+    /// The prompt's name for people.
+    title(title: impl Into<String>);
+    /// The prompt's `_meta`, a JSON object.
+    meta(meta: serde_json::Value);
+}
+
+macro_rules! completing {
+    ($($spec:ident)*) => {$(
+        impl Builder<$spec> {
+            /// How a value of this name could go on, given what is there so far.
+            pub fn complete<F, Fut, I>(self, name: impl Into<String>, complete: F) -> Builder<$spec>
+            where
+                F: Fn(String, Context) -> Fut + Send + Sync + 'static,
+                Fut: Future<Output = I> + Send + 'static,
+                I: IntoIterator,
+                I::Item: Into<String>,
+            {
+                Builder { parts: self.parts, last: self.last.complete(name, complete) }
+            }
+        }
+    )*};
+}
+completing! { TemplateSpec PromptSpec }
+
+fn description(faults: &[String]) -> Error {
+    Error::new(ErrorKind::Description, format!("the server cannot be built:\n  {}", faults.join("\n  ")))
+}
+
+fn open(parts: Parts) -> Server {
+    let hub = Arc::new(Hub::default());
+    let seal = parts.seal.unwrap_or_else(Seal::random);
+    let registry = Arc::new(Registry::new(parts.catalog, Arc::clone(&hub)));
+    let face = Face {
+        info: parts.info,
+        instructions: parts.instructions,
+        capabilities: Box::new({
+            let registry = Arc::clone(&registry);
+            move || capabilities(&registry.snapshot())
+        }),
+        cache: parts.cache,
+    };
+    let era = Era {
+        face,
+        sessions: Sessions::new(parts.sessions),
+        seal: seal.clone(),
+        clock: Clock::system(),
+        hub: Arc::clone(&hub),
+        drain: CancellationToken::new(),
+    };
+    let hall = Hall {
+        registry,
+        shared: Arc::new(Shared { states: parts.states, hub }),
+        pager: Pager { size: parts.page_size, cache: parts.cache, seal },
+        timeout: parts.timeout,
+    };
+    Server(Arc::new(House {
+        entry: Arc::new(Entry { era, hall, limits: parts.limits }),
+        drain: parts.drain,
+        #[cfg(feature = "http")]
+        http: parts.http,
+        #[cfg(feature = "http")]
+        listen: parts.listen.drain(parts.drain),
+    }))
+}
+
+/// Derived, never declared: what is offered is what is there.
+fn capabilities(catalog: &Snapshot) -> ServerCapabilities {
+    let resources = !catalog.resources.is_empty() || !catalog.templates.is_empty();
+    ServerCapabilities {
+        tools: (!catalog.tools.is_empty()).then_some(true),
+        prompts: (!catalog.prompts.is_empty()).then_some(true),
+        resources: resources.then_some(true),
+        resource_updates: resources,
+        completions: catalog.completes(),
+        logging: true,
+        ..ServerCapabilities::default()
+    }
+}

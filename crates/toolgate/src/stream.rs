@@ -1,0 +1,437 @@
+//! One line of messages to one reader: a bounded log that can be read again from the middle.
+//!
+//! Everything that goes to a client goes through here: the answer stream of one POST, the standing
+//! stream of a session, the output of a stdio process. A stream knows nothing of HTTP, of events or of
+//! what its messages mean. Who writes chooses what happens when it is full: [`Stream::hint`] drops,
+//! [`Stream::send`] waits, [`Stream::push`] is for the one message that must never be lost.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+/// How much a stream holds for a reader that is behind, and for one that comes back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Capacity {
+    pub(crate) messages: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Default for Capacity {
+    fn default() -> Capacity {
+        Capacity { messages: 256, bytes: 1 << 20 }
+    }
+}
+
+/// A message and its place in its stream.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    /// Counts from 1. 0 is the place before the first message.
+    pub(crate) seq: u64,
+    pub(crate) data: Bytes,
+}
+
+/// The reader is gone and will not come back.
+#[derive(Debug)]
+pub(crate) struct Gone;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    inner: Mutex<Inner>,
+    /// Woken when room appears or the reader leaves.
+    room: Notify,
+}
+
+#[derive(Debug)]
+struct Inner {
+    capacity: Capacity,
+    /// Kept messages, oldest first: those not yet read, before them those that may be asked for again.
+    log: VecDeque<Event>,
+    log_bytes: usize,
+    /// What the reader has not taken yet, of `log_bytes`.
+    unread_bytes: usize,
+    /// The next message gets this number.
+    next: u64,
+    /// The reader wants this number next.
+    wanted: u64,
+    /// Read messages stay in the log, so that a reader can come back.
+    kept: bool,
+    /// The work behind this stream goes on when its reader leaves.
+    outlives_reader: bool,
+    /// Nothing more will come.
+    finished: bool,
+    /// The present reader is to leave and to come back after this time.
+    cut: Option<Duration>,
+    /// Each attached reader has a number; only the latest one reads.
+    reader: u64,
+    gone: bool,
+    waker: Option<Waker>,
+}
+
+impl Stream {
+    pub(crate) fn new(capacity: Capacity) -> Arc<Stream> {
+        Arc::new(Stream {
+            inner: Mutex::new(Inner {
+                capacity,
+                log: VecDeque::new(),
+                log_bytes: 0,
+                unread_bytes: 0,
+                next: 1,
+                wanted: 1,
+                kept: false,
+                outlives_reader: false,
+                finished: false,
+                cut: None,
+                reader: 0,
+                gone: false,
+                waker: None,
+            }),
+            room: Notify::new(),
+        })
+    }
+
+    /// Keeps messages that were read, so that a reader can come back for them.
+    pub(crate) fn keep(&self) {
+        let mut inner = self.lock();
+        inner.kept = true;
+        inner.outlives_reader = true;
+    }
+
+    /// The work behind this stream goes on when its reader leaves.
+    pub(crate) fn outlive_reader(&self) {
+        self.lock().outlives_reader = true;
+    }
+
+    pub(crate) fn outlives_reader(&self) -> bool {
+        self.lock().outlives_reader
+    }
+
+    /// Adds a message if there is room, and says whether there was.
+    pub(crate) fn hint(&self, data: Bytes) -> bool {
+        let mut inner = self.lock();
+        if inner.gone || !inner.has_room() {
+            return false;
+        }
+        inner.add(data);
+        true
+    }
+
+    /// Adds a message, waiting for room.
+    ///
+    /// Cancel safe: yes, a dropped wait has added nothing.
+    pub(crate) async fn send(&self, data: Bytes) -> Result<(), Gone> {
+        loop {
+            // Created before the look, so that room made in between is not missed.
+            let room = self.room.notified();
+            {
+                let mut inner = self.lock();
+                if inner.gone {
+                    return Err(Gone);
+                }
+                if inner.has_room() {
+                    inner.add(data);
+                    return Ok(());
+                }
+            }
+            room.await;
+        }
+    }
+
+    /// Waits until there is room for one more message, or nobody reads any more.
+    ///
+    /// Cancel safe: yes, it changes nothing.
+    pub(crate) async fn room(&self) {
+        loop {
+            let room = self.room.notified();
+            {
+                let inner = self.lock();
+                if inner.gone || inner.has_room() {
+                    return;
+                }
+            }
+            room.await;
+        }
+    }
+
+    /// Adds a message whether there is room or not. For the last message of a request only: their number
+    /// is bounded by the number of requests.
+    pub(crate) fn push(&self, data: Bytes) {
+        let mut inner = self.lock();
+        if !inner.gone {
+            inner.add(data);
+        }
+    }
+
+    /// Nothing more will come; the reader ends when it has read the rest.
+    pub(crate) fn finish(&self) {
+        let mut inner = self.lock();
+        inner.finished = true;
+        inner.wake();
+    }
+
+    /// Sends the present reader away, to come back after `retry`.
+    pub(crate) fn cut(&self, retry: Duration) {
+        let mut inner = self.lock();
+        inner.cut = Some(retry);
+        inner.wake();
+    }
+
+    /// Whether something waits to be read, or the reader is to leave. Wakes the task when that changes.
+    pub(crate) fn poll_stirred(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut inner = self.lock();
+        if inner.wanted < inner.next || inner.cut.is_some() || inner.finished {
+            return Poll::Ready(());
+        }
+        inner.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Reads from the message after `seq`. An earlier reader ends. None if that place is not known.
+    pub(crate) fn attach(self: &Arc<Self>, seq: u64) -> Option<Reader> {
+        let mut inner = self.lock();
+        let oldest = inner.log.front().map_or(inner.next, |event| event.seq);
+        if seq >= inner.next || seq + 1 < oldest {
+            return None;
+        }
+        inner.wanted = seq + 1;
+        inner.unread_bytes = inner.log.iter().filter(|event| event.seq > seq).map(|event| event.data.len()).sum();
+        inner.reader += 1;
+        inner.cut = None;
+        inner.gone = false;
+        inner.wake();
+        Some(Reader { number: inner.reader, stream: Arc::clone(self) })
+    }
+
+    /// Reads from where the last reader stopped.
+    pub(crate) fn reader(self: &Arc<Self>) -> Reader {
+        let mut inner = self.lock();
+        inner.reader += 1;
+        inner.gone = false;
+        inner.wake();
+        Reader { number: inner.reader, stream: Arc::clone(self) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic while holding it could only come from an allocation failure: the data is still whole.
+        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn has_room(&self) -> bool {
+        let unread = self.next - self.wanted;
+        unread < self.capacity.messages as u64 && self.unread_bytes < self.capacity.bytes
+    }
+
+    fn add(&mut self, data: Bytes) {
+        self.log_bytes += data.len();
+        self.unread_bytes += data.len();
+        self.log.push_back(Event { seq: self.next, data });
+        self.next += 1;
+        self.evict();
+        self.wake();
+    }
+
+    /// Forgets what was read, or, where it is kept, what was read and exceeds the capacity.
+    fn evict(&mut self) {
+        while let Some(oldest) = self.log.front() {
+            let over = self.log.len() > self.capacity.messages || self.log_bytes > self.capacity.bytes;
+            if oldest.seq >= self.wanted || (self.kept && !over) {
+                break;
+            }
+            self.log_bytes -= oldest.data.len();
+            self.log.pop_front();
+        }
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// The reading end. Dropping it tells writers that nobody listens, unless the log is kept.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    stream: Arc<Stream>,
+    number: u64,
+}
+
+/// What a reader finds.
+#[derive(Debug)]
+pub(crate) enum Next {
+    Event(Event),
+    /// Leave, and come back after this time.
+    Cut(Duration),
+    /// Nothing more will come, or another reader has taken over.
+    End,
+}
+
+impl Reader {
+    /// The next message.
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+        let mut inner = self.stream.lock();
+        if inner.reader != self.number {
+            return Poll::Ready(Next::End);
+        }
+        if inner.wanted == inner.next {
+            if let Some(retry) = inner.cut.take() {
+                return Poll::Ready(Next::Cut(retry));
+            }
+        }
+        if inner.wanted < inner.next {
+            let first = inner.log.front().map_or(inner.next, |event| event.seq);
+            let index = usize::try_from(inner.wanted.saturating_sub(first)).unwrap_or(usize::MAX);
+            let event = if inner.kept || index != 0 { inner.log.get(index).cloned() } else { inner.log.pop_front() };
+            if let Some(event) = event {
+                if !inner.kept && index == 0 {
+                    inner.log_bytes -= event.data.len();
+                }
+                inner.unread_bytes = inner.unread_bytes.saturating_sub(event.data.len());
+                inner.wanted = event.seq + 1;
+                drop(inner);
+                self.stream.room.notify_waiters();
+                return Poll::Ready(Next::Event(event));
+            }
+        }
+        if inner.finished {
+            return Poll::Ready(Next::End);
+        }
+        inner.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// The next message, if it is there already.
+    pub(crate) fn ready(&mut self) -> Option<Event> {
+        match self.poll_next(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Next::Event(event)) => Some(event),
+            _ => None,
+        }
+    }
+
+    /// The next message.
+    ///
+    /// Cancel safe: yes, a message is taken only when it is returned.
+    pub(crate) async fn next(&mut self) -> Next {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut inner = self.stream.lock();
+        if inner.reader == self.number && !inner.kept {
+            inner.gone = true;
+            drop(inner);
+            self.stream.room.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &'static str) -> Bytes {
+        Bytes::from_static(text.as_bytes())
+    }
+
+    async fn text(reader: &mut Reader) -> String {
+        match reader.next().await {
+            Next::Event(event) => String::from_utf8(event.data.to_vec()).unwrap(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_come_in_order_and_the_end_comes_last() {
+        let stream = Stream::new(Capacity::default());
+        stream.push(message("a"));
+        stream.push(message("b"));
+        stream.finish();
+        let mut reader = stream.reader();
+        assert_eq!(text(&mut reader).await, "a");
+        assert_eq!(text(&mut reader).await, "b");
+        assert_eq!(text(&mut reader).await, "End");
+    }
+
+    #[tokio::test]
+    async fn a_hint_is_dropped_when_full_and_a_push_is_not() {
+        let stream = Stream::new(Capacity { messages: 1, bytes: 100 });
+        assert!(stream.hint(message("a")));
+        assert!(!stream.hint(message("lost")));
+        stream.push(message("last"));
+        let mut reader = stream.reader();
+        assert_eq!(text(&mut reader).await, "a");
+        assert_eq!(text(&mut reader).await, "last");
+    }
+
+    #[tokio::test]
+    async fn send_waits_for_room() {
+        let stream = Stream::new(Capacity { messages: 1, bytes: 100 });
+        stream.push(message("a"));
+        let mut reader = stream.reader();
+        let sender = tokio::spawn({
+            let stream = Arc::clone(&stream);
+            async move { stream.send(message("b")).await.is_ok() }
+        });
+        tokio::task::yield_now().await;
+        assert_eq!(text(&mut reader).await, "a");
+        assert_eq!(text(&mut reader).await, "b");
+        assert!(sender.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_kept_stream_can_be_read_again_from_the_middle() {
+        let stream = Stream::new(Capacity::default());
+        stream.keep();
+        for text in ["a", "b", "c"] {
+            stream.push(message(text));
+        }
+        let mut first = stream.reader();
+        assert_eq!(text(&mut first).await, "a");
+        assert_eq!(text(&mut first).await, "b");
+        let mut second = stream.attach(1).unwrap();
+        assert_eq!(text(&mut first).await, "End", "the earlier reader is over");
+        assert_eq!(text(&mut second).await, "b");
+        assert_eq!(text(&mut second).await, "c");
+        assert!(stream.attach(9).is_none(), "a place that never was");
+    }
+
+    #[tokio::test]
+    async fn what_was_evicted_cannot_be_asked_for() {
+        let stream = Stream::new(Capacity { messages: 2, bytes: 100 });
+        stream.keep();
+        let mut reader = stream.reader();
+        for text in ["a", "b", "c", "d"] {
+            stream.push(message(text));
+            reader.next().await;
+        }
+        assert!(stream.attach(0).is_none());
+        assert!(stream.attach(2).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_writer_learns_that_its_reader_left() {
+        let stream = Stream::new(Capacity { messages: 1, bytes: 100 });
+        drop(stream.reader());
+        assert!(stream.send(message("a")).await.is_err());
+        assert!(!stream.hint(message("a")));
+    }
+
+    #[tokio::test]
+    async fn a_cut_reader_gets_what_was_written_before_it() {
+        let stream = Stream::new(Capacity::default());
+        stream.keep();
+        stream.push(message("a"));
+        stream.cut(Duration::from_millis(5));
+        let mut reader = stream.reader();
+        assert_eq!(text(&mut reader).await, "a");
+        assert!(matches!(reader.next().await, Next::Cut(_)));
+    }
+}

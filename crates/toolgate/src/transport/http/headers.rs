@@ -1,0 +1,140 @@
+//! What the head of a POST must say before its body is read.
+
+use http::{HeaderMap, HeaderValue, header};
+
+use crate::era::single;
+use crate::guard::Refused;
+
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+/// What kinds of answer a client takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Accepts {
+    pub(super) json: bool,
+    /// Said in so many words: `*/*` is no wish for a stream.
+    pub(super) stream: bool,
+}
+
+/// Judges the head of a POST.
+pub(super) fn check(headers: &HeaderMap, limit: usize) -> Result<Accepts, Refused> {
+    let refuse = |status, why: &str| Err(Refused { status, why: why.to_owned() });
+    if let Some(length) = headers.get(header::CONTENT_LENGTH) {
+        match length.to_str().ok().and_then(|length| length.parse::<u64>().ok()) {
+            Some(length) if length <= limit as u64 => {}
+            Some(_) => return Err(Refused { status: 413, why: format!("the body is longer than {limit} bytes") }),
+            None => return refuse(400, "header content-length is malformed"),
+        }
+    }
+    if !single(headers, "content-type").ok().flatten().is_some_and(is_json) {
+        return refuse(415, "a message is sent as `Content-Type: application/json`");
+    }
+    if headers.contains_key(header::CONTENT_ENCODING) {
+        return refuse(415, "a message is sent without content-encoding");
+    }
+    let accepts = accepts(headers);
+    if !accepts.json && !accepts.stream {
+        return refuse(406, "answers are `application/json` or `text/event-stream`; accept both");
+    }
+    Ok(accepts)
+}
+
+/// `application/json`, in any case, alone or with `charset=utf-8`.
+fn is_json(value: &str) -> bool {
+    let (kind, parameters) = value.split_once(';').unwrap_or((value, ""));
+    let charset = parameters.trim();
+    kind.trim().eq_ignore_ascii_case("application/json")
+        && (charset.is_empty()
+            || charset.split_once('=').is_some_and(|(name, value)| {
+                name.trim().eq_ignore_ascii_case("charset") && value.trim_matches('"').eq_ignore_ascii_case("utf-8")
+            }))
+}
+
+fn accepts(headers: &HeaderMap) -> Accepts {
+    let mut accepts = Accepts { json: false, stream: false };
+    let mut any = false;
+    for value in headers.get_all(header::ACCEPT) {
+        any = true;
+        for range in value.to_str().unwrap_or_default().split(',') {
+            let mut parts = range.split(';');
+            let kind = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
+            if parts.any(|parameter| is_never(parameter)) {
+                continue;
+            }
+            accepts.json |= matches!(kind.as_str(), "application/json" | "application/*" | "*/*");
+            accepts.stream |= matches!(kind.as_str(), "text/event-stream" | "text/*");
+        }
+    }
+    accepts.json |= !any;
+    accepts
+}
+
+/// `q=0`: anything but this.
+fn is_never(parameter: &str) -> bool {
+    parameter
+        .split_once('=')
+        .is_some_and(|(name, value)| name.trim().eq_ignore_ascii_case("q") && value.trim().parse() == Ok(0.0_f32))
+}
+
+/// Whether a GET asks for a stream.
+pub(super) fn accepts_stream(headers: &HeaderMap) -> bool {
+    accepts(headers).stream
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(pairs: &[(&'static str, &'static str)]) -> u16 {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        check(&headers, 100).map_or_else(|refused| refused.status, |_| 200)
+    }
+
+    #[test]
+    fn only_json_is_read() {
+        for good in ["application/json", "Application/JSON", "application/json; charset=utf-8", "application/json;charset=\"UTF-8\""] {
+            assert_eq!(status(&[("content-type", good)]), 200, "{good}");
+        }
+        for bad in [
+            "text/plain", "application/json-evil", "application/jsonp", "application/json; charset=utf-16", "*/*", "",
+            "application/x-www-form-urlencoded", "application/json; evil=1",
+        ] {
+            assert_eq!(status(&[("content-type", bad)]), 415, "{bad}");
+        }
+        assert_eq!(status(&[]), 415);
+        assert_eq!(status(&[("content-type", "application/json"), ("content-type", "application/json")]), 415);
+        assert_eq!(status(&[("content-type", "application/json"), ("content-encoding", "gzip")]), 415);
+    }
+
+    #[test]
+    fn an_answer_must_be_wanted() {
+        let json = ("content-type", "application/json");
+        for good in ["*/*", "application/json", "text/event-stream", "application/json, text/event-stream", "text/html, */*;q=0.1"] {
+            assert_eq!(status(&[json, ("accept", good)]), 200, "{good}");
+        }
+        for bad in ["text/html", "image/png", "*/*;q=0", ""] {
+            assert_eq!(status(&[json, ("accept", bad)]), 406, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_says_it_is_too_long_is_not_read() {
+        let json = ("content-type", "application/json");
+        assert_eq!(status(&[json, ("content-length", "100")]), 200);
+        assert_eq!(status(&[json, ("content-length", "101")]), 413);
+        assert_eq!(status(&[json, ("content-length", "x")]), 400);
+    }
+
+    #[test]
+    fn a_stream_is_sent_only_to_those_who_ask_for_it() {
+        let of = |value: &'static str| {
+            accepts(&HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(value))]))
+        };
+        assert_eq!(of("*/*"), Accepts { json: true, stream: false });
+        assert_eq!(of("application/json, text/event-stream"), Accepts { json: true, stream: true });
+        assert_eq!(of("text/event-stream"), Accepts { json: false, stream: true });
+    }
+}

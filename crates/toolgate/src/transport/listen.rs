@@ -1,0 +1,415 @@
+//! Our own listener: accepts TCP connections and serves any tower service over HTTP/1.1 and HTTP/2.
+//!
+//! hyper speaks the protocols. What this module adds is what a server on an open port needs and hyper
+//! leaves to its user: a seat for every connection, total and per address; a deadline for every wait on
+//! the peer; a check of the request head before the service sees it; a drain that ends.
+//!
+//! What it must not do: know a path, a method or a header of the protocol above it, decide which `Host`
+//! or `Origin` is welcome, or look at a body. What it costs per request is two atomic additions, one
+//! look at the clock and the [`Remote`] in the request's extensions; locks are for accept and close.
+//!
+//! - `seats`: how many connections, and from whom.
+//! - `socket`: the TCP stream as hyper sees it.
+//! - `scan`: what hyper's parser lets pass and we do not.
+//! - `hygiene`: the request line and the `Host`, once parsed.
+//! - `watch`: drives one connection, with its deadlines.
+
+mod hygiene;
+mod scan;
+mod seats;
+mod socket;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::convert::Infallible;
+use std::error::Error as StdError;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
+use http_body_util::{BodyExt, Either, Empty};
+use hyper::body::Incoming;
+use hyper::rt::Executor;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioTimer;
+use hyper_util::server::conn::auto;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower_service::Service;
+
+use self::seats::{Seat, Seats};
+use self::socket::Socket;
+use self::watch::{Line, Stop};
+use crate::transport::signal::signal;
+
+/// What hyper needs at least as its buffer, and so the smallest limit of a request head.
+const SMALLEST_HEAD: usize = 8 * 1024;
+
+/// hyper's own limit of header fields. Saying it again would cost an allocation per request.
+const HYPER_FIELDS: usize = 100;
+
+/// How long work that was told to end may take to do so.
+const END: Duration = Duration::from_secs(1);
+
+/// The address a request came from, in the extensions of every request.
+///
+/// It is the peer of the TCP connection, never a value out of a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote(pub SocketAddr);
+
+/// The limits of a listener. The defaults are meant for an open port.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    max_connections: usize,
+    max_connections_per_ip: usize,
+    head_timeout: Duration,
+    idle_timeout: Duration,
+    write_timeout: Duration,
+    linger: Duration,
+    max_head: usize,
+    max_headers: usize,
+    max_target: usize,
+    max_streams: u32,
+    max_header_list: u32,
+    ping: Duration,
+    drain: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_connections: 10_000,
+            max_connections_per_ip: 512,
+            head_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
+            linger: Duration::from_millis(500),
+            max_head: 32 * 1024,
+            max_headers: HYPER_FIELDS,
+            max_target: 8 * 1024,
+            max_streams: 100,
+            max_header_list: 16 * 1024,
+            ping: Duration::from_secs(20),
+            drain: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Options {
+    /// Sets how many connections may be open; further ones are closed as they are accepted.
+    #[must_use]
+    pub fn max_connections(mut self, n: usize) -> Self {
+        self.max_connections = n;
+        self
+    }
+
+    /// Sets how many connections one address (IPv4) or one /64 network (IPv6) may have open.
+    #[must_use]
+    pub fn max_connections_per_ip(mut self, n: usize) -> Self {
+        self.max_connections_per_ip = n;
+        self
+    }
+
+    /// Sets how long a request head may take from its first byte, however it drips.
+    #[must_use]
+    pub fn head_timeout(mut self, limit: Duration) -> Self {
+        self.head_timeout = limit;
+        self
+    }
+
+    /// Sets how long a connection may stay without a request, new or between two of them.
+    #[must_use]
+    pub fn idle_timeout(mut self, limit: Duration) -> Self {
+        self.idle_timeout = limit;
+        self
+    }
+
+    /// Sets how long a peer may take none of the bytes we have for it.
+    #[must_use]
+    pub fn write_timeout(mut self, limit: Duration) -> Self {
+        self.write_timeout = limit;
+        self
+    }
+
+    /// Sets how long a request may run on after its HTTP/1 client has closed its sending side.
+    ///
+    /// A client that half-closes and waits looks the same as one that went away.
+    #[must_use]
+    pub fn linger(mut self, limit: Duration) -> Self {
+        self.linger = limit;
+        self
+    }
+
+    /// Sets the largest HTTP/1 request head in bytes; no less than 8 KiB.
+    #[must_use]
+    pub fn max_head(mut self, bytes: usize) -> Self {
+        self.max_head = bytes.max(SMALLEST_HEAD);
+        self
+    }
+
+    /// Sets the largest number of header fields.
+    #[must_use]
+    pub fn max_headers(mut self, n: usize) -> Self {
+        self.max_headers = n;
+        self
+    }
+
+    /// Sets the longest request target in bytes.
+    #[must_use]
+    pub fn max_target(mut self, bytes: usize) -> Self {
+        self.max_target = bytes;
+        self
+    }
+
+    /// Sets how many streams an HTTP/2 connection may have open.
+    #[must_use]
+    pub fn max_streams(mut self, n: u32) -> Self {
+        self.max_streams = n;
+        self
+    }
+
+    /// Sets the largest HTTP/2 header list in bytes.
+    #[must_use]
+    pub fn max_header_list(mut self, bytes: u32) -> Self {
+        self.max_header_list = bytes;
+        self
+    }
+
+    /// Sets how often an HTTP/2 peer is asked whether it is still there.
+    #[must_use]
+    pub fn ping(mut self, every: Duration) -> Self {
+        self.ping = every;
+        self
+    }
+
+    /// Sets how long requests in flight may take to finish after shutdown began.
+    #[must_use]
+    pub fn drain(mut self, limit: Duration) -> Self {
+        self.drain = limit;
+        self
+    }
+}
+
+/// Serves `service` on `listener` until `shutdown`, then drains.
+///
+/// Draining closes the listener and idle connections at once, lets requests in flight finish for
+/// [`Options::drain`], and drops what is left.
+///
+/// Cancel safe: yes; dropping it drops the listener and every connection with its requests.
+///
+/// # Errors
+///
+/// Only if the socket is none that can accept. What goes wrong for one connection, or passes (no
+/// descriptors left), is waited out.
+pub(crate) async fn serve<S, B>(
+    listener: TcpListener,
+    service: S,
+    options: Options,
+    shutdown: CancellationToken,
+) -> io::Result<()>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn StdError + Send + Sync>>,
+{
+    let streams = TaskTracker::new();
+    let house = Arc::new(House {
+        http: http(&options, &streams),
+        stop: Stop::default(),
+        options,
+    });
+    let seats = Seats::new(
+        house.options.max_connections,
+        house.options.max_connections_per_ip,
+    );
+    let mut connections = JoinSet::new();
+    let mut pause = Pause::default();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, address)) => {
+                pause = Pause::default();
+                // Over the limit: the stream is dropped here, which closes it.
+                if let Some(seat) = seats.take(address.ip()) {
+                    let house = Arc::clone(&house);
+                    connections.spawn(connection(house, stream, address, service.clone(), seat));
+                }
+            }
+            Err(error) if only_this_one(&error) => {}
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(error),
+            Err(_) => tokio::select! {
+                biased;
+                () = shutdown.cancelled() => break,
+                () = tokio::time::sleep(pause.next()) => {}
+            },
+        }
+    }
+    drop(listener);
+    house.stop.begin();
+    let finished = async { while connections.join_next().await.is_some() {} };
+    // Whether all were finished or not, what is left is dropped now.
+    let _ = tokio::time::timeout(house.options.drain, finished).await;
+    connections.shutdown().await;
+    // Streams of HTTP/2 end with their connection; this only waits for them to notice.
+    streams.close();
+    let _ = tokio::time::timeout(END, streams.wait()).await;
+    Ok(())
+}
+
+/// Serves until SIGTERM or Ctrl-C, then drains; a second signal ends the drain within a second.
+///
+/// # Errors
+///
+/// As [`serve`].
+pub(crate) async fn serve_until_signal<S, B>(
+    listener: TcpListener,
+    service: S,
+    options: Options,
+    shutdown: CancellationToken,
+) -> io::Result<()>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn StdError + Send + Sync>>,
+{
+    let patience = async {
+        signal().await;
+        shutdown.cancel();
+        signal().await;
+        tokio::time::sleep(END).await;
+    };
+    tokio::select! {
+        biased;
+        served = serve(listener, service, options, shutdown.clone()) => served,
+        () = patience => Ok(()),
+    }
+}
+
+
+/// What all connections of a listener share.
+struct House {
+    http: auto::Builder<Streams>,
+    stop: Stop,
+    options: Options,
+}
+
+/// Spawns the streams of HTTP/2 connections where the drain can wait for them.
+///
+/// They need no handle to be ended by: a stream whose connection is gone ends by itself.
+#[derive(Clone)]
+struct Streams(TaskTracker);
+
+impl<F> Executor<F> for Streams
+where
+    F: Future + Send + 'static,
+    F::Output: Send,
+{
+    fn execute(&self, future: F) {
+        self.0.spawn(future);
+    }
+}
+
+/// How long to wait after accept failed: twice as long each time, up to a second.
+#[derive(Default)]
+struct Pause(u32);
+
+impl Pause {
+    fn next(&mut self) -> Duration {
+        let wait = Duration::from_millis(16 << self.0);
+        self.0 = (self.0 + 1).min(6);
+        wait.min(Duration::from_secs(1))
+    }
+}
+
+/// Whether accept failed for one connection that was gone again, and not for the listener.
+fn only_this_one(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}
+
+fn http(options: &Options, streams: &TaskTracker) -> auto::Builder<Streams> {
+    let mut http = auto::Builder::new(Streams(streams.clone()));
+    http.http1()
+        // `watch` keeps the time: one timer per connection instead of one per request, and a head
+        // timeout apart from the idle timeout.
+        .header_read_timeout(None)
+        // With a deadline for the answer once the peer has closed (`watch`), else the dead linger.
+        .half_close(true)
+        .max_buf_size(options.max_head);
+    if options.max_headers != HYPER_FIELDS {
+        http.http1().max_headers(options.max_headers);
+    }
+    http.http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(options.max_streams)
+        .max_header_list_size(options.max_header_list)
+        .max_send_buf_size(64 * 1024)
+        .keep_alive_interval(options.ping)
+        .keep_alive_timeout(options.ping);
+    http
+}
+
+/// One connection from accept to close. The seat is given back when this ends, however it does.
+async fn connection<S, B>(house: Arc<House>, stream: TcpStream, address: SocketAddr, service: S, seat: Seat)
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn StdError + Send + Sync>>,
+{
+    // Answers are written whole, so waiting for more to send only delays them. Where it cannot be
+    // set the answer is late, not wrong.
+    let _ = stream.set_nodelay(true);
+    let line = Arc::new(Line::default());
+    let socket = Socket::new(stream, Arc::clone(&line));
+    let open = Arc::clone(&line);
+    let limits = hygiene::Limits {
+        target: house.options.max_target,
+        fields: house.options.max_headers,
+    };
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let busy = open.enter();
+        let fault = hygiene::check(&request, limits);
+        let mut service = service.clone();
+        async move {
+            if let Some(status) = fault {
+                let answer = hygiene::refuse(status, request.version());
+                return Ok::<_, Infallible>(answer.map(|()| Either::Right(Empty::new())));
+            }
+            request.extensions_mut().insert(Remote(address));
+            poll_fn(|cx| service.poll_ready(cx)).await?;
+            let answer = service.call(request).await?;
+            Ok(answer.map(|body| {
+                Either::Left(body.map_err(move |error| {
+                    // The request is in flight as long as its answer's body is there.
+                    let _ = &busy;
+                    error
+                }))
+            }))
+        }
+    });
+    let http = house.http.serve_connection(socket, service);
+    watch::run(http, &line, &house.options, &house.stop).await;
+    drop(seat);
+}

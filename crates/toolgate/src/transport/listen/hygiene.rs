@@ -1,0 +1,228 @@
+//! Checks a parsed request head before the service sees it, for HTTP/1 and HTTP/2 alike.
+//!
+//! Rows 2, 4 and 6 of the error contract, as far as hyper leaves them open: a request has one transfer
+//! coding at most and that is `chunked`, a target and a number of fields within limits, and exactly one
+//! well-formed host. The service behind may then trust that there is one host to compare.
+//!
+//! What it must not do: decide whether the host is welcome, or allocate.
+
+use std::net::Ipv6Addr;
+
+use http::header::{
+    CACHE_CONTROL, CONNECTION, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, Request, Response, StatusCode, Uri, Version};
+
+/// The limits of a head that hyper does not know.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) target: usize,
+    pub(super) fields: usize,
+}
+
+/// The status to refuse this request with, if it must be.
+pub(super) fn check<B>(request: &Request<B>, limits: Limits) -> Option<StatusCode> {
+    let headers = request.headers();
+    if !coding_is_plain(headers) {
+        return Some(StatusCode::BAD_REQUEST);
+    }
+    if target_length(request.uri()) > limits.target {
+        return Some(StatusCode::URI_TOO_LONG);
+    }
+    if headers.len() > limits.fields {
+        return Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+    }
+    if !host_is_clear(request.version(), request.uri(), headers) {
+        return Some(StatusCode::BAD_REQUEST);
+    }
+    None
+}
+
+/// The answer to a request that is refused. It has no body, and ends an HTTP/1 connection.
+pub(super) fn refuse(status: StatusCode, version: Version) -> Response<()> {
+    let mut answer = Response::new(());
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // HTTP/2 forbids the field; there the stream ends and the connection stays.
+    if version < Version::HTTP_2 {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    answer
+}
+
+/// RFC 9112 section 6.1. hyper asks only that the last coding be `chunked`.
+fn coding_is_plain(headers: &HeaderMap) -> bool {
+    match single(headers, &TRANSFER_ENCODING) {
+        Count::None => true,
+        Count::One(coding) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
+        Count::Many => false,
+    }
+}
+
+fn target_length(uri: &Uri) -> usize {
+    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
+    path + uri.authority().map_or(0, |authority| authority.as_str().len())
+}
+
+/// RFC 9112 section 3.2 and RFC 9113 section 8.3.1: one host, and no second opinion.
+///
+/// An absolute-form target of HTTP/1 may differ from `Host`; both reach the allow-list, which refuses
+/// a foreign one with its own status.
+fn host_is_clear(version: Version, uri: &Uri, headers: &HeaderMap) -> bool {
+    let authority = uri.authority().map(http::uri::Authority::as_str);
+    if !authority.is_none_or(|text| is_host(text.as_bytes())) {
+        return false;
+    }
+    match (single(headers, &HOST), authority) {
+        (Count::Many, _) => false,
+        (Count::None, authority) => version == Version::HTTP_2 && authority.is_some(),
+        (Count::One(host), Some(authority)) if version == Version::HTTP_2 => {
+            host.as_bytes().eq_ignore_ascii_case(authority.as_bytes())
+        }
+        (Count::One(host), _) => is_host(host.as_bytes()),
+    }
+}
+
+enum Count<'a> {
+    None,
+    One(&'a HeaderValue),
+    Many,
+}
+
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Count<'a> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Count::None,
+        (Some(value), None) => Count::One(value),
+        (Some(_), Some(_)) => Count::Many,
+    }
+}
+
+/// Whether this is a name or address with or without a port. Stricter than RFC 3986, which allows
+/// percent signs, user names and an empty port: no client sends them, and each compares badly.
+fn is_host(text: &[u8]) -> bool {
+    let (name_is_good, rest) = match text {
+        [b'[', rest @ ..] => {
+            let Some(end) = rest.iter().position(|&b| b == b']') else {
+                return false;
+            };
+            let address = str::from_utf8(&rest[..end]).ok();
+            let good = address.is_some_and(|text| text.parse::<Ipv6Addr>().is_ok());
+            (good, &rest[end + 1..])
+        }
+        _ => {
+            let end = text.iter().position(|&b| b == b':').unwrap_or(text.len());
+            let good = end > 0
+                && text[..end]
+                    .iter()
+                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'));
+            (good, &text[end..])
+        }
+    };
+    name_is_good
+        && match rest {
+            [] => true,
+            [b':', port @ ..] => is_port(port),
+            _ => false,
+        }
+}
+
+fn is_port(text: &[u8]) -> bool {
+    matches!(text.len(), 1..=5)
+        && text.iter().all(u8::is_ascii_digit)
+        && text.iter().fold(0, |n, b| n * 10 + u32::from(b - b'0')) <= 65_535
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        target: 64,
+        fields: 4,
+    };
+
+    fn verdict(version: Version, uri: &str, fields: &[(&str, &str)]) -> Option<u16> {
+        let mut request = Request::builder().version(version).uri(uri);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        check(&request.body(()).unwrap(), LIMITS).map(|status| status.as_u16())
+    }
+
+    #[test]
+    fn hosts() {
+        for good in [
+            "a",
+            "localhost:8080",
+            "127.0.0.1",
+            "[::1]",
+            "[::1]:80",
+            "x_y.example.com",
+            "a:0",
+        ] {
+            assert!(is_host(good.as_bytes()), "{good}");
+        }
+        for bad in [
+            "",
+            "a b",
+            ":80",
+            ":99999999",
+            "a:99999999",
+            "a:65536",
+            "a:port",
+            "a:",
+            "[::1",
+            "[::1]x",
+            "[x]",
+            "/..",
+            "user@",
+            "user@a",
+            "a,b",
+            "a%41",
+            "a:1:2",
+            "é",
+        ] {
+            assert!(!is_host(bad.as_bytes()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn row_6_host_of_http1() {
+        let one = Version::HTTP_11;
+        assert_eq!(verdict(one, "/", &[("host", "a")]), None);
+        assert_eq!(verdict(one, "/", &[]), Some(400));
+        assert_eq!(verdict(one, "/", &[("host", "a"), ("host", "a")]), Some(400));
+        assert_eq!(verdict(one, "http://b/", &[("host", "a")]), None);
+        assert_eq!(verdict(one, "http://u@a/", &[("host", "a")]), Some(400));
+        assert_eq!(verdict(one, "http://a/", &[]), Some(400));
+    }
+
+    #[test]
+    fn row_6_host_of_http2() {
+        let two = Version::HTTP_2;
+        assert_eq!(verdict(two, "http://a/", &[]), None);
+        assert_eq!(verdict(two, "http://a/", &[("host", "A")]), None);
+        assert_eq!(verdict(two, "http://a/", &[("host", "b")]), Some(400));
+        assert_eq!(verdict(two, "http://u@a/", &[]), Some(400));
+        assert_eq!(verdict(two, "/", &[("host", "a")]), None);
+        assert_eq!(verdict(two, "/", &[]), Some(400));
+    }
+
+    #[test]
+    fn rows_2_and_4() {
+        let one = Version::HTTP_11;
+        let host = ("host", "a");
+        let te = "transfer-encoding";
+        assert_eq!(verdict(one, "/", &[host, (te, "Chunked")]), None);
+        assert_eq!(verdict(one, "/", &[host, (te, "gzip, chunked")]), Some(400));
+        let twice = [host, (te, "identity"), (te, "chunked")];
+        assert_eq!(verdict(one, "/", &twice), Some(400));
+        let long = format!("/{}", "a".repeat(64));
+        assert_eq!(verdict(one, &long, &[host]), Some(414));
+        let many = [host, ("a", "1"), ("b", "2"), ("c", "3"), ("d", "4")];
+        assert_eq!(verdict(one, "/", &many), Some(431));
+    }
+}

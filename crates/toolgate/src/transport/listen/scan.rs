@@ -1,0 +1,276 @@
+//! Reads along with hyper's HTTP/1 parser and refuses what that lets pass and we do not.
+//!
+//! hyper takes a bare LF for a line end, takes `Content-Length` beside `Transfer-Encoding` and hides
+//! the former, and forgets a repeated `Content-Length`. Each is a way to make a proxy in front of us see
+//! other requests than we do. None of it is visible once parsed, so it is looked at in the bytes.
+//!
+//! This is no second parser: it knows line ends and two field names, it can only refuse, and what it
+//! lets pass is judged by hyper. It counts bodies by `Content-Length` to find the next head; after a
+//! chunked body it has lost its place and goes [`State::Blind`] for the rest of the connection, where
+//! hyper's own rules hold (a request with both lengths is served by its chunks, then closed).
+
+use std::io::BufRead as _;
+
+/// As much of a line as is kept: both field names and any length that fits 64 bits.
+const KEPT: usize = 64;
+
+/// The first line of an HTTP/2 connection.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r";
+
+/// A reader of heads that keeps its place from read to read.
+pub(super) struct Scan {
+    state: State,
+    /// The start of the line being read, and the length of all of it.
+    kept: [u8; KEPT],
+    length: usize,
+    /// The byte before the next.
+    last: u8,
+    /// What the head being read has said of its body.
+    content_length: Option<u64>,
+    transfer_encoding: bool,
+    http2: bool,
+    /// Whether no line of this connection was complete yet.
+    fresh: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Before a head; empty lines are skipped here, as hyper does.
+    Between,
+    RequestLine,
+    Fields,
+    /// So many bytes of a body are to come.
+    Body(u64),
+    /// HTTP/2, or after a chunked body: nothing is looked at.
+    Blind,
+}
+
+impl Scan {
+    pub(super) fn new() -> Self {
+        Self {
+            state: State::Between,
+            kept: [0; KEPT],
+            length: 0,
+            last: 0,
+            content_length: None,
+            transfer_encoding: false,
+            http2: false,
+            fresh: true,
+        }
+    }
+
+    /// Whether bytes may pass without being shown here.
+    pub(super) fn is_blind(&self) -> bool {
+        self.state == State::Blind
+    }
+
+    pub(super) fn is_http2(&self) -> bool {
+        self.http2
+    }
+
+    /// Whether the line being read is the request line: it names what is too long.
+    pub(super) fn in_request_line(&self) -> bool {
+        self.state == State::RequestLine
+    }
+
+    /// Whether all that was read is whole requests, as far as is known.
+    pub(super) fn is_between(&self) -> bool {
+        self.state == State::Between
+    }
+
+    /// Looks at what was read. `Err(n)`: the first `n` bytes are fine, what follows must be refused.
+    pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<(), usize> {
+        let mut rest = bytes;
+        while let Some(&first) = rest.first() {
+            match self.state {
+                State::Blind => break,
+                State::Between if matches!(first, b'\r' | b'\n') => rest = &rest[1..],
+                State::Between => {
+                    self.state = State::RequestLine;
+                    self.length = 0;
+                    self.content_length = None;
+                    self.transfer_encoding = false;
+                }
+                State::Body(left) => {
+                    let here = usize::try_from(left).map_or(rest.len(), |n| n.min(rest.len()));
+                    rest = &rest[here..];
+                    self.state = match left - here as u64 {
+                        0 => State::Between,
+                        left => State::Body(left),
+                    };
+                }
+                State::RequestLine | State::Fields => {
+                    let line = rest;
+                    // A slice cannot fail to be read.
+                    let n = rest.skip_until(b'\n').unwrap_or(line.len());
+                    let ends_at = bytes.len() - rest.len() - 1;
+                    self.line(&line[..n]).map_err(|()| ends_at)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a piece of a line, which is its last if it ends in LF.
+    fn line(&mut self, piece: &[u8]) -> Result<(), ()> {
+        let (text, ended) = match piece.split_last() {
+            Some((b'\n', text)) => (text, true),
+            _ => (piece, false),
+        };
+        if let Some(space) = self.kept.get_mut(self.length..) {
+            let n = space.len().min(text.len());
+            space[..n].copy_from_slice(&text[..n]);
+        }
+        self.length += text.len();
+        self.last = text.last().copied().unwrap_or(self.last);
+        if !ended {
+            return Ok(());
+        }
+        if self.length == 0 || self.last != b'\r' {
+            return Err(());
+        }
+        self.state = match self.state {
+            _ if self.length == 1 => self.body(),
+            State::RequestLine if self.fresh && self.kept() == PREFACE => {
+                self.http2 = true;
+                State::Blind
+            }
+            State::RequestLine => State::Fields,
+            state => {
+                self.field()?;
+                state
+            }
+        };
+        self.fresh = false;
+        self.length = 0;
+        Ok(())
+    }
+
+    fn kept(&self) -> &[u8] {
+        &self.kept[..self.length.min(KEPT)]
+    }
+
+    /// What follows the head that has just ended.
+    fn body(&self) -> State {
+        match self.content_length {
+            _ if self.transfer_encoding => State::Blind,
+            None | Some(0) => State::Between,
+            Some(length) => State::Body(length),
+        }
+    }
+
+    fn field(&mut self) -> Result<(), ()> {
+        // Most lines are neither; their first letter says so.
+        match self.kept[0] {
+            b'c' | b'C' if self.named(b"content-length:") => {
+                let length = self.number().ok_or(())?;
+                if self.transfer_encoding || self.content_length.replace(length).is_some() {
+                    return Err(());
+                }
+            }
+            b't' | b'T' if self.named(b"transfer-encoding:") => {
+                if self.content_length.is_some() || self.transfer_encoding {
+                    return Err(());
+                }
+                self.transfer_encoding = true;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn named(&self, name: &[u8]) -> bool {
+        let kept = self.kept();
+        kept.len() >= name.len() && kept[..name.len()].eq_ignore_ascii_case(name)
+    }
+
+    /// The value of the length field, if it is digits and all of the line was kept.
+    fn number(&self) -> Option<u64> {
+        if self.length > KEPT {
+            return None;
+        }
+        let value = &self.kept()["content-length:".len()..];
+        let digits = value.trim_ascii();
+        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+            return None;
+        }
+        str::from_utf8(digits).ok()?.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feeds whole, then in pieces of every small size: the verdict may not depend on it.
+    fn check(bytes: &[u8]) -> (Result<(), usize>, Scan) {
+        let mut whole = Scan::new();
+        let verdict = whole.feed(bytes);
+        for size in 1..6 {
+            let mut scan = Scan::new();
+            let mut done = 0;
+            let mut found = Ok(());
+            for piece in bytes.chunks(size) {
+                if let Err(n) = scan.feed(piece) {
+                    found = Err(done + n);
+                    break;
+                }
+                done += piece.len();
+            }
+            assert_eq!(found, verdict, "in pieces of {size}");
+        }
+        (verdict, whole)
+    }
+
+    #[test]
+    fn requests_one_after_the_other_keep_the_place() {
+        let (verdict, scan) = check(
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n\n\n\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        );
+        assert_eq!(verdict, Ok(()));
+        assert!(scan.is_between());
+    }
+
+    #[test]
+    fn bare_line_feeds_are_refused_at_their_place() {
+        assert_eq!(check(b"GET / HTTP/1.1\nHost: a\r\n\r\n").0, Err(14));
+        assert_eq!(check(b"GET / HTTP/1.1\r\nHost: a\n\r\n").0, Err(23));
+        assert_eq!(check(b"GET / HTTP/1.1\r\nHost: a\r\n\n").0, Err(25));
+    }
+
+    #[test]
+    fn two_lengths_are_refused() {
+        for fields in [
+            "Content-Length: 5\r\ncontent-length: 5\r\n",
+            "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+            "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            "Content-Length: +5\r\n",
+            "Content-Length:\r\n",
+            "Content-Length: 99999999999999999999999\r\n",
+        ] {
+            let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+            assert!(check(head.as_bytes()).0.is_err(), "{fields}");
+        }
+    }
+
+    #[test]
+    fn http2_and_chunks_are_not_looked_at() {
+        let (verdict, scan) = check(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\n\n\0\n");
+        assert_eq!(verdict, Ok(()));
+        assert!(scan.is_http2() && scan.is_blind());
+        let (verdict, scan) =
+            check(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n\n\r\n0\r\n\r\n");
+        assert_eq!(verdict, Ok(()));
+        assert!(!scan.is_http2() && scan.is_blind());
+    }
+
+    #[test]
+    fn a_long_request_line_is_known_for_one() {
+        let mut scan = Scan::new();
+        assert_eq!(scan.feed(b"GET /aaaa"), Ok(()));
+        assert!(scan.in_request_line());
+        assert_eq!(scan.feed(b" HTTP/1.1\r\nX: aaaa"), Ok(()));
+        assert!(!scan.in_request_line());
+    }
+}

@@ -1,0 +1,212 @@
+//! The TCP stream as hyper sees it: the place where bytes are counted, scanned and waited for.
+//!
+//! It tells [`Line`] what the deadlines need (bytes came, a write waits, the peer has closed), shows
+//! what is read to [`Scan`], and makes hyper refuse what that refuses. It keeps no time.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::scan::Scan;
+use super::watch::Line;
+
+/// How much is read at once while bytes are scanned. It lies on the stack, so an idle connection has
+/// no buffer of ours.
+const CHUNK: usize = 16 * 1024;
+
+/// What hyper reads in place of refused bytes. No line of a head may hold a NUL, so hyper answers 400
+/// and closes, and the blank line makes it do so at once.
+const POISON: &[u8] = b"\0\r\n\r\n";
+
+/// How hyper starts its answer to a head over the limit.
+const HEAD_TOO_LARGE: &[u8] = b"HTTP/1.1 431 ";
+
+/// Our answer if that head was one long request line.
+const TARGET_TOO_LONG: &[u8] = b"HTTP/1.1 414 URI Too Long\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+/// A TCP stream with its scanner and its share of the connection's state.
+pub(super) struct Socket {
+    stream: TcpStream,
+    line: Arc<Line>,
+    scan: Scan,
+    refusal: Refusal,
+    /// Whether our side is closed and the rest of the peer's is being thrown away.
+    shut: bool,
+}
+
+/// Whether bytes were refused.
+enum Refusal {
+    None,
+    /// They were, and this is still to be read in their place. When it is empty, that is the end.
+    Poison(&'static [u8]),
+}
+
+impl Socket {
+    pub(super) fn new(stream: TcpStream, line: Arc<Line>) -> Self {
+        Self {
+            stream,
+            line,
+            scan: Scan::new(),
+            refusal: Refusal::None,
+            shut: false,
+        }
+    }
+
+    /// Reads through our hands, because safe code cannot see what was put into hyper's buffer.
+    fn read_scanned(&mut self, cx: &mut Context<'_>, mut into: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        let mut space = [const { MaybeUninit::uninit() }; CHUNK];
+        let n = into.remaining().min(CHUNK);
+        let mut chunk = ReadBuf::uninit(&mut space[..n]);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut chunk))?;
+        let bytes = chunk.filled();
+        if !bytes.is_empty() {
+            self.line.set_heard();
+        }
+        match self.scan.feed(bytes) {
+            Ok(()) => into.put_slice(bytes),
+            Err(0) => {
+                let n = POISON.len().min(into.remaining());
+                into.put_slice(&POISON[..n]);
+                self.refusal = Refusal::Poison(&POISON[n..]);
+            }
+            Err(good) => {
+                into.put_slice(&bytes[..good]);
+                self.refusal = Refusal::Poison(POISON);
+            }
+        }
+        if self.scan.is_http2() {
+            self.line.set_http2();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Notices that the peer has closed while its request is being answered: hyper, told to accept
+    /// half-closed connections, does not look.
+    ///
+    /// Costs a system call only after the kernel has said that there is something to read.
+    fn look_for_end(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.scan.is_http2() || !self.line.is_busy() || self.line.has_left() {
+            return Ok(());
+        }
+        let mut byte = [MaybeUninit::uninit()];
+        match self.stream.poll_peek(cx, &mut ReadBuf::uninit(&mut byte)) {
+            Poll::Ready(Ok(0)) => {
+                self.line.set_left();
+                Ok(())
+            }
+            Poll::Ready(Ok(_)) | Poll::Pending => Ok(()),
+            Poll::Ready(Err(error)) => Err(error),
+        }
+    }
+
+    fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.line.set_write(&result);
+        result
+    }
+
+    /// hyper's own answer, or ours in its place where we know better.
+    fn is_target_too_long(&self, answer: &[u8]) -> bool {
+        self.scan.in_request_line() && answer.starts_with(HEAD_TOO_LARGE)
+    }
+
+    fn say_target_too_long(&mut self, cx: &mut Context<'_>, instead_of: usize) -> Poll<io::Result<usize>> {
+        let n = ready!(Pin::new(&mut self.stream).poll_write(cx, TARGET_TOO_LONG))?;
+        if n < TARGET_TOO_LONG.len() {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        Poll::Ready(Ok(instead_of))
+    }
+
+    /// Throws away what the peer still sends. To close with bytes unread makes the kernel reset the
+    /// connection, and the peer may then lose the answer that says why.
+    fn discard(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let mut space = [const { MaybeUninit::uninit() }; CHUNK];
+            let mut chunk = ReadBuf::uninit(&mut space);
+            // An error is as good an end as any: the answer is sent.
+            match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut chunk)) {
+                Ok(()) if !chunk.filled().is_empty() => {}
+                _ => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    fn is_cut_short(&self) -> bool {
+        !self.scan.is_http2() && (!self.scan.is_between() || matches!(self.refusal, Refusal::Poison(_)))
+    }
+}
+
+impl Read for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if let Refusal::Poison(rest) = &mut this.refusal {
+            let n = rest.len().min(buf.remaining());
+            buf.put_slice(&rest[..n]);
+            *rest = &rest[n..];
+            return Poll::Ready(Ok(()));
+        }
+        if !this.scan.is_blind() {
+            return this.read_scanned(cx, buf);
+        }
+        ready!(Pin::new(&mut TokioIo::new(&mut this.stream)).poll_read(cx, buf))?;
+        this.line.set_heard();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for Socket {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if this.is_target_too_long(buf) {
+            return this.say_target_too_long(cx, buf.len());
+        }
+        let result = Pin::new(&mut this.stream).poll_write(cx, buf);
+        this.wrote(result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        if bufs.first().is_some_and(|buf| this.is_target_too_long(buf)) {
+            return this.say_target_too_long(cx, bufs.iter().map(|buf| buf.len()).sum());
+        }
+        let result = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
+        this.wrote(result)
+    }
+
+    /// TCP has nothing to flush, but hyper comes here at the end of every pass.
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.get_mut().look_for_end(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if !this.shut {
+            ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
+            this.shut = true;
+            this.line.set_closing();
+        }
+        if this.is_cut_short() {
+            return this.discard(cx);
+        }
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,254 @@
+//! Drives one connection to its end, and sees that no wait on the peer is without a deadline.
+//!
+//! hyper has one timeout for a head and the silence before it, and a timer per request. Here a
+//! connection has one timer, which is moved only to be earlier: a request that comes and goes between
+//! two of its ticks costs a look at the clock. [`Line`] is what socket and service tell us.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use hyper_util::server::graceful::GracefulConnection;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::{END, Options};
+
+/// Tells all connections to finish.
+///
+/// The flag spares a connection the token's lock, which all of them share, each time it is polled.
+#[derive(Default)]
+pub(super) struct Stop {
+    flag: AtomicBool,
+    token: CancellationToken,
+}
+
+impl Stop {
+    pub(super) fn begin(&self) {
+        self.flag.store(true, Ordering::Release);
+        self.token.cancel();
+    }
+
+    fn has_begun(&self) -> bool {
+        self.flag.load(Ordering::Acquire)
+    }
+}
+
+/// What is known of a connection, by those who see it.
+///
+/// Each value is a hint for a deadline and guards no other memory, so the order of loads and stores
+/// does not matter.
+#[derive(Default)]
+pub(super) struct Line {
+    /// Requests whose answer is not finished.
+    in_flight: AtomicU32,
+    /// Requests so far; wraps.
+    served: AtomicU32,
+    /// Bytes came since this was last taken.
+    heard: AtomicBool,
+    /// A write waits for the peer.
+    blocked: AtomicBool,
+    /// Writes that got somewhere; wraps.
+    wrote: AtomicU32,
+    /// The peer has closed its sending side during a request.
+    left: AtomicBool,
+    /// Our sending side is closed.
+    closing: AtomicBool,
+    http2: AtomicBool,
+}
+
+/// A request in flight, until dropped.
+pub(super) struct Busy(Arc<Line>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Line {
+    pub(super) fn enter(self: &Arc<Self>) -> Busy {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.served.fetch_add(1, Ordering::Relaxed);
+        Busy(Arc::clone(self))
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_heard(&self) {
+        self.heard.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_left(&self) {
+        self.left.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_closing(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_http2(&self) {
+        self.http2.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_write(&self, result: &Poll<io::Result<usize>>) {
+        self.blocked.store(result.is_pending(), Ordering::Relaxed);
+        if result.is_ready() {
+            // Only the socket writes this, so no addition can be lost.
+            let wrote = self.wrote.load(Ordering::Relaxed);
+            self.wrote.store(wrote.wrapping_add(1), Ordering::Relaxed);
+        }
+    }
+
+    fn take_heard(&self) -> bool {
+        let heard = self.heard.load(Ordering::Relaxed);
+        if heard {
+            self.heard.store(false, Ordering::Relaxed);
+        }
+        heard
+    }
+}
+
+/// What a connection waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// A request, of which no byte has come.
+    Idle,
+    /// The rest of a head.
+    Head,
+    /// The service, or the body of a request: the service's own time.
+    Busy,
+    /// The service, for a peer that may be gone.
+    Left,
+    /// The peer, to take bytes.
+    Blocked,
+    /// The peer, to close.
+    Closing,
+}
+
+/// The phase a connection is in, and since when.
+struct Wait {
+    phase: Phase,
+    since: Instant,
+    served: u32,
+    wrote: u32,
+}
+
+impl Wait {
+    fn new() -> Self {
+        Self {
+            phase: Phase::Idle,
+            since: Instant::now(),
+            served: 0,
+            wrote: 0,
+        }
+    }
+
+    /// Takes note of what happened since the last look.
+    fn look(&mut self, line: &Line) {
+        let heard = line.take_heard();
+        let served = line.served.load(Ordering::Relaxed);
+        let wrote = line.wrote.load(Ordering::Relaxed);
+        let same_request = served == self.served;
+        let phase = if line.closing.load(Ordering::Relaxed) {
+            Phase::Closing
+        } else if line.blocked.load(Ordering::Relaxed) {
+            Phase::Blocked
+        } else if line.is_busy() {
+            if line.has_left() { Phase::Left } else { Phase::Busy }
+        } else if self.phase == Phase::Head && same_request {
+            Phase::Head
+        } else if heard && same_request && self.phase == Phase::Idle && !line.http2.load(Ordering::Relaxed) {
+            // ## Idle => Head: the first bytes of a request, which is not complete.
+            Phase::Head
+        } else {
+            Phase::Idle
+        };
+        let moved = match phase {
+            Phase::Blocked => wrote != self.wrote,
+            Phase::Idle => !same_request,
+            _ => false,
+        };
+        if moved || phase != self.phase {
+            self.since = Instant::now();
+        }
+        (self.phase, self.served, self.wrote) = (phase, served, wrote);
+    }
+
+    fn deadline(&self, options: &Options) -> Option<Instant> {
+        let limit: Duration = match self.phase {
+            Phase::Idle => options.idle_timeout,
+            Phase::Head => options.head_timeout,
+            Phase::Busy => return None,
+            Phase::Left => options.linger,
+            Phase::Blocked => options.write_timeout,
+            Phase::Closing => END,
+        };
+        Some(self.since + limit)
+    }
+}
+
+/// Polls the connection until it ends by itself or by a deadline.
+///
+/// Cancel safe: yes; dropping it drops the connection with its requests.
+pub(super) async fn run<C>(connection: C, line: &Line, options: &Options, stop: &Stop)
+where
+    C: GracefulConnection,
+{
+    let mut connection = pin!(connection);
+    let mut stopped = pin!(stop.token.cancelled());
+    let mut wait = Wait::new();
+    let mut timer = pin!(sleep_until(wait.since + options.idle_timeout));
+    let mut is_heard = false;
+    let mut is_stopping = false;
+    poll_fn(|cx| {
+        // Registers our waker, which stays the same as long as the task lives. From here on a wake-up
+        // and the flag are enough.
+        if !is_heard {
+            is_heard = true;
+            let _ = stopped.as_mut().poll(cx);
+        }
+        loop {
+            if !is_stopping && stop.has_begun() {
+                is_stopping = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            // An error is the peer's, or hyper's word for a peer that is gone. Neither is ours to tell.
+            if connection.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            wait.look(line);
+            let Some(deadline) = wait.deadline(options) else {
+                return Poll::Pending;
+            };
+            if deadline < timer.deadline() || timer.is_elapsed() {
+                timer.as_mut().reset(deadline);
+            }
+            if timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            if Instant::now() < deadline {
+                continue;
+            }
+            match wait.phase {
+                // Closes an idle HTTP/1 connection; says goodbye on HTTP/2, and a second is enough for it.
+                Phase::Idle => {
+                    connection.as_mut().graceful_shutdown();
+                    line.set_closing();
+                }
+                _ => return Poll::Ready(()),
+            }
+        }
+    })
+    .await;
+}

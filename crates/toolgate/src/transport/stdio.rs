@@ -1,0 +1,284 @@
+//! One message a line, over any pair of byte streams; the process's own in particular.
+//!
+//! Reading stops while the other side does not read: nothing piles up. A line that is no message is
+//! answered like any other and the next one is read.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::entry::Entry;
+use crate::era::{Answer, Line, Peer, Road};
+use crate::request::{BoxFuture, Principal};
+use crate::stream::{Capacity, Next, Reader, Stream};
+
+/// Calls of one connection that may be under way at once. When there are more, reading waits.
+const AT_ONCE: usize = 256;
+
+/// Serves one connection until its input ends or `stop` falls; calls under way get `drain` to finish.
+pub(crate) async fn serve<R, W>(
+    entry: Arc<Entry>,
+    input: R,
+    output: W,
+    stop: CancellationToken,
+    drain: Duration,
+) -> io::Result<()>
+where
+    R: AsyncRead + Unpin + Send,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let out = Stream::new(Capacity { messages: 1024, bytes: 4 << 20 });
+    let line = Line::new(Arc::clone(&out));
+    let tasks = TaskTracker::new();
+    let writer = tokio::spawn(write(out.reader(), output));
+    tasks.spawn({
+        let (entry, line) = (Arc::clone(&entry), Arc::clone(&line));
+        async move { entry.era.feed_line(&line).await }
+    });
+    let mut connection = Connection { entry, line, out, tasks, at_once: Arc::new(Semaphore::new(AT_ONCE)) };
+    let ended = tokio::select! {
+        biased;
+        () = stop.cancelled() => Ok(()),
+        ended = connection.read(input) => ended,
+    };
+    connection.finish(drain).await;
+    let written = writer.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
+    ended.and(written)
+}
+
+struct Connection {
+    entry: Arc<Entry>,
+    line: Arc<Line>,
+    out: Arc<Stream>,
+    tasks: TaskTracker,
+    at_once: Arc<Semaphore>,
+}
+
+impl Connection {
+    async fn read(&mut self, input: impl AsyncRead + Unpin) -> io::Result<()> {
+        let mut lines = Lines::new(input, self.entry.limits.max_bytes);
+        while let Some(line) = lines.next().await? {
+            self.out.room().await;
+            self.message(line).await;
+        }
+        Ok(())
+    }
+
+    /// Most messages are answered at once; only what has to wait becomes a task.
+    async fn message(&self, bytes: Bytes) {
+        let Ok(permit) = Arc::clone(&self.at_once).acquire_owned().await else { return };
+        let (entry, out) = (Arc::clone(&self.entry), Arc::clone(&self.out));
+        let peer = Peer {
+            principal: Principal::anonymous(),
+            headers: Arc::new(HeaderMap::new()),
+            remote: None,
+            road: Road::Line(Arc::clone(&self.line)),
+        };
+        let mut call: BoxFuture<'static, ()> = Box::pin(async move {
+            if let Answer::Body { body, .. } = entry.message(bytes, &peer, &out).await {
+                out.push(body);
+            }
+            drop(permit);
+        });
+        if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            self.tasks.spawn(call);
+        }
+    }
+
+    /// Lets what is under way finish, then closes.
+    async fn finish(self, drain: Duration) {
+        self.line.hang_up();
+        self.tasks.close();
+        // Those that need longer are cancelled: their client has left.
+        let _ = tokio::time::timeout(drain, self.tasks.wait()).await;
+        self.line.end();
+        self.out.finish();
+    }
+}
+
+/// Writes what there is in as few writes as possible.
+async fn write(mut reader: Reader, mut output: impl AsyncWrite + Unpin) -> io::Result<()> {
+    let mut buffer = Vec::new();
+    while let Next::Event(event) = reader.next().await {
+        buffer.clear();
+        let mut event = Some(event);
+        while let Some(next) = event {
+            buffer.extend_from_slice(&next.data);
+            buffer.push(b'\n');
+            event = if buffer.len() < 64 << 10 { reader.ready() } else { None };
+        }
+        output.write_all(&buffer).await?;
+        output.flush().await?;
+        if buffer.capacity() > 1 << 20 {
+            buffer = Vec::new();
+        }
+    }
+    output.shutdown().await
+}
+
+/// Cuts input into lines of bounded length.
+struct Lines<R> {
+    input: R,
+    buffer: BytesMut,
+    /// How much of the buffer is known to hold no line break.
+    searched: usize,
+    max: usize,
+    /// The line is too long: the rest of it is thrown away.
+    skipping: bool,
+}
+
+impl<R: AsyncRead + Unpin> Lines<R> {
+    fn new(input: R, max: usize) -> Lines<R> {
+        Lines { input, buffer: BytesMut::with_capacity(8 << 10), searched: 0, max, skipping: false }
+    }
+
+    /// The next line that is not blank. One that is too long arrives cut, one byte over the limit, so that
+    /// it is refused for what it is.
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            while let Some(line) = self.take() {
+                if !line.trim_ascii().is_empty() {
+                    return Ok(Some(line));
+                }
+            }
+            if self.skipping {
+                self.buffer.clear();
+                self.searched = 0;
+            } else if self.buffer.len() > self.max {
+                self.skipping = true;
+                let mut line = self.buffer.split();
+                line.truncate(self.max + 1);
+                self.searched = 0;
+                return Ok(Some(line.freeze()));
+            }
+            // What stands there without a line break at the end of input is half a message: never run.
+            if self.input.read_buf(&mut self.buffer).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn take(&mut self) -> Option<Bytes> {
+        let found = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
+        let Some(end) = found.map(|offset| self.searched + offset) else {
+            self.searched = self.buffer.len();
+            return None;
+        };
+        self.searched = 0;
+        let mut line = self.buffer.split_to(end + 1);
+        line.truncate(end);
+        if std::mem::take(&mut self.skipping) {
+            return Some(Bytes::new());
+        }
+        if line.last() == Some(&b'\r') {
+            line.truncate(end - 1);
+        }
+        Some(line.freeze())
+    }
+}
+
+/// The process's own input and output.
+///
+/// From here on whatever the program prints goes to standard error: a stray `println!` cannot break the
+/// conversation. Both ends are served by threads of their own, so that a runtime can end while nothing is
+/// being typed.
+pub(crate) fn process() -> io::Result<(Pin<Box<dyn AsyncRead + Send>>, Pin<Box<dyn AsyncWrite + Send>>, Flushed)> {
+    let output = take_output()?;
+    let runtime = tokio::runtime::Handle::current();
+    let (input, mut typed) = tokio::io::duplex(64 << 10);
+    let (mut printed, printer) = tokio::io::duplex(64 << 10);
+    let (flushed, waiting) = tokio::sync::oneshot::channel();
+    let handle = runtime.clone();
+    std::thread::Builder::new().name("toolgate-stdin".into()).spawn(move || {
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(read @ 1..) = io::Read::read(&mut io::stdin().lock(), &mut buffer) {
+            if handle.block_on(typed.write_all(&buffer[..read])).is_err() {
+                return;
+            }
+        }
+    })?;
+    std::thread::Builder::new().name("toolgate-stdout".into()).spawn(move || {
+        let mut output = output;
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(read @ 1..) = runtime.block_on(printed.read(&mut buffer)) {
+            if io::Write::write_all(&mut output, &buffer[..read]).is_err() {
+                break;
+            }
+        }
+        let _ = io::Write::flush(&mut output);
+        let _ = flushed.send(());
+    })?;
+    Ok((Box::pin(input), Box::pin(printer), Flushed(waiting)))
+}
+
+/// Resolves when everything has been printed.
+pub(crate) struct Flushed(tokio::sync::oneshot::Receiver<()>);
+
+impl Flushed {
+    pub(crate) async fn wait(self) {
+        // The thread is gone either way.
+        let _ = self.0.await;
+    }
+}
+
+#[cfg(unix)]
+fn take_output() -> io::Result<std::fs::File> {
+    let output = rustix::io::dup(rustix::stdio::stdout())?;
+    rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
+    Ok(output.into())
+}
+
+#[cfg(not(unix))]
+fn take_output() -> io::Result<io::Stdout> {
+    Ok(io::stdout())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn lines(input: &[u8], max: usize) -> Vec<String> {
+        // One byte at a time finds every boundary.
+        let mut lines = Lines::new(Slow(input), max);
+        let mut all = Vec::new();
+        while let Some(line) = lines.next().await.unwrap() {
+            all.push(String::from_utf8_lossy(&line).into_owned());
+        }
+        all
+    }
+
+    struct Slow<'a>(&'a [u8]);
+
+    impl AsyncRead for Slow<'_> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buffer: &mut tokio::io::ReadBuf<'_>,
+        ) -> std::task::Poll<io::Result<()>> {
+            if let Some((first, rest)) = self.0.split_first() {
+                buffer.put_slice(&[*first]);
+                self.0 = rest;
+            }
+            std::task::Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_end_at_line_breaks_and_blank_ones_are_skipped() {
+        assert_eq!(lines(b"a\r\n\n  \nbc\nhalf", 10).await, ["a", "bc"]);
+    }
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_is_cut_and_the_next_one_is_whole() {
+        assert_eq!(lines(b"0123456789\nok\n", 4).await, ["01234", "ok"]);
+    }
+}

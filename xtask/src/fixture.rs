@@ -1,0 +1,153 @@
+//! The server that other implementations are run against: the example `everything`, or a program with its two flags.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::Places;
+use crate::process::{self, Guarded, Show};
+
+const EXAMPLE: &str = "everything";
+const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// A program that serves `--listen ADDR` and `--stdio`; `Err` says why there is none.
+pub(crate) struct Fixture {
+    program: Result<PathBuf, String>,
+}
+
+impl Fixture {
+    pub(crate) fn of(server: Option<&str>, places: &Places) -> Self {
+        match server {
+            Some(program) => Self {
+                program: Ok(program.into()),
+            },
+            None => Self::of_example(places),
+        }
+    }
+
+    /// Builds the example, with the selection of packages and features that the tests use, so that little is built twice.
+    pub(crate) fn of_example(places: &Places) -> Self {
+        println!("\nbuilding the example `{EXAMPLE}`");
+        let mut build = crate::rust::cargo(places);
+        build.args(["build", "--workspace", "--all-features", "--example", EXAMPLE]);
+        build.args(["--message-format", "json-render-diagnostics"]);
+        let program = match process::run(&mut build, BUILD_LIMIT, Show::Quiet) {
+            Ok(finished) if finished.success() => executable(&finished.stdout)
+                .ok_or_else(|| format!("cargo named no executable for the example `{EXAMPLE}`")),
+            Ok(finished) => {
+                eprint!("{}", finished.stderr);
+                Err(format!(
+                    "the example `{EXAMPLE}` does not build: {}",
+                    finished.why()
+                ))
+            }
+            Err(error) => Err(format!("cannot run cargo: {error}")),
+        };
+        Self { program }
+    }
+
+    pub(crate) fn program(&self) -> Result<&Path, String> {
+        self.program.as_deref().map_err(Clone::clone)
+    }
+
+    /// Starts it on a free port. What it says later goes to `log`.
+    pub(crate) fn listen(&self, log: &Path) -> Result<Server, String> {
+        let program = self.program()?;
+        let mut log_file =
+            File::create(log).map_err(|error| format!("cannot write {}: {error}", log.display()))?;
+        let child = Command::new(program)
+            .args(["--listen", "127.0.0.1:0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+        let mut child = Guarded(child);
+        let stderr = child.0.stderr.take().ok_or("the server has no stderr")?;
+        // One URL is sent, so one place is enough; a second line of the kind is dropped.
+        let (found, urls) = sync_channel(1);
+        thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let _ = writeln!(log_file, "{line}");
+                if let Some(url) = listening_url(&line) {
+                    let _ = found.try_send(url);
+                }
+            }
+        });
+        let url = urls.recv_timeout(START_LIMIT).map_err(|_| {
+            let said = std::fs::read_to_string(log).unwrap_or_default();
+            format!(
+                "the server did not say where it listens; it said: {}",
+                said.trim()
+            )
+        })?;
+        Ok(Server { child, url })
+    }
+}
+
+/// A listening server, ended when dropped.
+pub(crate) struct Server {
+    child: Guarded,
+    /// The endpoint of Streamable HTTP, `http://ADDR/mcp`.
+    pub(crate) url: String,
+}
+
+impl Server {
+    /// The endpoint of the 2024 transport, `http://ADDR/sse`.
+    pub(crate) fn sse_url(&self) -> String {
+        format!("{}/sse", self.url.trim_end_matches("/mcp"))
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.is_running()
+    }
+}
+
+fn listening_url(line: &str) -> Option<String> {
+    let (_, rest) = line.split_once("listening on ")?;
+    let url = rest.split_whitespace().next()?;
+    url.starts_with("http://").then(|| url.to_owned())
+}
+
+/// The path in the last message of `cargo build` that has one for the example.
+fn executable(messages: &str) -> Option<PathBuf> {
+    let messages = messages.lines().rev();
+    let mut parsed = messages.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    parsed.find_map(|message| {
+        let of_example = message["target"]["name"] == EXAMPLE;
+        message["executable"]
+            .as_str()
+            .filter(|_| of_example)
+            .map(PathBuf::from)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn url_is_read_from_the_line() {
+        let found = listening_url("INFO listening on http://127.0.0.1:4100/mcp (5 revisions)");
+        assert_eq!(found.as_deref(), Some("http://127.0.0.1:4100/mcp"));
+        assert_eq!(listening_url("listening on stdio"), None);
+    }
+
+    #[test]
+    fn executable_is_read_from_messages() {
+        let messages = r#"{"reason":"compiler-artifact","target":{"name":"serde"},"executable":null}
+{"reason":"compiler-artifact","target":{"name":"everything"},"executable":"/t/examples/everything"}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(
+            executable(messages),
+            Some(PathBuf::from("/t/examples/everything"))
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! Brings what the conformance suite and the drivers need, below `target/xtask/`: Node, npm packages, a Python venv.
+//!
+//! A stamp with the list of what was installed makes the next run reuse it. Whatever cannot be had is an `Err` with
+//! the reason in plain words, which the caller reports as skipped; nothing here decides that.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::Places;
+use crate::process::{self, Show};
+
+const LIMIT: Duration = Duration::from_secs(300);
+const NODE_MAJOR: u32 = 22;
+const STAMP: &str = "installed.stamp";
+
+/// A Node that is new enough: the machine's, or the one that npm's package `node` carries.
+pub(crate) fn node(places: &Places) -> Result<PathBuf, String> {
+    if node_major("node").is_some_and(|major| major >= NODE_MAJOR) {
+        return Ok("node".into());
+    }
+    let dir = places.work.join("node");
+    let manifest = format!(r#"{{"private": true, "dependencies": {{"node": "{NODE_MAJOR}"}}}}"#);
+    npm_packages(&dir, &manifest)?;
+    let program = dir.join("node_modules/node/bin/node");
+    match node_major(&program) {
+        Some(NODE_MAJOR..) => Ok(program),
+        _ => {
+            forget(&dir);
+            Err(format!(
+                "npm's package `node` brought no Node {NODE_MAJOR} for this machine"
+            ))
+        }
+    }
+}
+
+/// Installs the dependencies of a package.json into `dir`.
+pub(crate) fn npm_packages(dir: &Path, manifest: &str) -> Result<(), String> {
+    once(dir, manifest, || {
+        need("npm", "npm")?;
+        clear(&dir.join("node_modules"))?;
+        write(&dir.join("package.json"), manifest)?;
+        let mut npm = Command::new(npm_program());
+        npm.current_dir(dir);
+        npm.args([
+            "install",
+            "--no-package-lock",
+            "--no-audit",
+            "--no-fund",
+            "--loglevel=error",
+        ]);
+        done(&mut npm, "npm install")
+    })
+}
+
+/// Makes a venv in `dir` with the packages of a requirements.txt, and returns its interpreter.
+pub(crate) fn python(dir: &Path, requirements: &str) -> Result<PathBuf, String> {
+    let venv = dir.join("venv");
+    let program = match cfg!(windows) {
+        true => venv.join("Scripts/python.exe"),
+        false => venv.join("bin/python"),
+    };
+    if !process::succeeds(Command::new(&program).arg("--version")) {
+        // The machine's Python, which a venv only points to, may have been replaced.
+        forget(dir);
+    }
+    once(dir, requirements, || {
+        need("python3", "python3")?;
+        make_venv(&venv)?;
+        let list = dir.join("requirements.txt");
+        write(&list, requirements)?;
+        let mut pip = Command::new(&program);
+        pip.args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "-r",
+        ]);
+        done(pip.arg(list), "pip install")
+    })?;
+    Ok(program)
+}
+
+fn make_venv(venv: &Path) -> Result<(), String> {
+    clear(venv)?;
+    let make = || {
+        done(
+            Command::new("python3").args(["-m", "venv"]).arg(venv),
+            "python3 -m venv",
+        )
+    };
+    if make().is_ok() {
+        return Ok(());
+    }
+    // Some distributions ship Python without the part that makes environments.
+    apt("python3-venv")?;
+    clear(venv)?;
+    make()
+}
+
+/// Runs `install` unless `dir` holds what `list` names already. A second try forgives a network that hiccups.
+fn once(dir: &Path, list: &str, install: impl Fn() -> Result<(), String>) -> Result<(), String> {
+    let stamp = dir.join(STAMP);
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == list) {
+        return Ok(());
+    }
+    fs::create_dir_all(dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
+    forget(dir);
+    println!("installing into {}", dir.display());
+    install().or_else(|_| install())?;
+    write(&stamp, list)
+}
+
+/// Makes the next run install again.
+fn forget(dir: &Path) {
+    let _ = fs::remove_file(dir.join(STAMP));
+}
+
+/// Makes sure that a program is there, with the system's package manager if need be.
+fn need(program: &str, package: &str) -> Result<(), String> {
+    let there = || {
+        process::succeeds(
+            Command::new(if program == "npm" { npm_program() } else { program }).arg("--version"),
+        )
+    };
+    if there() {
+        return Ok(());
+    }
+    apt(package)?;
+    match there() {
+        true => Ok(()),
+        false => Err(format!("{program} does not run on this machine")),
+    }
+}
+
+fn apt(package: &str) -> Result<(), String> {
+    let install = || {
+        let mut apt = Command::new("apt-get");
+        apt.env("DEBIAN_FRONTEND", "noninteractive");
+        done(
+            apt.args(["install", "-y", "--no-install-recommends", package]),
+            "apt-get install",
+        )
+    };
+    let outcome = install().or_else(|_| {
+        done(Command::new("apt-get").arg("update"), "apt-get update")?;
+        install()
+    });
+    outcome.map_err(|why| format!("{package} is missing and cannot be installed: {why}"))
+}
+
+fn done(command: &mut Command, name: &str) -> Result<(), String> {
+    match process::run(command, LIMIT, Show::Quiet) {
+        Ok(finished) if finished.success() => Ok(()),
+        Ok(finished) => Err(format!("{name}: {}", finished.why())),
+        Err(error) => Err(format!("{name}: {error}")),
+    }
+}
+
+fn npm_program() -> &'static str {
+    if cfg!(windows) { "npm.cmd" } else { "npm" }
+}
+
+fn node_major(program: impl AsRef<OsStr>) -> Option<u32> {
+    let mut command = Command::new(program);
+    let finished = process::run(command.arg("--version"), Duration::from_secs(30), Show::Quiet).ok()?;
+    finished
+        .stdout
+        .trim()
+        .strip_prefix('v')?
+        .split('.')
+        .next()?
+        .parse()
+        .ok()
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+/// An empty directory, whatever an earlier run left there.
+pub(crate) fn fresh(dir: &Path) -> Result<(), String> {
+    clear(dir)?;
+    fs::create_dir_all(dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))
+}
+
+fn clear(dir: &Path) -> Result<(), String> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if dir.exists() => Err(format!("cannot clear {}: {error}", dir.display())),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,141 @@
+//! Runs clients of other implementations against our server, over every transport they have.
+//!
+//! A driver (`interop/`) is a small program around one client. It prints `STEP ok <name>` or `STEP fail <name>: <why>`
+//! for each thing it tries; every step is a check. A step that was due but not reported is a failure: a driver that
+//! dies half-way must not look like one with less to do.
+
+mod drivers;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Places;
+use crate::fixture::Fixture;
+use crate::install;
+use crate::process::{self, Finished};
+use crate::report::Tally;
+
+use self::drivers::{Driver, Tools};
+
+const DRIVER_LIMIT: Duration = Duration::from_secs(120);
+/// A server that answers nobody must not use up the time of the whole run; a good one needs less than a minute.
+const PART_LIMIT: Duration = Duration::from_secs(6 * 60);
+/// Most of a driver's time is the start of its runtime: one per core of the smallest machine we test on.
+const N_AT_ONCE: usize = 2;
+
+pub(crate) fn run(places: &Places, fixture: &Fixture, tally: &mut Tally) {
+    let program = match fixture.program() {
+        Ok(program) => program,
+        Err(why) => return tally.fail(&why),
+    };
+    let dir = places.work.join("interop");
+    let home = dir.join("home");
+    // The build of the Rust driver keeps the processor busy while the other two wait for the network.
+    let tools = Tools::bring(places, &dir);
+    let started = install::fresh(&home).and_then(|()| fixture.listen(&dir.join("server.log")));
+    let mut server = match started {
+        Ok(server) => server,
+        Err(why) => return tally.fail(&why),
+    };
+    let drivers = drivers::all(&tools, &server, program);
+    tools.report(tally);
+    run_all(&drivers, &home, tally);
+    if server.is_running() {
+        tally.passed += 1;
+    } else {
+        tally.fail("the server did not outlive the clients");
+    }
+}
+
+fn run_all(drivers: &[Driver], home: &Path, tally: &mut Tally) {
+    let deadline = Instant::now() + PART_LIMIT;
+    let next = AtomicUsize::new(0);
+    let total = Mutex::new(Tally::default());
+    thread::scope(|scope| {
+        for _ in 0..N_AT_ONCE {
+            scope.spawn(|| {
+                while let Some(driver) = drivers.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    let finished = run_one(driver, home, deadline);
+                    // Held while printing, so that the lines of a driver stay together.
+                    let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+                    match finished {
+                        Ok(finished) => count(driver, &finished, &mut total),
+                        Err(why) => total.fail(&format!("{}: {why}", driver.name)),
+                    }
+                }
+            });
+        }
+    });
+    tally.add(&total.into_inner().unwrap_or_else(PoisonError::into_inner));
+}
+
+fn run_one(driver: &Driver, home: &Path, deadline: Instant) -> Result<Finished, String> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err("not started: the drivers before it took too long".to_owned());
+    }
+    process::run_with_descendants(&mut driver.command(home), DRIVER_LIMIT.min(left))
+        .map_err(|error| format!("cannot start: {error}"))
+}
+
+/// Counts the steps that a driver reported, and those it should have.
+fn count(driver: &Driver, finished: &Finished, tally: &mut Tally) {
+    let name = &driver.name;
+    let mut steps = steps(&finished.stdout);
+    for due in driver.steps {
+        steps
+            .entry((*due).to_owned())
+            .or_insert_with(|| Err("not reported".to_owned()));
+    }
+    let mut n_failed = 0;
+    for (step, outcome) in steps {
+        match outcome {
+            Ok(()) => {
+                println!("ok   {name}: {step}");
+                tally.passed += 1;
+            }
+            Err(why) => {
+                tally.fail(&format!("{name}: {step}: {why}"));
+                n_failed += 1;
+            }
+        }
+    }
+    if n_failed == 0 && !finished.success() {
+        tally.fail(&format!("{name}: exit: {}", finished.why()));
+    } else if n_failed > 0 {
+        println!("     {name} ended with {}", finished.why());
+    }
+}
+
+/// The steps in the output of a driver.
+fn steps(output: &str) -> BTreeMap<String, Result<(), String>> {
+    let mut steps = BTreeMap::new();
+    for line in output.lines().filter_map(|line| line.strip_prefix("STEP ")) {
+        if let Some(step) = line.strip_prefix("ok ") {
+            steps.entry(step.to_owned()).or_insert(Ok(()));
+        } else if let Some(step) = line.strip_prefix("fail ") {
+            let (step, why) = step.split_once(": ").unwrap_or((step, "no reason given"));
+            steps.insert(step.to_owned(), Err(why.to_owned()));
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_read_and_noise_is_not() {
+        let steps = steps("hello\nSTEP ok connect\nSTEP fail list tools: Error: a: b\nSTEP ok\n");
+        let expected = [
+            ("connect".to_owned(), Ok(())),
+            ("list tools".to_owned(), Err("Error: a: b".to_owned())),
+        ];
+        assert_eq!(steps, BTreeMap::from(expected));
+    }
+}

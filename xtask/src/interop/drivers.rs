@@ -1,0 +1,258 @@
+//! The table of drivers: which client, over which transport, with which of the steps.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use crate::Places;
+use crate::fixture::Server;
+use crate::install;
+use crate::process::{self, Show};
+use crate::report::Tally;
+
+const FETCH_LIMIT: Duration = Duration::from_secs(300);
+const BUILD_LIMIT: Duration = Duration::from_secs(15 * 60);
+
+const CALLS: &[&str] = &["list tools", "call tool", "read resource", "get prompt"];
+const ALL: &[&str] = &[
+    "connect",
+    "list tools",
+    "call tool",
+    "progress",
+    "read resource",
+    "get prompt",
+    "complete",
+    "elicit",
+];
+
+/// One run of one client.
+pub(super) struct Driver {
+    /// `client/transport`, as it is printed.
+    pub(super) name: String,
+    program: PathBuf,
+    args: Vec<OsString>,
+    /// The steps that must be reported; a driver may report more.
+    pub(super) steps: &'static [&'static str],
+}
+
+impl Driver {
+    /// The command, with a home of its own: clients keep catalogs and tokens there.
+    pub(super) fn command(&self, home: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args);
+        command.env("HOME", home).env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    }
+}
+
+/// What the drivers run on. Each is there, or there is a reason why not.
+pub(super) struct Tools {
+    node: Result<Node, String>,
+    python: Result<Python, String>,
+    rust: Rust,
+}
+
+struct Node {
+    program: PathBuf,
+    /// Holds the scripts and `node_modules`.
+    dir: PathBuf,
+}
+
+struct Python {
+    program: PathBuf,
+    dir: PathBuf,
+}
+
+enum Rust {
+    Built(PathBuf),
+    /// The packages cannot be had: nothing of ours is at fault.
+    Missing(String),
+    /// The packages are there and the driver does not build: it is out of date.
+    Broken(String),
+}
+
+impl Tools {
+    /// Installs and builds everything, at the same time.
+    pub(super) fn bring(places: &Places, dir: &Path) -> Self {
+        thread::scope(|scope| {
+            let node = scope.spawn(|| Node::bring(places, &dir.join("node")));
+            let python = scope.spawn(|| Python::bring(places, &dir.join("python")));
+            let rust = Rust::bring(places, &dir.join("rust"));
+            let died = |_| Err("its installation panicked".to_owned());
+            Self {
+                node: node.join().unwrap_or_else(died),
+                python: python
+                    .join()
+                    .unwrap_or_else(|_| Err("its installation panicked".to_owned())),
+                rust,
+            }
+        })
+    }
+
+    /// Names what will not be tried.
+    pub(super) fn report(&self, tally: &mut Tally) {
+        if let Err(why) = &self.node {
+            tally.skip(&format!("interop: all clients from npm: {why}"));
+        }
+        if let Err(why) = &self.python {
+            tally.skip(&format!("interop: all clients from PyPI: {why}"));
+        }
+        match &self.rust {
+            Rust::Built(_) => {}
+            Rust::Missing(why) => tally.skip(&format!("interop: rmcp: {why}")),
+            Rust::Broken(why) => tally.fail(&format!("rmcp: {why}")),
+        }
+    }
+}
+
+impl Node {
+    fn bring(places: &Places, dir: &Path) -> Result<Self, String> {
+        let source = places.root.join("interop/node");
+        let program = install::node(places)?;
+        install::npm_packages(dir, &read(&source.join("package.json"))?)?;
+        // Imports are resolved from where a script lies, so the scripts go to the packages.
+        for script in ["steps.mjs", "client.mjs", "sdk.mjs", "inspector.mjs"] {
+            let (from, to) = (source.join(script), dir.join(script));
+            fs::copy(&from, to).map_err(|error| format!("cannot copy {}: {error}", from.display()))?;
+        }
+        let dir = dir.to_path_buf();
+        Ok(Self { program, dir })
+    }
+
+    fn driver(&self, name: &str, script: &str, args: &[&str], steps: &'static [&'static str]) -> Driver {
+        let script = self.dir.join(script).into_os_string();
+        let args = args.iter().map(OsString::from);
+        Driver {
+            name: name.to_owned(),
+            program: self.program.clone(),
+            args: [script].into_iter().chain(args).collect(),
+            steps,
+        }
+    }
+}
+
+impl Python {
+    fn bring(places: &Places, dir: &Path) -> Result<Self, String> {
+        let source = places.root.join("interop/python");
+        let program = install::python(dir, &read(&source.join("requirements.txt"))?)?;
+        Ok(Self { program, dir: source })
+    }
+
+    fn driver(&self, name: &str, script: &str, args: &[&str]) -> Driver {
+        let script = self.dir.join(script).into_os_string();
+        let args = args.iter().map(OsString::from);
+        Driver {
+            name: name.to_owned(),
+            program: self.program.clone(),
+            args: [script].into_iter().chain(args).collect(),
+            steps: ALL,
+        }
+    }
+}
+
+impl Rust {
+    fn bring(places: &Places, dir: &Path) -> Self {
+        let cargo = |args: &[&str], limit| {
+            let mut command = crate::rust::cargo(places);
+            command
+                .args(args)
+                .args(["--locked", "--manifest-path", "interop/rust/Cargo.toml"]);
+            command.env("CARGO_TARGET_DIR", dir);
+            match process::run(&mut command, limit, Show::Quiet) {
+                Ok(finished) if finished.success() => Ok(()),
+                Ok(finished) => Err(format!("cargo {}: {}", args.join(" "), finished.why())),
+                Err(error) => Err(format!("cannot run cargo: {error}")),
+            }
+        };
+        if let Err(why) = cargo(&["fetch"], FETCH_LIMIT) {
+            return Self::Missing(why);
+        }
+        match cargo(&["build", "--quiet"], BUILD_LIMIT) {
+            Ok(()) => Self::Built(
+                dir.join("debug/toolgate-interop")
+                    .with_extension(std::env::consts::EXE_EXTENSION),
+            ),
+            Err(why) => Self::Broken(why),
+        }
+    }
+}
+
+/// Every driver whose tools are there.
+pub(super) fn all(tools: &Tools, server: &Server, program: &Path) -> Vec<Driver> {
+    let program = program.to_string_lossy();
+    let stdio = [&*program, "--stdio"];
+    let mut drivers = Vec::new();
+    if let Ok(node) = &tools.node {
+        node_drivers(node, server, stdio, &mut drivers);
+    }
+    if let Ok(python) = &tools.python {
+        for (client, script) in [("python-mcp", "official.py"), ("fastmcp", "fast.py")] {
+            for mode in ["legacy", "auto"] {
+                let http = ["http", mode, &server.url];
+                drivers.push(python.driver(&format!("{client}/http-{mode}"), script, &http));
+                let stdio = [&["stdio", mode], &stdio[..]].concat();
+                drivers.push(python.driver(&format!("{client}/stdio-{mode}"), script, &stdio));
+            }
+        }
+    }
+    if let Rust::Built(rmcp) = &tools.rust {
+        for mode in ["legacy", "auto"] {
+            let http = ["http", mode, &server.url];
+            let stdio = [&["stdio", mode], &stdio[..]].concat();
+            for (transport, args) in [("http", &http[..]), ("stdio", &stdio)] {
+                drivers.push(Driver {
+                    name: format!("rmcp/{transport}-{mode}"),
+                    program: rmcp.clone(),
+                    args: args.iter().map(OsString::from).collect(),
+                    steps: ALL,
+                });
+            }
+        }
+    }
+    drivers
+}
+
+fn node_drivers(node: &Node, server: &Server, stdio: [&str; 2], drivers: &mut Vec<Driver>) {
+    let url = &*server.url;
+    let sse = &*server.sse_url();
+    for mode in ["legacy", "auto", "pinned"] {
+        let name = format!("ts-client/http-{mode}");
+        drivers.push(node.driver(&name, "client.mjs", &["http", mode, url], ALL));
+        let name = format!("ts-client/stdio-{mode}");
+        let args = [&["stdio", mode], &stdio[..]].concat();
+        drivers.push(node.driver(&name, "client.mjs", &args, ALL));
+    }
+    drivers.push(node.driver("ts-sdk/http", "sdk.mjs", &["http", url], ALL));
+    drivers.push(node.driver("ts-sdk/sse", "sdk.mjs", &["sse", sse], ALL));
+    let args = [&["stdio"], &stdio[..]].concat();
+    drivers.push(node.driver("ts-sdk/stdio", "sdk.mjs", &args, ALL));
+
+    for era in ["legacy", "modern"] {
+        let name = format!("inspector/http-{era}");
+        drivers.push(node.driver(&name, "inspector.mjs", &["http", era, url], CALLS));
+        let name = format!("inspector/stdio-{era}");
+        let args = [&["stdio", era], &stdio[..]].concat();
+        drivers.push(node.driver(&name, "inspector.mjs", &args, CALLS));
+    }
+    drivers.push(node.driver("inspector/sse", "inspector.mjs", &["sse", "legacy", sse], CALLS));
+
+    // The bridge is a stdio server to its client, and an HTTP client to ours.
+    let runtime = node.program.to_string_lossy();
+    let bridge = node.dir.join("node_modules/mcp-remote/dist/proxy.js");
+    let bridge = bridge.to_string_lossy();
+    let bridge = [&*runtime, &*bridge, url, "--transport", "http-only"];
+    let args = [&["stdio", "legacy"], &bridge[..]].concat();
+    drivers.push(node.driver("mcp-remote/inspector", "inspector.mjs", &args, CALLS));
+    for mode in ["legacy", "auto"] {
+        let name = format!("mcp-remote/ts-client-{mode}");
+        let args = [&["stdio", mode], &bridge[..]].concat();
+        drivers.push(node.driver(&name, "client.mjs", &args, ALL));
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}

@@ -1,0 +1,108 @@
+//! Every chore of the project: `cargo xtask <command>`.
+//!
+//! `test` is what the README, CI and `.ci/run` call; the other commands are parts of it. This crate may start
+//! programs and install tools below `target/xtask/`; it knows nothing of the protocol, which the tools it runs judge.
+
+mod conformance;
+mod fixture;
+mod install;
+mod interop;
+mod process;
+mod report;
+mod rust;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::fixture::Fixture;
+use crate::report::Report;
+
+const USAGE: &str = "\
+usage: cargo xtask <command>
+
+commands:
+  test                          everything below, in this order: fmt, clippy, tests, deny, conformance, interop
+  fmt | clippy | tests | deny   one of the parts that need nothing but Rust
+  conformance [--server PROG]   the official conformance suite against the example `everything`
+  interop [--server PROG]       clients of other implementations against the example `everything`
+
+`--server PROG` tries another program, which must understand `--listen ADDR` and `--stdio` as the example does.
+With CI=true in the environment, a part that has to be skipped is a failure.";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (command, server) = match args.as_slice() {
+        [command] => (*command, None),
+        [command @ ("conformance" | "interop"), "--server", program] => (*command, Some(*program)),
+        _ => return usage(),
+    };
+    let places = Places::find();
+    let mut report = Report::default();
+    match command {
+        "test" => {
+            rust_parts(&mut report, &places);
+            let fixture = Fixture::of_example(&places);
+            try_suite(&mut report, &places, &fixture);
+            try_clients(&mut report, &places, &fixture);
+        }
+        "fmt" => report.part("fmt", |tally| rust::fmt(&places, tally)),
+        "clippy" => report.part("clippy", |tally| rust::clippy(&places, tally)),
+        "tests" => report.part("tests", |tally| rust::tests(&places, tally)),
+        "deny" => report.part("deny", |tally| rust::deny(&places, tally)),
+        "conformance" => {
+            let fixture = Fixture::of(server, &places);
+            try_suite(&mut report, &places, &fixture);
+        }
+        "interop" => {
+            let fixture = Fixture::of(server, &places);
+            try_clients(&mut report, &places, &fixture);
+        }
+        _ => return usage(),
+    }
+    report.close()
+}
+
+fn rust_parts(report: &mut Report, places: &Places) {
+    report.part("fmt", |tally| rust::fmt(places, tally));
+    report.part("clippy", |tally| rust::clippy(places, tally));
+    report.part("tests", |tally| rust::tests(places, tally));
+    report.part("deny", |tally| rust::deny(places, tally));
+}
+
+fn try_suite(report: &mut Report, places: &Places, fixture: &Fixture) {
+    report.part("conformance", |tally| {
+        conformance::run(places, fixture, tally);
+    });
+}
+
+fn try_clients(report: &mut Report, places: &Places, fixture: &Fixture) {
+    report.part("interop", |tally| interop::run(places, fixture, tally));
+}
+
+fn usage() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(2)
+}
+
+/// The two directories that everything else is found from.
+pub(crate) struct Places {
+    /// The root of the repository.
+    pub(crate) root: PathBuf,
+    /// Where tools are installed and results are kept: `target/xtask`.
+    pub(crate) work: PathBuf,
+}
+
+impl Places {
+    fn find() -> Self {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = manifest.parent().unwrap_or(manifest).to_path_buf();
+        let target = match std::env::var_os("CARGO_TARGET_DIR") {
+            // Cargo takes a relative one from where it was called.
+            Some(dir) => std::path::absolute(&dir).unwrap_or_else(|_| dir.into()),
+            None => root.join("target"),
+        };
+        let work = target.join("xtask");
+        Self { root, work }
+    }
+}

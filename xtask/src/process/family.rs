@@ -1,0 +1,120 @@
+//! The descendants of a process, found while it runs and ended afterwards.
+//!
+//! A process whose parent is gone can no longer be found from its ancestor, so it has to be remembered before.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// Descendants seen so far. Those that still run are ended when this value is dropped.
+#[derive(Default)]
+pub(super) struct Family {
+    members: BTreeSet<Member>,
+}
+
+/// A process, with the time of its start: an id alone may be somebody else's by now.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Member {
+    pid: u32,
+    born: String,
+}
+
+impl Family {
+    /// Adds the children of a process, their children, and so on.
+    pub(super) fn remember(&mut self, ancestor: u32) {
+        let all = all();
+        let mut parents = vec![ancestor];
+        while let Some(parent) = parents.pop() {
+            for (member, _) in all.iter().filter(|(_, of)| *of == parent) {
+                parents.push(member.pid);
+                self.members.insert(member.clone());
+            }
+        }
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        if self.members.is_empty() {
+            return;
+        }
+        let alive = all();
+        let alive = alive.iter().filter(|(member, _)| self.members.contains(member));
+        let pids = alive.map(|(member, _)| member.pid.to_string());
+        signal("-KILL", pids.collect());
+    }
+}
+
+/// Halts a process without ending it.
+pub(super) fn stop(pid: u32) {
+    signal("-STOP", vec![pid.to_string()]);
+}
+
+fn signal(signal: &str, pids: Vec<String>) {
+    if pids.is_empty() || cfg!(not(unix)) {
+        return;
+    }
+    // The shell has `kill` built in; the program of that name is not on every machine. It fails if they have ended.
+    let _ = Command::new("sh")
+        .args(["-c", "kill \"$@\"", "kill", signal])
+        .args(pids)
+        .stderr(Stdio::null())
+        .status();
+}
+
+/// Every process with its parent: from `/proc`, or from `ps` where there is none.
+fn all() -> Vec<(Member, u32)> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        let columns = ["-A", "-o", "pid=,ppid=,lstart="];
+        let listed = Command::new("ps").args(columns).output();
+        let listed = listed.map(|output| output.stdout).unwrap_or_default();
+        let listed = String::from_utf8_lossy(&listed);
+        return listed.lines().filter_map(from_ps).collect();
+    };
+    let stats = entries.flatten().map(|entry| entry.path().join("stat"));
+    let stats = stats.filter_map(|path| fs::read_to_string(path).ok());
+    stats.filter_map(|stat| from_stat(&stat)).collect()
+}
+
+fn from_ps(line: &str) -> Option<(Member, u32)> {
+    let (pid, rest) = line.trim_start().split_once(' ')?;
+    let (parent, born) = rest.trim_start().split_once(' ')?;
+    let born = born.trim().to_owned();
+    let pid = pid.parse().ok()?;
+    Some((Member { pid, born }, parent.parse().ok()?))
+}
+
+/// `pid (name) state ppid …`, where the name may contain anything, and the 22nd field is the time of the start.
+fn from_stat(stat: &str) -> Option<(Member, u32)> {
+    let pid = stat.split_once(' ')?.0.parse().ok()?;
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    // A zombie has ended; it only waits to be asked about.
+    if fields.first() == Some(&"Z") {
+        return None;
+    }
+    let born = (*fields.get(19)?).to_owned();
+    Some((Member { pid, born }, fields.get(1)?.parse().ok()?))
+}
+
+#[cfg(test)]
+pub(super) fn is_running(pid: u32) -> bool {
+    all().iter().any(|(member, _)| member.pid == pid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(read: Option<(Member, u32)>, pid: u32, parent: u32, born: &str) {
+        let (member, of) = read.unwrap();
+        assert_eq!((member.pid, of, member.born.as_str()), (pid, parent, born));
+    }
+
+    #[test]
+    fn both_listings_are_read() {
+        let stat = "12 (a) b) S 7 12 1 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 8899 1 1";
+        check(from_stat(stat), 12, 7, "8899");
+        let ps = "   12     7 Sat Jan 31 10:20:30 2026    ";
+        check(from_ps(ps), 12, 7, "Sat Jan 31 10:20:30 2026");
+    }
+}

@@ -1,0 +1,140 @@
+//! Counts checks, names what was skipped, and prints the closing lines.
+//!
+//! The last line of a run is `N passed, N failed`, with `, N skipped` behind it if anything was; CI reads it.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// The parts of a run, in the order they ran.
+#[derive(Default)]
+pub(crate) struct Report {
+    parts: Vec<Part>,
+}
+
+struct Part {
+    name: &'static str,
+    tally: Tally,
+    took: Duration,
+}
+
+/// What a part counted.
+#[derive(Default)]
+pub(crate) struct Tally {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+    pub(crate) skipped: usize,
+    /// Set for a part that is not required and was not run, or not all of it.
+    left_out: bool,
+}
+
+impl Report {
+    /// Runs a part. Whatever happens in it, the next part runs too.
+    pub(crate) fn part(&mut self, name: &'static str, body: impl FnOnce(&mut Tally)) {
+        println!("\n== {name}");
+        let start = Instant::now();
+        let mut tally = Tally::default();
+        body(&mut tally);
+        if tally.is_empty() {
+            tally.fail("the part checked nothing");
+        }
+        let part = Part {
+            name,
+            tally,
+            took: start.elapsed(),
+        };
+        println!("-- {name}: {} in {}", part.tally.line(), seconds(part.took));
+        self.parts.push(part);
+    }
+
+    /// Prints the table and the closing line.
+    pub(crate) fn close(self) -> ExitCode {
+        let mut total = Tally::default();
+        println!("\n{:<14}{:<10}{:<36}time", "part", "result", "checks");
+        for part in &self.parts {
+            let result = part.tally.result();
+            let checks = part.tally.line();
+            println!("{:<14}{result:<10}{checks:<36}{}", part.name, seconds(part.took));
+            total.add(&part.tally);
+        }
+        println!("\n{}", total.line());
+        if total.failed > 0 {
+            return ExitCode::FAILURE;
+        }
+        ExitCode::SUCCESS
+    }
+}
+
+impl Tally {
+    /// Counts a failure and says why.
+    pub(crate) fn fail(&mut self, why: &str) {
+        println!("FAIL {why}");
+        self.failed += 1;
+    }
+
+    /// Counts something that could not be tried here. In CI that is a failure: nobody reads a green run.
+    pub(crate) fn skip(&mut self, why: &str) {
+        if std::env::var("CI").is_ok_and(|value| value == "true") {
+            return self.fail(&format!("skipped, which CI does not allow: {why}"));
+        }
+        println!("skip {why}");
+        self.skipped += 1;
+    }
+
+    /// Says that a part which is not required, or something in it, does not run.
+    pub(crate) fn leave_out(&mut self, why: &str) {
+        println!("left out: {why}");
+        self.left_out = true;
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.passed + self.failed + self.skipped == 0 && !self.left_out
+    }
+
+    fn result(&self) -> &'static str {
+        match self {
+            Self { failed: 1.., .. } => "FAILED",
+            Self { skipped: 1.., .. } => "skipped",
+            Self {
+                passed: 0,
+                left_out: true,
+                ..
+            } => "left out",
+            _ => "ok",
+        }
+    }
+
+    fn line(&self) -> String {
+        let line = format!("{} passed, {} failed", self.passed, self.failed);
+        match self.skipped {
+            0 => line,
+            n_skipped => format!("{line}, {n_skipped} skipped"),
+        }
+    }
+}
+
+fn seconds(took: Duration) -> String {
+    format!("{:.1} s", took.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_names_skipped_only_if_there_are_any() {
+        let mut tally = Tally {
+            passed: 2,
+            ..Tally::default()
+        };
+        assert_eq!(tally.line(), "2 passed, 0 failed");
+        tally.skipped = 1;
+        assert_eq!(tally.line(), "2 passed, 0 failed, 1 skipped");
+        assert_eq!(tally.result(), "skipped");
+    }
+}

@@ -1,0 +1,185 @@
+//! The parts that need nothing but Rust: format, lints, tests, dependencies.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::Places;
+use crate::process::{self, Finished, Show};
+use crate::report::Tally;
+
+const LIMIT: Duration = Duration::from_secs(20 * 60);
+
+/// A cargo command at the root of the repository.
+pub(crate) fn cargo(places: &Places) -> Command {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(&places.root);
+    // The counts are read from the output, which must be plain whatever the machine prefers.
+    command.env("CARGO_TERM_COLOR", "never");
+    command.env_remove("FORCE_COLOR").env_remove("CLICOLOR_FORCE");
+    command
+}
+
+pub(crate) fn fmt(places: &Places, tally: &mut Tally) {
+    if !has(places, "fmt") {
+        return tally.skip("fmt: rustfmt is not installed");
+    }
+    one(places, tally, &["fmt", "--all", "--check"]);
+    let driver = ["fmt", "--manifest-path", "interop/rust/Cargo.toml", "--check"];
+    one(places, tally, &driver);
+}
+
+pub(crate) fn clippy(places: &Places, tally: &mut Tally) {
+    if !has(places, "clippy") {
+        return tally.skip("clippy: clippy is not installed");
+    }
+    let all = ["clippy", "--workspace", "--all-targets", "--all-features"];
+    one(places, tally, &[&all[..], &["--", "-D", "warnings"]].concat());
+}
+
+pub(crate) fn tests(places: &Places, tally: &mut Tally) {
+    let all = ["--workspace", "--all-features", "--no-fail-fast"];
+    if has(places, "nextest") {
+        let args = [&["nextest", "run"], &all[..]].concat();
+        counted(places, tally, &args, nextest_counts);
+    } else {
+        let args = [&["test", "--lib", "--bins", "--tests", "--examples"], &all[..]].concat();
+        counted(places, tally, &args, libtest_counts);
+    }
+    let args = [&["test", "--doc"], &all[..]].concat();
+    counted(places, tally, &args, libtest_counts);
+}
+
+/// Licenses, bans, sources, advisories. Not a required part: the tool takes minutes to build where it is missing.
+pub(crate) fn deny(places: &Places, tally: &mut Tally) {
+    if !has(places, "deny") {
+        return tally.leave_out("cargo-deny is not installed");
+    }
+    let local = ["bans", "licenses", "sources"];
+    let args = [&["deny", "--all-features", "check"], &local[..]].concat();
+    one(places, tally, &args);
+    let args = ["deny", "--all-features", "check", "advisories"];
+    match shown(places, &args) {
+        Ok(finished) if finished.success() => tally.passed += 1,
+        Ok(finished) if finished.stderr.contains("failed to fetch advisory database") => {
+            tally.leave_out("advisories: their database cannot be had here");
+        }
+        Ok(finished) => tally.fail(&format!("cargo {}: {}", args.join(" "), finished.why())),
+        Err(why) => tally.fail(&why),
+    }
+}
+
+fn has(places: &Places, subcommand: &str) -> bool {
+    process::succeeds(cargo(places).args([subcommand, "--version"]))
+}
+
+/// A command that is one check.
+fn one(places: &Places, tally: &mut Tally, args: &[&str]) {
+    match shown(places, args) {
+        Ok(finished) if finished.success() => tally.passed += 1,
+        Ok(finished) => tally.fail(&format!("cargo {}: {}", args.join(" "), finished.why())),
+        Err(why) => tally.fail(&why),
+    }
+}
+
+/// A command that is as many checks as it says. If it says nothing, or fails without naming a failed test, that is one
+/// failure: it did not compile, or its output can no longer be read.
+fn counted(places: &Places, tally: &mut Tally, args: &[&str], counts: Counts) {
+    let finished = match shown(places, args) {
+        Ok(finished) => finished,
+        Err(why) => return tally.fail(&why),
+    };
+    let name = args.join(" ");
+    match counts(&finished) {
+        None => tally.fail(&format!("cargo {name}: no summary: {}", finished.why())),
+        Some(counted) => {
+            tally.add(&counted);
+            if !finished.success() && counted.failed == 0 {
+                tally.fail(&format!("cargo {name}: {}", finished.why()));
+            }
+        }
+    }
+}
+
+/// Reads the summary of a test run; `None` if there is none.
+type Counts = fn(&Finished) -> Option<Tally>;
+
+fn shown(places: &Places, args: &[&str]) -> Result<Finished, String> {
+    println!("$ cargo {}", args.join(" "));
+    process::run(cargo(places).args(args), LIMIT, Show::Live)
+        .map_err(|error| format!("cannot run cargo: {error}"))
+}
+
+/// `Summary [   1.2s] 5 tests run: 3 passed (1 slow), 1 failed, 1 timed out, 2 skipped`
+fn nextest_counts(finished: &Finished) -> Option<Tally> {
+    let mut lines = finished.stderr.lines().map(str::trim_start);
+    let summary = lines.rfind(|line| line.starts_with("Summary ["))?;
+    let (_, counts) = summary.split_once(" run: ")?;
+    let mut tally = Tally::default();
+    for (number, label) in numbers(counts, ',') {
+        match label {
+            "passed" => tally.passed += number,
+            "skipped" => tally.skipped += number,
+            _ => tally.failed += number,
+        }
+    }
+    Some(tally)
+}
+
+/// `test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out`, once per binary.
+fn libtest_counts(finished: &Finished) -> Option<Tally> {
+    let lines = finished.stdout.lines();
+    let results = lines.filter_map(|line| line.strip_prefix("test result: ")?.split_once(". "));
+    let mut total = None;
+    for (_, counts) in results {
+        let tally = total.get_or_insert_with(Tally::default);
+        for (number, label) in numbers(counts, ';') {
+            match label {
+                "passed" => tally.passed += number,
+                "failed" => tally.failed += number,
+                "ignored" => tally.skipped += number,
+                _ => {}
+            }
+        }
+    }
+    total
+}
+
+/// Pairs of a number and the word after it.
+fn numbers(text: &str, separator: char) -> impl Iterator<Item = (usize, &str)> {
+    text.split(separator).filter_map(|piece| {
+        let mut words = piece.split_whitespace();
+        Some((words.next()?.parse().ok()?, words.next()?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(counts: Counts, output: &str, expected: Option<(usize, usize, usize)>) {
+        let tally = counts(&Finished::saying(output));
+        let found = tally.map(|tally| (tally.passed, tally.failed, tally.skipped));
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn nextest_summary_is_counted() {
+        check(
+            nextest_counts,
+            "     Summary [   0.5s] 12 tests run: 12 passed, 0 skipped\n",
+            Some((12, 0, 0)),
+        );
+        let bad =
+            "     Summary [   0.5s] 5/7 tests run: 3 passed (1 slow), 1 failed, 1 timed out, 2 skipped\n";
+        check(nextest_counts, bad, Some((3, 2, 2)));
+        check(nextest_counts, "error: could not compile\n", None);
+    }
+
+    #[test]
+    fn libtest_results_are_summed() {
+        let two = "test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s\n\
+                   test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out\n";
+        check(libtest_counts, two, Some((6, 2, 1)));
+    }
+}
