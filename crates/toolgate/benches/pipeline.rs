@@ -1,0 +1,3 @@
+//! One call through the whole house, in memory.
+
+fn main() {}

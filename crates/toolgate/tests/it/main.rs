@@ -1,0 +1,1 @@
+//! The house from outside: transcripts, sockets, hostile peers, and the walls themselves.
