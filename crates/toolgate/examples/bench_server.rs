@@ -1,0 +1,48 @@
+//! The small server that benchmarks measure: `echo`, `add`, fifty dummies and a resource.
+//!
+//! `bench_server --listen 127.0.0.1:3000` serves HTTP, `bench_server --stdio` standard input and output.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toolgate::Server;
+
+#[derive(Deserialize, JsonSchema)]
+struct Echo {
+    /// What to say
+    message: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Add {
+    /// The first number
+    a: i64,
+    /// The second number
+    b: i64,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut server = Server::new("bench", "1.0.0")
+        .resource("bench://text", || async { "A short text" })
+        .mime("text/plain")
+        .tool("echo", |args: Echo| async move { args.message })
+        .describe("Says it again")
+        .tool("add", |args: Add| async move { args.a + args.b })
+        .describe("Adds two numbers");
+    for number in 1..=50 {
+        let name = format!("dummy_{number}");
+        server = server.tool(name, |args: Echo| async move { args.message }).describe("One of many");
+    }
+    let server = server.build()?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--stdio"] => server.serve_stdio().await?,
+        ["--listen", address] => {
+            let listener = tokio::net::TcpListener::bind(address).await?;
+            eprintln!("listening on http://{}/mcp", listener.local_addr()?);
+            server.serve(listener).await?;
+        }
+        _ => return Err("usage: bench_server --listen ADDR | --stdio".into()),
+    }
+    Ok(())
+}
