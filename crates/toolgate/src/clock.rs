@@ -15,6 +15,11 @@ enum Source {
     Manual(Arc<AtomicU64>),
 }
 
+/// Now, on the clock that tokio's timers go by: the one to reckon deadlines with. Tests pause it.
+pub(crate) fn tick() -> tokio::time::Instant {
+    tokio::time::Instant::now()
+}
+
 impl Clock {
     /// The machine's clocks.
     pub(crate) fn system() -> Clock {

@@ -18,6 +18,7 @@ use toolgate_wire::{Fault, Raw};
 use crate::handler::{Context, Failed, Found, Rejection, Shared, Voice};
 use crate::registry::{Pager, Registry, Snapshot, ToolEntry};
 use crate::request::{BoxFuture, Caller, Request, Stop};
+use crate::seal::reference;
 
 /// See the module.
 #[derive(Debug)]
@@ -35,8 +36,10 @@ impl Hall {
     /// Cancel safe: yes, a dropped call drops its handler.
     pub(crate) async fn answer(&self, request: Request, voice: &Arc<dyn Voice>) -> Result<Outcome, Stop> {
         let Request { call, caller, cancel } = request;
-        let context =
-            |caller: Caller| Context::new(caller, Arc::clone(voice), cancel.clone(), Arc::clone(&self.shared));
+        let context = |caller: Caller, timeout: Option<Duration>| {
+            let limit = timeout.unwrap_or(self.timeout);
+            Context::new(caller, Arc::clone(voice), cancel.clone(), Arc::clone(&self.shared), limit)
+        };
         let catalog = self.registry.snapshot();
         match call {
             Call::CallTool { name, arguments, .. } => {
@@ -72,9 +75,9 @@ impl Hall {
                     }
                 };
                 drop(catalog);
-                let cx = context(caller);
-                let run = run(cx.clone(), uri.clone(), words);
-                self.read(&uri, &cx, cache.unwrap_or_default(), run).await
+                let cx = context(caller, None);
+                let start = || run(cx.clone(), uri.clone(), words);
+                self.read(&uri, &cx, cache.unwrap_or_default(), start).await
             }
             Call::GetPrompt { name, arguments, .. } => {
                 let entry = catalog.prompts.get(&name).ok_or_else(|| unknown("prompt", &name))?;
@@ -85,17 +88,17 @@ impl Hall {
                 }
                 let run = Arc::clone(&entry.run);
                 drop(catalog);
-                let cx = context(caller);
-                let run = run(cx.clone(), arguments.into_iter().collect());
-                self.prompt(&name, &cx, run).await
+                let cx = context(caller, None);
+                let start = || run(cx.clone(), arguments.into_iter().collect());
+                self.prompt(&name, &cx, start).await
             }
             Call::Complete(completing) => {
                 let completer = completer(&catalog, &completing)?;
                 drop(catalog);
                 let Some(completer) = completer else { return Ok(Outcome::Completion(Completion::default())) };
-                let cx = context(caller);
-                let run = completer(cx.clone(), completing.value);
-                self.complete(&cx, run).await
+                let cx = context(caller, None);
+                let start = || completer(cx.clone(), completing.value);
+                self.complete(&cx, start).await
             }
             other => Err(Fault::method(other.method()).into()),
         }
@@ -106,7 +109,7 @@ impl Hall {
         entry: &ToolEntry,
         arguments: Option<Raw>,
         caller: Caller,
-        context: impl FnOnce(Caller) -> Context,
+        context: impl FnOnce(Caller, Option<Duration>) -> Context,
     ) -> Result<Outcome, Stop> {
         let arguments = arguments.unwrap_or_else(Raw::empty_object);
         if caller.mirrors && !entry.mirrors.is_empty() {
@@ -118,10 +121,10 @@ impl Hall {
                 return Ok(Outcome::Tool(bad_arguments(&faults)));
             }
         }
-        let cx = context(caller);
-        let run = (entry.run)(cx.clone(), arguments.clone());
+        let cx = context(caller, entry.timeout);
+        let start = || (entry.run)(cx.clone(), arguments.clone());
         let name = &entry.tool.name;
-        match self.run("tool", name, &cx, entry.timeout, run).await? {
+        match run("tool", name, &cx, start).await? {
             Ok(output) => {
                 if entry.tool.output_schema.is_some() && output.structured.is_none() && !output.is_error {
                     tracing::warn!(tool = %name, "declares an output schema and returned no structured output");
@@ -143,9 +146,9 @@ impl Hall {
         uri: &str,
         cx: &Context,
         cache: CacheHint,
-        run: BoxFuture<'static, Result<Found, Failed>>,
+        start: impl FnOnce() -> BoxFuture<'static, Result<Found, Failed>>,
     ) -> Result<Outcome, Stop> {
-        match self.run("resource", uri, cx, None, run).await? {
+        match run("resource", uri, cx, start).await? {
             Ok(Found::Contents(contents)) => Ok(Outcome::Read { contents, cache }),
             // Variables that do not fit the template's type name nothing: there is no such resource.
             Ok(Found::Nothing) | Err(Failed::Arguments(Rejection::Arguments(_))) => Err(Fault::resource(uri).into()),
@@ -158,9 +161,9 @@ impl Hall {
         &self,
         name: &str,
         cx: &Context,
-        run: BoxFuture<'static, Result<PromptOutput, Failed>>,
+        start: impl FnOnce() -> BoxFuture<'static, Result<PromptOutput, Failed>>,
     ) -> Result<Outcome, Stop> {
-        match self.run("prompt", name, cx, None, run).await? {
+        match run("prompt", name, cx, start).await? {
             Ok(prompt) => Ok(Outcome::Prompt(prompt)),
             Err(Failed::Arguments(Rejection::Arguments(error))) => Err(Fault::params(error).into()),
             Err(Failed::Arguments(Rejection::State(missing))) => Err(no_state("prompt", name, missing).into()),
@@ -171,9 +174,9 @@ impl Hall {
     async fn complete(
         &self,
         cx: &Context,
-        run: BoxFuture<'static, Result<Vec<String>, Failed>>,
+        start: impl FnOnce() -> BoxFuture<'static, Result<Vec<String>, Failed>>,
     ) -> Result<Outcome, Stop> {
-        let mut values = self.run("completion", "", cx, None, run).await?.unwrap_or_default();
+        let mut values = run("completion", "", cx, start).await?.unwrap_or_default();
         let total = values.len();
         values.truncate(Completion::MAX);
         Ok(Outcome::Completion(Completion {
@@ -182,34 +185,36 @@ impl Hall {
             values,
         }))
     }
+}
 
-    /// Runs a handler inside walls: its panic, its hanging and its questions stay its own.
-    async fn run<T>(
-        &self,
-        kind: &'static str,
-        name: &str,
-        cx: &Context,
-        timeout: Option<Duration>,
-        run: BoxFuture<'static, Result<T, Failed>>,
-    ) -> Result<Result<T, Failed>, Stop> {
-        let walled = Walled { run, limit: timeout.unwrap_or(self.timeout), sleep: None, asked: 0, cx };
-        let ended = walled.await;
-        match ended {
-            Ended::Returned(Err(failed)) => match cx.voice().stopped(said(&failed)) {
-                // It gave up because an answer is missing: that is no failure.
-                Some(stop) => Err(stop),
-                None => Ok(Err(failed)),
-            },
-            Ended::Returned(returned) => Ok(returned),
-            Ended::Panicked(what) => {
-                let reference = reference();
-                tracing::error!(kind, name, reference, panic = %what, "handler panicked");
-                Ok(Err(told(format!("the {kind} failed unexpectedly, ref {reference}"))))
-            }
-            Ended::TimedOut(limit) => {
-                tracing::warn!(kind, name, ?limit, "handler ran out of time");
-                Ok(Err(told(format!("timeout: the {kind} did not finish within {limit:?}"))))
-            }
+/// Runs a handler inside walls: its panic, its hanging and its questions stay its own.
+async fn run<T>(
+    kind: &'static str,
+    name: &str,
+    cx: &Context,
+    start: impl FnOnce() -> BoxFuture<'static, Result<T, Failed>>,
+) -> Result<Result<T, Failed>, Stop> {
+    // A handler may panic before its future exists: in a closure's own code, or reading its arguments.
+    let ended = match std::panic::catch_unwind(AssertUnwindSafe(start)) {
+        Ok(run) => Walled { run, sleep: None, asked: 0, cx }.await,
+        Err(panic) => Ended::Panicked(words(panic.as_ref())),
+    };
+    match ended {
+        Ended::Returned(Err(failed)) => match cx.voice().stopped(said(&failed)) {
+            // It gave up because an answer is missing: that is no failure.
+            Some(stop) => Err(stop),
+            None => Ok(Err(failed)),
+        },
+        Ended::Returned(returned) => Ok(returned),
+        Ended::Panicked(what) => {
+            let reference = reference();
+            tracing::error!(kind, name, reference, panic = %what, "handler panicked");
+            Ok(Err(told(format!("the {kind} failed unexpectedly, ref {reference}"))))
+        }
+        Ended::TimedOut => {
+            let limit = cx.limit();
+            tracing::warn!(kind, name, ?limit, "handler ran out of time");
+            Ok(Err(told(format!("timeout: the {kind} did not finish within {limit:?}"))))
         }
     }
 }
@@ -241,6 +246,12 @@ fn check_needs(entry: &ToolEntry, caller: &Caller) -> Result<(), Fault> {
         return Err(Fault::capability(&missing, message));
     }
     Ok(())
+}
+
+/// What the client carried from an earlier run must be what it was given, before anything runs with it: a
+/// handler that finds nothing of its earlier steps would do them again.
+fn check_luggage(cx: &Context) -> Result<(), Stop> {
+    cx.voice().stopped("").map_or(Ok(()), Err)
 }
 
 fn unknown_tool(catalog: &Snapshot, name: &str) -> Fault {
@@ -287,11 +298,6 @@ fn no_state(kind: &str, name: &str, missing: &str) -> Fault {
     Fault::internal(&reference)
 }
 
-/// Leads from what a peer was told to a line in the log.
-pub(crate) fn reference() -> String {
-    crate::seal::token().split_off(19)
-}
-
 fn completer(catalog: &Snapshot, completing: &Completing) -> Result<Option<crate::handler::CompleteFn>, Fault> {
     let Completing { reference, argument, .. } = completing;
     let completers = match reference {
@@ -311,14 +317,13 @@ fn completer(catalog: &Snapshot, completing: &Completing) -> Result<Option<crate
 enum Ended<T> {
     Returned(Result<T, Failed>),
     Panicked(String),
-    TimedOut(Duration),
+    TimedOut,
 }
 
 /// A handler's future whose panics are caught and whose time is bounded. No timer is set before the first
 /// time it has to wait: most handlers never do.
 struct Walled<'a, T> {
     run: BoxFuture<'static, Result<T, Failed>>,
-    limit: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
     /// Questions counted when the timer was last set: a human's time is not the handler's.
     asked: u32,
@@ -328,26 +333,25 @@ struct Walled<'a, T> {
 impl<T> Future for Walled<'_, T> {
     type Output = Ended<T>;
 
-    fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Ended<T>> {
-        let run = &mut self.run;
+    fn poll(self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Ended<T>> {
+        let this = self.get_mut();
+        let run = &mut this.run;
         match std::panic::catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(task))) {
             Ok(Poll::Ready(returned)) => return Poll::Ready(Ended::Returned(returned)),
             Ok(Poll::Pending) => {}
             Err(panic) => return Poll::Ready(Ended::Panicked(words(panic.as_ref()))),
         }
-        let limit = self.limit;
-        loop {
-            let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-            if sleep.as_mut().poll(task).is_pending() {
-                return Poll::Pending;
+        let cx = this.cx;
+        let sleep = this.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(cx.deadline())));
+        while sleep.as_mut().poll(task).is_ready() {
+            let asked = cx.asked();
+            if !cx.is_asking() && asked == this.asked {
+                return Poll::Ready(Ended::TimedOut);
             }
-            let asked = self.cx.asked();
-            if !self.cx.is_asking() && asked == self.asked {
-                return Poll::Ready(Ended::TimedOut(limit));
-            }
-            self.asked = asked;
-            self.sleep = None;
+            this.asked = asked;
+            sleep.as_mut().reset(cx.extend());
         }
+        Poll::Pending
     }
 }
 

@@ -387,7 +387,7 @@ impl Era {
             Err(Stop::NeedsInput) => match retrying.as_ref().map(|retrying| retrying.suspend(&self.seal, &self.clock)) {
                 Some(Ok(outcome)) => self.answer(*edition, id, &outcome),
                 Some(Err(fault)) => refuse(&fault),
-                None => refuse(&Fault::internal(&crate::dispatch::reference())),
+                None => refuse(&Fault::internal(&crate::seal::reference())),
             },
         }
     }

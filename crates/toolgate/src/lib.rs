@@ -1,5 +1,12 @@
 //! Write an async function, get an MCP tool that every client of all five protocol revisions can call.
 //!
+//! The [Model Context Protocol](https://modelcontextprotocol.io) lets programs with a language model use
+//! tools, read data and fill prompts that a server offers. Clients speak five revisions of it, over
+//! standard input and output or over HTTP. A server written with this crate serves all of them from one
+//! set of handlers, which never see which revision a client speaks.
+//!
+//! # Hello
+//!
 //! ```no_run
 //! use toolgate::Server;
 //!
@@ -15,6 +22,187 @@
 //!         .await
 //! }
 //! ```
+//!
+//! A server is described by a [`Builder`]. `tool`, `resource`, `template` and `prompt` add something; the
+//! calls after it (`describe`, `read_only`, `timeout`, …) are about what was added last. Nothing of this
+//! can fail; [`Builder::build`], and whatever builds and serves in one go, reports everything that is
+//! wrong with the description at once.
+//!
+//! # Arguments
+//!
+//! A handler takes at most one type that is `Deserialize` and `JsonSchema`. Its schema is what a model
+//! sees: comments become descriptions, an `Option` may be left out, limits are checked before the handler
+//! starts. Arguments that do not fit are answered with a result that names the parameter, so that the
+//! model can correct itself.
+//!
+//! ```
+//! # use toolgate::{Json, Server};
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Search {
+//!     /// Free text
+//!     query: String,
+//!     /// How many hits, 20 unless given
+//!     #[schemars(range(min = 1, max = 100))]
+//!     limit: Option<u32>,
+//! }
+//!
+//! async fn search(args: Search) -> Json<Vec<String>> {
+//!     Json(vec![args.query; args.limit.unwrap_or(20) as usize])
+//! }
+//!
+//! let server = Server::new("shop", "1.0.0").tool("search", search).describe("Searches the catalog");
+//! ```
+//!
+//! # Results and errors
+//!
+//! A tool returns text, a number, [`Content`](model::Content) of any kind or several of them, [`Json`] for
+//! structured output with a schema, or a `Result` of these ([`IntoOutput`]). An error is told to the model
+//! as the result of the call, in the error's own words; it does not end anything. [`ToolError`] takes
+//! every error by `?`. A panic, or a call that runs longer than its timeout (a minute unless said
+//! otherwise), costs that call only.
+//!
+//! ```
+//! # use toolgate::ToolError;
+//! # use toolgate::model::Content;
+//! async fn report(args: Report) -> Result<Vec<Content>, ToolError> {
+//!     let page: u32 = args.page.parse()?;
+//!     if page > 9 {
+//!         return Err(ToolError::new("`page` must be at most 9"));
+//!     }
+//!     Ok(vec![Content::text(format!("Page {page}")), Content::image(vec![0x89, 0x50], "image/png")])
+//! }
+//! # #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! # struct Report { page: String }
+//! # toolgate::Server::new("s", "1").tool("report", report).build().unwrap();
+//! ```
+//!
+//! # Context and state
+//!
+//! Beside its arguments a handler may take the [`Context`] of its call and any [`State`] the server was
+//! given. The context tells who calls, reports progress, writes to the client's log and knows whether
+//! anybody still waits. What the client did not ask to hear is not sent and costs next to nothing.
+//!
+//! ```
+//! # use toolgate::{Context, Server, State};
+//! struct Library { books: u32 }
+//!
+//! async fn count(library: State<Library>, cx: Context) -> String {
+//!     for book in 1..=library.books {
+//!         cx.progress_of(book.into(), library.books.into(), "counting").await;
+//!     }
+//!     cx.info("all counted").await;
+//!     format!("{} books", library.books)
+//! }
+//!
+//! let server = Server::new("library", "1.0.0").state(Library { books: 3 }).tool("count", count);
+//! ```
+//!
+//! A call that nobody waits for any more is dropped at its next `await`. Only work that was moved to
+//! another task or thread has to look: [`Context::is_cancelled`], [`Context::cancelled`].
+//!
+//! # Asking
+//!
+//! In the middle of a call a handler can ask the user ([`Context::elicit`], [`Context::elicit_as`],
+//! [`Context::elicit_url`]), the client's model ([`Context::sample`]), or for the folders that are open
+//! ([`Context::roots`]).
+//!
+//! ```
+//! # use toolgate::{Context, Elicited, Field, Form, ToolError};
+//! async fn delete(cx: Context) -> Result<&'static str, ToolError> {
+//!     let form = Form::new("Delete everything?").field("sure", Field::flag());
+//!     match cx.elicit("confirm", form).await? {
+//!         Elicited::Accept(answer) if answer["sure"] == true => Ok("deleted"),
+//!         _ => Ok("nothing was changed"),
+//!     }
+//! }
+//! # toolgate::Server::new("s", "1").tool("delete", delete).build().unwrap();
+//! ```
+//!
+//! Clients of the older revisions are asked while they wait. Those of the newest get the question as the
+//! answer of the call and call again; the handler then runs from its beginning, and the same `elicit`
+//! returns at once. Three rules follow: pass [`AskError`] on with `?`; give every question of a call its
+//! own key; before a question do nothing that must not happen twice, or put it into [`Context::step`].
+//!
+//! # Resources and prompts
+//!
+//! ```
+//! # use toolgate::{Json, Server};
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Note { id: u32 }
+//!
+//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! struct Summary {
+//!     /// What to summarize
+//!     text: String,
+//! }
+//!
+//! # fn main() -> Result<(), toolgate::Error> {
+//! let server = Server::new("notes", "1.0.0")
+//!     .resource("notes://count", || async { Json(2) })
+//!     .template("notes://note/{id}", |note: Note| async move {
+//!         (note.id < 2).then(|| format!("Note {}", note.id))
+//!     })
+//!     .describe("One note")
+//!     .mime("text/plain")
+//!     .complete("id", |_, _| async { ["0", "1"] })
+//!     .prompt("summarize", |args: Summary| async move { format!("Summarize:\n{}", args.text) })
+//!     .describe("Summarizes a text")
+//!     .build()?;
+//! # let _ = server;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The variables of a template and the arguments of a prompt arrive as a typed struct, like those of a
+//! tool. `None` means that there is no such resource. What a server offers can change while it runs:
+//! [`Server::add_tool`] and its like tell connected clients, [`Server::changes`] tells them of the rest.
+//!
+//! # Serving
+//!
+//! [`Server::serve_stdio`] serves the client that started this process, [`Server::listen`] serves HTTP,
+//! [`Server::serve_io`] any pair of byte streams. The last is also how a server is tested: one message a
+//! line.
+//!
+//! ```
+//! # use tokio::io::AsyncReadExt as _;
+//! # use toolgate::Server;
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = Server::new("demo", "1.0.0").tool("hello", || async { "Hello!" }).build()?;
+//! let call = concat!(
+//!     r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hello","_meta":{"#,
+//!     r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","#,
+//!     r#""io.modelcontextprotocol/clientCapabilities":{}}}}"#,
+//!     "\n",
+//! );
+//! let (mut client, output) = tokio::io::duplex(4096);
+//! server.serve_io(call.as_bytes(), output).await?;
+//!
+//! let mut answer = String::new();
+//! client.read_to_string(&mut answer).await?;
+//! assert!(answer.contains("Hello!"));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Embedding
+//!
+//! [`Server::into_service`] is a `tower` service that mounts in axum and whatever else takes one. A layer
+//! in front of it may put a [`Principal`] into the request's extensions: sessions and everything that a
+//! client carries for the server are then bound to it.
+//!
+//! ```
+//! # fn main() -> Result<(), toolgate::Error> {
+//! let server = toolgate::Server::new("demo", "1.0.0").build()?;
+//! let app: axum::Router = axum::Router::new().nest_service("/mcp", server.into_service());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! `http` (default) is the endpoint and the listener; without it only byte streams are served. `validate`
+//! (default) checks arguments against their JSON Schema; without it the handler's type is the only check.
 
 mod clock;
 mod dispatch;
@@ -48,3 +236,8 @@ pub use transport::listen::{Options as ListenOptions, Remote};
 
 /// The words of the protocol, as handlers use them.
 pub use toolgate_wire::model;
+
+/// Compiles the code of the README with the other doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -81,6 +81,11 @@ pub(crate) fn fill(buffer: &mut [u8]) {
     getrandom::fill(buffer).expect("a machine without randomness cannot keep secrets, so it must not serve");
 }
 
+/// Leads from what a peer was told to a line in the log.
+pub(crate) fn reference() -> String {
+    token().split_off(19)
+}
+
 /// A fresh identifier of 160 unguessable bits, in characters that need no escaping anywhere.
 pub(crate) fn token() -> String {
     let mut bytes = [0; 20];

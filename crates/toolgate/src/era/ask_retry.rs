@@ -125,7 +125,11 @@ impl Retrying {
         let plain = journal.write(clock.unix() + LIFETIME.as_secs());
         let state = seal.seal(&self.binding.digest(), &plain);
         if state.len() > LUGGAGE {
-            let reference = crate::dispatch::reference();
+            // Whoever brings too much is told so; it is no fault of ours.
+            if journal.answers.values().map(|raw| raw.as_bytes().len()).sum::<usize>() > LUGGAGE / 2 {
+                return Err(Fault::params(format!("the answers are longer than {} bytes in all", LUGGAGE / 2)));
+            }
+            let reference = crate::seal::reference();
             tracing::error!(reference, bytes = state.len(), "a handler sets aside more than a client can carry");
             return Err(Fault::internal(&reference));
         }
@@ -207,7 +211,7 @@ impl Voice for Retrying {
     }
 
     fn stopped(&self, said: &str) -> Option<Stop> {
-        let journal = self.lock();
+        let journal = self.opened();
         if let Some(fault) = &journal.forged {
             return Some(Stop::Fault(fault.clone()));
         }

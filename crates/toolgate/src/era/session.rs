@@ -1,6 +1,9 @@
 //! What is remembered of clients that shake hands: a session is only a memory of what a modern request
 //! says about itself, and of where its client can be reached.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};

@@ -124,10 +124,10 @@ fn parse_origin(origin: &str) -> Option<(String, String, u16)> {
     if rest.contains('@') || authority.host().is_empty() {
         return None;
     }
-    let port = match authority.port() {
-        Some(port) => port.as_str().parse().ok()?,
-        None if rest.ends_with(':') => return None,
-        None => port,
+    // `Authority::port` takes a number that is too large for none.
+    let port = match rest.strip_prefix(authority.host())? {
+        "" => port,
+        given => given.strip_prefix(':').filter(|given| given.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()?,
     };
     Some((scheme.to_owned(), authority.host().to_ascii_lowercase(), port))
 }

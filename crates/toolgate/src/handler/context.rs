@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use http::HeaderMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::Raw;
 use toolgate_wire::model::{
@@ -23,6 +24,7 @@ use toolgate_wire::model::{
 use super::ask::AskErrorKind;
 use super::schema::{schema_of, tidy};
 use super::{AskError, Elicited, Form, Voice};
+use crate::clock::tick;
 use crate::hub::{Hub, Topic};
 use crate::request::{Caller, Principal};
 
@@ -50,6 +52,10 @@ struct Inner {
     asking: AtomicU32,
     /// How often a question has been asked.
     asked: AtomicU32,
+    /// How long the handler may run.
+    limit: Duration,
+    /// When that is over. Reckoned when somebody first wants to know: most calls end before.
+    deadline: Mutex<Option<Instant>>,
 }
 
 impl fmt::Debug for Context {
@@ -64,6 +70,7 @@ impl Context {
         voice: Arc<dyn Voice>,
         cancel: CancellationToken,
         shared: Arc<Shared>,
+        limit: Duration,
     ) -> Context {
         Context(Arc::new(Inner {
             caller,
@@ -73,7 +80,24 @@ impl Context {
             progress: AtomicU64::new(f64::NEG_INFINITY.to_bits()),
             asking: AtomicU32::new(0),
             asked: AtomicU32::new(0),
+            limit,
+            deadline: Mutex::new(None),
         }))
+    }
+
+    pub(crate) fn limit(&self) -> Duration {
+        self.0.limit
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        let mut deadline = self.0.deadline.lock().unwrap_or_else(PoisonError::into_inner);
+        *deadline.get_or_insert_with(|| tick() + self.0.limit)
+    }
+
+    /// The handler's time begins anew: somebody was thinking.
+    pub(crate) fn extend(&self) -> Instant {
+        *self.0.deadline.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.deadline()
     }
 
     pub(crate) fn voice(&self) -> &Arc<dyn Voice> {
@@ -139,6 +163,13 @@ impl Context {
     /// this is for work that was moved elsewhere.
     pub async fn cancelled(&self) {
         self.0.cancel.cancelled().await;
+    }
+
+    /// How much time the handler has left, questions to the client not counted. When it is over, the
+    /// handler's future is dropped and the client is told so.
+    #[must_use]
+    pub fn time_left(&self) -> Duration {
+        self.deadline().saturating_duration_since(tick())
     }
 
     /// Tells the client how far the call has come, if it asked to know. `done` must grow.

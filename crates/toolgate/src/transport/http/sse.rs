@@ -6,10 +6,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 
 use super::conclude;
 use super::duplex::Seat;
+use crate::clock::tick;
 use crate::era::{Answer, event_id};
 use crate::request::BoxFuture;
 use crate::stream::{Next, Reader, Stream};
@@ -151,7 +152,7 @@ impl Events {
         if sleep.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
-        sleep.as_mut().reset(Instant::now() + heartbeat);
+        sleep.as_mut().reset(tick() + heartbeat);
         Poll::Ready(Some(Bytes::from_static(b": still here\n\n")))
     }
 }

@@ -11,7 +11,7 @@ use std::net::Ipv6Addr;
 use http::header::{
     CACHE_CONTROL, CONNECTION, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS,
 };
-use http::{HeaderMap, Request, Response, StatusCode, Uri, Version};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 
 /// The limits of a head that hyper does not know.
 #[derive(Clone, Copy)]
@@ -23,7 +23,7 @@ pub(super) struct Limits {
 /// The status to refuse this request with, if it must be.
 pub(super) fn check<B>(request: &Request<B>, limits: Limits) -> Option<StatusCode> {
     let headers = request.headers();
-    if !coding_is_plain(headers) {
+    if !method_is_plain(request.method()) || !coding_is_plain(headers) {
         return Some(StatusCode::BAD_REQUEST);
     }
     if target_length(request.uri()) > limits.target {
@@ -50,6 +50,12 @@ pub(super) fn refuse(status: StatusCode, version: Version) -> Response<()> {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     answer
+}
+
+/// RFC 9110 section 9.1: methods are told apart by case, and all that are registered are upper case. One
+/// that is not is a mistake, or a test whether somebody folds cases.
+fn method_is_plain(method: &Method) -> bool {
+    !method.as_str().bytes().any(|byte| byte.is_ascii_lowercase())
 }
 
 /// RFC 9112 section 6.1. hyper asks only that the last coding be `chunked`.

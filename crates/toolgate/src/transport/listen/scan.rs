@@ -68,9 +68,10 @@ impl Scan {
         self.http2
     }
 
-    /// Whether the line being read is the request line: it names what is too long.
-    pub(super) fn in_request_line(&self) -> bool {
-        self.state == State::RequestLine
+    /// Whether the line being read is a request line, and one that fills a head by itself: it is what is
+    /// too long. A short one is the start of a request that came right behind the one with too long a head.
+    pub(super) fn in_long_request_line(&self) -> bool {
+        self.state == State::RequestLine && self.length > super::SMALLEST_HEAD / 2
     }
 
     /// Whether all that was read is whole requests, as far as is known.
@@ -269,8 +270,10 @@ mod tests {
     fn a_long_request_line_is_known_for_one() {
         let mut scan = Scan::new();
         assert_eq!(scan.feed(b"GET /aaaa"), Ok(()));
-        assert!(scan.in_request_line());
+        assert!(!scan.in_long_request_line(), "not long yet");
+        assert_eq!(scan.feed(&[b'a'; 9000]), Ok(()));
+        assert!(scan.in_long_request_line());
         assert_eq!(scan.feed(b" HTTP/1.1\r\nX: aaaa"), Ok(()));
-        assert!(!scan.in_request_line());
+        assert!(!scan.in_long_request_line());
     }
 }

@@ -113,7 +113,7 @@ impl Socket {
 
     /// hyper's own answer, or ours in its place where we know better.
     fn is_target_too_long(&self, answer: &[u8]) -> bool {
-        self.scan.in_request_line() && answer.starts_with(HEAD_TOO_LARGE)
+        self.scan.in_long_request_line() && answer.starts_with(HEAD_TOO_LARGE)
     }
 
     fn say_target_too_long(&mut self, cx: &mut Context<'_>, instead_of: usize) -> Poll<io::Result<usize>> {

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{END, Options};
+use crate::clock::tick;
 
 /// Tells all connections to finish.
 ///
@@ -148,7 +149,7 @@ impl Wait {
     fn new() -> Self {
         Self {
             phase: Phase::Idle,
-            since: Instant::now(),
+            since: tick(),
             served: 0,
             wrote: 0,
         }
@@ -180,7 +181,7 @@ impl Wait {
             _ => false,
         };
         if moved || phase != self.phase {
-            self.since = Instant::now();
+            self.since = tick();
         }
         (self.phase, self.served, self.wrote) = (phase, served, wrote);
     }
@@ -237,7 +238,7 @@ where
             if timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            if Instant::now() < deadline {
+            if tick() < deadline {
                 continue;
             }
             match wait.phase {
