@@ -1,10 +1,9 @@
 //! The model to and from JSON, in both directions and in every edition.
 //!
 //! There is one writer and one reader for all editions. A writer says of each
-//! field since when it exists ([`object`]) and rewrites what an older peer
-//! could not show; a reader takes what it knows and ignores the rest. Writers
-//! append straight to bytes, and what users put in as JSON is spliced, never
-//! parsed into a tree.
+//! field since when it exists and rewrites what an older peer could not show;
+//! a reader takes what it knows and ignores the rest. Writers append straight
+//! to bytes, and what users put in as JSON is spliced, never parsed into a tree.
 //!
 //! Nothing here decides whether a call may be made or an edition is served:
 //! that is a matter of the house. What is written is always one line.

@@ -230,7 +230,7 @@ pub(super) fn read_client_capabilities(part: Part<'_>) -> Result<ClientCapabilit
         }),
         elicitation: elicitation.maybe_part("elicitation")?.map(|part| {
             let [form, url] = part.pick(["form", "url"]);
-            // Spec 2025-11-25, elicitation: an empty object is a client that has forms.
+            // Spec, elicitation: an empty object is a client that has forms.
             ElicitationCapability {
                 form: is_marked(form) || !is_marked(url),
                 url: is_marked(url),

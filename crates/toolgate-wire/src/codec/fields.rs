@@ -80,9 +80,15 @@ impl<'a> Part<'a> {
             item: false,
             value: None,
         });
-        for (key, value) in self.view.members() {
+        let mut missing = N;
+        let mut members = self.view.members();
+        // Keys are unique: once all are found the rest need not be walked.
+        while missing > 0
+            && let Some((key, value)) = members.next()
+        {
             if let Some(field) = fields.iter_mut().find(|field| field.name == key) {
                 field.value = Some(value);
+                missing -= 1;
             }
         }
         fields

@@ -28,7 +28,7 @@ impl Put for Tool {
             .field("name", name)
             .since(E2025_06_18, "title", title)
             .some("description", description)
-            .field("inputSchema", &Open(Some(input_schema)))
+            .field("inputSchema", &InputSchema(input_schema))
             .since(
                 E2025_06_18,
                 "outputSchema",
@@ -39,6 +39,19 @@ impl Put for Tool {
             .only(E2025_11_25, "execution", &execution(*task_support))
             .since(E2025_06_18, "_meta", &Open(meta.as_ref()))
             .close();
+    }
+}
+
+/// The schema of arguments. What is no schema is written as one that takes
+/// everything, since without any the list would be no list.
+struct InputSchema<'a>(&'a Raw);
+
+impl Put for InputSchema<'_> {
+    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+        match Open(Some(self.0)).object() {
+            Some(schema) => schema.put(out, edition),
+            None => out.extend_from_slice(b"{\"type\":\"object\"}"),
+        }
     }
 }
 

@@ -143,7 +143,6 @@ fn put_outcome(out: &mut Vec<u8>, edition: Edition, outcome: &Outcome, around: A
         }
         Outcome::TaskStarted(task) => complete(out)
             .field("task", &nest(|object| put_task(object, edition, task)))
-            .some("_meta", &plain)
             .close(),
         Outcome::TaskStatus(task) => {
             let object = put_task(complete(out), edition, task);
@@ -151,7 +150,7 @@ fn put_outcome(out: &mut Vec<u8>, edition: Edition, outcome: &Outcome, around: A
         }
         Outcome::Tasks(page) => put_page(complete(out), "tasks", page, plain),
         Outcome::TaskPayload { id, output } => {
-            // Spec 2025-11-25, tasks: the result says which task it is of.
+            // Spec, core tasks: the result says which task it is of.
             let task = (edition < E2026_07_28).then_some(id.as_str());
             put_outcome(out, edition, output, Around { task, ..around });
         }

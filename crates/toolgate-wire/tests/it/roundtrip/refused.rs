@@ -269,6 +269,11 @@ fn what_can_be_understood_is_taken() {
         };
         assert_eq!(read.context.is_empty(), edition < Edition::E2025_06_18);
     }
+    // Core tasks have no details, so nothing in their place can be wrong.
+    let get = Call::GetTask { id: "t".into() };
+    let task = json!({ "taskId": "t", "status": "completed", "createdAt": "", "lastUpdatedAt": "",
+        "ttl": null, "result": 7 });
+    assert!(read_outcome(Edition::E2025_11_25, &get, &Raw::from(task)).is_ok());
     let ids = json!({ "notifications": { "resourceSubscriptions": vec!["u"; 1000] } });
     assert!(matches!(read(NEW, "subscriptions/listen", ids), Call::Listen(_)));
 }

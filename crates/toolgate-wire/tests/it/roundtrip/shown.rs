@@ -145,6 +145,51 @@ fn nothing_to_say_is_said_briefly() {
 }
 
 #[test]
+fn every_answer_says_who_answers() {
+    let server = Implementation {
+        name: "s".into(),
+        version: "1".into(),
+        ..Implementation::default()
+    };
+    for (_, answer) in samples::outcomes() {
+        let result = written(|out| write_outcome(out, NEWEST, &answer, Some(&server)));
+        let said = result.view().get("_meta").and_then(|meta| meta.get(key::SERVER));
+        let name = said
+            .and_then(|server| server.get("name"))
+            .and_then(|name| name.as_text());
+        // A discovery may know better.
+        let expected = match &answer {
+            Outcome::Discovery(discovery) => discovery.server.as_ref().unwrap_or(&server),
+            _ => &server,
+        };
+        assert_eq!(name.as_deref(), Some(expected.name.as_str()), "{result}");
+        for edition in [FIRST, SECOND, THIRD, FOURTH]
+            .into_iter()
+            .filter(|_| !matches!(answer, Outcome::Discovery(_)))
+        {
+            let result = written(|out| write_outcome(out, edition, &answer, Some(&server)));
+            assert!(!result.as_str().contains(key::SERVER), "{result}");
+        }
+    }
+}
+
+#[test]
+fn a_log_level_is_asked_for_in_one_edition() {
+    let meta = Meta {
+        log_level: Some(LogLevel::Info),
+        ..Meta::default()
+    };
+    for edition in Edition::ALL {
+        let params = written(|out| write_call_params(out, edition, &Call::Ping, None, &meta));
+        let expected = match edition == NEWEST {
+            true => r#"{"_meta":{"io.modelcontextprotocol/logLevel":"info"}}"#,
+            false => "{}",
+        };
+        assert_eq!(params.as_str(), expected);
+    }
+}
+
+#[test]
 fn only_answers_that_last_say_how_long() {
     for (_, answer) in samples::outcomes() {
         let text = outcome(NEWEST, &answer);
@@ -286,6 +331,19 @@ fn a_turn_is_one_block_where_there_is_room_for_one() {
         );
     }
     let tools = Ask::Sample(Box::new(samples::new_samples().remove(0)));
+    // What must not be put is not put half either; a choice among no tools is none.
+    let choice = Sample {
+        tool_choice: Some(ToolChoice::None),
+        ..Sample::default()
+    };
+    let choice = Ask::Sample(Box::new(choice));
+    for edition in [FIRST, SECOND, THIRD] {
+        assert!(can_ask(edition, &choice));
+        for ask in [&choice, &tools] {
+            let params = written(|out| write_ask_params(out, edition, ask));
+            assert!(params.view().get("tools").is_none() && params.view().get("toolChoice").is_none());
+        }
+    }
     assert_eq!(
         Edition::ALL.map(|edition| can_ask(edition, &tools)),
         [false, false, false, true, true]
@@ -315,6 +373,18 @@ fn capabilities_say_what_an_edition_knows() {
         r#"{"roots":{"listChanged":true},"elicitation":{"form":{}}}"#
     );
     assert_eq!(client(NEWEST, &form), r#"{"roots":{},"elicitation":{"form":{}}}"#);
+    let sampling = ClientCapabilities {
+        sampling: Some(SamplingCapability {
+            context: true,
+            tools: true,
+        }),
+        ..ClientCapabilities::default()
+    };
+    assert_eq!(client(THIRD, &sampling), r#"{"sampling":{}}"#);
+    assert_eq!(
+        client(FOURTH, &sampling),
+        r#"{"sampling":{"context":{},"tools":{}}}"#
+    );
     let url = ClientCapabilities {
         elicitation: Some(ElicitationCapability {
             form: false,

@@ -1,6 +1,8 @@
 //! Whatever a peer sends, reading ends with a value or a refusal; and what was
 //! read can be written again as JSON.
 
+use std::sync::LazyLock;
+
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -156,12 +158,34 @@ fn valid(write: impl FnOnce(&mut Vec<u8>)) {
     super::written(write);
 }
 
-fn methods() -> Vec<&'static str> {
-    let mut methods: Vec<_> = samples::calls().iter().map(Call::method).collect();
-    methods.sort_unstable();
-    methods.dedup();
-    methods
-}
+/// Made once: a case should cost what it tries, not what it tries it on.
+static OUTCOMES: LazyLock<Vec<(Call, Outcome)>> = LazyLock::new(samples::outcomes);
+
+static CALLS: LazyLock<Vec<Call>> = LazyLock::new(samples::calls);
+
+/// One call of each method.
+static METHODS: LazyLock<Vec<Call>> = LazyLock::new(|| {
+    let mut calls = samples::calls();
+    calls.sort_by_key(Call::method);
+    calls.dedup_by_key(|call| call.method());
+    calls
+});
+
+static NOTICES: [&str; 13] = [
+    "notifications/initialized",
+    "notifications/cancelled",
+    "notifications/progress",
+    "notifications/message",
+    "notifications/tools/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/resources/list_changed",
+    "notifications/resources/updated",
+    "notifications/roots/list_changed",
+    "notifications/elicitation/complete",
+    "notifications/tasks/status",
+    "notifications/tasks",
+    "notifications/subscriptions/acknowledged",
+];
 
 /// Feeds one object to everything that reads params.
 fn read_params(params: &Raw) {
@@ -169,7 +193,7 @@ fn read_params(params: &Raw) {
     let _ = read_version(Some(params));
     let _ = read_greeting(Some(params));
     for edition in Edition::ALL {
-        for method in methods() {
+        for method in METHODS.iter().map(Call::method) {
             if let Ok(call) = read_call(edition, method, Some(params)) {
                 let meta = read_meta(Some(params)).unwrap_or_default();
                 valid(|out| write_call_params(out, edition, &call, None, &meta));
@@ -181,16 +205,8 @@ fn read_params(params: &Raw) {
                 valid(|out| write_ask_params(out, edition, &ask));
             }
         }
-        for notice in samples::notices() {
-            let mut out = Vec::new();
-            if !write_notice(&mut out, edition, &notice, None) {
-                continue;
-            }
-            let Ok(Message::One(Frame::Notification { method, .. })) = read(&out.into(), &Limits::default())
-            else {
-                panic!("no notification");
-            };
-            if let Some((notice, tag)) = read_notice(edition, &method, Some(params)) {
+        for method in NOTICES {
+            if let Some((notice, tag)) = read_notice(edition, method, Some(params)) {
                 valid(|out| assert!(write_notice(out, edition, &notice, tag.as_ref())));
             }
         }
@@ -216,12 +232,6 @@ fn read_results(calls: &[Call], asks: &[Ask], result: &Raw) {
     }
 }
 
-fn one_of_each(mut calls: Vec<Call>) -> Vec<Call> {
-    calls.sort_by_key(Call::method);
-    calls.dedup_by_key(|call| call.method());
-    calls
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
@@ -232,17 +242,15 @@ proptest! {
 
     #[test]
     fn any_result_is_read_or_refused(result in object(json())) {
-        let calls = one_of_each(samples::calls());
         let asks = samples::asks();
-        read_results(&calls, &asks, &Raw::from(result));
+        read_results(&METHODS, &asks, &Raw::from(result));
     }
 
     #[test]
     fn a_call_with_a_foreign_part_is_read_or_refused(
         which in any::<Index>(), at in any::<Index>(), part in json(),
     ) {
-        let calls = samples::calls();
-        let call = which.get(&calls);
+        let call = which.get(&CALLS);
         let client = samples::clients(Edition::NEWEST).remove(0);
         let mut out = Vec::new();
         write_call_params(&mut out, Edition::NEWEST, call, Some(&client), &samples::metas()[1]);
@@ -255,8 +263,7 @@ proptest! {
     fn a_result_with_a_foreign_part_is_read_or_refused(
         which in any::<Index>(), at in any::<Index>(), part in json(), edition in select(Edition::ALL.as_slice()),
     ) {
-        let outcomes = samples::outcomes();
-        let (call, outcome) = which.get(&outcomes);
+        let (call, outcome) = which.get(&OUTCOMES);
         let mut result = super::written(|out| write_outcome(out, edition, outcome, None)).to_value();
         graft(&mut result, at, part);
         read_results(std::slice::from_ref(call), &[], &Raw::from(result));
