@@ -1,0 +1,73 @@
+//! Use this when a tool needs something from the user in the middle of a call: a confirmation, a choice, a
+//! missing value. The same code serves clients that are asked while they wait and clients that call again.
+//!
+//! `cargo run --example elicit -- 127.0.0.1:8080`
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toolgate::{Context, Elicited, Field, Form, Need, Server, ToolError};
+
+#[derive(Deserialize, JsonSchema)]
+struct Order {
+    /// What to order
+    dish: String,
+}
+
+// A form can be described by a type: texts, numbers, booleans and plain enums.
+#[derive(Deserialize, JsonSchema)]
+struct Address {
+    /// Street and number
+    street: String,
+}
+
+async fn order(args: Order, cx: Context) -> Result<String, ToolError> {
+    // Once, however often this function runs: with clients that call again it runs from its beginning each
+    // time, and everything outside of a step is done anew.
+    let number = cx.step("reserve", || async { reserve(&args.dish) }).await?;
+
+    let form = Form::new(format!("Order {} for 12 euros?", args.dish))
+        .field("portions", Field::integer().min(1).max(9).default(1))
+        .optional("spicy", Field::choice(["mild", "medium", "hot"]));
+    // `?` passes on that the answer will come with a later run. Never turn that error into a result.
+    let Elicited::Accept(answer) = cx.elicit("confirm", form).await? else {
+        return Ok(format!("order {number} was dropped"));
+    };
+
+    let address = cx.elicit_as::<Address>("address", "Where to?").await?;
+    let place = address.accepted().map_or("the counter".into(), |to| to.street);
+    // What must not happen twice and needs all answers comes last.
+    let portions = &answer["portions"];
+    Ok(format!("order {number}: {portions} of {}, to {place}", args.dish))
+}
+
+async fn suggest(cx: Context) -> Result<String, ToolError> {
+    let form = Form::new("How hungry are you?").field("hunger", Field::choice(["a little", "very"]));
+    let answer = match cx.elicit("hunger", form).await {
+        // This client cannot show forms: go on without an answer.
+        Err(error) if error.is_unsupported() => None,
+        other => other?.accepted(),
+    };
+    let hungry = answer.is_some_and(|answer| answer["hunger"] == "very");
+    Ok(if hungry { "lasagna" } else { "soup" }.into())
+}
+
+/// Stands for something that must happen once.
+fn reserve(dish: &str) -> Result<u32, ToolError> {
+    eprintln!("reserving a table for {dish}");
+    Ok(4711)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), toolgate::Error> {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
+    Server::new("kitchen", "1.0.0")
+        .tool("order", order)
+        .describe("Orders a dish")
+        // Clients that cannot show forms are refused before the handler starts.
+        .needs(Need::Elicitation)
+        .tool("suggest", suggest)
+        .describe("Suggests a dish")
+        .read_only()
+        .listen(address)
+        .await
+}
