@@ -27,7 +27,7 @@ mod task;
 pub use ask::{can_ask, read_answer, read_ask, write_answer, write_ask_params};
 pub use call::{read_call, write_call_params};
 pub use capability::write_client_capabilities;
-pub use greeting::{read_greeting, read_meta, read_version};
+pub use greeting::{Said, read_greeting, read_meta, read_version};
 pub use notice::{read_notice, write_notice};
 pub use put::{write_fault, write_outcome};
 pub use reply::read_outcome;

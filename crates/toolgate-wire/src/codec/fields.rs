@@ -81,13 +81,17 @@ impl<'a> Part<'a> {
             value: None,
         });
         let mut missing = N;
-        let mut members = self.view.members();
+        let mut pairs = self.view.pairs();
         // Keys are unique: once all are found the rest need not be walked.
         while missing > 0
-            && let Some((key, value)) = members.next()
+            && let Some((key, value)) = pairs.next()
         {
-            if let Some(field) = fields.iter_mut().find(|field| field.name == key) {
-                field.value = Some(value);
+            let place = fields
+                .iter()
+                .position(|field| key.is_word(field.name))
+                .or_else(|| escaped_place(&fields, key));
+            if let Some(place) = place {
+                fields[place].value = Some(value);
                 missing -= 1;
             }
         }
@@ -119,6 +123,14 @@ impl<'a> Part<'a> {
 }
 
 impl<'a> Field<'a> {
+    /// The same member, to be refused in another way.
+    pub(super) fn refused_as(self, kind: FaultKind) -> Field<'a> {
+        Field {
+            part: self.part.refused_as(kind),
+            ..self
+        }
+    }
+
     /// The value, `null` included.
     pub(super) fn given(self) -> Option<View<'a>> {
         self.value
@@ -305,6 +317,14 @@ impl<'a> Field<'a> {
             None => Ok(BTreeMap::new()),
         }
     }
+}
+
+/// Nobody writes a known name with escapes in it; one who does means it all the same.
+fn escaped_place(fields: &[Field<'_>], key: View<'_>) -> Option<usize> {
+    if !key.is_escaped() {
+        return None;
+    }
+    fields.iter().position(|field| key.is_text(field.name))
 }
 
 fn is_object(value: &View<'_>) -> bool {

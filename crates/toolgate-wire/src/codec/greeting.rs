@@ -16,51 +16,122 @@ use crate::meta::{Client, Meta, key};
 use crate::model::{ClientCapabilities, Implementation, LogLevel};
 use crate::{Fault, FaultKind, ProgressToken, RequestId};
 
-/// Reads the `_meta` of a request's params, leniently: a progress token of the
-/// wrong type is none. Only a log level that does not exist is refused.
+/// What a request says beside its parameters, found in one walk.
+#[derive(Clone, Copy)]
+pub struct Said<'a> {
+    params: Part<'a>,
+    meta: Field<'a>,
+    /// None if there is no `_meta`, or it is no object.
+    keys: Option<Keys<'a>>,
+}
+
+#[derive(Clone, Copy)]
+struct Keys<'a> {
+    version: Field<'a>,
+    capabilities: Field<'a>,
+    client: Field<'a>,
+    progress: Field<'a>,
+    level: Field<'a>,
+}
+
+impl<'a> Said<'a> {
+    /// Finds it.
+    ///
+    /// # Errors
+    /// If the params are no object.
+    pub fn of(params: Option<&'a Raw>) -> Result<Said<'a>, Fault> {
+        let params = Part::params(params)?;
+        let [meta] = params.pick(["_meta"]);
+        let keys = meta.part("params._meta").ok().map(|part| {
+            let [version, capabilities, client, progress, level] = part.refused_as(FaultKind::Greeting).pick([
+                key::VERSION,
+                key::CAPABILITIES,
+                key::CLIENT,
+                key::PROGRESS,
+                key::LOG_LEVEL,
+            ]);
+            Keys {
+                version,
+                capabilities,
+                client,
+                progress,
+                level,
+            }
+        });
+        Ok(Said { params, meta, keys })
+    }
+
+    /// The edition that it names, if that is a string.
+    pub fn version(&self) -> Option<Cow<'a, str>> {
+        self.keys?.version.given()?.as_text()
+    }
+
+    /// What a request of an edition without a handshake must say of its sender:
+    /// the edition, as it spelled it; what it can do; and who it is, if it says
+    /// so.
+    ///
+    /// # Errors
+    /// A [`FaultKind::Greeting`] that names what is missing.
+    pub fn greeting(&self) -> Result<(String, ClientCapabilities, Option<Implementation>), Fault> {
+        let params = self.params.refused_as(FaultKind::Greeting);
+        let Some(keys) = self.keys else {
+            return Err(match self.meta.value() {
+                Some(_) => Fault::new(FaultKind::Greeting, self.meta.wrong("an object").message()),
+                None => params.refuse(lacks(&[key::VERSION, key::CAPABILITIES])),
+            });
+        };
+        let Keys {
+            version,
+            capabilities,
+            client,
+            ..
+        } = keys;
+        if version.given().is_none() || capabilities.given().is_none() {
+            let missing: Vec<&str> = [(version, key::VERSION), (capabilities, key::CAPABILITIES)]
+                .into_iter()
+                .filter_map(|(field, key)| field.given().is_none().then_some(key))
+                .collect();
+            return Err(params.refuse(lacks(&missing)));
+        }
+        Ok((
+            version.text()?,
+            read_client_capabilities(capabilities.part("clientCapabilities")?)?,
+            client.value().map(|_| read_implementation(client)).transpose()?,
+        ))
+    }
+
+    /// The rest, read leniently: a progress token of the wrong type is none.
+    ///
+    /// # Errors
+    /// If it names a log level that does not exist.
+    pub fn meta(&self) -> Result<Meta, Fault> {
+        let Some(Keys { progress, level, .. }) = self.keys else {
+            return Ok(Meta::default());
+        };
+        let level = level.refused_as(FaultKind::Params);
+        Ok(Meta {
+            progress: progress.value().and_then(ProgressToken::read),
+            log_level: level.value().map(|_| read_level(level)).transpose()?,
+            raw: self.meta.maybe_object()?,
+        })
+    }
+}
+
+/// Reads the `_meta` of a request's params; see [`Said::meta`].
 pub fn read_meta(params: Option<&Raw>) -> Result<Meta, Fault> {
-    let [meta] = Part::params(params)?.pick(["_meta"]);
-    let Ok(part) = meta.part("params._meta") else {
-        return Ok(Meta::default());
-    };
-    let [token, level] = part.pick([key::PROGRESS, key::LOG_LEVEL]);
-    Ok(Meta {
-        progress: token.value().and_then(ProgressToken::read),
-        log_level: level.value().map(|_| read_level(level)).transpose()?,
-        raw: meta.maybe_object()?,
-    })
+    Said::of(params)?.meta()
 }
 
 /// The edition that a request names in its `_meta`, if that is a string.
 pub fn read_version(params: Option<&Raw>) -> Option<Cow<'_, str>> {
-    params?.view().get("_meta")?.get(key::VERSION)?.as_text()
+    Said::of(params).ok()?.version()
 }
 
-/// Reads what a request of an edition without a handshake must say of its
-/// sender: the edition, as it spelled it; what it can do; and who it is, if it
-/// says so. The fault is a [`FaultKind::Greeting`] that names what is missing.
+/// What a request says of its sender; see [`Said::greeting`].
 pub fn read_greeting(
     params: Option<&Raw>,
 ) -> Result<(String, ClientCapabilities, Option<Implementation>), Fault> {
-    let params = Part::params(params)?.refused_as(FaultKind::Greeting);
-    let meta = params.field("_meta");
-    let part = match meta.value() {
-        Some(_) => meta.part("params._meta")?,
-        None => return Err(params.refuse(lacks(&[key::VERSION, key::CAPABILITIES]))),
-    };
-    let [version, capabilities, client] = part.pick([key::VERSION, key::CAPABILITIES, key::CLIENT]);
-    let missing: Vec<&str> = [(version, key::VERSION), (capabilities, key::CAPABILITIES)]
-        .into_iter()
-        .filter_map(|(field, key)| field.given().is_none().then_some(key))
-        .collect();
-    if !missing.is_empty() {
-        return Err(params.refuse(lacks(&missing)));
-    }
-    Ok((
-        version.text()?,
-        read_client_capabilities(capabilities.part("clientCapabilities")?)?,
-        client.value().map(|_| read_implementation(client)).transpose()?,
-    ))
+    Said::of(params)?.greeting()
 }
 
 fn lacks(keys: &[&str]) -> String {

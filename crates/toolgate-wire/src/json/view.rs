@@ -118,6 +118,22 @@ impl<'a> View<'a> {
             .map(|(_, value)| value)
     }
 
+    /// Whether this is a string that stands there as `word`, which has no
+    /// backslash. An escaped string may mean the same; see [`View::is_escaped`].
+    #[inline]
+    pub(crate) fn is_word(&self, word: &str) -> bool {
+        match self.bytes {
+            [b'"', inside @ .., b'"'] => inside == word.as_bytes(),
+            _ => false,
+        }
+    }
+
+    /// Whether there are escapes in this string.
+    #[inline]
+    pub(crate) fn is_escaped(&self) -> bool {
+        memchr::memchr(b'\\', self.bytes).is_some()
+    }
+
     /// Whether this is the string `text`.
     pub fn is_text(&self, text: &str) -> bool {
         match self.bytes {
@@ -174,7 +190,7 @@ impl<'a> View<'a> {
     }
 
     /// Keys, still quoted, with their values.
-    fn pairs(&self) -> impl Iterator<Item = (View<'a>, View<'a>)> + Clone + use<'a> {
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (View<'a>, View<'a>)> + Clone + use<'a> {
         Pairs(Values::new(self.bytes, b'{'))
     }
 }
