@@ -3,8 +3,10 @@
 //! `test` is what the README, CI and `.ci/run` call; the other commands are parts of it. This crate may start
 //! programs and install tools below `target/xtask/`; it knows nothing of the protocol, which the tools it runs judge.
 
+mod bench;
 mod conformance;
 mod fixture;
+mod fuzz;
 mod install;
 mod interop;
 mod process;
@@ -25,14 +27,20 @@ commands:
   fmt | clippy | tests | deny   one of the parts that need nothing but Rust
   conformance [--server PROG]   the official conformance suite against the example `everything`
   interop [--server PROG]       clients of other implementations against the example `everything`
+  bench [OPTIONS]               speed and memory beside other implementations; not a part of test
+  fuzz [TARGET] [--seconds N]   coverage-guided fuzzing of what reads bytes: frame, message, template
 
 `--server PROG` tries another program, which must understand `--listen ADDR` and `--stdio` as the example does.
 With CI=true in the environment, a part that has to be skipped is a failure.";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(("fuzz", rest)) = args.split_first().map(|(first, rest)| (first.as_str(), rest)) {
+        return try_fuzzing(rest);
+    }
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let (command, server) = match args.as_slice() {
+        ["bench", options @ ..] => return bench::run(&Places::find(), options),
         [command] => (*command, None),
         [command @ ("conformance" | "interop"), "--server", program] => (*command, Some(*program)),
         _ => return usage(),
@@ -78,6 +86,17 @@ fn try_suite(report: &mut Report, places: &Places, fixture: &Fixture) {
 
 fn try_clients(report: &mut Report, places: &Places, fixture: &Fixture) {
     report.part("interop", |tally| interop::run(places, fixture, tally));
+}
+
+fn try_fuzzing(arguments: &[String]) -> ExitCode {
+    match fuzz::run(&Places::find(), arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("fuzz: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn usage() -> ExitCode {

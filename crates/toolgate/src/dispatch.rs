@@ -116,12 +116,13 @@ impl Hall {
             crate::registry::agree(&entry.mirrors, &arguments, &caller.headers)?;
         }
         check_needs(entry, &caller)?;
+        let cx = context(caller, entry.timeout);
+        check_luggage(&cx)?;
         if entry.check.is_needed() {
             if let Some(faults) = entry.check.faults(&arguments) {
                 return Ok(Outcome::Tool(bad_arguments(&faults)));
             }
         }
-        let cx = context(caller, entry.timeout);
         let start = || (entry.run)(cx.clone(), arguments.clone());
         let name = &entry.tool.name;
         match run("tool", name, &cx, start).await? {
@@ -194,6 +195,7 @@ async fn run<T>(
     cx: &Context,
     start: impl FnOnce() -> BoxFuture<'static, Result<T, Failed>>,
 ) -> Result<Result<T, Failed>, Stop> {
+    check_luggage(cx)?;
     // A handler may panic before its future exists: in a closure's own code, or reading its arguments.
     let ended = match std::panic::catch_unwind(AssertUnwindSafe(start)) {
         Ok(run) => Walled { run, sleep: None, asked: 0, cx }.await,
@@ -343,7 +345,9 @@ impl<T> Future for Walled<'_, T> {
         }
         let cx = this.cx;
         let sleep = this.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(cx.deadline())));
-        while sleep.as_mut().poll(task).is_ready() {
+        // A handler that is never out of work uses up what tokio lets one poll do: without `unconstrained` its
+        // time would never be seen to be over.
+        while std::pin::pin!(tokio::task::unconstrained(sleep.as_mut())).poll(task).is_ready() {
             let asked = cx.asked();
             if !cx.is_asking() && asked == this.asked {
                 return Poll::Ready(Ended::TimedOut);

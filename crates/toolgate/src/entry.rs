@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use toolgate_wire::{Frame, Limits, Message, read};
+use toolgate_wire::{Fault, FaultKind, Frame, Limits, Message, read};
 
 use crate::dispatch::Hall;
-use crate::era::{Answer, Arrival, Era, Peer, Visit};
+use crate::era::{Answer, Arrival, Era, Peer, Visit, refuse};
 use crate::request::{BoxFuture, Stop};
 use crate::stream::Stream;
 
@@ -32,6 +32,17 @@ impl Entry {
             Ok(Message::Batch(_)) => self.era.broken(&no_batches(), peer),
             Err(broken) => self.era.broken(&broken, peer),
         }
+    }
+
+    /// The refusal of a request for which there is no room; none for what costs nothing: answers and notices.
+    pub(crate) fn too_many(&self, bytes: &Bytes) -> Option<Bytes> {
+        let id = match read(bytes, &self.limits) {
+            Ok(Message::One(Frame::Request { id, .. })) => Some(id),
+            Ok(Message::Batch(_)) => None,
+            Ok(Message::One(_)) | Err(_) => return None,
+        };
+        let fault = Fault::new(FaultKind::Internal, "too many calls are under way; wait for some of them to end");
+        Some(refuse(id.as_ref(), &fault))
     }
 
     async fn frame(&self, frame: Frame, peer: &Peer, out: &Arc<Stream>, in_batch: bool) -> Answer {

@@ -159,9 +159,10 @@ impl Era {
         out: &Arc<Stream>,
         in_batch: bool,
     ) -> Result<Arrival, (Edition, Fault)> {
-        if self.is_each(method, params, peer) {
+        let said = codec::Said::of(params).map_err(|fault| (Edition::NEWEST, fault))?;
+        if self.is_each(method, &said, peer) {
             let (edition, call, caller) =
-                self.greet_each(method, params, peer).map_err(|fault| (Edition::NEWEST, fault))?;
+                self.greet_each(method, params, &said, peer).map_err(|fault| (Edition::NEWEST, fault))?;
             return self.seat(edition, id, call, caller, None, peer, out);
         }
         if method == "initialize" {
@@ -182,7 +183,7 @@ impl Era {
         };
         let told = |fault| (edition, fault);
         let call = codec::read_call(edition, method, params).map_err(told)?;
-        let meta = codec::read_meta(params).map_err(told)?;
+        let meta = said.meta().map_err(told)?;
         let client = match &session {
             Some(session) => Arc::clone(&session.client),
             None => self.sessions.bare_client(),
@@ -305,7 +306,8 @@ impl Era {
     }
 
     fn notification(&self, method: &str, params: Option<&Raw>, peer: &Peer) -> Result<(), (Edition, Fault)> {
-        if self.is_each(method, params, peer) {
+        let said = codec::Said::of(params).map_err(|fault| (Edition::NEWEST, fault))?;
+        if self.is_each(method, &said, peer) {
             if let Road::Line(line) = &peer.road {
                 if let Some((Notice::Cancelled { request: Some(id), .. }, _)) =
                     codec::read_notice(Edition::NEWEST, method, params)
@@ -410,10 +412,10 @@ fn refusal(edition: Edition, id: Option<&RequestId>, fault: &Fault) -> Answer {
     Answer::Body { status: fault.status(edition), body: one_line(out), session: None }
 }
 
-/// A refusal before any message was read.
-pub(crate) fn refuse(fault: &Fault) -> Bytes {
+/// A refusal before a message was looked at, or more of it than its id.
+pub(crate) fn refuse(id: Option<&RequestId>, fault: &Fault) -> Bytes {
     let mut out = Vec::with_capacity(256);
-    codec::write_fault(&mut out, Edition::NEWEST, None, fault);
+    codec::write_fault(&mut out, Edition::NEWEST, id, fault);
     out.into()
 }
 

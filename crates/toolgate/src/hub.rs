@@ -71,7 +71,8 @@ impl Subscriber {
         let mut state = lock(&self.state);
         if state.wants.covers(topic) && state.changed.insert(topic.clone()) {
             drop(state);
-            self.stirred.notify_one();
+            // All of them: one that was told and is never polled again must not keep it from the others.
+            self.stirred.notify_waiters();
         }
     }
 
@@ -80,11 +81,13 @@ impl Subscriber {
     /// Cancel safe: yes, topics are taken only when they are returned.
     pub(crate) async fn changes(&self) -> BTreeSet<Topic> {
         loop {
+            // Created before the look, so that a change in between is not missed.
+            let stirred = self.stirred.notified();
             let changed = std::mem::take(&mut lock(&self.state).changed);
             if !changed.is_empty() {
                 return changed;
             }
-            self.stirred.notified().await;
+            stirred.await;
         }
     }
 

@@ -12,6 +12,7 @@ mod template;
 mod tool;
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -61,12 +62,35 @@ pub(crate) trait Keyed {
 #[derive(Debug)]
 pub(crate) struct Shelf<T> {
     items: Vec<Arc<T>>,
-    places: HashMap<Box<str>, usize>,
+    places: HashMap<Box<str>, usize, BuildHasherDefault<Fnv>>,
+}
+
+/// FNV-1a. Keys are chosen by whoever writes the server, so nobody can make them collide from outside, and
+/// names are short: this takes a tenth of what a keyed hash does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl<T> Default for Shelf<T> {
     fn default() -> Shelf<T> {
-        Shelf { items: Vec::new(), places: HashMap::new() }
+        Shelf { items: Vec::new(), places: HashMap::default() }
     }
 }
 

@@ -173,6 +173,11 @@ impl Stream {
         inner.wake();
     }
 
+    /// Whether nothing more will come.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.lock().finished
+    }
+
     /// Sends the present reader away, to come back after `retry`.
     pub(crate) fn cut(&self, retry: Duration) {
         let mut inner = self.lock();

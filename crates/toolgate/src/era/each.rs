@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use toolgate_wire::model::{Call, Discovery};
-use toolgate_wire::{Client, Edition, Fault, FaultKind, Greeting, Raw, codec};
+use toolgate_wire::codec::{self, Said};
+use toolgate_wire::{Client, Edition, Fault, FaultKind, Greeting, Raw};
 
 use super::header::single;
 use super::{Era, Peer, Road};
@@ -16,11 +17,11 @@ const NAME: &str = "mcp-name";
 
 impl Era {
     /// Whether a message is to be read by the rules of these editions.
-    pub(super) fn is_each(&self, method: &str, params: Option<&Raw>, peer: &Peer) -> bool {
+    pub(super) fn is_each(&self, method: &str, said: &Said<'_>, peer: &Peer) -> bool {
         if method == "server/discover" {
             return true;
         }
-        if let Some(version) = codec::read_version(params) {
+        if let Some(version) = said.version() {
             // A date we do not know is answered with those we do, which only these editions can say.
             return Edition::of(&version).is_none_or(|edition| !edition.shakes_hands());
         }
@@ -36,9 +37,10 @@ impl Era {
         &self,
         method: &str,
         params: Option<&Raw>,
+        said: &Said<'_>,
         peer: &Peer,
     ) -> Result<(Edition, Call, Caller), Fault> {
-        let (version, capabilities, info) = codec::read_greeting(params)?;
+        let (version, capabilities, info) = said.greeting()?;
         let posted = matches!(peer.road, Road::Post { .. });
         if posted && required(peer, VERSION)? != version {
             return Err(mismatch(VERSION, "the `_meta` of the body"));
@@ -60,7 +62,7 @@ impl Era {
                 return Err(mismatch(NAME, "the body"));
             }
         }
-        let meta = codec::read_meta(params)?;
+        let meta = said.meta()?;
         let client = Arc::new(Client { edition, capabilities, info });
         Ok((edition, call, self.caller(peer, client, meta, mirrors)))
     }

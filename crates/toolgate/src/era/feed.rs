@@ -59,6 +59,7 @@ impl Era {
     /// Tells one listener of changes; ends when it leaves or the house closes.
     pub(crate) async fn tell(&self, listening: Listening) -> Answer {
         let Listening { edition, id, accepted, subscriber, cancel, out, hung_up, _ticket } = listening;
+        let on_a_line = hung_up.is_some();
         let hung_up = hung_up.unwrap_or_default();
         let telling = async {
             let acknowledged = Notice::Acknowledged(accepted);
@@ -75,11 +76,13 @@ impl Era {
         tokio::select! {
             biased;
             () = cancel.cancelled() => Answer::Silence,
-            () = hung_up.cancelled() => Answer::Silence,
+            // Before the hanging up, which a closing house does as well: the client is still there to hear it.
             () = self.drain.cancelled() => {
                 let ended = Outcome::Listened { subscription: id.clone() };
-                self.answer(edition, &id, &ended)
+                let answer = self.answer(edition, &id, &ended);
+                if on_a_line { end_on_line(&out, edition, id, answer) } else { answer }
             }
+            () = hung_up.cancelled() => Answer::Silence,
             () = telling => Answer::Silence,
         }
     }
@@ -116,6 +119,18 @@ async fn write_all(out: &Stream, edition: Edition, changes: BTreeSet<Topic>, tag
         }
     }
     true
+}
+
+/// On a line nothing closes with a listening. Spec 2026-07-28 has two words for its end, the result and
+/// `notifications/cancelled`, and does not say which a client waits for: it gets both, in this order.
+fn end_on_line(out: &Stream, edition: Edition, id: RequestId, answer: Answer) -> Answer {
+    let mut message = Vec::with_capacity(96);
+    let over = Notice::Cancelled { request: Some(id), reason: None };
+    if let (Answer::Body { body, .. }, true) = (answer, codec::write_notice(&mut message, edition, &over, None)) {
+        out.push(body);
+        out.push(Bytes::from(message));
+    }
+    Answer::Silence
 }
 
 /// Waits for room. False when the reader is gone.

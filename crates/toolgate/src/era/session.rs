@@ -74,7 +74,8 @@ pub(crate) struct Session {
 #[derive(Debug, Default)]
 struct Streams {
     next: u64,
-    /// Oldest first. When there are too many, the oldest is forgotten: it cannot be resumed any more.
+    /// Oldest first. When there are too many, the oldest that has ended is forgotten, or else the oldest:
+    /// it cannot be resumed any more.
     kept: Vec<(u64, Arc<Stream>)>,
     standing: Option<Arc<Stream>>,
 }
@@ -230,7 +231,8 @@ impl Session {
     fn keep(&self, stream: &Arc<Stream>) -> u64 {
         let mut streams = lock(&self.streams);
         if streams.kept.len() >= self.limits.streams {
-            streams.kept.remove(0);
+            let ended = streams.kept.iter().position(|(_, stream)| stream.is_finished());
+            streams.kept.remove(ended.unwrap_or(0));
         }
         streams.next += 1;
         let number = streams.next;
@@ -270,6 +272,7 @@ impl Era {
         tokio::select! {
             biased;
             () = line.hung_up.cancelled() => {}
+            () = self.drain.cancelled() => {}
             () = feeding => {}
         }
     }

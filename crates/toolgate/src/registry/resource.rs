@@ -234,8 +234,10 @@ pub(crate) fn cache_hint(ttl: Duration, scope: CacheScope) -> CacheHint {
     CacheHint { ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX), scope }
 }
 
+/// The last part of a URI, or of a template the last one without a hole.
 fn last_part(uri: &str) -> String {
-    uri.trim_end_matches('/').rsplit('/').next().unwrap_or(uri).to_owned()
+    let mut parts = uri.split('/').filter(|part| !part.is_empty() && !part.contains('{'));
+    parts.next_back().unwrap_or(uri).trim_end_matches(':').to_owned()
 }
 
 fn has_scheme(uri: &str) -> bool {
@@ -243,4 +245,24 @@ fn has_scheme(uri: &str) -> bool {
         scheme.starts_with(|first: char| first.is_ascii_alphabetic())
             && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_found_in_the_uri() {
+        assert_eq!(last_part("file:///etc/motd"), "motd");
+        assert_eq!(last_part("notes://all"), "all");
+        assert_eq!(last_part("notes://note/{id}"), "note");
+        assert_eq!(last_part("notes://{id}"), "notes");
+        assert_eq!(last_part("file:///{+path}"), "file");
+    }
+
+    #[test]
+    fn a_uri_has_a_scheme() {
+        assert!(has_scheme("notes://all") && has_scheme("urn:x") && has_scheme("a+b://c"));
+        assert!(!has_scheme("notes") && !has_scheme("://x") && !has_scheme("1a://x") && !has_scheme("a b:c"));
+    }
 }

@@ -202,7 +202,7 @@ impl Inner {
         B::Error: Into<BoxError>,
     {
         let limit = self.entry.limits.max_bytes;
-        match Lazy::new(read(body, limit), self.options.body_timeout).await {
+        match Lazy::within(self.options.body_timeout, read(body, limit)).await {
             Some(Ok(bytes)) => Ok(bytes),
             Some(Err(TooLong::TooLong)) => Err(too_long(limit)),
             Some(Err(TooLong::Broken)) => Err(closing(refused(400, "the body ended early or was malformed"))),
@@ -438,7 +438,7 @@ fn not_allowed(allow: &'static str) -> Response<Body> {
 
 /// A refusal before the message was read.
 fn refused(status: u16, why: &str) -> Response<Body> {
-    json(status, refuse(&Fault::invalid(why)))
+    json(status, refuse(None, &Fault::invalid(why)))
 }
 
 fn too_long(limit: usize) -> Response<Body> {
@@ -452,5 +452,5 @@ fn closing(mut response: Response<Body>) -> Response<Body> {
 
 fn fault_response(fault: &Fault) -> Response<Body> {
     let status = crate::era::status(fault);
-    json(status, refuse(fault))
+    json(status, refuse(None, fault))
 }

@@ -21,8 +21,9 @@ use crate::era::{Answer, Line, Peer, Road};
 use crate::request::{BoxFuture, Principal};
 use crate::stream::{Capacity, Next, Reader, Stream};
 
-/// Calls of one connection that may be under way at once. When there are more, reading waits.
-const AT_ONCE: usize = 256;
+/// Calls of one connection that may be under way at once. One more is refused: to wait for room would keep
+/// out the very messages that make some, answers and cancellations.
+const AT_ONCE: usize = 1024;
 
 /// Serves one connection until its input ends or `stop` falls; calls under way get `drain` to finish.
 pub(crate) async fn serve<R, W>(
@@ -75,7 +76,13 @@ impl Connection {
 
     /// Most messages are answered at once; only what has to wait becomes a task.
     async fn message(&self, bytes: Bytes) {
-        let Ok(permit) = Arc::clone(&self.at_once).acquire_owned().await else { return };
+        let permit = Arc::clone(&self.at_once).try_acquire_owned().ok();
+        if permit.is_none()
+            && let Some(refusal) = self.entry.too_many(&bytes)
+        {
+            self.out.push(refusal);
+            return;
+        }
         let (entry, out) = (Arc::clone(&self.entry), Arc::clone(&self.out));
         let peer = Peer {
             principal: Principal::anonymous(),

@@ -1,1 +1,20 @@
 //! The house from outside: transcripts, sockets, hostile peers, and the walls themselves.
+
+#![allow(clippy::unwrap_used, reason = "what helps a test may unwrap, as the test itself may")]
+
+mod ask;
+mod batch;
+mod cancel;
+mod duplex;
+mod feed;
+mod fixture;
+mod http;
+mod page;
+mod play;
+mod resume;
+mod session;
+mod shutdown;
+mod stdio;
+
+mod hostile;
+mod tidy;

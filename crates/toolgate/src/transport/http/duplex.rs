@@ -8,6 +8,8 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Response, StatusCode};
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use toolgate_wire::{Fault, FaultKind};
 
 use super::sse::Events;
@@ -29,6 +31,8 @@ pub(super) struct Pairs(Arc<Mutex<HashMap<String, Pair>>>);
 struct Pair {
     line: Arc<Line>,
     principal: Principal,
+    /// Calls that are still to be answered on the stream.
+    calls: TaskTracker,
 }
 
 /// A connection's place among the open ones. Dropping it ends the connection.
@@ -43,20 +47,21 @@ impl Pairs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn open(&self, line: &Arc<Line>, principal: Principal) -> Option<Seat> {
+    fn open(&self, line: &Arc<Line>, principal: Principal, calls: &TaskTracker) -> Option<Seat> {
         let mut pairs = self.lock();
         if pairs.len() >= MOST {
             return None;
         }
         let name = token();
-        pairs.insert(name.clone(), Pair { line: Arc::clone(line), principal });
+        pairs.insert(name.clone(), Pair { line: Arc::clone(line), principal, calls: calls.clone() });
         Some(Seat { pairs: self.clone(), name })
     }
 
-    fn find(&self, name: &str, principal: &Principal) -> Option<Arc<Line>> {
+    /// The connection's line, and a token to hold until what came for it is answered there.
+    fn find(&self, name: &str, principal: &Principal) -> Option<(Arc<Line>, TaskTrackerToken)> {
         let pairs = self.lock();
         let pair = pairs.get(name).filter(|pair| pair.principal == *principal)?;
-        Some(Arc::clone(&pair.line))
+        Some((Arc::clone(&pair.line), pair.calls.token()))
     }
 }
 
@@ -75,7 +80,8 @@ impl Inner {
         }
         let out = Stream::new(Capacity::default());
         let line = Line::new(Arc::clone(&out));
-        let Some(seat) = self.pairs.open(&line, principal(parts)) else {
+        let calls = TaskTracker::new();
+        let Some(seat) = self.pairs.open(&line, principal(parts), &calls) else {
             return refused(503, "too many connections of this kind are open");
         };
         // Behind a router the own path is not known; relative to this address, the other one always is.
@@ -86,6 +92,9 @@ impl Inner {
             .opening(opening.into())
             .feeding(Box::pin(async move {
                 entry.era.feed_line(&feeding).await;
+                // The house closes: the stream stays until what is under way has been answered on it.
+                calls.close();
+                calls.wait().await;
                 Answer::Silence
             }))
             .seated(seat);
@@ -102,7 +111,7 @@ impl Inner {
             Err(refusal) => return refused(refusal.status, &refusal.why),
         };
         let name = parts.uri.query().and_then(|query| query.strip_prefix("session="));
-        let Some(line) = name.and_then(|name| self.pairs.find(name, &principal(&parts))) else {
+        let Some((line, under_way)) = name.and_then(|name| self.pairs.find(name, &principal(&parts))) else {
             return fault_response(&Fault::new(FaultKind::Session, "no such connection; open the stream again"));
         };
         let bytes = match self.body(body).await {
@@ -118,6 +127,7 @@ impl Inner {
             Poll::Pending => {
                 self.tasks.spawn(async move {
                     accepted(&out, call.await);
+                    drop(under_way);
                 });
                 super::plain(StatusCode::ACCEPTED)
             }

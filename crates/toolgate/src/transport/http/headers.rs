@@ -58,7 +58,7 @@ fn accepts(headers: &HeaderMap) -> Accepts {
         for range in value.to_str().unwrap_or_default().split(',') {
             let mut parts = range.split(';');
             let kind = parts.next().unwrap_or_default().trim().to_ascii_lowercase();
-            if parts.any(|parameter| is_never(parameter)) {
+            if parts.any(is_never) {
                 continue;
             }
             accepts.json |= matches!(kind.as_str(), "application/json" | "application/*" | "*/*");

@@ -33,6 +33,8 @@ pub(super) struct Events {
     out: Option<Arc<Stream>>,
     heartbeat: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
+    /// The call only fed, and has ended.
+    fed: bool,
     ended: bool,
     /// Held while the stream lives.
     _seat: Option<Seat>,
@@ -54,6 +56,7 @@ impl Events {
             out: None,
             heartbeat,
             sleep: None,
+            fed: false,
             ended: false,
             _seat: None,
         }
@@ -125,11 +128,13 @@ impl Events {
                     self.call = None;
                     match &self.out {
                         Some(out) => conclude(out, answer),
-                        None => self.ended = true,
+                        // What was written since the reader was looked at is still to be read.
+                        None => self.fed = true,
                     }
-                    if self.ended {
-                        return Poll::Ready(None);
-                    }
+                }
+                None if self.fed => {
+                    self.ended = true;
+                    return Poll::Ready(None);
                 }
                 Some(Poll::Pending) | None => return self.poll_heartbeat(cx),
             }

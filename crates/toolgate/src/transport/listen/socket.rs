@@ -21,6 +21,10 @@ use super::watch::Line;
 /// no buffer of ours.
 const CHUNK: usize = 16 * 1024;
 
+/// As much is thrown away for the sake of a peer that has not seen its answer yet. One that sends more is
+/// not looking for it.
+const DISCARD: usize = 16 * 1024 * 1024;
+
 /// What hyper reads in place of refused bytes. No line of a head may hold a NUL, so hyper answers 400
 /// and closes, and the blank line makes it do so at once.
 const POISON: &[u8] = b"\0\r\n\r\n";
@@ -39,6 +43,8 @@ pub(super) struct Socket {
     refusal: Refusal,
     /// Whether our side is closed and the rest of the peer's is being thrown away.
     shut: bool,
+    /// How much was thrown away.
+    discarded: usize,
 }
 
 /// Whether bytes were refused.
@@ -56,6 +62,7 @@ impl Socket {
             scan: Scan::new(),
             refusal: Refusal::None,
             shut: false,
+            discarded: 0,
         }
     }
 
@@ -132,7 +139,9 @@ impl Socket {
             let mut chunk = ReadBuf::uninit(&mut space);
             // An error is as good an end as any: the answer is sent.
             match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut chunk)) {
-                Ok(()) if !chunk.filled().is_empty() => {}
+                Ok(()) if !chunk.filled().is_empty() && self.discarded < DISCARD => {
+                    self.discarded += chunk.filled().len();
+                }
                 _ => return Poll::Ready(Ok(())),
             }
         }

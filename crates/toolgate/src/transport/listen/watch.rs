@@ -13,6 +13,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use hyper_util::server::graceful::GracefulConnection;
+use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -235,7 +236,9 @@ where
             if deadline < timer.deadline() || timer.is_elapsed() {
                 timer.as_mut().reset(deadline);
             }
-            if timer.as_mut().poll(cx).is_pending() {
+            // A peer that sends without end uses up what tokio lets one poll do, and the timer with it would
+            // never be seen to have elapsed.
+            if pin!(unconstrained(timer.as_mut())).poll(cx).is_pending() {
                 return Poll::Pending;
             }
             if tick() < deadline {

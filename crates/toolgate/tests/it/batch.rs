@@ -1,0 +1,8 @@
+//! Arrays of messages, which one revision has.
+
+use crate::play;
+
+#[tokio::test]
+async fn transcripts() {
+    play::all("batch").await;
+}

@@ -1,0 +1,8 @@
+//! Taking a question back, and leaving.
+
+use crate::play;
+
+#[tokio::test]
+async fn transcripts() {
+    play::all("cancel").await;
+}

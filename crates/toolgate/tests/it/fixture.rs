@@ -1,0 +1,611 @@
+//! A server for tests, built with the public API only: a little of everything, and a stage on which tests
+//! and handlers wait for each other.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use toolgate::model::{
+    Annotations, CacheScope, Content, Contents, Icon, LogLevel, PromptMessage, Resource, Role, Sample,
+    SamplingBlock, SamplingMessage, Tool, ToolOutput,
+};
+use toolgate::{
+    Builder, Context, Elicited, Field, Form, Json, Last, Need, PromptSpec, ResourceSpec, Server, State,
+    ToolError, ToolSpec,
+};
+
+/// Named tokens that tests and handlers hand to each other: no test waits for a clock.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stage(Arc<Mutex<HashMap<String, Arc<Semaphore>>>>);
+
+impl Stage {
+    fn of(&self, name: &str) -> Arc<Semaphore> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(
+            all.entry(name.to_owned())
+                .or_insert_with(|| Arc::new(Semaphore::new(0))),
+        )
+    }
+
+    /// Lays down one token.
+    pub(crate) fn give(&self, name: &str) {
+        self.of(name).add_permits(1);
+    }
+
+    /// Takes one token, when there is one.
+    pub(crate) async fn take(&self, name: &str) {
+        let semaphore = self.of(name);
+        let permit = semaphore.acquire().await.expect("the stage is never closed");
+        permit.forget();
+    }
+
+    /// How many tokens lie there.
+    pub(crate) fn count(&self, name: &str) -> usize {
+        self.of(name).available_permits()
+    }
+}
+
+/// Tells the stage how a handler ended: by itself, or dropped.
+struct Fate<'a> {
+    stage: &'a Stage,
+    finished: bool,
+}
+
+impl Drop for Fate<'_> {
+    fn drop(&mut self) {
+        self.stage
+            .give(if self.finished { "finished" } else { "dropped" });
+    }
+}
+
+/// How the server of a test differs from the usual one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    /// Two tools, resources, templates and prompts, fully described, and nothing else.
+    pub(crate) small: bool,
+    pub(crate) page: Option<usize>,
+    pub(crate) stream_after: Option<Duration>,
+    pub(crate) heartbeat: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) limit: Option<usize>,
+    pub(crate) sessions: Option<usize>,
+    pub(crate) idle: Option<Duration>,
+    pub(crate) drain: Option<Duration>,
+    pub(crate) keys: Vec<u8>,
+}
+
+impl Options {
+    /// Reads `name=value`.
+    pub(crate) fn set(&mut self, option: &str) -> Option<()> {
+        let (name, value) = option.split_once('=')?;
+        let millis = || value.parse().ok().map(Duration::from_millis);
+        match name {
+            "server" => self.small = value == "small",
+            "page" => self.page = Some(value.parse().ok()?),
+            "stream_after" => self.stream_after = Some(millis()?),
+            "heartbeat" => self.heartbeat = Some(millis()?),
+            "timeout" => self.timeout = Some(millis()?),
+            "idle" => self.idle = Some(millis()?),
+            "drain" => self.drain = Some(millis()?),
+            "limit" => self.limit = Some(value.parse().ok()?),
+            "sessions" => self.sessions = Some(value.parse().ok()?),
+            "keys" => {
+                self.keys = value
+                    .split(',')
+                    .map(|key| key.parse().ok())
+                    .collect::<Option<_>>()?;
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// The server, and the stage it plays on.
+pub(crate) fn serve(options: &Options) -> (Server, Stage) {
+    let stage = Stage::default();
+    let mut server = Server::new("fixture", "1.0.0")
+        .instructions("Try things.")
+        .state(stage.clone());
+    if let Some(size) = options.page {
+        server = server.page_size(size);
+    }
+    if let Some(patience) = options.stream_after {
+        server = server.stream_after(patience);
+    }
+    if let Some(every) = options.heartbeat {
+        server = server.heartbeat(every);
+    }
+    if let Some(timeout) = options.timeout {
+        server = server.handler_timeout(timeout);
+    }
+    if let Some(bytes) = options.limit {
+        server = server.message_limit(bytes);
+    }
+    if let Some(sessions) = options.sessions {
+        server = server.max_sessions(sessions);
+    }
+    if let Some(idle) = options.idle {
+        server = server.session_idle(idle);
+    }
+    if let Some(drain) = options.drain {
+        server = server.drain(drain);
+    }
+    if !options.keys.is_empty() {
+        server = server.state_keys(options.keys.iter().map(|key| [*key; 32]));
+    }
+    let built = if options.small {
+        small(server).build()
+    } else {
+        full(server).build()
+    };
+    let server = built.expect("the fixture can be built");
+    if options.small {
+        server
+            .add_prompt(greeting())
+            .expect("the prompt is well described");
+    }
+    (server, stage)
+}
+
+fn greeting() -> PromptSpec {
+    PromptSpec::new("greet", |args: Greet| async move {
+        format!(
+            "Greet {} in a {} way",
+            args.name,
+            args.style.unwrap_or("friendly".into())
+        )
+    })
+    .title("Greeting")
+    .describe("Greets")
+    .icon(Icon {
+        src: "https://example.com/i.png".into(),
+        ..Icon::default()
+    })
+    .meta(json!({ "com.example/x": 4 }))
+    .complete("style", |prefix, _| async move {
+        ["formal", "friendly"]
+            .into_iter()
+            .filter(|style| style.starts_with(&prefix))
+            .collect::<Vec<_>>()
+    })
+}
+
+/// Everything a list can say of a thing, once.
+fn small<L: Last>(server: Builder<L>) -> Builder<impl Last> {
+    let icon = || Icon {
+        src: "https://example.com/i.png".into(),
+        ..Icon::default()
+    };
+    let marked = Annotations {
+        audience: vec![Role::User],
+        priority: Some(0.5),
+        last_modified: Some("2025-01-01T00:00:00Z".into()),
+    };
+    server
+        .server_title("Fixture")
+        .server_description("For tests")
+        .website("https://example.com")
+        .server_icon(icon())
+        .cache_lists(Duration::from_secs(60), CacheScope::Public)
+        .add_tool(
+            ToolSpec::new(
+                "add",
+                |args: Add| async move { Json(Sum { sum: args.a + args.b }) },
+            )
+            .title("Adder")
+            .describe("Adds")
+            .read_only()
+            .icon(icon())
+            .meta(json!({ "com.example/x": 1 })),
+        )
+        .tool("numbers", || async { Json(vec![3, 9]) })
+        .add_resource(
+            ResourceSpec::new("fix://text", || async { "words" })
+                .name("text")
+                .title("Words")
+                .describe("Some words")
+                .mime("text/plain")
+                .size(5)
+                .annotate(marked)
+                .icon(icon())
+                .meta(json!({ "com.example/x": 2 }))
+                .cache(Duration::from_secs(5), CacheScope::Public),
+        )
+        .resource("fix://blob", || async { b"\x00\x01".as_slice() })
+        .name("blob")
+        .template("fix://item/{id}", |args: Item| async move {
+            (args.id != 404).then(|| format!("item {}", args.id))
+        })
+        .name("item")
+        .title("Item")
+        .mime("text/plain")
+        .meta(json!({ "com.example/x": 3 }))
+        .complete("id", |prefix, _| async move {
+            (0..300)
+                .map(|id| id.to_string())
+                .filter(|id| id.starts_with(&prefix))
+                .collect::<Vec<_>>()
+        })
+        .prompt("sound", || async {
+            vec![
+                PromptMessage {
+                    role: Role::User,
+                    content: Content::audio(b"beep".as_slice(), "audio/wav"),
+                },
+                PromptMessage {
+                    role: Role::Assistant,
+                    content: Content::link(linked()),
+                },
+            ]
+        })
+}
+
+fn full<L: Last>(server: Builder<L>) -> Builder<impl Last> {
+    let server = talking(asking(server));
+    server
+        .tool("echo", |args: Echo| async move { args.message })
+        .tool("strict", |args: Value| async move { format!("took {args}") })
+        .input_schema(json!({
+            "type": "object",
+            "properties": { "limit": { "type": "integer", "minimum": 1 }, "style": { "enum": ["a", "b"] } },
+            "required": ["limit"],
+            "additionalProperties": false
+        }))
+        .tool("show", |args: Show| async move { shown(&args.kind) })
+        .tool("any", |args: Any| async move { args.value })
+        .tool("region", |args: Region| async move {
+            format!("region {}", args.region.unwrap_or("nowhere".into()))
+        })
+        .tool("fail", || async { Err::<String, _>("no luck") })
+        .tool("boom", boom)
+        .tool("hang", std::future::pending::<String>)
+        .timeout(Duration::from_millis(40))
+        .tool("whoami", |cx: Context| async move {
+            let client = cx.client().map(|client| client.name.clone());
+            format!("{:?} by {client:?}", cx.principal().id())
+        })
+        .resource("fix://text", || async { "words" })
+        .mime("text/plain")
+        .resource("fix://ask", |cx: Context| async move {
+            let answer = cx
+                .elicit("page", Form::new("Which page?").field("n", Field::integer()))
+                .await?;
+            Ok::<_, ToolError>(format!("page {:?}", answer.accepted()))
+        })
+        .resource("fix://broken", || async { Err::<String, _>("the disk is gone") })
+        .template("fix://item/{id}", |args: Item| async move {
+            format!("item {}", args.id)
+        })
+        .prompt("plain", || async { "Say something." })
+        .prompt("ask", |cx: Context| async move {
+            let answer = cx
+                .elicit("topic", Form::new("About what?").field("topic", Field::text()))
+                .await?;
+            let topic = answer.accepted().unwrap_or_default();
+            Ok::<_, ToolError>(format!(
+                "Write about {}",
+                topic["topic"].as_str().unwrap_or("nothing")
+            ))
+        })
+}
+
+async fn boom() -> String {
+    panic!("secret words of a panic")
+}
+
+/// Tools that speak, wait and announce.
+fn talking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
+    server
+        .tool("plain", || async { "plain" })
+        .tool("talk", |cx: Context| async move {
+            cx.progress_of(1.0, 2.0, "half").await;
+            cx.progress(1.0, None).await;
+            for level in [LogLevel::Debug, LogLevel::Info, LogLevel::Warning] {
+                cx.log(level, json!({ "at": level.name() })).await;
+            }
+            cx.progress(2.5, None).await;
+            "talked"
+        })
+        // Says `started`, waits for `go`, and tells how it ended.
+        .tool("wait", |stage: State<Stage>| async move {
+            let mut fate = Fate {
+                stage: &stage,
+                finished: false,
+            };
+            stage.give("started");
+            stage.take("go").await;
+            fate.finished = true;
+            "went"
+        })
+        // The same, and speaks before, between and after.
+        .tool(
+            "report",
+            |args: Report, cx: Context, stage: State<Stage>| async move {
+                let mut fate = Fate {
+                    stage: &stage,
+                    finished: false,
+                };
+                for step in 1..=args.steps {
+                    cx.progress_of(f64::from(step), f64::from(args.steps), None).await;
+                    stage.give("started");
+                    stage.take("go").await;
+                }
+                fate.finished = true;
+                format!("reported {}", args.steps)
+            },
+        )
+        .tool("leave", |cx: Context, stage: State<Stage>| async move {
+            cx.let_go(Duration::from_millis(7));
+            stage.give("started");
+            stage.take("go").await;
+            "come back"
+        })
+        .tool("announce", |args: Announce, cx: Context| async move {
+            match args.what.as_str() {
+                "tools" => cx.changes().tools(),
+                "prompts" => cx.changes().prompts(),
+                "resources" => cx.changes().resources(),
+                uri => cx.changes().resource(uri),
+            }
+            "announced"
+        })
+}
+
+/// Tools that ask.
+fn asking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
+    server
+        .tool("confirm", |args: Confirm, cx: Context| async move {
+            let form = Form::new(format!("Really {}?", args.what.as_deref().unwrap_or("do it")));
+            let form = form.field("ok", Field::flag());
+            said(cx.elicit("ok", form).await?)
+        })
+        .tool("choose", |cx: Context| async move {
+            let form = Form::new("Which?")
+                .field(
+                    "size",
+                    Field::titled_choice([("s", "Small"), ("l", "Large")]).default("s"),
+                )
+                .optional("age", Field::integer().min(0).max(150).default(7))
+                .optional("mail", Field::email().default("a@b.c"));
+            said(cx.elicit("choice", form).await?)
+        })
+        .tool("choose_many", |cx: Context| async move {
+            said(
+                cx.elicit(
+                    "many",
+                    Form::new("Which ones?").field("colors", Field::choices(["red", "blue"])),
+                )
+                .await?,
+            )
+        })
+        .tool("visit", |cx: Context| async move {
+            let answer = cx
+                .elicit_url("login", "Please log in", "https://example.com/login")
+                .await?;
+            Ok::<_, ToolError>(format!("{answer:?}"))
+        })
+        .tool("sample", |cx: Context| async move {
+            model_said(&cx, "answer", question()).await
+        })
+        .tool("sample_with_tools", |cx: Context| async move {
+            let schema = json!({ "type": "object", "properties": { "sku": { "type": "string" } } });
+            let tool = Tool::new("qty", toolgate_wire::Raw::from(schema));
+            model_said(
+                &cx,
+                "answer",
+                Sample {
+                    tools: vec![tool],
+                    ..question()
+                },
+            )
+            .await
+        })
+        .tool("roots", |cx: Context| async move {
+            let roots = cx.roots().await?;
+            let roots: Vec<String> = roots.into_iter().map(|root| root.uri).collect();
+            Ok::<_, ToolError>(roots.join(" "))
+        })
+        .tool("three", |cx: Context| async move {
+            let form = Form::new("Name?").field("name", Field::text());
+            let (name, model, roots) = tokio::join!(
+                cx.elicit("name", form),
+                cx.sample("model", question()),
+                cx.roots()
+            );
+            let (name, model, roots) = (name?.accepted().unwrap_or_default(), model?, roots?);
+            Ok::<_, ToolError>(format!("{name} {} {}", model.model, roots.len()))
+        })
+        // Does something once, sets something aside, asks twice.
+        .tool("steps", |cx: Context, stage: State<Stage>| async move {
+            let runs: u32 = cx.state().unwrap_or(0);
+            cx.set_state(&(runs + 1));
+            let made: String = cx
+                .step("make", || async {
+                    stage.give("stepped");
+                    Ok::<_, ToolError>("made".to_owned())
+                })
+                .await?;
+            let first = cx
+                .elicit("first", Form::new("First?").field("a", Field::text()))
+                .await?
+                .accepted();
+            let second = cx
+                .elicit("second", Form::new("Second?").field("b", Field::text()))
+                .await?
+                .accepted();
+            let (first, second) = (first.unwrap_or_default(), second.unwrap_or_default());
+            Ok::<_, ToolError>(format!(
+                "{made} {} {} in run {}",
+                first["a"],
+                second["b"],
+                runs + 1
+            ))
+        })
+        .tool("endless", |cx: Context| async move {
+            for round in 0.. {
+                cx.elicit(&format!("q{round}"), Form::new("And?")).await?;
+            }
+            Ok::<_, ToolError>("never")
+        })
+        .tool("maybe", |cx: Context| async move {
+            match cx
+                .elicit("ok", Form::new("Really?").field("ok", Field::flag()))
+                .await
+            {
+                Err(error) if error.is_unsupported() => Ok("did without".to_owned()),
+                other => said(other?),
+            }
+        })
+        .tool("needy", |cx: Context| async move {
+            model_said(&cx, "answer", question()).await
+        })
+        .needs(Need::Sampling)
+}
+
+/// A tool that was not there before.
+pub(crate) fn late_tool(name: &str) -> ToolSpec {
+    ToolSpec::new(name, || async { "late" })
+}
+
+fn question() -> Sample {
+    let content = vec![SamplingBlock::Content(Content::text("Why?"))];
+    let message = SamplingMessage {
+        role: Role::User,
+        content,
+        meta: None,
+    };
+    Sample {
+        messages: vec![message],
+        max_tokens: 50,
+        ..Sample::default()
+    }
+}
+
+async fn model_said(cx: &Context, key: &str, sample: Sample) -> Result<String, ToolError> {
+    let said = cx.sample(key, sample).await?;
+    let blocks = said.content.iter().map(|block| match block {
+        SamplingBlock::Content(content) => content.as_text().unwrap_or("?").to_owned(),
+        SamplingBlock::ToolUse { name, input, .. } => format!("{name}({})", input.as_str()),
+        other => format!("{other:?}"),
+    });
+    Ok(format!(
+        "{}: {}",
+        said.model,
+        blocks.collect::<Vec<_>>().join(", ")
+    ))
+}
+
+fn said(answer: Elicited<Value>) -> Result<String, ToolError> {
+    Ok(match answer {
+        Elicited::Accept(content) => format!("yes {content}"),
+        Elicited::Decline => "declined".into(),
+        Elicited::Cancel => "cancelled".into(),
+    })
+}
+
+fn linked() -> Resource {
+    Resource {
+        uri: "fix://text".into(),
+        name: "text".into(),
+        title: Some("Words".into()),
+        description: Some("Some words".into()),
+        ..Resource::default()
+    }
+}
+
+fn shown(kind: &str) -> ToolOutput {
+    let content = match kind {
+        "image" => Content::image(b"png".as_slice(), "image/png"),
+        "audio" => Content::audio(b"beep".as_slice(), "audio/wav"),
+        "link" => Content::link(linked()),
+        "embedded" => Content::embedded(Contents::text("fix://e", "inside").with_mime("text/plain")),
+        "blob" => Content::embedded(Contents::blob("fix://b", b"\x00\x01".as_slice())),
+        "marked" => Content {
+            annotations: Some(Annotations {
+                audience: vec![Role::Assistant],
+                priority: Some(1.0),
+                last_modified: Some("2025-01-01T00:00:00Z".into()),
+            }),
+            meta: Some(toolgate_wire::Raw::from(json!({ "com.example/x": 1 }))),
+            ..Content::text("marked")
+        },
+        "structured" => {
+            let structured = Some(toolgate_wire::Raw::from(json!({ "only": true })));
+            return ToolOutput {
+                structured,
+                ..ToolOutput::default()
+            };
+        }
+        other => Content::text(other),
+    };
+    ToolOutput {
+        content: vec![content],
+        ..ToolOutput::default()
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Add {
+    /// The first
+    a: i64,
+    /// The second
+    b: i64,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Sum {
+    sum: i64,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Echo {
+    message: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Show {
+    kind: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Any {
+    value: Value,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Report {
+    steps: u32,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Announce {
+    what: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Confirm {
+    what: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Region {
+    #[schemars(extend("x-mcp-header" = "Region"))]
+    region: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Item {
+    id: u32,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Greet {
+    /// Whom
+    name: String,
+    style: Option<String>,
+}

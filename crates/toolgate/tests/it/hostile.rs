@@ -1,0 +1,611 @@
+//! Rows of the catalogue of hostile inputs, against the whole server.
+//!
+//! Each test names its rows. A row is bytes and what must come back; after each the server must still
+//! answer a good call. Rows of the listener alone stand beside it (`transport/listen/tests.rs`); here they
+//! are only touched. Where the security page and the protocol page disagree about a status, the protocol
+//! page wins: errors of a domain (unknown tool, bad cursor) are `200`.
+
+mod asking;
+mod envelope;
+mod framing;
+mod json;
+mod lines;
+mod mirror;
+mod origin;
+mod session;
+mod streams;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use toolgate::{Context, Elicited, Field, Form, ListenOptions, Server, ToolError};
+
+const MODERN: &str = "2026-07-28";
+const LEGACY: &str = "2025-11-25";
+/// Whatever is answered is answered within this time.
+const SOON: Duration = Duration::from_secs(8);
+/// Where the catalogue says a second, and the machine may be busy with other tests.
+const A_SECOND: Duration = Duration::from_secs(4);
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Message {
+    message: String,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Count {
+    n: u64,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Named {
+    name: String,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Path {
+    path: String,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Region {
+    #[schemars(extend("x-mcp-header" = "Region"))]
+    region: Option<String>,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[allow(dead_code)]
+struct Ids {
+    id: Vec<String>,
+}
+
+/// The server under attack; `ran` counts what it did.
+fn fixture(ran: &Arc<AtomicUsize>) -> Server {
+    let (echoed, told, waited) = (Arc::clone(ran), Arc::clone(ran), Arc::clone(ran));
+    let options = ListenOptions::default()
+        .head_timeout(ms(600))
+        .idle_timeout(ms(1000))
+        .write_timeout(ms(900))
+        .linger(ms(500));
+    Server::new("hostile", "1.0.0")
+        .listener(options)
+        .drain(ms(500))
+        .page_size(2)
+        .stream_after(ms(300))
+        .tool("echo", move |args: Message| {
+            echoed.fetch_add(1, Ordering::SeqCst);
+            async move { args.message }
+        })
+        .tool("tell", move |args: Message, cx: Context| {
+            told.fetch_add(1, Ordering::SeqCst);
+            async move {
+                cx.progress(1.0, args.message.as_str()).await;
+                args.message
+            }
+        })
+        .tool("slow", move |args: Count| {
+            waited.fetch_add(1, Ordering::SeqCst);
+            async move {
+                tokio::time::sleep(ms(args.n)).await;
+                format!("slept {}", args.n)
+            }
+        })
+        .tool("big", |args: Count| async move {
+            "x".repeat(usize::try_from(args.n).unwrap_or(0))
+        })
+        .tool("panic", |args: Count| async move {
+            assert!(args.n == 0, "a handler fell over at /secret/path.rs");
+            "stood"
+        })
+        .tool(
+            "region",
+            |args: Region| async move { args.region.unwrap_or_default() },
+        )
+        .tool("hang", || async { std::future::pending::<String>().await })
+        .timeout(ms(150))
+        .tool("ask", |args: Message, cx: Context| async move {
+            Ok::<_, ToolError>(match cx.elicit("name", name_form()).await? {
+                Elicited::Accept(said) => {
+                    format!("{}, {}", args.message, said["name"].as_str().unwrap_or("?"))
+                }
+                Elicited::Decline | Elicited::Cancel => "no name".into(),
+            })
+        })
+        .tool("ask_twice", |cx: Context| async move {
+            cx.elicit("first", name_form()).await?;
+            cx.elicit("second", name_form()).await?;
+            Ok::<_, ToolError>("asked twice")
+        })
+        .tool("ask_on", |cx: Context| async move {
+            for round in 0..100 {
+                cx.elicit(&format!("q{round}"), name_form()).await?;
+            }
+            Ok::<_, ToolError>("never here")
+        })
+        .prompt(
+            "greet",
+            |args: Named| async move { format!("Greet {}.", args.name) },
+        )
+        .resource("fx://readme", || async { "Read me" })
+        .template("fx://files/{+path}", |args: Path| async move {
+            (args.path == "a.txt")
+                .then_some("A")
+                .ok_or_else(|| ToolError::new("nothing there"))
+        })
+        .template("fx://users{/id*}/end", |args: Ids| async move {
+            format!("{} ids", args.id.len())
+        })
+        .build()
+        .expect("the fixture is well described")
+}
+
+fn name_form() -> Form {
+    Form::new("What is your name?").field("name", Field::text().max(1 << 20))
+}
+
+/// A server on a port of its own.
+struct House {
+    address: SocketAddr,
+    server: Server,
+    ran: Arc<AtomicUsize>,
+    serving: JoinHandle<()>,
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl House {
+    async fn open() -> House {
+        let ran = Arc::new(AtomicUsize::new(0));
+        let server = fixture(&ran);
+        House::serve(server, ran).await
+    }
+
+    async fn serve(server: Server, ran: Arc<AtomicUsize>) -> House {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a loopback port");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        let serving = server.clone();
+        let serving = tokio::spawn(async move {
+            serving
+                .serve(listener)
+                .await
+                .expect("it serves until it is dropped");
+        });
+        House {
+            address,
+            server,
+            ran,
+            serving,
+        }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address)
+            .await
+            .expect("the server listens")
+    }
+
+    /// Sends bytes and reads until the server closes.
+    async fn send(&self, bytes: &[u8]) -> Vec<u8> {
+        let (mut read, mut write) = self.connect().await.into_split();
+        let bytes = bytes.to_vec();
+        // One who is refused in the middle of sending sees an error there, and the answer here.
+        let sending = tokio::spawn(async move {
+            let _ = write.write_all(&bytes).await;
+            write
+        });
+        let answer = rest(&mut read).await;
+        sending.abort();
+        answer
+    }
+
+    async fn post(&self, post: &Post) -> Reply {
+        Reply::read(&self.send(&post.bytes()).await)
+    }
+
+    /// How often a tool that counts has run.
+    fn ran(&self) -> usize {
+        self.ran.load(Ordering::SeqCst)
+    }
+
+    /// A good call works.
+    async fn works(&self, row: &str) {
+        let reply = self
+            .post(&Post::call("echo", r#"{"message":"still here"}"#))
+            .await;
+        assert_eq!(
+            (reply.status, reply.text().as_str()),
+            (200, "still here"),
+            "after {row}"
+        );
+    }
+
+    /// One row: what is sent, what must come back, and that the server goes on.
+    async fn check(&self, row: &str, post: &Post, status: impl Among<u16>, code: impl Among<i64>) -> Reply {
+        let reply = self.post(post).await;
+        let shown = String::from_utf8_lossy(&post.body[..post.body.len().min(160)]).into_owned();
+        let said = reply.json();
+        let at = format!(
+            "{row}: {shown} with {:?} answered by {} {}",
+            post.shown(),
+            reply.status,
+            clip(&reply.body)
+        );
+        assert!(status.has(reply.status), "status of {at}");
+        assert!(
+            code.has(said["error"]["code"].as_i64().unwrap_or_default()),
+            "code of {at}"
+        );
+        reply.is_proper(&at);
+        self.works(row).await;
+        reply
+    }
+
+    /// A 2025-11-25 session.
+    async fn greet(&self) -> String {
+        self.greet_with("{}").await
+    }
+
+    async fn greet_with(&self, capabilities: &str) -> String {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{capabilities},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
+        );
+        let reply = self.post(&Post::new(body)).await;
+        assert_eq!(reply.status, 200, "{}", clip(&reply.body));
+        reply.header("mcp-session-id").expect("a session has an id")
+    }
+}
+
+/// What a row accepts: one value or any of several.
+trait Among<T> {
+    fn has(&self, value: T) -> bool;
+}
+
+impl<T: PartialEq> Among<T> for T {
+    fn has(&self, value: T) -> bool {
+        *self == value
+    }
+}
+
+impl<T: PartialEq, const N: usize> Among<T> for [T; N] {
+    fn has(&self, value: T) -> bool {
+        self.contains(&value)
+    }
+}
+
+/// A request to be sent as it is, right or wrong.
+#[derive(Clone)]
+struct Post {
+    verb: String,
+    target: String,
+    fields: Vec<(String, Vec<u8>)>,
+    body: Vec<u8>,
+}
+
+impl Post {
+    /// A POST that says nothing of revisions.
+    fn new(body: impl Into<Vec<u8>>) -> Post {
+        Post {
+            verb: "POST".into(),
+            target: "/mcp".into(),
+            fields: Vec::new(),
+            body: body.into(),
+        }
+        .with("Host", "127.0.0.1")
+        .with("Connection", "close")
+        .with("Content-Type", "application/json")
+        .with("Accept", "application/json, text/event-stream")
+    }
+
+    fn empty(verb: &str) -> Post {
+        let mut post = Post::new("").without("Content-Type");
+        post.verb = verb.into();
+        post
+    }
+
+    /// A request of 2026-07-28 whose headers are right; `params` are members without their braces.
+    fn modern(method: &str, name: Option<&str>, params: &str) -> Post {
+        let comma = if params.is_empty() { "" } else { "," };
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{params}{comma}{}}}}}"#,
+            meta(MODERN, "{}")
+        );
+        Post::modern_raw(method, name, body)
+    }
+
+    /// The same headers around any body.
+    fn modern_raw(method: &str, name: Option<&str>, body: impl Into<Vec<u8>>) -> Post {
+        let post = Post::new(body)
+            .with("MCP-Protocol-Version", MODERN)
+            .with("Mcp-Method", method);
+        match name {
+            Some(name) => post.with("Mcp-Name", name),
+            None => post,
+        }
+    }
+
+    /// A modern call of a tool.
+    fn call(tool: &str, arguments: &str) -> Post {
+        Post::modern(
+            "tools/call",
+            Some(tool),
+            &format!(r#""name":"{tool}","arguments":{arguments}"#),
+        )
+    }
+
+    /// A modern call whose client can fill in forms.
+    fn ask(tool: &str, params: &str) -> Post {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}",{params},{}}}}}"#,
+            meta(MODERN, r#"{"elicitation":{"form":{}}}"#)
+        );
+        Post::modern_raw("tools/call", Some(tool), body)
+    }
+
+    /// A message in a session.
+    fn in_session(session: &str, body: impl Into<Vec<u8>>) -> Post {
+        Post::new(body)
+            .with("MCP-Protocol-Version", LEGACY)
+            .with("Mcp-Session-Id", session)
+    }
+
+    fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Post {
+        self.fields.push((name.into(), value.as_ref().to_vec()));
+        self
+    }
+
+    fn without(mut self, name: &str) -> Post {
+        self.fields.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        self
+    }
+
+    /// With this value in place of any other.
+    fn set(self, name: &str, value: impl AsRef<[u8]>) -> Post {
+        self.without(name).with(name, value)
+    }
+
+    fn to(mut self, target: &str) -> Post {
+        self.target = target.into();
+        self
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = format!("{} {} HTTP/1.1\r\n", self.verb, self.target).into_bytes();
+        for (name, value) in &self.fields {
+            bytes.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
+        }
+        let framed = self.fields.iter().any(|(name, _)| {
+            matches!(
+                name.to_ascii_lowercase().as_str(),
+                "content-length" | "transfer-encoding"
+            )
+        });
+        if !framed && (self.verb == "POST" || !self.body.is_empty()) {
+            bytes.extend(format!("Content-Length: {}\r\n", self.body.len()).as_bytes());
+        }
+        bytes.extend(b"\r\n");
+        bytes.extend(&self.body);
+        bytes
+    }
+
+    /// What of the head is not the same in every row.
+    fn shown(&self) -> Vec<String> {
+        let ours = ["Host", "Connection", "Content-Type", "Accept"];
+        let fields = self
+            .fields
+            .iter()
+            .enumerate()
+            .filter(|(at, (name, _))| *at > 3 || !ours.contains(&name.as_str()));
+        fields
+            .map(|(_, (name, value))| format!("{name}: {}", clip(value)))
+            .collect()
+    }
+}
+
+fn meta(version: &str, capabilities: &str) -> String {
+    format!(
+        r#""_meta":{{"io.modelcontextprotocol/protocolVersion":"{version}","io.modelcontextprotocol/clientCapabilities":{capabilities}}}"#
+    )
+}
+
+/// A call of a tool in the form that all revisions share.
+fn call(id: &str, tool: &str, arguments: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
+    )
+}
+
+/// What came back.
+#[derive(Debug)]
+struct Reply {
+    /// 0: nothing, the connection was closed.
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+    /// How many answers there were on the connection.
+    n_answers: usize,
+}
+
+impl Reply {
+    fn read(bytes: &[u8]) -> Reply {
+        let n_answers = bytes
+            .windows(9)
+            .filter(|window| window.starts_with(b"HTTP/1.") && window[8] == b' ')
+            .count();
+        let end = bytes
+            .windows(4)
+            .position(|window| window == b"\r\n\r\n")
+            .unwrap_or(bytes.len());
+        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        let status = head
+            .get(9..12)
+            .and_then(|status| status.parse().ok())
+            .unwrap_or_default();
+        let body = bytes.get(end + 4..).unwrap_or_default();
+        let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+        Reply {
+            status,
+            head,
+            body: if is_chunked { whole(body) } else { body.to_vec() },
+            n_answers,
+        }
+    }
+
+    fn header(&self, name: &str) -> Option<String> {
+        let mut fields = self.head.lines().filter_map(|line| line.split_once(": "));
+        fields
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.to_owned())
+    }
+
+    /// The answer: the body, or the last message of a stream.
+    fn json(&self) -> Value {
+        let body = String::from_utf8_lossy(&self.body);
+        let is_stream = self
+            .header("content-type")
+            .is_some_and(|kind| kind.starts_with("text/event-stream"));
+        let last = if is_stream {
+            body.lines()
+                .filter_map(|line| line.strip_prefix("data: "))
+                .next_back()
+        } else {
+            Some(&*body)
+        };
+        last.and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default()
+    }
+
+    /// The first text of a tool's result.
+    fn text(&self) -> String {
+        self.json()["result"]["content"][0]["text"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    fn is_error(&self) -> bool {
+        self.json()["result"]["isError"] == json!(true)
+    }
+
+    /// What every answer is: never a server error, never sniffed or stored, valid UTF-8, without our insides.
+    fn is_proper(&self, at: &str) {
+        assert!(self.status < 500, "{at}");
+        let body = std::str::from_utf8(&self.body).unwrap_or_else(|_| panic!("not UTF-8: {at}"));
+        assert!(self.header("server").is_none(), "a name of ours: {at}");
+        for inside in [
+            "/src/",
+            ".rs:",
+            "panicked",
+            "serde",
+            "tokio",
+            "hyper",
+            "toolgate_wire",
+            "stack backtrace",
+        ] {
+            assert!(!body.contains(inside), "{inside:?} in {at}");
+        }
+        if !self.body.is_empty() {
+            assert_eq!(
+                self.header("x-content-type-options").as_deref(),
+                Some("nosniff"),
+                "{at}"
+            );
+            assert!(
+                self.header("cache-control")
+                    .is_some_and(|cache| cache.contains("no-store")),
+                "{at}"
+            );
+            assert!(
+                self.header("content-type")
+                    .is_some_and(|kind| !kind.contains("html")),
+                "{at}"
+            );
+        }
+    }
+}
+
+/// The body inside its chunks, as far as it came.
+fn whole(mut chunks: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    while let Some(end) = chunks.windows(2).position(|window| window == b"\r\n") {
+        let size = std::str::from_utf8(&chunks[..end])
+            .ok()
+            .and_then(|size| usize::from_str_radix(size, 16).ok());
+        let data = &chunks[end + 2..];
+        let Some(size) = size.filter(|size| *size > 0 && *size + 2 <= data.len()) else {
+            break;
+        };
+        body.extend(&data[..size]);
+        chunks = &data[size + 2..];
+    }
+    body
+}
+
+fn clip(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(300)]).into_owned()
+}
+
+async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> Vec<u8> {
+    let mut answer = Vec::new();
+    let reading = async {
+        let mut chunk = vec![0; 64 << 10];
+        while let Ok(n @ 1..) = stream.read(&mut chunk).await {
+            answer.extend_from_slice(&chunk[..n]);
+        }
+    };
+    let ended = tokio::time::timeout(SOON, reading).await;
+    assert!(
+        ended.is_ok(),
+        "the connection stays open after {:?}",
+        clip(&answer)
+    );
+    answer
+}
+
+/// Reads until this text has come.
+async fn until(stream: &mut (impl AsyncReadExt + Unpin), text: &str) -> String {
+    let mut answer = Vec::new();
+    let reading = async {
+        let mut chunk = vec![0; 16 << 10];
+        while !String::from_utf8_lossy(&answer).contains(text) {
+            let n = stream.read(&mut chunk).await.expect("the connection holds");
+            assert!(n > 0, "closed before {text:?} came: {:?}", clip(&answer));
+            answer.extend_from_slice(&chunk[..n]);
+        }
+    };
+    let ended = tokio::time::timeout(SOON, reading).await;
+    assert!(ended.is_ok(), "{text:?} never came, but {:?}", clip(&answer));
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(ms(5)).await;
+        }
+    };
+    assert!(tokio::time::timeout(SOON, waiting).await.is_ok(), "never: {what}");
+}
+
+/// Resident memory in MiB, where the system tells. All tests share it: only a flood shows.
+fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    pages
+        .and_then(|pages| pages.split(' ').nth(1)?.parse::<usize>().ok())
+        .unwrap_or_default()
+        * 4
+        / 1024
+}

@@ -1,0 +1,366 @@
+//! F: many at once, slow readers and broken connections. Y: handlers that fall over or hang.
+
+use std::task::Poll;
+use std::time::Instant;
+
+use super::*;
+
+#[tokio::test]
+async fn f01_one_id_for_everyone() {
+    let house = House::open().await;
+    let clients = (0..24).map(|client| {
+        let house = &house;
+        async move {
+            let session = if client % 2 == 0 {
+                Some(house.greet().await)
+            } else {
+                None
+            };
+            for n in 0..15 {
+                let wanted = format!("client {client} call {n}");
+                let arguments = format!(r#"{{"message":"{wanted}"}}"#);
+                let post = match &session {
+                    Some(session) => Post::in_session(session, call("1", "tell", &arguments)),
+                    None => Post::call("tell", &arguments),
+                };
+                assert_eq!(house.post(&post).await.text(), wanted, "F01");
+            }
+        }
+    });
+    join(clients).await;
+    house.works("F01").await;
+}
+
+#[tokio::test]
+async fn f02_one_id_in_one_session() {
+    let house = House::open().await;
+    let session = house.greet().await;
+    let calls = (0..30).map(|n| {
+        let (house, session) = (&house, &session);
+        async move {
+            let post = Post::in_session(session, call("1", "slow", &format!(r#"{{"n":{}}}"#, 20 + n)));
+            let reply = house.post(&post).await;
+            let own = reply.text() == format!("slept {}", 20 + n);
+            let refused = reply.status == 400 && reply.json()["error"]["code"] == json!(-32600);
+            assert!(own || refused, "F02: {reply:?}");
+            assert_eq!(reply.json()["id"], json!(1), "F02: {reply:?}");
+        }
+    });
+    join(calls).await;
+    house.works("F02").await;
+}
+
+#[tokio::test]
+async fn f03_f04_results_cannot_write_events_or_headers() {
+    let house = House::open().await;
+    let session = house.greet().await;
+    for text in [
+        "a\n\nevent: evil\ndata: {}\n\n",
+        "a\r\n\r\nHTTP/1.1 200 OK\r\nX-Evil: 1\r\n\r\n",
+        "a\r\rdata: x\r\r",
+        "\u{2028}\u{2029}\u{85}",
+        ": comment\nid: 9\nretry: 1\n",
+    ] {
+        let arguments = json!({ "message": text }).to_string();
+        let meta = format!(
+            r#""_meta":{{"progressToken":"t","io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientCapabilities":{{}}}}"#
+        );
+        let modern = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"tell","arguments":{arguments},{meta}}}}}"#
+        );
+        let legacy = call("1", "tell", &arguments).replacen(
+            "\"name\"",
+            "\"_meta\":{\"progressToken\":\"t\"},\"name\"",
+            1,
+        );
+        for post in [
+            Post::modern_raw("tools/call", Some("tell"), modern),
+            Post::in_session(&session, legacy),
+        ] {
+            let reply = house.check("F03 F04", &post, 200, 0).await;
+            assert_eq!(
+                reply.header("content-type").as_deref(),
+                Some("text/event-stream"),
+                "{reply:?}"
+            );
+            assert_eq!(reply.text(), text, "F03: the text is whole");
+            assert!(reply.header("x-evil").is_none(), "F04: {reply:?}");
+            let body = String::from_utf8(reply.body).unwrap();
+            let events = body
+                .split("\n\n")
+                .filter(|event| event.contains("data: "))
+                .count();
+            assert_eq!(events, 2, "F03: progress and result: {body:?}");
+            for line in body.split(['\n', '\r']) {
+                let known = ["", "event: message", "data:"].contains(&line)
+                    || ["data: {", "id: ", "retry: 1000", ": still"]
+                        .iter()
+                        .any(|start| line.starts_with(start));
+                assert!(known && line != "id: 9", "F03: {line:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn f05_unread_answers() {
+    let house = House::open().await;
+    let before = resident();
+    let mut unread = Vec::new();
+    for _ in 0..20 {
+        let mut stream = house.connect().await;
+        stream
+            .write_all(&Post::call("big", r#"{"n":1048576}"#).bytes())
+            .await
+            .unwrap();
+        unread.push(stream);
+    }
+    let begin = Instant::now();
+    house.works("F05").await;
+    assert!(
+        begin.elapsed() < Duration::from_secs(4),
+        "F05: {:?}",
+        begin.elapsed()
+    );
+    assert!(resident() < before + 320, "F05: {} MiB", resident() - before);
+    drop(unread);
+    house.works("F05").await;
+}
+
+#[tokio::test]
+async fn f06_to_f08_resets_idlers_and_streams() {
+    let house = House::open().await;
+    let mut idle = Vec::new();
+    for _ in 0..100 {
+        idle.push(house.connect().await);
+    }
+    for n in 0..100 {
+        let mut stream = house.connect().await;
+        let post = if n % 2 == 0 {
+            Post::call("slow", r#"{"n":5000}"#)
+        } else {
+            Post::new(call("1", "slow", r#"{"n":50}"#))
+        };
+        stream.write_all(&post.bytes()).await.unwrap();
+        stream.set_zero_linger().unwrap();
+    }
+    let session = house.greet().await;
+    let mut streams = Vec::new();
+    for n in 0..100 {
+        let mut stream = house.connect().await;
+        let post = match n % 2 {
+            0 => Post::modern(
+                "subscriptions/listen",
+                None,
+                r#""notifications":{"toolsListChanged":true}"#,
+            ),
+            _ => Post::empty("GET")
+                .with("Mcp-Session-Id", &session)
+                .with("MCP-Protocol-Version", LEGACY),
+        };
+        stream
+            .write_all(&post.without("Connection").bytes())
+            .await
+            .unwrap();
+        streams.push(stream);
+    }
+    house.works("F06 to F08").await;
+    drop(streams);
+    // Those that say nothing are sent away.
+    for mut stream in idle {
+        assert!(rest(&mut stream).await.is_empty(), "F07");
+    }
+    house.works("F06 to F08").await;
+}
+
+#[tokio::test]
+async fn f09_heavy_bodies_do_not_starve_a_good_call() {
+    let house = House::open().await;
+    let heavy = Post::new(format!("[{}", "[".repeat(1 << 20)));
+    let good = async {
+        let mut worst = Duration::ZERO;
+        for _ in 0..20 {
+            let begin = Instant::now();
+            house.works("F09").await;
+            worst = worst.max(begin.elapsed());
+        }
+        worst
+    };
+    let attack = async {
+        loop {
+            join((0..4).map(|_| house.post(&heavy))).await;
+        }
+    };
+    let worst = tokio::select! { worst = good => worst, () = attack => Duration::MAX };
+    assert!(worst < A_SECOND, "F09: {worst:?}");
+}
+
+/// A call that is left is not finished for nobody, where the revision says so.
+#[tokio::test]
+async fn f06_a_call_that_is_left_is_cancelled() {
+    let left = Arc::new(AtomicUsize::new(0));
+    let server = {
+        let left = Arc::clone(&left);
+        Server::new("left", "1.0.0")
+            .tool("echo", |args: Message| async move { args.message })
+            .tool("wait", move |cx: Context| {
+                let left = Arc::clone(&left);
+                async move {
+                    let gone = Gone(left);
+                    cx.progress(0.0, None).await;
+                    tokio::time::sleep(Duration::from_secs(30)).await;
+                    drop(gone);
+                    "done"
+                }
+            })
+            .drain(ms(100))
+            .build()
+            .unwrap()
+    };
+    let house = House::serve(server, Arc::default()).await;
+    for _ in 0..10 {
+        let mut stream = house.connect().await;
+        stream.write_all(&Post::call("wait", "{}").bytes()).await.unwrap();
+        tokio::time::sleep(ms(10)).await;
+        stream.set_zero_linger().unwrap();
+    }
+    eventually("F06: ten calls are dropped", || left.load(Ordering::SeqCst) == 10).await;
+    house.works("F06").await;
+}
+
+struct Gone(Arc<AtomicUsize>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn y01_handlers_that_fall_over() {
+    let house = House::open().await;
+    let session = house.greet().await;
+    join((0..100).map(|n| {
+        let (house, session) = (&house, &session);
+        async move {
+            let post = match n % 3 {
+                0 => Post::call("panic", r#"{"n":1}"#),
+                1 => Post::in_session(session, call("1", "panic", r#"{"n":1}"#)),
+                _ => Post::new(call("1", "panic", r#"{"n":1}"#)),
+            };
+            let reply = house.post(&post).await;
+            assert!(reply.status == 200 && reply.is_error(), "Y01: {reply:?}");
+            assert!(!clip(&reply.body).contains("secret"), "Y01: {reply:?}");
+            reply.is_proper("Y01");
+        }
+    }))
+    .await;
+    let reply = house
+        .check("Y01", &Post::call("panic", r#"{"n":0}"#), 200, 0)
+        .await;
+    assert_eq!(reply.text(), "stood", "Y01");
+}
+
+#[tokio::test]
+async fn y02_handlers_that_hang() {
+    let house = House::open().await;
+    let hanging = join((0..100).map(|_| house.post(&HANG)));
+    let meanwhile = async {
+        tokio::time::sleep(ms(20)).await;
+        let begin = Instant::now();
+        house.works("Y02").await;
+        assert!(begin.elapsed() < A_SECOND, "Y02: {:?}", begin.elapsed());
+    };
+    let (replies, ()) = tokio::join!(hanging, meanwhile);
+    for reply in replies {
+        assert!(
+            reply.is_error() && reply.text().contains("timeout"),
+            "Y02: {reply:?}"
+        );
+    }
+    house.works("Y02").await;
+}
+
+/// A handler that always has something to do is out of time all the same.
+#[tokio::test]
+async fn y02_handlers_that_never_rest() {
+    let server = Server::new("restless", "1.0.0")
+        .tool("echo", |args: Message| async move { args.message })
+        .tool("spin", || async {
+            loop {
+                tokio::task::consume_budget().await;
+            }
+            #[allow(unreachable_code)]
+            ""
+        })
+        .timeout(ms(100))
+        .drain(ms(100))
+        .build()
+        .unwrap();
+    let house = House::serve(server, Arc::default()).await;
+    let reply = house.check("Y02", &Post::call("spin", "{}"), 200, 0).await;
+    assert!(
+        reply.is_error() && reply.text().contains("timeout"),
+        "Y02: {reply:?}"
+    );
+}
+
+static HANG: std::sync::LazyLock<Post> = std::sync::LazyLock::new(|| Post::call("hang", "{}"));
+
+/// Y05, as far as one process can: what is under way is finished, streams end, the port is closed.
+#[tokio::test]
+async fn y05_draining() {
+    let mut house = House::open().await;
+    let mut listening = house.connect().await;
+    let listen = Post::modern(
+        "subscriptions/listen",
+        None,
+        r#""notifications":{"toolsListChanged":true}"#,
+    );
+    listening.write_all(&listen.bytes()).await.unwrap();
+    until(&mut listening, "acknowledged").await;
+    let slow = Post::call("slow", r#"{"n":200}"#);
+    let slow = join((0..50).map(|_| house.post(&slow)));
+    let end = async {
+        eventually("all calls are under way", || house.ran() == 50).await;
+        house.server.shut_down();
+    };
+    let (replies, ()) = tokio::join!(slow, end);
+    for reply in replies {
+        assert_eq!(reply.text(), "slept 200", "Y05: {reply:?}");
+    }
+    let ended = String::from_utf8_lossy(&rest(&mut listening).await).into_owned();
+    assert!(
+        ended.contains("\"result\""),
+        "Y05: the stream ends with its answer: {ended}"
+    );
+    tokio::time::timeout(SOON, &mut house.serving)
+        .await
+        .expect("Y05: it ends")
+        .unwrap();
+    assert!(
+        TcpStream::connect(house.address).await.is_err(),
+        "Y05: the port is closed"
+    );
+}
+
+async fn join<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut futures: Vec<_> = futures.map(Box::pin).collect();
+    let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    std::future::poll_fn(|cx| {
+        for (future, output) in futures.iter_mut().zip(&mut outputs) {
+            if output.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(cx)
+            {
+                *output = Some(ready);
+            }
+        }
+        if outputs.iter().all(Option::is_some) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+    outputs.into_iter().flatten().collect()
+}

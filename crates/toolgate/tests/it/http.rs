@@ -1,0 +1,8 @@
+//! HTTP: who is who, and what is refused with which words.
+
+use crate::play;
+
+#[tokio::test]
+async fn transcripts() {
+    play::all("http").await;
+}

@@ -1,0 +1,8 @@
+//! Pages of lists, and how long they stay true.
+
+use crate::play;
+
+#[tokio::test]
+async fn transcripts() {
+    play::all("page").await;
+}

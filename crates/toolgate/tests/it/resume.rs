@@ -1,0 +1,56 @@
+//! Streams: when there is one, and how it goes on after a cut.
+
+use toolgate::Endpoint;
+
+use crate::fixture::{self, Options};
+use crate::play::{self, Exchange};
+
+#[tokio::test]
+async fn transcripts() {
+    play::all("resume").await;
+}
+
+fn exchange(endpoint: &Endpoint, method: &str, session: &str, last: Option<&str>, body: &str) -> Exchange {
+    let mut headers = vec![("mcp-session-id".to_owned(), session.to_owned())];
+    headers.extend(last.map(|last| ("last-event-id".to_owned(), last.to_owned())));
+    let request = play::build(method, "/mcp", &headers, None, body.into()).unwrap();
+    Exchange::start(endpoint.clone(), request)
+}
+
+/// A session keeps a bounded number of streams. What a client has not heard the end of is kept longest.
+#[tokio::test]
+async fn streams_that_have_ended_are_forgotten_first() {
+    let (server, stage) = fixture::serve(&Options::default());
+    let endpoint = server.into_service();
+    let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"cli","version":"0.1"}}}"#;
+    let request = play::build("POST", "/mcp", &[], None, hello.into()).unwrap();
+    let mut welcome = Exchange::start(endpoint.clone(), request);
+    let session = welcome.head().await.unwrap().headers["mcp-session-id"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+
+    let report = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"report","arguments":{"steps":1},"_meta":{"progressToken":1}}}"#;
+    let mut long = exchange(&endpoint, "POST", &session, None, report);
+    assert_eq!(long.message().await.id.as_deref(), Some("1-0"));
+    assert_eq!(long.message().await.id.as_deref(), Some("1-1"));
+    long.leave().await;
+
+    let talk = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"talk"}}"#;
+    for number in 2..=33 {
+        let mut short = exchange(&endpoint, "POST", &session, None, talk);
+        assert_eq!(short.message().await.id, Some(format!("{number}-0")));
+        short.body().await.unwrap();
+    }
+    let mut forgotten = exchange(&endpoint, "GET", &session, Some("2-1"), "");
+    assert_eq!(forgotten.head().await.unwrap().status, 400);
+    let mut kept = exchange(&endpoint, "GET", &session, Some("3-2"), "");
+    assert_eq!(kept.message().await.id.as_deref(), Some("3-3"));
+
+    stage.give("go");
+    let mut resumed = exchange(&endpoint, "GET", &session, Some("1-1"), "");
+    assert_eq!(resumed.head().await.unwrap().status, 200);
+    let last = resumed.message().await;
+    assert_eq!(last.id.as_deref(), Some("1-2"));
+    assert!(last.data.contains("reported 1"), "{}", last.data);
+}

@@ -1,0 +1,148 @@
+//! The end of a server, and handlers that misbehave; over real sockets where they matter.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use toolgate::Server;
+
+use crate::fixture::{self, Options, Stage};
+use crate::play;
+
+#[tokio::test]
+async fn transcripts() {
+    play::all("shutdown").await;
+}
+
+const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+
+async fn listen() -> (
+    Server,
+    Stage,
+    std::net::SocketAddr,
+    JoinHandle<Result<(), toolgate::Error>>,
+) {
+    let (server, stage) = fixture::serve(&Options::default());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move { server.serve(listener).await }
+    });
+    (server, stage, address, serving)
+}
+
+fn post(headers: &str, body: &str) -> String {
+    format!(
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n{headers}content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn modern(tool: &str) -> String {
+    let headers =
+        format!("mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {tool}\r\n");
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}","arguments":{{}},"_meta":{META}}}}}"#
+    );
+    post(&headers, &body)
+}
+
+async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(Duration::from_secs(5), wait).await {
+        Ok(done) => done,
+        Err(_) => panic!("in time: {what}"),
+    }
+}
+
+#[tokio::test]
+async fn a_call_under_way_is_answered_before_the_server_ends() {
+    let (server, stage, address, serving) = listen().await;
+    let mut busy = TcpStream::connect(address).await.unwrap();
+    busy.write_all(modern("wait").as_bytes()).await.unwrap();
+    soon("the call begins", stage.take("started")).await;
+    let mut idle = TcpStream::connect(address).await.unwrap();
+    idle.write_all(modern("plain").as_bytes()).await.unwrap();
+    let read = soon("an answer on the idle connection", idle.read(&mut [0; 4096]))
+        .await
+        .unwrap();
+    assert_ne!(read, 0);
+
+    server.shut_down();
+    assert_eq!(soon("an idle connection is closed", play::drain(idle)).await, "");
+    assert_eq!(stage.count("dropped"), 0);
+    stage.give("go");
+    let answer = soon("the answer comes and the connection ends", play::drain(busy)).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    assert!(answer.contains(r#""text":"went""#), "{answer}");
+    soon("the server ends", serving).await.unwrap().unwrap();
+    assert!(
+        TcpStream::connect(address).await.is_err(),
+        "nobody listens any more"
+    );
+}
+
+#[tokio::test]
+async fn a_stream_is_told_the_end_before_the_server_ends() {
+    let (server, _, address, serving) = listen().await;
+    let headers = "mcp-protocol-version: 2026-07-28\r\nmcp-method: subscriptions/listen\r\n";
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":"L","method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},"_meta":{META}}}}}"#
+    );
+    let mut listening = TcpStream::connect(address).await.unwrap();
+    listening
+        .write_all(post(headers, &body).as_bytes())
+        .await
+        .unwrap();
+    let mut seen = String::new();
+    while !seen.contains("subscriptions/acknowledged") {
+        let mut buffer = [0; 4096];
+        let read = soon("the acknowledgement", listening.read(&mut buffer))
+            .await
+            .unwrap();
+        assert_ne!(read, 0, "{seen}");
+        seen.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
+    }
+    server.shut_down();
+    let rest = play::drain(listening).await;
+    assert!(
+        rest.contains(r#""id":"L","result":{"resultType":"complete""#),
+        "{rest}"
+    );
+    soon("the server ends", serving).await.unwrap().unwrap();
+}
+
+/// What a disconnect is, on a connection that really breaks.
+#[tokio::test]
+async fn a_broken_connection_cancels_a_modern_call_and_no_other() {
+    let (server, stage, address, serving) = listen().await;
+    let mut leaving = TcpStream::connect(address).await.unwrap();
+    leaving.write_all(modern("wait").as_bytes()).await.unwrap();
+    soon("the modern call begins", stage.take("started")).await;
+    drop(leaving);
+    soon("the modern handler is dropped", stage.take("dropped")).await;
+
+    let mut leaving = TcpStream::connect(address).await.unwrap();
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait"}}"#;
+    leaving.write_all(post("", body).as_bytes()).await.unwrap();
+    soon("the older call begins", stage.take("started")).await;
+    drop(leaving);
+    // The server notices the hang-up in its own time; asking it something else gives it that.
+    let mut other = TcpStream::connect(address).await.unwrap();
+    other
+        .write_all(
+            modern("plain")
+                .replace("\r\nhost", "\r\nconnection: close\r\nhost")
+                .as_bytes(),
+        )
+        .await
+        .unwrap();
+    assert!(play::drain(other).await.contains(r#""text":"plain""#));
+    assert_eq!(stage.count("dropped"), 0);
+    // The end of the server waits for what a client left behind.
+    server.shut_down();
+    stage.give("go");
+    soon("the server ends", serving).await.unwrap().unwrap();
+    assert_eq!((stage.count("finished"), stage.count("dropped")), (1, 0));
+}

@@ -1,0 +1,325 @@
+//! The walls of the house, as a test: who may use whom, and what may stand where.
+//!
+//! The rules are those of the architecture's "Direction of dependency" and of the style guide. Lines of
+//! code are looked at, not syntax trees: comments and `mod tests { .. }` are taken off first, and files of
+//! tests are not read. What it must not do: judge sizes or taste.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A module uses only modules of lower rank, so that there are no circles. Rank 0 is `toolgate-wire`, which
+/// is a crate of its own; `lib.rs` names them all and is not looked at.
+const RANKS: [(u8, &str); 10] = [
+    (1, "clock error request seal"),
+    (2, "store observe"),
+    (3, "hub stream"),
+    (4, "handler"),
+    (5, "registry task"),
+    (6, "pipeline dispatch"),
+    (7, "guard era"),
+    (8, "entry"),
+    (9, "transport"),
+    (10, "server"),
+];
+
+/// Uses that go against the ranks, each with its reason: `(who, whom, why)`.
+const EXCEPTIONS: [(&str, &str, &str); 0] = [];
+
+/// Words that no finished code has, and the rule they break.
+const WORDS: [(&str, &str); 6] = [
+    ("todo!", "unfinished code is not committed"),
+    ("unimplemented!", "unfinished code is not committed"),
+    ("dbg!", "what the operator should know goes to `tracing`"),
+    ("#[ignore", "a test that does not run proves nothing"),
+    ("unbounded_channel", "every queue is bounded"),
+    ("mpsc::channel()", "every queue is bounded"),
+];
+
+#[test]
+fn the_walls_stand() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut faults = Vec::new();
+    let mut n_files = 0;
+    for package in entries(&crates) {
+        let name = package
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        if let Ok(manifest) = fs::read_to_string(package.join("Cargo.toml")) {
+            judge_manifest(&format!("crates/{name}/Cargo.toml"), &manifest, &mut faults);
+        }
+        for file in sources(&package.join("src")) {
+            let inside = file
+                .strip_prefix(&package)
+                .expect("it was found there")
+                .to_string_lossy()
+                .replace('\\', "/");
+            let text = fs::read_to_string(&file).expect("source files are text");
+            judge_source(&format!("crates/{name}/{inside}"), &text, &mut faults);
+            n_files += 1;
+        }
+    }
+    assert!(
+        n_files > 50,
+        "only {n_files} source files were found below {}",
+        crates.display()
+    );
+    let shown = faults.iter().fold(String::new(), |mut shown, fault| {
+        let _ = writeln!(shown, "  {fault}");
+        shown
+    });
+    assert!(faults.is_empty(), "{} broken rules:\n{shown}", faults.len());
+}
+
+/// Every rule finds what it is for: a rule that finds nothing is a wall on paper.
+#[test]
+fn each_rule_bites() {
+    let rows = [
+        (
+            "crates/toolgate/src/hub.rs",
+            "//! a\nuse crate::era::Era;\n",
+            "`hub` (rank 3) uses `era` (rank 7)",
+        ),
+        (
+            "crates/toolgate/src/era/feed.rs",
+            "//! a\nfn f() { crate::guard::f() }\n",
+            "`era` (rank 7) uses `guard`",
+        ),
+        ("crates/toolgate/src/attic.rs", "//! a\n", "`attic` has no rank"),
+        (
+            "crates/toolgate/src/hub.rs",
+            "//! a\nuse crate::{clock, seal};\n",
+            "one `use crate::` line",
+        ),
+        (
+            "crates/toolgate-wire/src/meta.rs",
+            "//! a\nconst D: &str = \"2025-06-18\";\n",
+            "`2025-06-18` stands outside",
+        ),
+        (
+            "crates/toolgate/src/era.rs",
+            "//! a\nlet e = Edition::E2025_06_18;\n",
+            "names an edition",
+        ),
+        (
+            "crates/toolgate/src/entry.rs",
+            "//! a\nuse toolgate_wire::Edition;\n",
+            "`Edition` is known to `era` only",
+        ),
+        (
+            "crates/toolgate/src/hub.rs",
+            "use std::io;\n",
+            "begins with `//!`",
+        ),
+        (
+            "crates/toolgate/src/hub.rs",
+            "//! a\nlet n = Instant::now();\n",
+            "the time comes from `clock`",
+        ),
+        (
+            "crates/toolgate/src/hub.rs",
+            "//! a\nlet q = mpsc::unbounded_channel();\n",
+            "every queue is bounded",
+        ),
+        (
+            "crates/toolgate/src/lib.rs",
+            "//! a\npub use handler::*;\n",
+            "re-exports have names",
+        ),
+        (
+            "crates/toolgate/src/hub.rs",
+            "//! a\nfn f() { todo!() }\n",
+            "unfinished code",
+        ),
+    ];
+    for (path, text, wanted) in rows {
+        let mut faults = Vec::new();
+        judge_source(path, text, &mut faults);
+        assert!(
+            faults.len() == 1 && faults[0].contains(wanted),
+            "{path}: {text:?} gave {faults:?}"
+        );
+    }
+    let mut faults = Vec::new();
+    judge_source(
+        "crates/toolgate/src/era.rs",
+        "//! Since 2025-06-18.\nuse crate::seal::Seal; // Spec 2025-06-18: todo!\n#[cfg(test)]\nmod tests {\n    use crate::server::Server;\n}\n",
+        &mut faults,
+    );
+    judge_manifest(
+        "Cargo.toml",
+        "[features]\n# Why.\na = []\n[dependencies]\n# Why.\nb.workspace = true\n",
+        &mut faults,
+    );
+    assert!(faults.is_empty(), "good code is left alone: {faults:?}");
+    judge_manifest(
+        "Cargo.toml",
+        "[features]\na = []\n\n[dependencies]\nb = \"1\"\n\n[dev-dependencies]\nc = \"1\"\n",
+        &mut faults,
+    );
+    assert!(
+        faults.len() == 2 && faults[0].starts_with("Cargo.toml:2:") && faults[1].starts_with("Cargo.toml:5:"),
+        "{faults:?}"
+    );
+}
+
+fn judge_source(path: &str, text: &str, faults: &mut Vec<String>) {
+    if !text.starts_with("//!") {
+        faults.push(format!(
+            "{path}:1: a module begins with `//!`: what it is, and what it must not do"
+        ));
+    }
+    let room = path
+        .strip_prefix("crates/toolgate/src/")
+        .filter(|inside| *inside != "lib.rs")
+        .map(|inside| {
+            let end = inside.find(['/', '.']).unwrap_or(inside.len());
+            &inside[..end]
+        });
+    let own = room.and_then(rank);
+    if let (Some(room), None) = (room, own) {
+        faults.push(format!(
+            "{path}:1: module `{room}` has no rank; give it one in tests/it/tidy.rs"
+        ));
+    }
+    for (number, line) in code(text) {
+        let mut say = |rule: &str| faults.push(format!("{path}:{number}: {rule}"));
+        if let (Some(room), Some(own)) = (room, own) {
+            if line.contains("crate::{") {
+                say("one `use crate::` line for each module, so that its rank can be checked");
+            }
+            for used in line.split("crate::").skip(1).map(word) {
+                let is_known = EXCEPTIONS
+                    .iter()
+                    .any(|(who, whom, _)| (*who, *whom) == (room, used));
+                if let Some(other) = rank(used).filter(|other| *other >= own && used != room && !is_known) {
+                    say(&format!(
+                        "`{room}` (rank {own}) uses `{used}` (rank {other}); only lower ranks may be used"
+                    ));
+                }
+            }
+        }
+        if let Some(date) = date(line).filter(|_| path != "crates/toolgate-wire/src/edition.rs") {
+            say(&format!(
+                "the revision `{date}` stands outside toolgate-wire/src/edition.rs; ask for a fact instead"
+            ));
+        }
+        if words(line).any(|word| word.starts_with("E20")) && !path.starts_with("crates/toolgate-wire/") {
+            say("names an edition; outside toolgate-wire only its facts are known");
+        }
+        if room.is_some_and(|room| room != "era") && words(line).any(|word| word == "Edition") {
+            say("the type `Edition` is known to `era` only");
+        }
+        if ["Instant::now", "SystemTime::now"]
+            .iter()
+            .any(|now| line.contains(now))
+            && room != Some("clock")
+        {
+            say("the time comes from `clock`");
+        }
+        if path.ends_with("/src/lib.rs") && line.contains("pub use") && line.contains('*') {
+            say("re-exports have names: what is public is a decision");
+        }
+        for (_, rule) in WORDS.iter().filter(|(word, _)| line.contains(word)) {
+            say(rule);
+        }
+    }
+}
+
+/// Features and dependencies say above them what they are for; dependencies may do so in groups.
+fn judge_manifest(path: &str, text: &str, faults: &mut Vec<String>) {
+    let mut section = "";
+    let (mut is_group_told, mut is_told) = (false, false);
+    for (number, line) in (1..).zip(text.lines()) {
+        let is_entry = line.starts_with(|first: char| first.is_ascii_alphanumeric()) && line.contains('=');
+        let needed = match section {
+            "[features]" => is_entry && !is_told && word(line) != "default",
+            "[dependencies]" => is_entry && !is_group_told,
+            _ if section.starts_with("[target.") && section.ends_with("dependencies]") => {
+                is_entry && !is_group_told
+            }
+            _ => false,
+        };
+        if needed {
+            faults.push(format!("{path}:{number}: a comment above says what this is for"));
+        }
+        is_told = line.starts_with('#');
+        is_group_told = is_told || (is_group_told && !line.is_empty());
+        if line.starts_with('[') {
+            (section, is_group_told) = (line, false);
+        }
+    }
+}
+
+/// Numbered lines without comments and without `mod tests { .. }`, which is the last thing in a file.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    (1..).zip(text[..end].lines()).map(|(number, line)| {
+        // The slashes of a URL follow a colon.
+        let mut starts = line.match_indices("//").map(|(at, _)| at);
+        let comment = starts
+            .find(|at| !line[..*at].ends_with(':'))
+            .unwrap_or(line.len());
+        (number, &line[..comment])
+    })
+}
+
+fn rank(module: &str) -> Option<u8> {
+    let found = RANKS
+        .iter()
+        .find(|(_, names)| names.split(' ').any(|name| name == module));
+    found.map(|(rank, _)| *rank)
+}
+
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
+}
+
+fn word(line: &str) -> &str {
+    words(line).next().unwrap_or_default()
+}
+
+/// A date such as those that name the revisions.
+fn date(line: &str) -> Option<&str> {
+    let is_date = |text: &[u8]| {
+        text.starts_with(b"20")
+            && (0..10).all(|at| {
+                if at == 4 || at == 7 {
+                    text[at] == b'-'
+                } else {
+                    text[at].is_ascii_digit()
+                }
+            })
+    };
+    let at = line.as_bytes().windows(10).position(is_date)?;
+    line.get(at..at + 10)
+}
+
+/// All source files below a directory, without those that are tests.
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for path in entries(directory) {
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        if path.is_dir() && name != "tests" {
+            files.extend(sources(&path));
+        } else if name.ends_with(".rs") && name != "tests.rs" {
+            files.push(path);
+        }
+    }
+    files
+}
+
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<_> = fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    paths.sort();
+    paths
+}

@@ -1,0 +1,16 @@
+//! URI templates: parsing and matching any text ends, and a match is made of the template's own variables.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use toolgate::UriTemplate;
+
+fuzz_target!(|data: &str| {
+    let (template, uri) = data.split_once('\n').unwrap_or((data, ""));
+    let Ok(template) = UriTemplate::parse(template) else { return };
+    if let Some(values) = template.match_uri(uri) {
+        for (name, _) in values {
+            assert!(template.names().any(|known| known == name));
+        }
+    }
+});

@@ -1,0 +1,281 @@
+//! Who is measured: the limit, our server, and the peers at pinned versions, each built for release.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::Places;
+use crate::install;
+use crate::process::{self, Show};
+
+const BUILD_LIMIT: Duration = Duration::from_secs(40 * 60);
+
+/// What a contender is compared as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Limit,
+    Ours,
+    Peer,
+}
+
+pub(crate) struct Contender {
+    pub(crate) name: &'static str,
+    pub(crate) role: Role,
+    /// What it is and how it is wired, for the reader.
+    pub(crate) about: String,
+    /// A program that takes `--listen ADDR` and `--stdio`, with what comes before those.
+    pub(crate) command: Vec<String>,
+    /// The stripped executable; a script has none.
+    pub(crate) n_bytes: Option<u64>,
+}
+
+/// A peer that could not be had, and why.
+pub(crate) struct Missing {
+    pub(crate) name: &'static str,
+    pub(crate) why: String,
+}
+
+/// A peer written in Rust, in `load/peers/<name>`; each wiring is a contender.
+struct Peer {
+    name: &'static str,
+    wirings: &'static [Wiring],
+}
+
+struct Wiring {
+    name: &'static str,
+    about: &'static str,
+    arguments: &'static [&'static str],
+}
+
+const PEERS: &[Peer] = &[
+    Peer {
+        name: "rmcp",
+        wirings: &[
+            Wiring {
+                name: "rmcp",
+                about: "rmcp 3.8.0, JSON, no sessions, tools shared",
+                arguments: &[],
+            },
+            Wiring {
+                name: "rmcp, sessions",
+                about: "rmcp 3.8.0, its defaults: sessions, answers over SSE",
+                arguments: &["--sessions"],
+            },
+        ],
+    },
+    Peer {
+        name: "tower-mcp",
+        wirings: &[Wiring {
+            name: "tower-mcp",
+            about: "tower-mcp 0.25.0, JSON",
+            arguments: &[],
+        }],
+    },
+    Peer {
+        name: "turbomcp",
+        wirings: &[Wiring {
+            name: "turbomcp",
+            about: "turbomcp 4.0.0-alpha.5",
+            arguments: &[],
+        }],
+    },
+    Peer {
+        name: "pmcp",
+        wirings: &[
+            Wiring {
+                name: "pmcp",
+                about: "pmcp 2.23.0, JSON, no sessions",
+                arguments: &[],
+            },
+            Wiring {
+                name: "pmcp, sessions",
+                about: "pmcp 2.23.0, its defaults: sessions",
+                arguments: &["--sessions"],
+            },
+        ],
+    },
+    Peer {
+        name: "rust-mcp-sdk",
+        wirings: &[Wiring {
+            name: "rust-mcp-sdk",
+            about: "rust-mcp-sdk 2.0.0, JSON, 2026-07-28 only",
+            arguments: &[],
+        }],
+    },
+];
+
+/// Builds the load generator.
+pub(crate) fn generator(places: &Places) -> Result<PathBuf, String> {
+    build(
+        places,
+        "load/Cargo.toml",
+        &["--package", "generator"],
+        "generator",
+    )
+}
+
+/// Builds everyone who is wanted. Without the limit or our server there is nothing to compare.
+pub(crate) fn all(
+    places: &Places,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<(Vec<Contender>, Vec<Missing>), String> {
+    let limit = build(places, "load/Cargo.toml", &["--package", "limit"], "limit")?;
+    let example = [
+        "--package",
+        "toolgate",
+        "--all-features",
+        "--example",
+        "bench_server",
+    ];
+    let ours = build(places, "Cargo.toml", &example, "bench_server")?;
+    let mut contenders = vec![
+        Contender::new(
+            "limit",
+            Role::Limit,
+            "bare hyper that parses and echoes (`load/limit`)",
+            only(&limit),
+        ),
+        Contender::new(
+            "toolgate",
+            Role::Ours,
+            "`examples/bench_server.rs`, all features",
+            only(&ours),
+        ),
+    ];
+    let mut missing = Vec::new();
+    for peer in PEERS.iter().filter(|peer| wanted(peer.name)) {
+        let package = format!("peer-{}", peer.name);
+        match build(
+            places,
+            &format!("load/peers/{}/Cargo.toml", peer.name),
+            &[],
+            &package,
+        ) {
+            Ok(program) => contenders.extend(peer.wirings.iter().map(|wiring| {
+                let mut command = only(&program);
+                command.extend(wiring.arguments.iter().map(|argument| (*argument).to_owned()));
+                Contender::new(wiring.name, Role::Peer, wiring.about, command)
+            })),
+            Err(why) => missing.push(Missing { name: peer.name, why }),
+        }
+    }
+    let scripts = [
+        (
+            "node",
+            "npm `@modelcontextprotocol/server` 2.4.0, JSON",
+            node as fn(&Places) -> _,
+        ),
+        ("python", "FastMCP 4.1.2, JSON", python),
+    ];
+    for (name, about, bring) in scripts.into_iter().filter(|(name, ..)| wanted(name)) {
+        match bring(places) {
+            Ok(command) => contenders.push(Contender::new(name, Role::Peer, about, command)),
+            Err(why) => missing.push(Missing { name, why }),
+        }
+    }
+    Ok((contenders, missing))
+}
+
+impl Contender {
+    fn new(name: &'static str, role: Role, about: &str, command: Vec<String>) -> Self {
+        // A script is the second word, after its interpreter.
+        let is_script = command.get(1).is_some_and(|word| !word.starts_with("--"));
+        let n_bytes = std::fs::metadata(&command[0])
+            .ok()
+            .filter(|_| !is_script)
+            .map(|file| file.len());
+        Self {
+            name,
+            role,
+            about: about.to_owned(),
+            command,
+            n_bytes,
+        }
+    }
+}
+
+/// A command without arguments.
+fn only(program: &Path) -> Vec<String> {
+    vec![program.display().to_string()]
+}
+
+/// Builds a workspace for release, and finds the executable of the given target.
+fn build(places: &Places, manifest: &str, arguments: &[&str], target: &str) -> Result<PathBuf, String> {
+    println!("building {target}");
+    let mut cargo = crate::rust::cargo(places);
+    cargo
+        .args(["build", "--release", "--locked", "--manifest-path", manifest])
+        .args(arguments);
+    cargo.args(["--message-format", "json-render-diagnostics"]);
+    if manifest.starts_with("load/") && std::env::var_os("CARGO_TARGET_DIR").is_none() {
+        // One for all, so that what several use is built once.
+        cargo.args(["--target-dir", "load/target"]);
+    }
+    let finished = process::run(&mut cargo, BUILD_LIMIT, Show::Quiet);
+    let finished = finished.map_err(|error| format!("cannot run cargo: {error}"))?;
+    if !finished.success() {
+        return Err(format!(
+            "{target} does not build: {}",
+            error(&finished.stderr, finished.why())
+        ));
+    }
+    let mut messages = finished
+        .stdout
+        .lines()
+        .rev()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let executable = messages.find_map(|message| {
+        let matches = message["target"]["name"] == target;
+        message["executable"]
+            .as_str()
+            .filter(|_| matches)
+            .map(PathBuf::from)
+    });
+    executable.ok_or_else(|| format!("cargo named no executable for {target}"))
+}
+
+/// The first error of a compiler says more than its last line.
+fn error(stderr: &str, otherwise: String) -> String {
+    let first = stderr.lines().find(|line| line.starts_with("error"));
+    first.map_or(otherwise, str::to_owned)
+}
+
+fn node(places: &Places) -> Result<Vec<String>, String> {
+    let node = install::node(places)?;
+    let dir = places.work.join("bench-node");
+    let source = places.root.join("load/peers/node");
+    install::npm_packages(&dir, &read(&source.join("package.json"))?)?;
+    let script = dir.join("server.mjs");
+    // Node looks for packages beside the script.
+    std::fs::copy(source.join("server.mjs"), &script).map_err(|error| format!("cannot copy it: {error}"))?;
+    tried(vec![node.display().to_string(), script.display().to_string()])
+}
+
+fn python(places: &Places) -> Result<Vec<String>, String> {
+    let source = places.root.join("load/peers/python");
+    let python = install::python(
+        &places.work.join("bench-python"),
+        &read(&source.join("requirements.txt"))?,
+    )?;
+    tried(vec![
+        python.display().to_string(),
+        source.join("server.py").display().to_string(),
+    ])
+}
+
+/// A script that cannot even say how it is used misses something.
+fn tried(command: Vec<String>) -> Result<Vec<String>, String> {
+    let mut help = Command::new(&command[0]);
+    help.args(&command[1..]).arg("--help");
+    match process::run(&mut help, Duration::from_secs(60), Show::Quiet) {
+        Ok(finished) if finished.success() => Ok(command),
+        Ok(finished) => Err(finished.why()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+}

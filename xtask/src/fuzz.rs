@@ -1,0 +1,90 @@
+//! `cargo xtask fuzz [TARGET] [--seconds N]`: coverage-guided fuzzing on the stable toolchain.
+//!
+//! libFuzzer is built from source by its crate, and the coverage it is guided by is ordinary code
+//! generation, so there is nothing to install. What a run learned stays in `target/xtask/fuzz/corpus`.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::Places;
+
+const TARGETS: [&str; 3] = ["frame", "message", "template"];
+
+/// What makes the compiler count which code was reached.
+const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table";
+
+/// Messages to start from, so that the fuzzer need not invent JSON-RPC.
+const SEEDS: [&str; 8] = [
+    r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":[1,2.5,null,true,"\u00e9"]},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"progressToken":1},"inputResponses":{"k":{"action":"accept"}},"requestState":"s"}}"#,
+    r#"{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{"tools":{}}},"clientInfo":{"name":"c","version":"1"}}}"#,
+    r#"{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"v"},"context":{"arguments":{"x":"y"}}}}"#,
+    r#"{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a://b"]}}}"#,
+    r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string","oneOf":[{"const":"x","title":"X"}]}}}}}"#,
+    r#"[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}},{"jsonrpc":"2.0","id":2,"method":"ping"}]"#,
+    r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"x"},{"type":"image","data":"AAAA","mimeType":"i"}],"structuredContent":{"a":1},"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}"#,
+    "notes://{id}/x{?a,b*}\nnotes://7/x?a=1",
+];
+
+/// Fuzzes one target, or all of them one after the other. False if one found something.
+pub(crate) fn run(places: &Places, arguments: &[String]) -> Result<bool, String> {
+    let (mut seconds, mut chosen) = (30_u64, None);
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--seconds" => {
+                let given = arguments.next().and_then(|text| text.parse().ok());
+                seconds = given.ok_or("--seconds wants a number")?;
+            }
+            name if TARGETS.contains(&name) => chosen = Some(name),
+            other => return Err(format!("no fuzz target `{other}`; there are {}", TARGETS.join(", "))),
+        }
+    }
+    let target = places.work.join("fuzz");
+    build(&places.root, &target)?;
+    let mut sound = true;
+    for name in TARGETS.iter().filter(|name| chosen.is_none_or(|chosen| chosen == **name)) {
+        println!("\n== fuzz {name}, {seconds} s");
+        sound &= fuzz(&target, name, seconds)?;
+    }
+    Ok(sound)
+}
+
+fn build(root: &Path, target: &Path) -> Result<(), String> {
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--release", "--target", &host()?])
+        .current_dir(root.join("fuzz"))
+        .env("RUSTFLAGS", COVERAGE)
+        .env("CARGO_TARGET_DIR", target)
+        .status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) => Err("the fuzz targets do not build".into()),
+        Err(error) => Err(format!("cannot run cargo: {error}")),
+    }
+}
+
+/// Flags for a named target do not reach build scripts and macros, which have no fuzzer to count for.
+fn host() -> Result<String, String> {
+    let output = Command::new("rustc").arg("-vV").output().map_err(|error| format!("cannot run rustc: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).ok_or_else(|| "rustc does not tell its host".into())
+}
+
+fn fuzz(target: &Path, name: &str, seconds: u64) -> Result<bool, String> {
+    let corpus = target.join("corpus").join(name);
+    let io = |error: std::io::Error| format!("{}: {error}", corpus.display());
+    std::fs::create_dir_all(&corpus).map_err(io)?;
+    for (number, seed) in SEEDS.iter().enumerate() {
+        std::fs::write(corpus.join(format!("seed-{number}")), seed).map_err(io)?;
+    }
+    let status = Command::new(target.join(host()?).join("release").join(name))
+        .arg(format!("-max_total_time={seconds}"))
+        .args(["-max_len=4096", "-print_final_stats=1", "-verbosity=0", "-rss_limit_mb=1024", "-timeout=5"])
+        .arg(&corpus)
+        .current_dir(target)
+        .status()
+        .map_err(io)?;
+    Ok(status.success())
+}
