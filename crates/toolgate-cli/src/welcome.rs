@@ -9,7 +9,8 @@ pub(crate) fn print(address: SocketAddr) {
 
 fn text(address: SocketAddr) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    let program = std::env::current_exe().map_or_else(|_| "toolgate".into(), |path| path.display().to_string());
+    let program =
+        std::env::current_exe().map_or_else(|_| "toolgate".into(), |path| path.display().to_string());
     format!(
         r#"Toolgate {version} serves a small demo.
 listening on http://{address}/mcp
@@ -40,7 +41,10 @@ mod tests {
     #[test]
     fn everything_to_copy_is_whole() {
         let text = text("127.0.0.1:8080".parse().unwrap());
-        let bodies: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("-d '")).collect();
+        let bodies: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("-d '"))
+            .collect();
         assert_eq!(bodies.len(), 2);
         for body in bodies {
             serde_json::from_str::<serde_json::Value>(body.strip_suffix('\'').unwrap()).unwrap();

@@ -156,7 +156,11 @@ const HANDSHAKE: Facts = Facts {
 /// The table. Each row says what it changes of the one before.
 static FACTS: [Facts; 5] = {
     let e2024_11_05 = HANDSHAKE;
-    let e2025_03_26 = Facts { batches: true, resume: Resume::Replay, ..e2024_11_05 };
+    let e2025_03_26 = Facts {
+        batches: true,
+        resume: Resume::Replay,
+        ..e2024_11_05
+    };
     let e2025_06_18 = Facts {
         batches: false,
         version_header: true,
@@ -281,7 +285,10 @@ mod tests {
 
     #[test]
     fn only_one_edition_has_batches() {
-        let with: Vec<_> = Edition::ALL.into_iter().filter(|edition| edition.facts().batches).collect();
+        let with: Vec<_> = Edition::ALL
+            .into_iter()
+            .filter(|edition| edition.facts().batches)
+            .collect();
         assert_eq!(with, [Edition::E2025_03_26]);
     }
 }

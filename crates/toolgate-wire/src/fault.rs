@@ -46,6 +46,8 @@ pub enum FaultKind {
     UrlFirst,
     /// The session is unknown or over.
     Session,
+    /// There is no room for one more right now.
+    Busy,
     /// A number chosen elsewhere: by an upstream server or an application.
     Other(i64),
 }
@@ -53,7 +55,11 @@ pub enum FaultKind {
 impl Fault {
     /// A fault with a message for the peer: lower case, no full stop, naming the value at fault.
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Fault {
-        Fault(Box::new(Repr { kind, message: message.into(), data: None }))
+        Fault(Box::new(Repr {
+            kind,
+            message: message.into(),
+            data: None,
+        }))
     }
 
     /// The parameters do not fit.
@@ -139,7 +145,7 @@ impl Fault {
             // Spec since 2026-07-28: an absent resource is a bad parameter; the old number must not be sent.
             FaultKind::Resource if edition >= Edition::E2026_07_28 => -32602,
             FaultKind::Resource => -32002,
-            FaultKind::Internal => -32603,
+            FaultKind::Internal | FaultKind::Busy => -32603,
             // These three exist since 2026-07-28; an older peer would not know them.
             FaultKind::Header if edition >= Edition::E2026_07_28 => -32020,
             FaultKind::Header => -32600,
@@ -159,7 +165,12 @@ impl Fault {
         match self.0.kind {
             FaultKind::Parse | FaultKind::Invalid | FaultKind::Version => 400,
             FaultKind::Session => 404,
-            FaultKind::Greeting | FaultKind::Header | FaultKind::Capability if edition.facts().error_status => 400,
+            FaultKind::Busy => 503,
+            FaultKind::Greeting | FaultKind::Header | FaultKind::Capability
+                if edition.facts().error_status =>
+            {
+                400
+            }
             FaultKind::Method if edition.facts().error_status => 404,
             // The rest are answers to well-formed requests. For 2026-07-28 the status of these is free; a
             // 400 could be misread by a client that is still finding out which era it talks to.

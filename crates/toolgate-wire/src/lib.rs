@@ -20,8 +20,8 @@ pub use edition::{
 };
 pub use fault::{Fault, FaultKind};
 pub use frame::{
-    Broken, BrokenKind, Frame, Message, RemoteError, read, write_error, write_notification,
-    write_request, write_result,
+    Broken, BrokenKind, Frame, Message, RemoteError, read, write_error, write_notification, write_request,
+    write_result,
 };
 pub use id::{ProgressToken, RequestId};
 pub use json::{JsonError, JsonErrorKind, Kind, Limits, Raw, View};

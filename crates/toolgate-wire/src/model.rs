@@ -15,7 +15,7 @@ mod task;
 mod tool;
 
 pub use ask::{
-    Answer, Ask, AskKind, ElicitAnswer, Elicit, Form, ModelPreferences, Root, Sample, Sampled, SamplingBlock,
+    Answer, Ask, AskKind, Elicit, ElicitAnswer, Form, ModelPreferences, Root, Sample, Sampled, SamplingBlock,
     SamplingMessage, ToolChoice,
 };
 pub use call::{Call, Completing, Filter, Hello, Reference, Retry};

@@ -38,12 +38,21 @@ impl Hall {
         let Request { call, caller, cancel } = request;
         let context = |caller: Caller, timeout: Option<Duration>| {
             let limit = timeout.unwrap_or(self.timeout);
-            Context::new(caller, Arc::clone(voice), cancel.clone(), Arc::clone(&self.shared), limit)
+            Context::new(
+                caller,
+                Arc::clone(voice),
+                cancel.clone(),
+                Arc::clone(&self.shared),
+                limit,
+            )
         };
         let catalog = self.registry.snapshot();
         match call {
             Call::CallTool { name, arguments, .. } => {
-                let entry = catalog.tools.get(&name).ok_or_else(|| unknown_tool(&catalog, &name))?;
+                let entry = catalog
+                    .tools
+                    .get(&name)
+                    .ok_or_else(|| unknown_tool(&catalog, &name))?;
                 let entry = Arc::clone(entry);
                 drop(catalog);
                 self.call_tool(&entry, arguments, caller, context).await
@@ -54,23 +63,36 @@ impl Hall {
             {
                 Err(Fault::method(call.method()).into())
             }
-            Call::ListPrompts { .. } if catalog.prompts.is_empty() => Err(Fault::method(call.method()).into()),
+            Call::ListPrompts { .. } if catalog.prompts.is_empty() => {
+                Err(Fault::method(call.method()).into())
+            }
             Call::Complete(_) if !catalog.completes() => Err(Fault::method(call.method()).into()),
-            Call::ListTools { cursor } => Ok(Outcome::Tools(self.pager.page("tools", &catalog.tools, cursor.as_deref())?)),
-            Call::ListResources { cursor } => {
-                Ok(Outcome::Resources(self.pager.page("resources", &catalog.resources, cursor.as_deref())?))
-            }
-            Call::ListTemplates { cursor } => {
-                Ok(Outcome::Templates(self.pager.page("templates", &catalog.templates, cursor.as_deref())?))
-            }
-            Call::ListPrompts { cursor } => {
-                Ok(Outcome::Prompts(self.pager.page("prompts", &catalog.prompts, cursor.as_deref())?))
-            }
+            Call::ListTools { cursor } => Ok(Outcome::Tools(self.pager.page(
+                "tools",
+                &catalog.tools,
+                cursor.as_deref(),
+            )?)),
+            Call::ListResources { cursor } => Ok(Outcome::Resources(self.pager.page(
+                "resources",
+                &catalog.resources,
+                cursor.as_deref(),
+            )?)),
+            Call::ListTemplates { cursor } => Ok(Outcome::Templates(self.pager.page(
+                "templates",
+                &catalog.templates,
+                cursor.as_deref(),
+            )?)),
+            Call::ListPrompts { cursor } => Ok(Outcome::Prompts(self.pager.page(
+                "prompts",
+                &catalog.prompts,
+                cursor.as_deref(),
+            )?)),
             Call::Read { uri, .. } => {
                 let (run, cache, words) = match catalog.resources.get(&uri) {
                     Some(entry) => (Arc::clone(&entry.run), entry.cache, Vec::new()),
                     None => {
-                        let (entry, words) = catalog.template_of(&uri).ok_or_else(|| Fault::resource(&uri))?;
+                        let (entry, words) =
+                            catalog.template_of(&uri).ok_or_else(|| Fault::resource(&uri))?;
                         (Arc::clone(&entry.run), entry.cache, words)
                     }
                 };
@@ -80,11 +102,21 @@ impl Hall {
                 self.read(&uri, &cx, cache.unwrap_or_default(), start).await
             }
             Call::GetPrompt { name, arguments, .. } => {
-                let entry = catalog.prompts.get(&name).ok_or_else(|| unknown("prompt", &name))?;
-                if let Some(missing) =
-                    entry.prompt.arguments.iter().find(|known| known.required && !arguments.contains_key(&known.name))
+                let entry = catalog
+                    .prompts
+                    .get(&name)
+                    .ok_or_else(|| unknown("prompt", &name))?;
+                if let Some(missing) = entry
+                    .prompt
+                    .arguments
+                    .iter()
+                    .find(|known| known.required && !arguments.contains_key(&known.name))
                 {
-                    return Err(Fault::params(format!("argument `{}` is required and missing", missing.name)).into());
+                    return Err(Fault::params(format!(
+                        "argument `{}` is required and missing",
+                        missing.name
+                    ))
+                    .into());
                 }
                 let run = Arc::clone(&entry.run);
                 drop(catalog);
@@ -95,7 +127,9 @@ impl Hall {
             Call::Complete(completing) => {
                 let completer = completer(&catalog, &completing)?;
                 drop(catalog);
-                let Some(completer) = completer else { return Ok(Outcome::Completion(Completion::default())) };
+                let Some(completer) = completer else {
+                    return Ok(Outcome::Completion(Completion::default()));
+                };
                 let cx = context(caller, None);
                 let start = || completer(cx.clone(), completing.value);
                 self.complete(&cx, start).await
@@ -118,10 +152,10 @@ impl Hall {
         check_needs(entry, &caller)?;
         let cx = context(caller, entry.timeout);
         check_luggage(&cx)?;
-        if entry.check.is_needed() {
-            if let Some(faults) = entry.check.faults(&arguments) {
-                return Ok(Outcome::Tool(bad_arguments(&faults)));
-            }
+        if entry.check.is_needed()
+            && let Some(faults) = entry.check.faults(&arguments)
+        {
+            return Ok(Outcome::Tool(bad_arguments(&faults)));
         }
         let start = || (entry.run)(cx.clone(), arguments.clone());
         let name = &entry.tool.name;
@@ -152,8 +186,12 @@ impl Hall {
         match run("resource", uri, cx, start).await? {
             Ok(Found::Contents(contents)) => Ok(Outcome::Read { contents, cache }),
             // Variables that do not fit the template's type name nothing: there is no such resource.
-            Ok(Found::Nothing) | Err(Failed::Arguments(Rejection::Arguments(_))) => Err(Fault::resource(uri).into()),
-            Err(Failed::Arguments(Rejection::State(missing))) => Err(no_state("resource", uri, missing).into()),
+            Ok(Found::Nothing) | Err(Failed::Arguments(Rejection::Arguments(_))) => {
+                Err(Fault::resource(uri).into())
+            }
+            Err(Failed::Arguments(Rejection::State(missing))) => {
+                Err(no_state("resource", uri, missing).into())
+            }
             Err(Failed::Handler(output)) => Err(failed("resource", uri, &output).into()),
         }
     }
@@ -167,7 +205,9 @@ impl Hall {
         match run("prompt", name, cx, start).await? {
             Ok(prompt) => Ok(Outcome::Prompt(prompt)),
             Err(Failed::Arguments(Rejection::Arguments(error))) => Err(Fault::params(error).into()),
-            Err(Failed::Arguments(Rejection::State(missing))) => Err(no_state("prompt", name, missing).into()),
+            Err(Failed::Arguments(Rejection::State(missing))) => {
+                Err(no_state("prompt", name, missing).into())
+            }
             Err(Failed::Handler(output)) => Err(failed("prompt", name, &output).into()),
         }
     }
@@ -198,7 +238,15 @@ async fn run<T>(
     check_luggage(cx)?;
     // A handler may panic before its future exists: in a closure's own code, or reading its arguments.
     let ended = match std::panic::catch_unwind(AssertUnwindSafe(start)) {
-        Ok(run) => Walled { run, sleep: None, asked: 0, cx }.await,
+        Ok(run) => {
+            Walled {
+                run,
+                sleep: None,
+                asked: 0,
+                cx,
+            }
+            .await
+        }
         Err(panic) => Ended::Panicked(words(panic.as_ref())),
     };
     match ended {
@@ -211,19 +259,27 @@ async fn run<T>(
         Ended::Panicked(what) => {
             let reference = reference();
             tracing::error!(kind, name, reference, panic = %what, "handler panicked");
-            Ok(Err(told(format!("the {kind} failed unexpectedly, ref {reference}"))))
+            Ok(Err(told(format!(
+                "the {kind} failed unexpectedly, ref {reference}"
+            ))))
         }
         Ended::TimedOut => {
             let limit = cx.limit();
             tracing::warn!(kind, name, ?limit, "handler ran out of time");
-            Ok(Err(told(format!("timeout: the {kind} did not finish within {limit:?}"))))
+            Ok(Err(told(format!(
+                "timeout: the {kind} did not finish within {limit:?}"
+            ))))
         }
     }
 }
 
 fn said(failed: &Failed) -> &str {
     match failed {
-        Failed::Handler(output) => output.content.first().and_then(|content| content.as_text()).unwrap_or_default(),
+        Failed::Handler(output) => output
+            .content
+            .first()
+            .and_then(|content| content.as_text())
+            .unwrap_or_default(),
         Failed::Arguments(_) => "",
     }
 }
@@ -239,12 +295,19 @@ fn bad_arguments(faults: &str) -> ToolOutput {
 fn check_needs(entry: &ToolEntry, caller: &Caller) -> Result<(), Fault> {
     let mut missing = ClientCapabilities::default();
     let mut any = false;
-    for need in entry.needs.iter().filter(|need| !need.is_met(&caller.client.capabilities)) {
+    for need in entry
+        .needs
+        .iter()
+        .filter(|need| !need.is_met(&caller.client.capabilities))
+    {
         need.add_to(&mut missing);
         any = true;
     }
     if any {
-        let message = format!("tool `{}` needs capabilities that the client does not declare", entry.tool.name);
+        let message = format!(
+            "tool `{}` needs capabilities that the client does not declare",
+            entry.tool.name
+        );
         return Err(Fault::capability(&missing, message));
     }
     Ok(())
@@ -257,7 +320,11 @@ fn check_luggage(cx: &Context) -> Result<(), Stop> {
 }
 
 fn unknown_tool(catalog: &Snapshot, name: &str) -> Fault {
-    let closest = catalog.tools.iter().map(|entry| entry.tool.name.as_str()).find(|known| is_close(known, name));
+    let closest = catalog
+        .tools
+        .iter()
+        .map(|entry| entry.tool.name.as_str())
+        .find(|known| is_close(known, name));
     match closest {
         Some(known) => Fault::params(format!("unknown tool: {}; did you mean {known}?", clip(name))),
         None => unknown("tool", name),
@@ -271,7 +338,10 @@ fn unknown(kind: &str, name: &str) -> Fault {
 /// The same but for case and separators, or for one character.
 fn is_close(known: &str, name: &str) -> bool {
     let plain = |text: &str| -> Vec<u8> {
-        text.bytes().filter(u8::is_ascii_alphanumeric).map(|byte| byte.to_ascii_lowercase()).collect()
+        text.bytes()
+            .filter(u8::is_ascii_alphanumeric)
+            .map(|byte| byte.to_ascii_lowercase())
+            .collect()
     };
     if name.len() > 128 {
         return false;
@@ -279,7 +349,11 @@ fn is_close(known: &str, name: &str) -> bool {
     let (known, name) = (plain(known), plain(name));
     let same_start = known.iter().zip(&name).take_while(|(a, b)| a == b).count();
     let rest = known.len().max(name.len()) - same_start;
-    let same_end = known[same_start..].iter().rev().zip(name[same_start..].iter().rev()).take_while(|(a, b)| a == b);
+    let same_end = known[same_start..]
+        .iter()
+        .rev()
+        .zip(name[same_start..].iter().rev())
+        .take_while(|(a, b)| a == b);
     rest - same_end.count() <= 1 && same_start > 0
 }
 
@@ -289,19 +363,34 @@ fn clip(text: &str) -> &str {
 
 /// A resource or prompt that failed. Its own words are for the caller, like those of a tool.
 fn failed(kind: &str, name: &str, output: &ToolOutput) -> Fault {
-    let said = output.content.first().and_then(|content| content.as_text()).unwrap_or_default();
+    let said = output
+        .content
+        .first()
+        .and_then(|content| content.as_text())
+        .unwrap_or_default();
     tracing::warn!(kind, name, said, "handler failed");
     Fault::new(toolgate_wire::FaultKind::Internal, said.to_owned())
 }
 
 fn no_state(kind: &str, name: &str, missing: &str) -> Fault {
     let reference = reference();
-    tracing::error!(kind, name, reference, missing, "the server was built without this state");
+    tracing::error!(
+        kind,
+        name,
+        reference,
+        missing,
+        "the server was built without this state"
+    );
     Fault::internal(&reference)
 }
 
-fn completer(catalog: &Snapshot, completing: &Completing) -> Result<Option<crate::handler::CompleteFn>, Fault> {
-    let Completing { reference, argument, .. } = completing;
+fn completer(
+    catalog: &Snapshot,
+    completing: &Completing,
+) -> Result<Option<crate::handler::CompleteFn>, Fault> {
+    let Completing {
+        reference, argument, ..
+    } = completing;
     let completers = match reference {
         Reference::Prompt(name) => {
             let entry = catalog.prompts.get(name).ok_or_else(|| unknown("prompt", name))?;
@@ -344,10 +433,15 @@ impl<T> Future for Walled<'_, T> {
             Err(panic) => return Poll::Ready(Ended::Panicked(words(panic.as_ref()))),
         }
         let cx = this.cx;
-        let sleep = this.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(cx.deadline())));
+        let sleep = this
+            .sleep
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(cx.deadline())));
         // A handler that is never out of work uses up what tokio lets one poll do: without `unconstrained` its
         // time would never be seen to be over.
-        while std::pin::pin!(tokio::task::unconstrained(sleep.as_mut())).poll(task).is_ready() {
+        while std::pin::pin!(tokio::task::unconstrained(sleep.as_mut()))
+            .poll(task)
+            .is_ready()
+        {
             let asked = cx.asked();
             if !cx.is_asking() && asked == this.asked {
                 return Poll::Ready(Ended::TimedOut);
@@ -361,7 +455,8 @@ impl<T> Future for Walled<'_, T> {
 
 fn words(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".into())
 }
 
 #[cfg(test)]

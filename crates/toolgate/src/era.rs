@@ -19,7 +19,9 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_wire::model::{CacheHint, Call, Implementation, Notice, Outcome, ServerCapabilities};
-use toolgate_wire::{Asking, Broken, BrokenKind, Edition, Fault, FaultKind, Frame, Meta, Raw, RequestId, codec};
+use toolgate_wire::{
+    Asking, Broken, BrokenKind, Edition, Fault, FaultKind, Frame, Meta, Raw, RequestId, codec,
+};
 
 pub(crate) use feed::Listening;
 pub(crate) use header::single;
@@ -61,7 +63,11 @@ pub(crate) enum Answer {
     /// Nothing: the question was taken back.
     Silence,
     /// One message, with the status it has where there are statuses.
-    Body { status: u16, body: Bytes, session: Option<Box<str>> },
+    Body {
+        status: u16,
+        body: Bytes,
+        session: Option<Box<str>>,
+    },
 }
 
 /// What became of a message in the vestibule.
@@ -146,7 +152,11 @@ impl Era {
     fn stray(&self, peer: &Peer) -> Answer {
         match (&peer.road, self.speaker(peer)) {
             (Road::Line(_), _) | (_, Ok(Speaker::Session(_))) => Answer::Accepted,
-            _ => refusal(Edition::NEWEST, None, &Fault::invalid("a response to nothing that was asked")),
+            _ => refusal(
+                Edition::NEWEST,
+                None,
+                &Fault::invalid("a response to nothing that was asked"),
+            ),
         }
     }
 
@@ -161,8 +171,9 @@ impl Era {
     ) -> Result<Arrival, (Edition, Fault)> {
         let said = codec::Said::of(params).map_err(|fault| (Edition::NEWEST, fault))?;
         if self.is_each(method, &said, peer) {
-            let (edition, call, caller) =
-                self.greet_each(method, params, &said, peer).map_err(|fault| (Edition::NEWEST, fault))?;
+            let (edition, call, caller) = self
+                .greet_each(method, params, &said, peer)
+                .map_err(|fault| (Edition::NEWEST, fault))?;
             return self.seat(edition, id, call, caller, None, peer, out);
         }
         if method == "initialize" {
@@ -170,7 +181,10 @@ impl Era {
             if in_batch {
                 return Err((edition, Fault::invalid("`initialize` cannot be part of a batch")));
             }
-            return self.shake_hands(id, params, peer).map(Arrival::Answered).map_err(|fault| (edition, fault));
+            return self
+                .shake_hands(id, params, peer)
+                .map(Arrival::Answered)
+                .map_err(|fault| (edition, fault));
         }
         let (edition, session) = match self.speaker(peer)? {
             Speaker::Session(session) => (session.client.edition, Some(session)),
@@ -232,7 +246,9 @@ impl Era {
                 let listening = self.listen(edition, id, filter, cancel, ticket, peer, out);
                 Ok(Arrival::Listening(Box::new(listening)))
             }
-            (call, _) => self.visit(edition, id, call, caller, session, peer, out).map_err(told),
+            (call, _) => self
+                .visit(edition, id, call, caller, session, peer, out)
+                .map_err(told),
         }
     }
 
@@ -258,18 +274,37 @@ impl Era {
         let method = call.method();
         let out = streams.then(|| Arc::clone(out));
         let (voice, retrying): (Arc<dyn Voice>, _) = match edition.facts().asking {
-            Asking::Reverse => {
-                (Arc::new(Reversing::new(edition, session, out, cancel.clone())), None)
-            }
+            Asking::Reverse => (
+                Arc::new(Reversing::new(edition, session, out, cancel.clone())),
+                None,
+            ),
             Asking::Retry => {
-                let retrying = Arc::new(Retrying::new(edition, &call, &caller, out, &self.seal, &self.clock));
+                let retrying = Arc::new(Retrying::new(
+                    edition,
+                    &call,
+                    &caller,
+                    out,
+                    &self.seal,
+                    &self.clock,
+                ));
                 (Arc::clone(&retrying) as Arc<dyn Voice>, Some(retrying))
             }
         };
         let leaving = cancel.clone().drop_guard();
-        let closing = Closing { edition, id: id.clone(), method, retrying, _ticket: ticket, _leaving: leaving };
+        let closing = Closing {
+            edition,
+            id: id.clone(),
+            method,
+            retrying,
+            _ticket: ticket,
+            _leaving: leaving,
+        };
         let request = Request { call, caller, cancel };
-        Ok(Arrival::Visit(Box::new(Visit { request, voice, closing })))
+        Ok(Arrival::Visit(Box::new(Visit {
+            request,
+            voice,
+            closing,
+        })))
     }
 
     /// A token that falls when the request is cancelled, and its entry where cancellations are looked up.
@@ -287,7 +322,10 @@ impl Era {
                 }
                 &line.calls
             }
-            (Road::Post { .. }, Some(session)) => &session.calls,
+            (Road::Post { .. }, Some(session)) => {
+                session.check_room()?;
+                &session.calls
+            }
             (Road::Post { .. }, None) => return Ok((cancel, None)),
         };
         let ticket = calls.enter(id, &cancel);
@@ -308,12 +346,15 @@ impl Era {
     fn notification(&self, method: &str, params: Option<&Raw>, peer: &Peer) -> Result<(), (Edition, Fault)> {
         let said = codec::Said::of(params).map_err(|fault| (Edition::NEWEST, fault))?;
         if self.is_each(method, &said, peer) {
-            if let Road::Line(line) = &peer.road {
-                if let Some((Notice::Cancelled { request: Some(id), .. }, _)) =
-                    codec::read_notice(Edition::NEWEST, method, params)
-                {
-                    line.calls.cancel(&id);
-                }
+            if let Road::Line(line) = &peer.road
+                && let Some((
+                    Notice::Cancelled {
+                        request: Some(id), ..
+                    },
+                    _,
+                )) = codec::read_notice(Edition::NEWEST, method, params)
+            {
+                line.calls.cancel(&id);
             }
             return each::check_method_if_sent(method, peer).map_err(|fault| (Edition::NEWEST, fault));
         }
@@ -322,7 +363,10 @@ impl Era {
             Speaker::Bare | Speaker::Nobody => (Edition::UNNAMED, None),
         };
         let notice = codec::read_notice(edition, method, params).map(|(notice, _)| notice);
-        if let Some(Notice::Cancelled { request: Some(id), .. }) = notice {
+        if let Some(Notice::Cancelled {
+            request: Some(id), ..
+        }) = notice
+        {
             // A stdio client of an edition without a handshake says nothing of itself in a notification.
             match (&peer.road, calls) {
                 (Road::Line(line), _) => line.calls.cancel(&id),
@@ -344,7 +388,11 @@ impl Era {
             Ok(Speaker::Session(session)) => session.client.edition,
             _ => Edition::NEWEST,
         };
-        refusal(edition, broken.id.as_ref(), &Fault::new(kind, broken.detail.clone()))
+        refusal(
+            edition,
+            broken.id.as_ref(),
+            &Fault::new(kind, broken.detail.clone()),
+        )
     }
 
     /// Whether this peer may send arrays of messages.
@@ -357,7 +405,11 @@ impl Era {
     }
 
     fn answer(&self, edition: Edition, id: &RequestId, outcome: &Outcome) -> Answer {
-        Answer::Body { status: 200, body: self.write(edition, id, outcome), session: None }
+        Answer::Body {
+            status: 200,
+            body: self.write(edition, id, outcome),
+            session: None,
+        }
     }
 
     fn write(&self, edition: Edition, id: &RequestId, outcome: &Outcome) -> Bytes {
@@ -372,7 +424,13 @@ impl Era {
 
     /// Answers a request that went through the house.
     pub(crate) fn close(&self, closing: &Closing, ended: Result<Outcome, Stop>) -> Answer {
-        let Closing { edition, id, method, retrying, .. } = closing;
+        let Closing {
+            edition,
+            id,
+            method,
+            retrying,
+            ..
+        } = closing;
         let refuse = |fault: &Fault| refusal(*edition, Some(id), fault);
         if let Some(fault) = retrying.as_ref().and_then(|retrying| retrying.forged()) {
             return refuse(&fault);
@@ -380,13 +438,19 @@ impl Era {
         match ended {
             Ok(outcome) => {
                 if retrying.as_ref().is_some_and(|retrying| retrying.is_waiting()) {
-                    tracing::warn!(method, "a handler ended well although its question was not answered");
+                    tracing::warn!(
+                        method,
+                        "a handler ended well although its question was not answered"
+                    );
                 }
                 self.answer(*edition, id, &outcome)
             }
             Err(Stop::Fault(fault)) => refuse(&fault),
             Err(Stop::Cancelled) => Answer::Silence,
-            Err(Stop::NeedsInput) => match retrying.as_ref().map(|retrying| retrying.suspend(&self.seal, &self.clock)) {
+            Err(Stop::NeedsInput) => match retrying
+                .as_ref()
+                .map(|retrying| retrying.suspend(&self.seal, &self.clock))
+            {
                 Some(Ok(outcome)) => self.answer(*edition, id, &outcome),
                 Some(Err(fault)) => refuse(&fault),
                 None => refuse(&Fault::internal(&crate::seal::reference())),
@@ -409,7 +473,11 @@ enum Speaker {
 fn refusal(edition: Edition, id: Option<&RequestId>, fault: &Fault) -> Answer {
     let mut out = Vec::with_capacity(256);
     codec::write_fault(&mut out, edition, id, fault);
-    Answer::Body { status: fault.status(edition), body: one_line(out), session: None }
+    Answer::Body {
+        status: fault.status(edition),
+        body: one_line(out),
+        session: None,
+    }
 }
 
 /// A refusal before a message was looked at, or more of it than its id.

@@ -102,13 +102,16 @@ handlers! {
 }
 
 /// A tool's function, erased.
-pub(crate) type ToolFn = Arc<dyn Fn(Context, Raw) -> BoxFuture<'static, Result<ToolOutput, Failed>> + Send + Sync>;
+pub(crate) type ToolFn =
+    Arc<dyn Fn(Context, Raw) -> BoxFuture<'static, Result<ToolOutput, Failed>> + Send + Sync>;
 /// A resource's or template's function, erased: with the URI that was asked for and the template's variables.
-pub(crate) type ReadFn =
-    Arc<dyn Fn(Context, String, Vec<(String, String)>) -> BoxFuture<'static, Result<Found, Failed>> + Send + Sync>;
+pub(crate) type ReadFn = Arc<
+    dyn Fn(Context, String, Vec<(String, String)>) -> BoxFuture<'static, Result<Found, Failed>> + Send + Sync,
+>;
 /// A prompt's function, erased.
-pub(crate) type PromptFn =
-    Arc<dyn Fn(Context, Vec<(String, String)>) -> BoxFuture<'static, Result<PromptOutput, Failed>> + Send + Sync>;
+pub(crate) type PromptFn = Arc<
+    dyn Fn(Context, Vec<(String, String)>) -> BoxFuture<'static, Result<PromptOutput, Failed>> + Send + Sync,
+>;
 /// A completer, erased: with what is there so far.
 pub(crate) type CompleteFn =
     Arc<dyn Fn(Context, String) -> BoxFuture<'static, Result<Vec<String>, Failed>> + Send + Sync>;
@@ -118,10 +121,12 @@ where
     H: Handler<A>,
     H::Output: IntoOutput,
 {
-    Arc::new(move |cx, arguments| match handler.start(&cx, Arguments::Json(&arguments)) {
-        Ok(run) => Box::pin(async move { run.await.into_output() }),
-        Err(rejection) => Box::pin(async move { Err(Failed::Arguments(rejection)) }),
-    })
+    Arc::new(
+        move |cx, arguments| match handler.start(&cx, Arguments::Json(&arguments)) {
+            Ok(run) => Box::pin(async move { run.await.into_output() }),
+            Err(rejection) => Box::pin(async move { Err(Failed::Arguments(rejection)) }),
+        },
+    )
 }
 
 pub(crate) fn erase_read<A: 'static, H>(handler: H, mime: Option<String>) -> ReadFn
@@ -143,7 +148,9 @@ where
 
 /// What the listing says of a resource holds for its contents too, where they say nothing themselves.
 fn with_mime(found: Found, mime: Option<&str>) -> Found {
-    let Found::Contents(mut contents) = found else { return found };
+    let Found::Contents(mut contents) = found else {
+        return found;
+    };
     for Contents { mime: own, .. } in &mut contents {
         if own.is_none() {
             *own = mime.map(str::to_owned);
@@ -157,10 +164,12 @@ where
     H: Handler<A>,
     H::Output: IntoPrompt,
 {
-    Arc::new(move |cx, words| match handler.start(&cx, Arguments::Words(&words)) {
-        Ok(run) => Box::pin(async move { run.await.into_prompt() }),
-        Err(rejection) => Box::pin(async move { Err(Failed::Arguments(rejection)) }),
-    })
+    Arc::new(
+        move |cx, words| match handler.start(&cx, Arguments::Words(&words)) {
+            Ok(run) => Box::pin(async move { run.await.into_prompt() }),
+            Err(rejection) => Box::pin(async move { Err(Failed::Arguments(rejection)) }),
+        },
+    )
 }
 
 pub(crate) fn erase_complete<F, Fut, I>(complete: F) -> CompleteFn

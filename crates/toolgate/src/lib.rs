@@ -203,8 +203,8 @@ mod transport;
 
 pub use error::{Error, ErrorKind};
 pub use handler::{
-    AskError, Changes, Context, Elicited, Extract, Field, Form, Handler, IntoContents, IntoOutput, IntoPrompt, Json,
-    State, ToolError,
+    AskError, Changes, Context, Elicited, Extract, Field, Form, Handler, IntoContents, IntoOutput,
+    IntoPrompt, Json, State, ToolError,
 };
 pub use registry::{
     Need, PromptSpec, ResourceSpec, TemplateError, TemplateSpec, ToolSpec, UriTemplate, UriValue,

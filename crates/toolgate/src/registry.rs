@@ -43,8 +43,10 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// The template that a URI was made of, and its variables. The first one registered wins.
-    pub(crate) fn template_of(&self, uri: &str) -> Option<(&Arc<TemplateEntry>, Vec<(String, String)>)> {
-        self.templates.iter().find_map(|entry| Some((entry, entry.pattern.match_uri(uri)?)))
+    pub(crate) fn template_of(&self, uri: &str) -> Option<(&TemplateEntry, Vec<(String, String)>)> {
+        self.templates
+            .iter()
+            .find_map(|entry| Some((&**entry, entry.pattern.match_uri(uri)?)))
     }
 
     pub(crate) fn completes(&self) -> bool {
@@ -90,13 +92,19 @@ impl Hasher for Fnv {
 
 impl<T> Default for Shelf<T> {
     fn default() -> Shelf<T> {
-        Shelf { items: Vec::new(), places: HashMap::default() }
+        Shelf {
+            items: Vec::new(),
+            places: HashMap::default(),
+        }
     }
 }
 
 impl<T> Clone for Shelf<T> {
     fn clone(&self) -> Shelf<T> {
-        Shelf { items: self.items.clone(), places: self.places.clone() }
+        Shelf {
+            items: self.items.clone(),
+            places: self.places.clone(),
+        }
     }
 }
 
@@ -134,7 +142,9 @@ impl<T: Keyed> Shelf<T> {
 
     /// Takes a thing out, and says whether it was there.
     pub(crate) fn remove(&mut self, key: &str) -> bool {
-        let Some(place) = self.places.remove(key) else { return false };
+        let Some(place) = self.places.remove(key) else {
+            return false;
+        };
         self.items.remove(place);
         for later in self.places.values_mut() {
             if *later > place {
@@ -156,7 +166,11 @@ pub(crate) struct Registry {
 
 impl Registry {
     pub(crate) fn new(snapshot: Snapshot, hub: Arc<Hub>) -> Registry {
-        Registry { current: ArcSwap::from_pointee(snapshot), changing: Mutex::new(()), hub }
+        Registry {
+            current: ArcSwap::from_pointee(snapshot),
+            changing: Mutex::new(()),
+            hub,
+        }
     }
 
     pub(crate) fn snapshot(&self) -> arc_swap::Guard<Arc<Snapshot>> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::Limits;
-use toolgate_wire::model::{CacheHint, CacheScope, Icon, Implementation, ServerCapabilities};
+use toolgate_wire::model::{Annotations, CacheHint, CacheScope, Icon, Implementation, ServerCapabilities};
 
 use crate::clock::Clock;
 use crate::dispatch::Hall;
@@ -24,12 +24,12 @@ use crate::registry::{
     Need, Pager, PromptSpec, Registry, ResourceSpec, Snapshot, TemplateSpec, ToolSpec, cache_hint,
 };
 use crate::seal::Seal;
-use crate::transport::{signal, stdio};
 #[cfg(feature = "http")]
 use crate::transport::{
     http::{Endpoint, HttpOptions, Place},
     listen,
 };
+use crate::transport::{signal, stdio};
 
 /// A running server, or one that is about to: a cheap handle that can be cloned and shared.
 ///
@@ -66,7 +66,9 @@ struct House {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("info", &self.0.entry.era.face.info).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("info", &self.0.entry.era.face.info)
+            .finish_non_exhaustive()
     }
 }
 
@@ -74,7 +76,10 @@ impl Server {
     /// Begins the description of a server with this name and version.
     #[allow(clippy::new_ret_no_self)]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Builder {
-        Builder { parts: Box::new(Parts::new(name.into(), version.into())), last: () }
+        Builder {
+            parts: Box::new(Parts::new(name.into(), version.into())),
+            last: (),
+        }
     }
 
     /// Serves one client on standard input and output, until its input ends or the process is asked to
@@ -86,12 +91,20 @@ impl Server {
         let io = |error| Error::io("cannot serve standard input and output", error);
         let (input, output, flushed) = stdio::process().map_err(io)?;
         let stop = CancellationToken::new();
-        let serving = stdio::serve(Arc::clone(&self.0.entry), input, output, stop.clone(), self.0.drain);
+        let serving = stdio::serve(
+            Arc::clone(&self.0.entry),
+            input,
+            output,
+            stop.clone(),
+            self.0.drain,
+        );
         let mut serving = std::pin::pin!(serving);
         let served = tokio::select! {
             biased;
             served = &mut serving => served,
             () = signal::signal() => {
+                // Listeners are told the end before the line is hung up.
+                self.shut_down();
                 stop.cancel();
                 serving.await
             }
@@ -122,7 +135,9 @@ impl Server {
     #[cfg(feature = "http")]
     pub async fn listen(&self, address: impl tokio::net::ToSocketAddrs + fmt::Debug) -> Result<(), Error> {
         let place = format!("cannot listen on {address:?}");
-        let listener = tokio::net::TcpListener::bind(address).await.map_err(|error| Error::io(place, error))?;
+        let listener = tokio::net::TcpListener::bind(address)
+            .await
+            .map_err(|error| Error::io(place, error))?;
         self.serve(listener).await
     }
 
@@ -136,7 +151,8 @@ impl Server {
         http.place = Place::Path("/mcp".into());
         let endpoint = Endpoint::new(Arc::clone(&self.0.entry), http);
         let drain = self.0.entry.era.drain.clone();
-        let served = listen::serve_until_signal(listener, endpoint.clone(), self.0.listen.clone(), drain).await;
+        let served =
+            listen::serve_until_signal(listener, endpoint.clone(), self.0.listen.clone(), drain).await;
         // What a client left behind is finished too, within the same time.
         let _ = tokio::time::timeout(self.0.drain, endpoint.settle()).await;
         served.map_err(|error| Error::io("cannot go on listening", error))
@@ -175,15 +191,19 @@ impl Server {
     /// If the description cannot work; what is served stays as it was.
     pub fn add_tool(&self, tool: ToolSpec) -> Result<(), Error> {
         let name = tool.name().to_owned();
-        let entry = tool.finish().map_err(|fault| description(&[format!("tool `{name}`: {fault}")]))?;
-        self.registry().change(&Topic::Tools, |catalog| catalog.tools.put(entry));
+        let entry = tool
+            .finish()
+            .map_err(|fault| description(&[format!("tool `{name}`: {fault}")]))?;
+        self.registry()
+            .change(&Topic::Tools, |catalog| catalog.tools.put(entry));
         Ok(())
     }
 
     /// Takes a tool away and tells connected clients; false if there was none of that name.
     #[must_use]
     pub fn remove_tool(&self, name: &str) -> bool {
-        self.registry().change(&Topic::Tools, |catalog| catalog.tools.remove(name))
+        self.registry()
+            .change(&Topic::Tools, |catalog| catalog.tools.remove(name))
     }
 
     /// Adds a resource, or replaces the one of that URI, and tells connected clients.
@@ -192,15 +212,19 @@ impl Server {
     /// If the description cannot work; what is served stays as it was.
     pub fn add_resource(&self, resource: ResourceSpec) -> Result<(), Error> {
         let uri = resource.uri().to_owned();
-        let entry = resource.finish().map_err(|fault| description(&[format!("resource `{uri}`: {fault}")]))?;
-        self.registry().change(&Topic::Resources, |catalog| catalog.resources.put(entry));
+        let entry = resource
+            .finish()
+            .map_err(|fault| description(&[format!("resource `{uri}`: {fault}")]))?;
+        self.registry()
+            .change(&Topic::Resources, |catalog| catalog.resources.put(entry));
         Ok(())
     }
 
     /// Takes a resource away and tells connected clients; false if there was none of that URI.
     #[must_use]
     pub fn remove_resource(&self, uri: &str) -> bool {
-        self.registry().change(&Topic::Resources, |catalog| catalog.resources.remove(uri))
+        self.registry()
+            .change(&Topic::Resources, |catalog| catalog.resources.remove(uri))
     }
 
     /// Adds a prompt, or replaces the one of that name, and tells connected clients.
@@ -209,15 +233,19 @@ impl Server {
     /// If the description cannot work; what is served stays as it was.
     pub fn add_prompt(&self, prompt: PromptSpec) -> Result<(), Error> {
         let name = prompt.name().to_owned();
-        let entry = prompt.finish().map_err(|fault| description(&[format!("prompt `{name}`: {fault}")]))?;
-        self.registry().change(&Topic::Prompts, |catalog| catalog.prompts.put(entry));
+        let entry = prompt
+            .finish()
+            .map_err(|fault| description(&[format!("prompt `{name}`: {fault}")]))?;
+        self.registry()
+            .change(&Topic::Prompts, |catalog| catalog.prompts.put(entry));
         Ok(())
     }
 
     /// Takes a prompt away and tells connected clients; false if there was none of that name.
     #[must_use]
     pub fn remove_prompt(&self, name: &str) -> bool {
-        self.registry().change(&Topic::Prompts, |catalog| catalog.prompts.remove(name))
+        self.registry()
+            .change(&Topic::Prompts, |catalog| catalog.prompts.remove(name))
     }
 
     fn registry(&self) -> &Registry {
@@ -267,7 +295,11 @@ struct Parts {
 impl Parts {
     fn new(name: String, version: String) -> Parts {
         Parts {
-            info: Implementation { name, version, ..Implementation::default() },
+            info: Implementation {
+                name,
+                version,
+                ..Implementation::default()
+            },
             instructions: None,
             catalog: Snapshot::default(),
             states: HashMap::new(),
@@ -332,13 +364,18 @@ lasts! {
 
 impl<L> fmt::Debug for Builder<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").field("info", &self.parts.info).finish_non_exhaustive()
+        f.debug_struct("Builder")
+            .field("info", &self.parts.info)
+            .finish_non_exhaustive()
     }
 }
 
 impl<L: Last> Builder<L> {
     fn then<N>(self, last: N) -> Builder<N> {
-        let Builder { mut parts, last: before } = self;
+        let Builder {
+            mut parts,
+            last: before,
+        } = self;
         before.settle(&mut Settling(&mut parts));
         Builder { parts, last }
     }
@@ -392,6 +429,16 @@ impl<L: Last> Builder<L> {
         H::Output: IntoPrompt,
     {
         self.then(PromptSpec::new(name, handler))
+    }
+
+    /// A template that was described elsewhere.
+    pub fn add_template(self, template: TemplateSpec) -> Builder<TemplateSpec> {
+        self.then(template)
+    }
+
+    /// A prompt that was described elsewhere.
+    pub fn add_prompt(self, prompt: PromptSpec) -> Builder<PromptSpec> {
+        self.then(prompt)
     }
 
     /// Something that handlers share: they get it as `State<T>`. One value of each type.
@@ -593,6 +640,10 @@ further! { ResourceSpec:
     size(bytes: u64);
     /// How long its contents stay true, and for whom.
     cache(ttl: Duration, scope: CacheScope);
+    /// For whom the resource is meant, and how important it is.
+    annotate(annotations: Annotations);
+    /// A picture of the resource.
+    icon(icon: Icon);
     /// The resource's `_meta`, a JSON object.
     meta(meta: serde_json::Value);
 }
@@ -608,6 +659,10 @@ further! { TemplateSpec:
     mime(mime: impl Into<String>);
     /// How long their contents stay true, and for whom.
     cache(ttl: Duration, scope: CacheScope);
+    /// For whom its resources are meant, and how important they are.
+    annotate(annotations: Annotations);
+    /// A picture of its resources.
+    icon(icon: Icon);
     /// The template's `_meta`, a JSON object.
     meta(meta: serde_json::Value);
 }
@@ -617,6 +672,8 @@ further! { PromptSpec:
     describe(description: impl Into<String>);
     /// The prompt's name for people.
     title(title: impl Into<String>);
+    /// A picture of the prompt.
+    icon(icon: Icon);
     /// The prompt's `_meta`, a JSON object.
     meta(meta: serde_json::Value);
 }
@@ -640,7 +697,10 @@ macro_rules! completing {
 completing! { TemplateSpec PromptSpec }
 
 fn description(faults: &[String]) -> Error {
-    Error::new(ErrorKind::Description, format!("the server cannot be built:\n  {}", faults.join("\n  ")))
+    Error::new(
+        ErrorKind::Description,
+        format!("the server cannot be built:\n  {}", faults.join("\n  ")),
+    )
 }
 
 fn open(parts: Parts) -> Server {
@@ -666,12 +726,23 @@ fn open(parts: Parts) -> Server {
     };
     let hall = Hall {
         registry,
-        shared: Arc::new(Shared { states: parts.states, hub }),
-        pager: Pager { size: parts.page_size, cache: parts.cache, seal },
+        shared: Arc::new(Shared {
+            states: parts.states,
+            hub,
+        }),
+        pager: Pager {
+            size: parts.page_size,
+            cache: parts.cache,
+            seal,
+        },
         timeout: parts.timeout,
     };
     Server(Arc::new(House {
-        entry: Arc::new(Entry { era, hall, limits: parts.limits }),
+        entry: Arc::new(Entry {
+            era,
+            hall,
+            limits: parts.limits,
+        }),
         drain: parts.drain,
         #[cfg(feature = "http")]
         http: parts.http,

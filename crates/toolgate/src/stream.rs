@@ -22,7 +22,10 @@ pub(crate) struct Capacity {
 
 impl Default for Capacity {
     fn default() -> Capacity {
-        Capacity { messages: 256, bytes: 1 << 20 }
+        Capacity {
+            messages: 256,
+            bytes: 1 << 20,
+        }
     }
 }
 
@@ -68,6 +71,9 @@ struct Inner {
     cut: Option<Duration>,
     /// Each attached reader has a number; only the latest one reads.
     reader: u64,
+    /// The latest reader is still there.
+    read: bool,
+    /// Nobody reads, and nobody will come back.
     gone: bool,
     waker: Option<Waker>,
 }
@@ -87,6 +93,7 @@ impl Stream {
                 finished: false,
                 cut: None,
                 reader: 0,
+                read: false,
                 gone: false,
                 waker: None,
             }),
@@ -173,6 +180,16 @@ impl Stream {
         inner.wake();
     }
 
+    /// How many bytes it holds.
+    pub(crate) fn held(&self) -> usize {
+        self.lock().log_bytes
+    }
+
+    /// Whether somebody reads it now.
+    pub(crate) fn is_read(&self) -> bool {
+        self.lock().read
+    }
+
     /// Whether nothing more will come.
     pub(crate) fn is_finished(&self) -> bool {
         self.lock().finished
@@ -203,26 +220,41 @@ impl Stream {
             return None;
         }
         inner.wanted = seq + 1;
-        inner.unread_bytes = inner.log.iter().filter(|event| event.seq > seq).map(|event| event.data.len()).sum();
+        inner.unread_bytes = inner
+            .log
+            .iter()
+            .filter(|event| event.seq > seq)
+            .map(|event| event.data.len())
+            .sum();
         inner.reader += 1;
+        inner.read = true;
         inner.cut = None;
         inner.gone = false;
         inner.wake();
-        Some(Reader { number: inner.reader, stream: Arc::clone(self) })
+        Some(Reader {
+            number: inner.reader,
+            stream: Arc::clone(self),
+        })
     }
 
     /// Reads from where the last reader stopped.
     pub(crate) fn reader(self: &Arc<Self>) -> Reader {
         let mut inner = self.lock();
         inner.reader += 1;
+        inner.read = true;
         inner.gone = false;
         inner.wake();
-        Reader { number: inner.reader, stream: Arc::clone(self) }
+        Reader {
+            number: inner.reader,
+            stream: Arc::clone(self),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic while holding it could only come from an allocation failure: the data is still whole.
-        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.inner
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -284,15 +316,19 @@ impl Reader {
         if inner.reader != self.number {
             return Poll::Ready(Next::End);
         }
-        if inner.wanted == inner.next {
-            if let Some(retry) = inner.cut.take() {
-                return Poll::Ready(Next::Cut(retry));
-            }
+        if inner.wanted == inner.next
+            && let Some(retry) = inner.cut.take()
+        {
+            return Poll::Ready(Next::Cut(retry));
         }
         if inner.wanted < inner.next {
             let first = inner.log.front().map_or(inner.next, |event| event.seq);
             let index = usize::try_from(inner.wanted.saturating_sub(first)).unwrap_or(usize::MAX);
-            let event = if inner.kept || index != 0 { inner.log.get(index).cloned() } else { inner.log.pop_front() };
+            let event = if inner.kept || index != 0 {
+                inner.log.get(index).cloned()
+            } else {
+                inner.log.pop_front()
+            };
             if let Some(event) = event {
                 if !inner.kept && index == 0 {
                     inner.log_bytes -= event.data.len();
@@ -330,7 +366,11 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         let mut inner = self.stream.lock();
-        if inner.reader == self.number && !inner.kept {
+        if inner.reader != self.number {
+            return;
+        }
+        inner.read = false;
+        if !inner.kept {
             inner.gone = true;
             drop(inner);
             self.stream.room.notify_waiters();
@@ -367,7 +407,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_hint_is_dropped_when_full_and_a_push_is_not() {
-        let stream = Stream::new(Capacity { messages: 1, bytes: 100 });
+        let stream = Stream::new(Capacity {
+            messages: 1,
+            bytes: 100,
+        });
         assert!(stream.hint(message("a")));
         assert!(!stream.hint(message("lost")));
         stream.push(message("last"));
@@ -378,7 +421,10 @@ mod tests {
 
     #[tokio::test]
     async fn send_waits_for_room() {
-        let stream = Stream::new(Capacity { messages: 1, bytes: 100 });
+        let stream = Stream::new(Capacity {
+            messages: 1,
+            bytes: 100,
+        });
         stream.push(message("a"));
         let mut reader = stream.reader();
         let sender = tokio::spawn({
@@ -410,7 +456,10 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_evicted_cannot_be_asked_for() {
-        let stream = Stream::new(Capacity { messages: 2, bytes: 100 });
+        let stream = Stream::new(Capacity {
+            messages: 2,
+            bytes: 100,
+        });
         stream.keep();
         let mut reader = stream.reader();
         for text in ["a", "b", "c", "d"] {
@@ -423,7 +472,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_writer_learns_that_its_reader_left() {
-        let stream = Stream::new(Capacity { messages: 1, bytes: 100 });
+        let stream = Stream::new(Capacity {
+            messages: 1,
+            bytes: 100,
+        });
         drop(stream.reader());
         assert!(stream.send(message("a")).await.is_err());
         assert!(!stream.hint(message("a")));

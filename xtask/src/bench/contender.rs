@@ -106,6 +106,55 @@ const PEERS: &[Peer] = &[
     },
 ];
 
+/// A peer that an interpreter runs, and what brings its packages and says how it is started.
+struct Script {
+    peer: Peer,
+    bring: fn(&Places) -> Result<Vec<String>, String>,
+}
+
+const SCRIPTS: &[Script] = &[
+    Script {
+        peer: Peer {
+            name: "node",
+            wirings: &[Wiring {
+                name: "node",
+                about: "npm `@modelcontextprotocol/server` 2.4.0, JSON where it can, a factory per request",
+                arguments: &[],
+            }],
+        },
+        bring: node,
+    },
+    Script {
+        peer: Peer {
+            name: "python",
+            wirings: &[
+                Wiring {
+                    name: "python",
+                    about: "FastMCP 4.1.2, JSON, no sessions",
+                    arguments: &[],
+                },
+                Wiring {
+                    name: "python, sessions",
+                    about: "FastMCP 4.1.2, JSON, sessions",
+                    arguments: &["--sessions"],
+                },
+            ],
+        },
+        bring: python,
+    },
+];
+
+impl Peer {
+    /// The contenders that one build makes.
+    fn wired(&self, command: &[String]) -> impl Iterator<Item = Contender> {
+        self.wirings.iter().map(|wiring| {
+            let arguments = wiring.arguments.iter().map(|argument| (*argument).to_owned());
+            let command = command.iter().cloned().chain(arguments).collect();
+            Contender::new(wiring.name, Role::Peer, wiring.about, command)
+        })
+    }
+}
+
 /// Builds the load generator.
 pub(crate) fn generator(places: &Places) -> Result<PathBuf, String> {
     build(
@@ -153,26 +202,17 @@ pub(crate) fn all(
             &[],
             &package,
         ) {
-            Ok(program) => contenders.extend(peer.wirings.iter().map(|wiring| {
-                let mut command = only(&program);
-                command.extend(wiring.arguments.iter().map(|argument| (*argument).to_owned()));
-                Contender::new(wiring.name, Role::Peer, wiring.about, command)
-            })),
+            Ok(program) => contenders.extend(peer.wired(&only(&program))),
             Err(why) => missing.push(Missing { name: peer.name, why }),
         }
     }
-    let scripts = [
-        (
-            "node",
-            "npm `@modelcontextprotocol/server` 2.4.0, JSON",
-            node as fn(&Places) -> _,
-        ),
-        ("python", "FastMCP 4.1.2, JSON", python),
-    ];
-    for (name, about, bring) in scripts.into_iter().filter(|(name, ..)| wanted(name)) {
-        match bring(places) {
-            Ok(command) => contenders.push(Contender::new(name, Role::Peer, about, command)),
-            Err(why) => missing.push(Missing { name, why }),
+    for script in SCRIPTS.iter().filter(|script| wanted(script.peer.name)) {
+        match (script.bring)(places) {
+            Ok(command) => contenders.extend(script.peer.wired(&command)),
+            Err(why) => missing.push(Missing {
+                name: script.peer.name,
+                why,
+            }),
         }
     }
     Ok((contenders, missing))

@@ -43,13 +43,14 @@ impl<'a> Said<'a> {
         let params = Part::params(params)?;
         let [meta] = params.pick(["_meta"]);
         let keys = meta.part("params._meta").ok().map(|part| {
-            let [version, capabilities, client, progress, level] = part.refused_as(FaultKind::Greeting).pick([
-                key::VERSION,
-                key::CAPABILITIES,
-                key::CLIENT,
-                key::PROGRESS,
-                key::LOG_LEVEL,
-            ]);
+            let [version, capabilities, client, progress, level] =
+                part.refused_as(FaultKind::Greeting).pick([
+                    key::VERSION,
+                    key::CAPABILITIES,
+                    key::CLIENT,
+                    key::PROGRESS,
+                    key::LOG_LEVEL,
+                ]);
             Keys {
                 version,
                 capabilities,

@@ -213,4 +213,3 @@ pub struct Root {
     /// `_meta`, a JSON object.
     pub meta: Option<Raw>,
 }
-

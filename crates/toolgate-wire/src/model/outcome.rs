@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::RequestId;
 use crate::model::{
-    Ask, Contents, Implementation, Prompt, PromptOutput, Resource, ResourceTemplate, ServerCapabilities, Task,
-    Tool, ToolOutput,
+    Ask, Contents, Implementation, Prompt, PromptOutput, Resource, ResourceTemplate, ServerCapabilities,
+    Task, Tool, ToolOutput,
 };
 
 /// A server's answer, whatever the edition it will be put in.
@@ -144,4 +144,3 @@ pub struct InputRequired {
     /// What the client carries to the next call. At least one of the two is there.
     pub state: Option<String>,
 }
-

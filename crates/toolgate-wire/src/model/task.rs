@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::{Ask, Outcome};
 use crate::Fault;
+use crate::model::{Ask, Outcome};
 
 /// A task as a client sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +70,10 @@ impl TaskState {
     /// Whether it will not move again.
     #[must_use]
     pub fn is_final(self) -> bool {
-        matches!(self, TaskState::Completed | TaskState::Failed | TaskState::Cancelled)
+        matches!(
+            self,
+            TaskState::Completed | TaskState::Failed | TaskState::Cancelled
+        )
     }
 }
 

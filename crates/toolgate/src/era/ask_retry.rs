@@ -11,15 +11,15 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use toolgate_wire::model::{
-    Answer, Ask, AskKind, Call, ClientCapabilities, Elicit, ElicitAnswer, ElicitationCapability, InputRequired,
-    LogLevel, Notice, Outcome, Retry, SamplingCapability, ToolOutput,
+    Answer, Ask, AskKind, Call, ClientCapabilities, Elicit, ElicitAnswer, ElicitationCapability,
+    InputRequired, LogLevel, Notice, Outcome, Retry, SamplingCapability, ToolOutput,
 };
-use toolgate_wire::{Edition, Fault, Kind, Raw, View, codec};
+use toolgate_wire::{Client, Edition, Fault, Kind, Raw, View, codec};
 
 use crate::clock::Clock;
 use crate::handler::{AskError, AskErrorKind, Voice};
 use crate::registry::Check;
-use crate::request::{BoxFuture, Caller, Stop};
+use crate::request::{BoxFuture, Caller, Principal, Stop};
 use crate::seal::Seal;
 use crate::stream::Stream;
 
@@ -33,7 +33,7 @@ const LUGGAGE: usize = 64 << 10;
 /// The voice of one run of a call whose client must call again to answer.
 pub(super) struct Retrying {
     edition: Edition,
-    capabilities: ClientCapabilities,
+    client: Arc<Client>,
     log_level: Option<LogLevel>,
     /// None: the client takes one message only, the answer.
     out: Option<Arc<Stream>>,
@@ -41,12 +41,12 @@ pub(super) struct Retrying {
     /// What the sealed journal is bound to. Computed when needed: most calls ask nothing.
     binding: Binding,
     seal: Seal,
-    now: u64,
+    clock: Clock,
     journal: Mutex<Journal>,
 }
 
 struct Binding {
-    principal: Option<Arc<str>>,
+    principal: Principal,
     method: &'static str,
     subject: String,
     arguments: Option<Raw>,
@@ -87,21 +87,25 @@ impl Retrying {
         };
         let Retry { responses, state } = retry.cloned().unwrap_or_default();
         let binding = Binding {
-            principal: caller.principal.id().map(Arc::from),
+            principal: caller.principal.clone(),
             method: call.method(),
             subject: call.subject().unwrap_or_default().to_owned(),
             arguments,
         };
-        let journal = Journal { sealed: state, brought: responses, ..Journal::default() };
+        let journal = Journal {
+            sealed: state,
+            brought: responses,
+            ..Journal::default()
+        };
         Retrying {
             edition,
-            capabilities: caller.client.capabilities.clone(),
+            client: Arc::clone(&caller.client),
             log_level: caller.meta.log_level,
             out,
             is_tool: matches!(call, Call::CallTool { .. }),
             binding,
             seal: seal.clone(),
-            now: clock.unix(),
+            clock: clock.clone(),
             journal: Mutex::new(journal),
         }
     }
@@ -120,21 +124,41 @@ impl Retrying {
         let mut journal = self.lock();
         if journal.round >= ROUNDS {
             let said = format!("the call asked for input {ROUNDS} times and is given up");
-            return if self.is_tool { Ok(Outcome::Tool(ToolOutput::error(said))) } else { Err(Fault::params(said)) };
+            return if self.is_tool {
+                Ok(Outcome::Tool(ToolOutput::error(said)))
+            } else {
+                Err(Fault::params(said))
+            };
         }
         let plain = journal.write(clock.unix() + LIFETIME.as_secs());
         let state = seal.seal(&self.binding.digest(), &plain);
         if state.len() > LUGGAGE {
             // Whoever brings too much is told so; it is no fault of ours.
-            if journal.answers.values().map(|raw| raw.as_bytes().len()).sum::<usize>() > LUGGAGE / 2 {
-                return Err(Fault::params(format!("the answers are longer than {} bytes in all", LUGGAGE / 2)));
+            if journal
+                .answers
+                .values()
+                .map(|raw| raw.as_bytes().len())
+                .sum::<usize>()
+                > LUGGAGE / 2
+            {
+                return Err(Fault::params(format!(
+                    "the answers are longer than {} bytes in all",
+                    LUGGAGE / 2
+                )));
             }
             let reference = crate::seal::reference();
-            tracing::error!(reference, bytes = state.len(), "a handler sets aside more than a client can carry");
+            tracing::error!(
+                reference,
+                bytes = state.len(),
+                "a handler sets aside more than a client can carry"
+            );
             return Err(Fault::internal(&reference));
         }
         let asks = std::mem::take(&mut journal.waiting);
-        Ok(Outcome::InputRequired(InputRequired { asks, state: Some(state) }))
+        Ok(Outcome::InputRequired(InputRequired {
+            asks,
+            state: Some(state),
+        }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Journal> {
@@ -146,7 +170,10 @@ impl Retrying {
         let mut journal = self.lock();
         if let Some(sealed) = journal.sealed.take() {
             let plain = self.seal.open(&self.binding.digest(), &sealed);
-            if let Err(reason) = plain.map_err(|_| "invalid").and_then(|plain| journal.read(&plain, self.now)) {
+            if let Err(reason) = plain
+                .map_err(|_| "invalid")
+                .and_then(|plain| journal.read(&plain, self.clock.unix()))
+            {
                 let fault = Fault::params(format!("requestState is {reason}"));
                 journal.forged = Some(fault.with_data(Raw::from(json!({ "reason": reason }))));
             }
@@ -159,23 +186,30 @@ impl Retrying {
         if journal.forged.is_some() {
             return Err(AskError(AskErrorKind::Suspended));
         }
-        if let Some(known) = journal.answers.get(key).and_then(|raw| self.understand(&ask, raw)) {
+        if let Some(known) = journal
+            .answers
+            .get(key)
+            .and_then(|raw| self.understand(&ask, raw))
+        {
             return Ok(known);
         }
         // An answer that is none is dropped, and the question asked again.
-        if let Some(raw) = journal.brought.remove(key) {
-            if let Some(answer) = self.understand(&ask, &raw) {
-                journal.answers.insert(key.to_owned(), raw);
-                return Ok(answer);
-            }
+        if let Some(raw) = journal.brought.remove(key)
+            && let Some(answer) = self.understand(&ask, &raw)
+        {
+            journal.answers.insert(key.to_owned(), raw);
+            return Ok(answer);
         }
-        if let Some((what, missing)) = unsupported(self.edition, &self.capabilities, &ask) {
+        if let Some((what, missing)) = unsupported(self.edition, &self.client.capabilities, &ask) {
             let error = AskError(AskErrorKind::Unsupported(what));
             journal.missing = Some((missing, error.to_string()));
             return Err(error);
         }
         if journal.waiting.insert(key.to_owned(), ask).is_some() {
-            tracing::error!(key, "two questions of one call have the same key; give each its own");
+            tracing::error!(
+                key,
+                "two questions of one call have the same key; give each its own"
+            );
         }
         Err(AskError(AskErrorKind::Suspended))
     }
@@ -220,7 +254,8 @@ impl Voice for Retrying {
         }
         // The handler could not do without, if what it says is what it was told.
         let (missing, told) = journal.missing.as_ref()?;
-        said.contains(told.as_str()).then(|| Stop::Fault(Fault::capability(missing, told.as_str())))
+        said.contains(told.as_str())
+            .then(|| Stop::Fault(Fault::capability(missing, told.as_str())))
     }
 
     fn send_away(&self, _: Duration) {}
@@ -229,7 +264,11 @@ impl Voice for Retrying {
 impl Journal {
     fn write(&self, expires: u64) -> Vec<u8> {
         let object = |entries: &BTreeMap<String, Raw>| -> Value {
-            entries.iter().map(|(key, raw)| (key.clone(), raw.to_value())).collect::<Map<_, _>>().into()
+            entries
+                .iter()
+                .map(|(key, raw)| (key.clone(), raw.to_value()))
+                .collect::<Map<_, _>>()
+                .into()
         };
         let plain = json!({
             "expires": expires,
@@ -247,7 +286,11 @@ impl Journal {
         }
         let entries = |key: &str| -> BTreeMap<String, Raw> {
             let object = plain[key].as_object();
-            object.into_iter().flatten().map(|(key, value)| (key.clone(), Raw::from(value))).collect()
+            object
+                .into_iter()
+                .flatten()
+                .map(|(key, value)| (key.clone(), Raw::from(value)))
+                .collect()
         };
         self.round = plain["round"].as_u64().unwrap_or(ROUNDS);
         self.answers = entries("answers");
@@ -262,12 +305,16 @@ impl Journal {
 impl Binding {
     fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
-        let parts = [self.principal.as_deref().unwrap_or_default(), self.method, &self.subject];
+        let parts = [
+            self.principal.id().unwrap_or_default(),
+            self.method,
+            &self.subject,
+        ];
         for part in parts {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
-        hash.update([u8::from(self.principal.is_some())]);
+        hash.update([u8::from(self.principal.id().is_some())]);
         if let Some(arguments) = &self.arguments {
             canonical(&mut hash, arguments.view());
         }
@@ -312,11 +359,15 @@ pub(super) fn unsupported(
     let elicitation = capabilities.elicitation;
     let (what, can) = match ask.kind() {
         AskKind::ElicitForm => ("forms", elicitation.is_some_and(|elicitation| elicitation.form)),
-        AskKind::ElicitUrl => ("links to open", elicitation.is_some_and(|elicitation| elicitation.url)),
+        AskKind::ElicitUrl => (
+            "links to open",
+            elicitation.is_some_and(|elicitation| elicitation.url),
+        ),
         AskKind::Sample => ("sampling", capabilities.sampling.is_some()),
-        AskKind::SampleWithTools => {
-            ("sampling with tools", capabilities.sampling.is_some_and(|sampling| sampling.tools))
-        }
+        AskKind::SampleWithTools => (
+            "sampling with tools",
+            capabilities.sampling.is_some_and(|sampling| sampling.tools),
+        ),
         AskKind::Roots => ("roots", capabilities.roots.is_some()),
     };
     if can && codec::can_ask(edition, ask) {
@@ -324,10 +375,25 @@ pub(super) fn unsupported(
     }
     let mut missing = ClientCapabilities::default();
     match ask.kind() {
-        AskKind::ElicitForm => missing.elicitation = Some(ElicitationCapability { form: true, url: false }),
-        AskKind::ElicitUrl => missing.elicitation = Some(ElicitationCapability { form: false, url: true }),
+        AskKind::ElicitForm => {
+            missing.elicitation = Some(ElicitationCapability {
+                form: true,
+                url: false,
+            })
+        }
+        AskKind::ElicitUrl => {
+            missing.elicitation = Some(ElicitationCapability {
+                form: false,
+                url: true,
+            })
+        }
         AskKind::Sample => missing.sampling = Some(SamplingCapability::default()),
-        AskKind::SampleWithTools => missing.sampling = Some(SamplingCapability { tools: true, context: false }),
+        AskKind::SampleWithTools => {
+            missing.sampling = Some(SamplingCapability {
+                tools: true,
+                context: false,
+            })
+        }
         AskKind::Roots => missing.roots = Some(false),
     }
     Some((what, missing))
@@ -335,13 +401,15 @@ pub(super) fn unsupported(
 
 /// Whether what the user filled in is what the form asked for. Clients should see to it, and not all do.
 pub(super) fn is_right(ask: &Ask, answer: &Answer) -> Result<(), String> {
-    let (Ask::Elicit(Elicit::Form(form)), Answer::Elicit(ElicitAnswer::Accept(content))) = (ask, answer) else {
+    let (Ask::Elicit(Elicit::Form(form)), Answer::Elicit(ElicitAnswer::Accept(content))) = (ask, answer)
+    else {
         return Ok(());
     };
-    let Ok(check) = Check::new(&form.schema.to_value(), false) else { return Ok(()) };
+    let Ok(check) = Check::new(&form.schema.to_value(), false) else {
+        return Ok(());
+    };
     match check.faults(&content.clone().unwrap_or_else(Raw::empty_object)) {
         None => Ok(()),
         Some(faults) => Err(faults),
     }
 }
-

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{Answer, Ask, LogLevel, Notice};
 use toolgate_wire::{Edition, Raw, RequestId, Resume, codec, write_request};
 
-use super::ask_retry::{unsupported, is_right};
+use super::ask_retry::{is_right, unsupported};
 use super::session::Session;
 use crate::handler::{AskError, AskErrorKind, Voice};
 use crate::request::{BoxFuture, Stop};
@@ -36,18 +36,30 @@ impl Reversing {
         out: Option<Arc<Stream>>,
         cancel: CancellationToken,
     ) -> Reversing {
-        Reversing { edition, session, out, cancel, memory: Mutex::default() }
+        Reversing {
+            edition,
+            session,
+            out,
+            cancel,
+            memory: Mutex::default(),
+        }
     }
 
     async fn ask_session(&self, session: &Session, out: &Stream, ask: &Ask) -> Result<Answer, AskError> {
         let (id, answer) = session.expect();
-        let _forget = Forget { session, id: &id };
+        let mut forget = Forget {
+            session,
+            id: &id,
+            taken_back: Some((out, self.edition)),
+        };
         let mut params = Vec::new();
         codec::write_ask_params(&mut params, self.edition, ask);
         let mut message = Vec::with_capacity(params.len() + 128);
         write_request(&mut message, &id, ask.method(), Some(&params));
         let asking = async {
-            out.send(Bytes::from(message)).await.map_err(|_| AskError(AskErrorKind::Gone))?;
+            out.send(Bytes::from(message))
+                .await
+                .map_err(|_| AskError(AskErrorKind::Gone))?;
             answer.await.map_err(|_| AskError(AskErrorKind::Gone))
         };
         let outcome = tokio::select! {
@@ -56,9 +68,11 @@ impl Reversing {
             outcome = tokio::time::timeout(PATIENCE, asking) => outcome,
         };
         let result = outcome.map_err(|_| AskError(AskErrorKind::TimedOut))??;
+        forget.taken_back = None;
         let result = result.map_err(|error| AskError(AskErrorKind::Refused(error.message)))?;
         let refused = |why: String| AskError(AskErrorKind::Refused(why));
-        let answer = codec::read_answer(self.edition, ask, &result).map_err(|fault| refused(fault.to_string()))?;
+        let answer =
+            codec::read_answer(self.edition, ask, &result).map_err(|fault| refused(fault.to_string()))?;
         is_right(ask, &answer).map_err(refused)?;
         Ok(answer)
     }
@@ -78,7 +92,9 @@ impl Voice for Reversing {
     fn ask<'a>(&'a self, _: &'a str, ask: Ask) -> BoxFuture<'a, Result<Answer, AskError>> {
         Box::pin(async move {
             let (Some(session), Some(out)) = (&self.session, &self.out) else {
-                return Err(AskError(AskErrorKind::Unsupported("questions on this connection")));
+                return Err(AskError(AskErrorKind::Unsupported(
+                    "questions on this connection",
+                )));
             };
             if let Some((what, _)) = unsupported(self.edition, &session.client.capabilities, &ask) {
                 return Err(AskError(AskErrorKind::Unsupported(what)));
@@ -88,11 +104,18 @@ impl Voice for Reversing {
     }
 
     fn recall(&self, name: &str) -> Option<Raw> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        self.memory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(name)
+            .cloned()
     }
 
     fn remember(&self, name: &str, value: Raw) {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), value);
+        self.memory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name.to_owned(), value);
     }
 
     fn stopped(&self, _: &str) -> Option<Stop> {
@@ -100,10 +123,11 @@ impl Voice for Reversing {
     }
 
     fn send_away(&self, retry: Duration) {
-        if self.edition.facts().resume == Resume::Polling && self.session.is_some() {
-            if let Some(out) = &self.out {
-                out.cut(retry);
-            }
+        if self.edition.facts().resume == Resume::Polling
+            && self.session.is_some()
+            && let Some(out) = &self.out
+        {
+            out.cut(retry);
         }
     }
 }
@@ -112,10 +136,23 @@ impl Voice for Reversing {
 struct Forget<'a> {
     session: &'a Session,
     id: &'a RequestId,
+    /// Where the client is told that the question is taken back, unless it was answered.
+    taken_back: Option<(&'a Stream, Edition)>,
 }
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
-        self.session.forget(self.id);
+        // Where all questions were dropped at once, the client has left.
+        let (true, Some((out, edition))) = (self.session.forget(self.id), self.taken_back) else {
+            return;
+        };
+        let notice = Notice::Cancelled {
+            request: Some(self.id.clone()),
+            reason: None,
+        };
+        let mut message = Vec::with_capacity(128);
+        if codec::write_notice(&mut message, edition, &notice, None) {
+            out.hint(message.into());
+        }
     }
 }

@@ -28,6 +28,7 @@ pub(crate) struct Listening {
 }
 
 impl Era {
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn listen(
         &self,
         edition: Edition,
@@ -58,7 +59,16 @@ impl Era {
 
     /// Tells one listener of changes; ends when it leaves or the house closes.
     pub(crate) async fn tell(&self, listening: Listening) -> Answer {
-        let Listening { edition, id, accepted, subscriber, cancel, out, hung_up, _ticket } = listening;
+        let Listening {
+            edition,
+            id,
+            accepted,
+            subscriber,
+            cancel,
+            out,
+            hung_up,
+            _ticket,
+        } = listening;
         let on_a_line = hung_up.is_some();
         let hung_up = hung_up.unwrap_or_default();
         let telling = async {
@@ -106,7 +116,12 @@ impl Era {
     }
 }
 
-async fn write_all(out: &Stream, edition: Edition, changes: BTreeSet<Topic>, tag: Option<&RequestId>) -> bool {
+async fn write_all(
+    out: &Stream,
+    edition: Edition,
+    changes: BTreeSet<Topic>,
+    tag: Option<&RequestId>,
+) -> bool {
     for topic in changes {
         let notice = match topic {
             Topic::Tools => Notice::ToolsChanged,
@@ -125,8 +140,13 @@ async fn write_all(out: &Stream, edition: Edition, changes: BTreeSet<Topic>, tag
 /// `notifications/cancelled`, and does not say which a client waits for: it gets both, in this order.
 fn end_on_line(out: &Stream, edition: Edition, id: RequestId, answer: Answer) -> Answer {
     let mut message = Vec::with_capacity(96);
-    let over = Notice::Cancelled { request: Some(id), reason: None };
-    if let (Answer::Body { body, .. }, true) = (answer, codec::write_notice(&mut message, edition, &over, None)) {
+    let over = Notice::Cancelled {
+        request: Some(id),
+        reason: None,
+    };
+    if let (Answer::Body { body, .. }, true) =
+        (answer, codec::write_notice(&mut message, edition, &over, None))
+    {
         out.push(body);
         out.push(Bytes::from(message));
     }
@@ -148,7 +168,11 @@ fn accept(wanted: Filter, offered: &ServerCapabilities) -> Filter {
         tools: wanted.tools && offered.tools == Some(true),
         prompts: wanted.prompts && offered.prompts == Some(true),
         resources: wanted.resources && offered.resources == Some(true),
-        uris: if offered.resource_updates { wanted.uris } else { Vec::new() },
+        uris: if offered.resource_updates {
+            wanted.uris
+        } else {
+            Vec::new()
+        },
         tasks: Vec::new(),
     }
 }

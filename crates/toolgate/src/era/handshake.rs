@@ -6,14 +6,19 @@ use toolgate_wire::model::{Call, Outcome, Welcome};
 use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RequestId, codec};
 
 use super::header::single;
-use super::{Answer, Era, Peer, Road, Speaker};
+use super::{Answer, Era, Peer, Road, Speaker, refusal};
 
 const VERSION: &str = "mcp-protocol-version";
 pub(super) const SESSION: &str = "mcp-session-id";
 
 impl Era {
     /// Answers `initialize` and remembers who greeted.
-    pub(super) fn shake_hands(&self, id: &RequestId, params: Option<&Raw>, peer: &Peer) -> Result<Answer, Fault> {
+    pub(super) fn shake_hands(
+        &self,
+        id: &RequestId,
+        params: Option<&Raw>,
+        peer: &Peer,
+    ) -> Result<Answer, Fault> {
         let greeted = match &peer.road {
             Road::Line(line) => line.session().is_some(),
             Road::Post { .. } => matches!(self.speaker(peer), Ok(Speaker::Session(_))),
@@ -22,9 +27,15 @@ impl Era {
             return Err(Fault::params("this session has been initialized before"));
         }
         let call = codec::read_call(Edition::NEWEST_HANDSHAKE, "initialize", params)?;
-        let Call::Hello(hello) = call else { return Err(Fault::params("`initialize` expected")) };
+        let Call::Hello(hello) = call else {
+            return Err(Fault::params("`initialize` expected"));
+        };
         let edition = Edition::negotiate(&hello.version);
-        let client = Arc::new(Client { edition, capabilities: hello.capabilities, info: hello.client });
+        let client = Arc::new(Client {
+            edition,
+            capabilities: hello.capabilities,
+            info: hello.client,
+        });
         let welcome = Outcome::Welcome(Box::new(Welcome {
             version: edition.date().to_owned(),
             capabilities: (self.face.capabilities)(),
@@ -37,12 +48,20 @@ impl Era {
                 None
             }
             Road::Post { .. } => {
-                let session = self.sessions.open(client, peer.principal.clone(), &self.hub, &self.clock);
-                let Some(session) = session else { return Ok(full(id)) };
+                let session = self
+                    .sessions
+                    .open(client, peer.principal.clone(), &self.hub, &self.clock);
+                let Some(session) = session else {
+                    return Ok(full(id));
+                };
                 Some(session.id.clone())
             }
         };
-        Ok(Answer::Body { status: 200, body: self.write(edition, id, &welcome), session })
+        Ok(Answer::Body {
+            status: 200,
+            body: self.write(edition, id, &welcome),
+            session,
+        })
     }
 
     /// Who sends a message of these editions.
@@ -51,10 +70,17 @@ impl Era {
             return Ok(line.session().map_or(Speaker::Nobody, Speaker::Session));
         }
         let refuse = |fault| (Edition::NEWEST_HANDSHAKE, fault);
-        let session = single(&peer.headers, SESSION)
-            .map_err(|_| refuse(Fault::new(FaultKind::Session, "header mcp-session-id must be sent once")))?;
-        let version = single(&peer.headers, VERSION)
-            .map_err(|_| refuse(Fault::invalid("header mcp-protocol-version must be sent once, as text")))?;
+        let session = single(&peer.headers, SESSION).map_err(|_| {
+            refuse(Fault::new(
+                FaultKind::Session,
+                "header mcp-session-id must be sent once",
+            ))
+        })?;
+        let version = single(&peer.headers, VERSION).map_err(|_| {
+            refuse(Fault::invalid(
+                "header mcp-protocol-version must be sent once, as text",
+            ))
+        })?;
         if let Some(unknown) = version.filter(|version| Edition::of(version).is_none()) {
             return Err(refuse(Fault::version(unknown)));
         }
@@ -63,9 +89,9 @@ impl Era {
                 let session = self.sessions.find(id, &peer.principal, &self.clock);
                 session.map(Speaker::Session).ok_or_else(|| refuse(no_session()))
             }
-            (None, Some(_)) => {
-                Err(refuse(Fault::invalid("header mcp-session-id is missing; send `initialize` first")))
-            }
+            (None, Some(_)) => Err(refuse(Fault::invalid(
+                "header mcp-session-id is missing; send `initialize` first",
+            ))),
             (None, None) => Ok(Speaker::Bare),
         }
     }
@@ -77,8 +103,6 @@ pub(super) fn no_session() -> Fault {
 }
 
 fn full(id: &RequestId) -> Answer {
-    let fault = Fault::new(FaultKind::Internal, "too many sessions are open; try again later");
-    let mut out = Vec::new();
-    codec::write_fault(&mut out, Edition::NEWEST_HANDSHAKE, Some(id), &fault);
-    Answer::Body { status: 503, body: out.into(), session: None }
+    let fault = Fault::new(FaultKind::Busy, "too many sessions are open; try again later");
+    refusal(Edition::NEWEST_HANDSHAKE, Some(id), &fault)
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{ClientCapabilities, Filter, LogLevel};
-use toolgate_wire::{Client, Edition, Fault, Raw, RemoteError, RequestId, Resume};
+use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RemoteError, RequestId, Resume};
 
 use super::handshake::{SESSION, no_session};
 use super::header::single;
@@ -31,13 +31,27 @@ pub(crate) struct SessionLimits {
     pub(crate) idle: Duration,
     /// Streams of one session that can be resumed.
     pub(crate) streams: usize,
+    /// How long a stream that has ended can be resumed.
+    pub(crate) replay: Duration,
+    /// How many bytes of streams that have ended are kept.
+    pub(crate) replay_bytes: usize,
+    /// Calls of one session that may be under way at once, whether their client still waits or not.
+    pub(crate) calls: usize,
     /// Resources that one session may subscribe to.
     pub(crate) subscriptions: usize,
 }
 
 impl Default for SessionLimits {
     fn default() -> SessionLimits {
-        SessionLimits { total: 10_000, idle: Duration::from_secs(30 * 60), streams: 32, subscriptions: 1000 }
+        SessionLimits {
+            total: 10_000,
+            idle: Duration::from_secs(30 * 60),
+            streams: 32,
+            replay: Duration::from_secs(5 * 60),
+            replay_bytes: 4 << 20,
+            calls: 64,
+            subscriptions: 1000,
+        }
     }
 }
 
@@ -74,10 +88,44 @@ pub(crate) struct Session {
 #[derive(Debug, Default)]
 struct Streams {
     next: u64,
-    /// Oldest first. When there are too many, the oldest that has ended is forgotten, or else the oldest:
-    /// it cannot be resumed any more.
-    kept: Vec<(u64, Arc<Stream>)>,
+    /// Oldest first.
+    kept: Vec<Kept>,
     standing: Option<Arc<Stream>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    number: u64,
+    stream: Arc<Stream>,
+    /// When it was first seen to have ended.
+    ended: Option<Duration>,
+}
+
+impl Streams {
+    /// Forgets what nobody came back for: streams that ended long ago, the oldest of those that have ended
+    /// while they hold too much, and if there are still too many the oldest of all.
+    fn sweep(&mut self, limits: &SessionLimits, now: Duration) {
+        for kept in &mut self.kept {
+            if kept.ended.is_none() && kept.stream.is_finished() {
+                kept.ended = Some(now);
+            }
+        }
+        self.kept.retain(|kept| {
+            kept.ended
+                .is_none_or(|ended| now.saturating_sub(ended) < limits.replay)
+        });
+        let mut held: usize = self
+            .kept
+            .iter()
+            .filter(|kept| kept.ended.is_some())
+            .map(|kept| kept.stream.held())
+            .sum();
+        while held > limits.replay_bytes || self.kept.len() >= limits.streams {
+            let ended = self.kept.iter().position(|kept| kept.ended.is_some());
+            let gone = self.kept.remove(ended.unwrap_or(0));
+            held = held.saturating_sub(gone.stream.held());
+        }
+    }
 }
 
 /// A stream to be read on a GET, from the message after `after`.
@@ -92,8 +140,16 @@ pub(crate) struct Standing {
 impl Sessions {
     pub(crate) fn new(limits: SessionLimits) -> Sessions {
         let capabilities = ClientCapabilities::default();
-        let bare = Arc::new(Client { edition: Edition::UNNAMED, capabilities, info: None });
-        Sessions { limits, open: RwLock::default(), bare }
+        let bare = Arc::new(Client {
+            edition: Edition::UNNAMED,
+            capabilities,
+            info: None,
+        });
+        Sessions {
+            limits,
+            open: RwLock::default(),
+            bare,
+        }
     }
 
     pub(super) fn bare_client(&self) -> Arc<Client> {
@@ -124,7 +180,12 @@ impl Sessions {
 
     /// A session that is found by its connection and not by its id.
     pub(super) fn unlisted(&self, client: Arc<Client>, principal: Principal, hub: &Hub) -> Arc<Session> {
-        let wants = Filter { tools: true, prompts: true, resources: true, ..Filter::default() };
+        let wants = Filter {
+            tools: true,
+            prompts: true,
+            resources: true,
+            ..Filter::default()
+        };
         Arc::new(Session {
             id: token().into(),
             client,
@@ -173,7 +234,15 @@ impl Session {
 
     fn is_stale(&self, now: Duration) -> bool {
         let silent = now.saturating_sub(Duration::from_millis(self.seen.load(Ordering::Relaxed)));
-        silent > self.limits.idle && self.calls.is_empty()
+        silent > self.limits.idle && self.calls.is_empty() && !self.is_listening()
+    }
+
+    /// Whether its standing stream is being read.
+    fn is_listening(&self) -> bool {
+        lock(&self.streams)
+            .standing
+            .as_ref()
+            .is_some_and(|stream| stream.is_read())
     }
 
     fn end(&self) {
@@ -193,7 +262,9 @@ impl Session {
     pub(super) fn subscribe(&self, uri: &str) -> Result<(), Fault> {
         let most = self.limits.subscriptions;
         if uri.len() > 64 << 10 || !self.subscriber.add(uri, most) {
-            return Err(Fault::params(format!("a session may subscribe to at most {most} resources")));
+            return Err(Fault::params(format!(
+                "a session may subscribe to at most {most} resources"
+            )));
         }
         Ok(())
     }
@@ -215,8 +286,9 @@ impl Session {
         (id, receiver)
     }
 
-    pub(super) fn forget(&self, id: &RequestId) {
-        lock(&self.pending).remove(id);
+    /// Nobody waits for this answer any more; false if nobody did.
+    pub(super) fn forget(&self, id: &RequestId) -> bool {
+        lock(&self.pending).remove(id).is_some()
     }
 
     /// An answer has come. One that nobody waits for, or a second one, is dropped.
@@ -227,17 +299,30 @@ impl Session {
         }
     }
 
-    /// Makes a stream resumable and gives it its number.
-    fn keep(&self, stream: &Arc<Stream>) -> u64 {
-        let mut streams = lock(&self.streams);
-        if streams.kept.len() >= self.limits.streams {
-            let ended = streams.kept.iter().position(|(_, stream)| stream.is_finished());
-            streams.kept.remove(ended.unwrap_or(0));
+    /// Refuses one call too many.
+    pub(super) fn check_room(&self) -> Result<(), Fault> {
+        let most = self.limits.calls;
+        if self.calls.len() < most {
+            return Ok(());
         }
+        Err(Fault::new(
+            FaultKind::Busy,
+            format!("a session may have {most} calls under way at once"),
+        ))
+    }
+
+    /// Makes a stream resumable and gives it its number.
+    fn keep(&self, stream: &Arc<Stream>, clock: &Clock) -> u64 {
+        let mut streams = lock(&self.streams);
+        streams.sweep(&self.limits, clock.uptime());
         streams.next += 1;
         let number = streams.next;
         stream.keep();
-        streams.kept.push((number, Arc::clone(stream)));
+        streams.kept.push(Kept {
+            number,
+            stream: Arc::clone(stream),
+            ended: None,
+        });
         number
     }
 
@@ -256,7 +341,11 @@ impl Session {
             return lock(&self.streams).standing.clone();
         }
         let streams = lock(&self.streams);
-        streams.kept.iter().find(|(known, _)| *known == number).map(|(_, stream)| Arc::clone(stream))
+        streams
+            .kept
+            .iter()
+            .find(|kept| kept.number == number)
+            .map(|kept| Arc::clone(&kept.stream))
     }
 }
 
@@ -286,8 +375,8 @@ impl Era {
         let session = self.session_of(peer).ok()?;
         match session.client.edition.facts().resume {
             Resume::Never => None,
-            Resume::Replay => Some((session.keep(stream), false)),
-            Resume::Polling => Some((session.keep(stream), true)),
+            Resume::Replay => Some((session.keep(stream, &self.clock), false)),
+            Resume::Polling => Some((session.keep(stream, &self.clock), true)),
         }
     }
 
@@ -295,11 +384,25 @@ impl Era {
     pub(crate) fn stand(&self, peer: &Peer, last_event: Option<&str>) -> Result<Standing, Fault> {
         let session = self.session_of(peer)?;
         let (number, after) = match last_event {
-            None => return Ok(Standing { number: 0, after: None, stream: session.standing(), session }),
+            None => {
+                return Ok(Standing {
+                    number: 0,
+                    after: None,
+                    stream: session.standing(),
+                    session,
+                });
+            }
             Some(id) => read_event_id(id).ok_or_else(|| Fault::invalid("last-event-id is none of ours"))?,
         };
-        let stream = session.stream(number).ok_or_else(|| Fault::invalid("that stream cannot be resumed any more"))?;
-        Ok(Standing { number, after: Some(after), stream, session })
+        let stream = session
+            .stream(number)
+            .ok_or_else(|| Fault::invalid("that stream cannot be resumed any more"))?;
+        Ok(Standing {
+            number,
+            after: Some(after),
+            stream,
+            session,
+        })
     }
 
     /// Ends the session of a DELETE.
@@ -311,13 +414,17 @@ impl Era {
 
     /// The session that a request without a body names.
     fn session_of(&self, peer: &Peer) -> Result<Arc<Session>, Fault> {
-        let id = single(&peer.headers, SESSION).map_err(|_| no_session())?.ok_or_else(no_session)?;
-        if let Ok(Some(version)) = single(&peer.headers, "mcp-protocol-version") {
-            if Edition::of(version).is_none() {
-                return Err(Fault::version(version));
-            }
+        let id = single(&peer.headers, SESSION)
+            .map_err(|_| no_session())?
+            .ok_or_else(no_session)?;
+        if let Ok(Some(version)) = single(&peer.headers, "mcp-protocol-version")
+            && Edition::of(version).is_none()
+        {
+            return Err(Fault::version(version));
         }
-        self.sessions.find(id, &peer.principal, &self.clock).ok_or_else(no_session)
+        self.sessions
+            .find(id, &peer.principal, &self.clock)
+            .ok_or_else(no_session)
     }
 }
 
@@ -384,45 +491,86 @@ impl Line {
 
 /// Requests under way, so that they can be cancelled.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Calls(Arc<Mutex<HashMap<RequestId, CancellationToken>>>);
+pub(crate) struct Calls(Arc<Mutex<UnderWay>>);
+
+#[derive(Debug, Default)]
+struct UnderWay {
+    /// Tells two calls of one id apart.
+    serial: u64,
+    calls: HashMap<RequestId, (u64, CancellationToken)>,
+    /// Calls that came with the id of another while that one was under way. No client should do that.
+    twins: Vec<(RequestId, u64, CancellationToken)>,
+}
 
 /// A request's entry among those under way; leaving it ends the entry.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     calls: Calls,
     id: RequestId,
+    serial: u64,
 }
 
 impl Calls {
     pub(super) fn contains(&self, id: &RequestId) -> bool {
-        lock(&self.0).contains_key(id)
+        lock(&self.0).calls.contains_key(id)
     }
 
     pub(super) fn enter(&self, id: &RequestId, cancel: &CancellationToken) -> Ticket {
-        lock(&self.0).insert(id.clone(), cancel.clone());
-        Ticket { calls: self.clone(), id: id.clone() }
+        let mut under_way = lock(&self.0);
+        under_way.serial += 1;
+        let serial = under_way.serial;
+        if under_way.calls.contains_key(id) {
+            under_way.twins.push((id.clone(), serial, cancel.clone()));
+        } else {
+            under_way.calls.insert(id.clone(), (serial, cancel.clone()));
+        }
+        Ticket {
+            calls: self.clone(),
+            id: id.clone(),
+            serial,
+        }
     }
 
     pub(super) fn cancel(&self, id: &RequestId) {
-        if let Some(cancel) = lock(&self.0).get(id) {
+        let under_way = lock(&self.0);
+        if let Some((_, cancel)) = under_way.calls.get(id) {
+            cancel.cancel();
+        }
+        for (_, _, cancel) in under_way.twins.iter().filter(|(twin, ..)| twin == id) {
             cancel.cancel();
         }
     }
 
     fn cancel_all(&self) {
-        for cancel in lock(&self.0).values() {
+        let under_way = lock(&self.0);
+        let twins = under_way.twins.iter().map(|(_, _, cancel)| cancel);
+        for cancel in under_way.calls.values().map(|(_, cancel)| cancel).chain(twins) {
             cancel.cancel();
         }
     }
 
+    fn len(&self) -> usize {
+        let under_way = lock(&self.0);
+        under_way.calls.len() + under_way.twins.len()
+    }
+
     fn is_empty(&self) -> bool {
-        lock(&self.0).is_empty()
+        self.len() == 0
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        lock(&self.calls.0).remove(&self.id);
+        let mut under_way = lock(&self.calls.0);
+        if under_way
+            .calls
+            .get(&self.id)
+            .is_some_and(|(serial, _)| *serial == self.serial)
+        {
+            under_way.calls.remove(&self.id);
+        } else {
+            under_way.twins.retain(|(_, serial, _)| *serial != self.serial);
+        }
     }
 }
 

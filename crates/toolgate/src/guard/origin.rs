@@ -33,7 +33,8 @@ impl Hosts {
     /// # Errors
     /// If it is not an origin.
     pub(crate) fn allow_origin(&mut self, origin: &str) -> Result<(), String> {
-        let known = parse_origin(origin).ok_or_else(|| format!("{origin:?} is not an origin such as `https://example.com`"))?;
+        let known = parse_origin(origin)
+            .ok_or_else(|| format!("{origin:?} is not an origin such as `https://example.com`"))?;
         self.origins.push(known);
         Ok(())
     }
@@ -46,7 +47,10 @@ impl Hosts {
         let wrong = || format!("{url:?} is not a URL such as `https://mcp.example.com`");
         let uri: Uri = url.parse().map_err(|_| wrong())?;
         let host = uri.host().ok_or_else(wrong)?.to_owned();
-        let scheme = uri.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https")).ok_or_else(wrong)?;
+        let scheme = uri
+            .scheme_str()
+            .filter(|scheme| matches!(*scheme, "http" | "https"))
+            .ok_or_else(wrong)?;
         let authority = uri.authority().ok_or_else(wrong)?;
         self.allow_origin(&format!("{scheme}://{authority}"))?;
         self.allow_host(&host);
@@ -87,7 +91,9 @@ impl Hosts {
     }
 
     fn trusts(&self, origin: &str) -> bool {
-        let Some((scheme, host, port)) = parse_origin(origin) else { return false };
+        let Some((scheme, host, port)) = parse_origin(origin) else {
+            return false;
+        };
         // A page of this machine may talk to this machine, whatever its port.
         LOOPBACK.contains(&host.as_str()) || self.origins.contains(&(scheme, host, port))
     }
@@ -95,12 +101,19 @@ impl Hosts {
 
 /// The hosts a request names: in its target and in its header. Both count, and both must be whole.
 fn host_of(uri: &Uri, headers: &HeaderMap) -> Result<[Option<Authority>; 2], Refused> {
-    let bad = |why: &str| Refused { status: 400, why: why.to_owned() };
+    let bad = |why: &str| Refused {
+        status: 400,
+        why: why.to_owned(),
+    };
     let mut hosts = headers.get_all(header::HOST).iter();
     let header = match (hosts.next(), hosts.next()) {
         (Some(host), None) => {
             let authority = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
-            Some(authority.filter(|host| !host.as_str().contains('@')).ok_or_else(|| bad("header host is malformed"))?)
+            Some(
+                authority
+                    .filter(|host| !host.as_str().contains('@'))
+                    .ok_or_else(|| bad("header host is malformed"))?,
+            )
         }
         (None, _) => None,
         _ => return Err(bad("header host must be sent once")),
@@ -127,7 +140,11 @@ fn parse_origin(origin: &str) -> Option<(String, String, u16)> {
     // `Authority::port` takes a number that is too large for none.
     let port = match rest.strip_prefix(authority.host())? {
         "" => port,
-        given => given.strip_prefix(':').filter(|given| given.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()?,
+        given => given
+            .strip_prefix(':')
+            .filter(|given| given.bytes().all(|byte| byte.is_ascii_digit()))?
+            .parse()
+            .ok()?,
     };
     Some((scheme.to_owned(), authority.host().to_ascii_lowercase(), port))
 }
@@ -146,7 +163,9 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, origin.parse().unwrap());
         }
-        hosts.gate(&Uri::from_static("/mcp"), &headers).map_or_else(|refused| refused.status, |()| 200)
+        hosts
+            .gate(&Uri::from_static("/mcp"), &headers)
+            .map_or_else(|refused| refused.status, |()| 200)
     }
 
     #[test]
@@ -155,7 +174,14 @@ mod tests {
         for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:3000", "[::1]:8080"] {
             assert_eq!(gate(&hosts, host, None), 200, "{host}");
         }
-        for host in ["evil.example.com", "127.0.0.1.evil.com", "localhost.evil.com", "127.0.0.2", "0.0.0.0", "2130706433"] {
+        for host in [
+            "evil.example.com",
+            "127.0.0.1.evil.com",
+            "localhost.evil.com",
+            "127.0.0.2",
+            "0.0.0.0",
+            "2130706433",
+        ] {
             assert_eq!(gate(&hosts, host, None), 403, "{host}");
         }
         for host in ["user@localhost", "a b", "[::1", ""] {
@@ -170,9 +196,21 @@ mod tests {
             assert_eq!(gate(&hosts, "localhost", Some(origin)), 200, "{origin}");
         }
         for origin in [
-            "null", "", "file://", "https://evil.example", "http://localhost.evil.example", "http://evil@localhost",
-            "http://localhost@evil.example", "http://localhost/x", "http://localhost:", "http://localhost:99999",
-            "ftp://localhost", "http://localhost, http://localhost", "http://%zz", "localhost", "http://",
+            "null",
+            "",
+            "file://",
+            "https://evil.example",
+            "http://localhost.evil.example",
+            "http://evil@localhost",
+            "http://localhost@evil.example",
+            "http://localhost/x",
+            "http://localhost:",
+            "http://localhost:99999",
+            "ftp://localhost",
+            "http://localhost, http://localhost",
+            "http://%zz",
+            "localhost",
+            "http://",
         ] {
             assert_eq!(gate(&hosts, "localhost", Some(origin)), 403, "{origin:?}");
         }
@@ -182,9 +220,18 @@ mod tests {
     fn a_public_address_opens_its_own_host_and_origin() {
         let mut hosts = Hosts::default();
         hosts.allow_url("https://mcp.example.com/mcp").unwrap();
-        assert_eq!(gate(&hosts, "mcp.example.com", Some("https://mcp.example.com")), 200);
-        assert_eq!(gate(&hosts, "mcp.example.com", Some("http://mcp.example.com")), 403);
-        assert_eq!(gate(&hosts, "mcp.example.com", Some("https://mcp.example.com:8443")), 403);
+        assert_eq!(
+            gate(&hosts, "mcp.example.com", Some("https://mcp.example.com")),
+            200
+        );
+        assert_eq!(
+            gate(&hosts, "mcp.example.com", Some("http://mcp.example.com")),
+            403
+        );
+        assert_eq!(
+            gate(&hosts, "mcp.example.com", Some("https://mcp.example.com:8443")),
+            403
+        );
         assert!(hosts.allow_url("mcp.example.com").is_err());
         assert!(hosts.allow_origin("example.com").is_err());
     }
@@ -192,7 +239,9 @@ mod tests {
     #[test]
     fn the_target_counts_as_much_as_the_header() {
         let headers = HeaderMap::from_iter([(header::HOST, "localhost".parse().unwrap())]);
-        let refused = Hosts::default().gate(&Uri::from_static("http://evil.example/mcp"), &headers).unwrap_err();
+        let refused = Hosts::default()
+            .gate(&Uri::from_static("http://evil.example/mcp"), &headers)
+            .unwrap_err();
         assert_eq!(refused.status, 403);
         assert!(refused.why.contains("allow_host"));
     }

@@ -29,7 +29,10 @@ fn tidy_one(schema: &mut Value) {
         object.remove("format");
     }
     let required: Vec<String> = match object.get("required") {
-        Some(Value::Array(names)) => names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect(),
+        Some(Value::Array(names)) => names
+            .iter()
+            .filter_map(|name| name.as_str().map(str::to_owned))
+            .collect(),
         _ => Vec::new(),
     };
     if let Some(Value::Object(properties)) = object.get_mut("properties") {
@@ -40,7 +43,16 @@ fn tidy_one(schema: &mut Value) {
             tidy_one(property);
         }
     }
-    for key in ["items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"] {
+    for key in [
+        "items",
+        "additionalProperties",
+        "not",
+        "if",
+        "then",
+        "else",
+        "contains",
+        "propertyNames",
+    ] {
         if let Some(inner) = object.get_mut(key) {
             tidy_one(inner);
         }
@@ -60,7 +72,17 @@ fn tidy_one(schema: &mut Value) {
 fn is_width(format: &str) -> bool {
     matches!(
         format,
-        "int8" | "int16" | "int32" | "int64" | "int" | "uint8" | "uint16" | "uint32" | "uint64" | "uint" | "float"
+        "int8"
+            | "int16"
+            | "int32"
+            | "int64"
+            | "int"
+            | "uint8"
+            | "uint16"
+            | "uint32"
+            | "uint64"
+            | "uint"
+            | "float"
             | "double"
     )
 }

@@ -16,7 +16,9 @@ pub(crate) struct Check {
 
 impl std::fmt::Debug for Check {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Check").field("typed", &self.typed).finish_non_exhaustive()
+        f.debug_struct("Check")
+            .field("typed", &self.typed)
+            .finish_non_exhaustive()
     }
 }
 
@@ -47,7 +49,12 @@ impl Check {
         #[cfg(feature = "validate")]
         {
             let value = arguments.to_value();
-            let faults: Vec<String> = self.validator.iter_errors(&value).take(MOST).map(|e| explain(&e)).collect();
+            let faults: Vec<String> = self
+                .validator
+                .iter_errors(&value)
+                .take(MOST)
+                .map(|e| explain(&e))
+                .collect();
             if !faults.is_empty() {
                 return Some(faults.join("; "));
             }
@@ -63,20 +70,30 @@ fn explain(error: &jsonschema::ValidationError<'_>) -> String {
     use jsonschema::error::ValidationErrorKind as Kind;
 
     let path = error.instance_path().to_string();
-    let place = if path.is_empty() { "the arguments".to_owned() } else { format!("`{}`", path.trim_start_matches('/')) };
+    let place = if path.is_empty() {
+        "the arguments".to_owned()
+    } else {
+        format!("`{}`", path.trim_start_matches('/'))
+    };
     let got = brief(error.instance());
     match error.kind() {
         Kind::Required { property } => {
             let name = property.as_str().unwrap_or_default();
-            let inside = if path.is_empty() { String::new() } else { format!(" in {place}") };
+            let inside = if path.is_empty() {
+                String::new()
+            } else {
+                format!(" in {place}")
+            };
             format!("`{name}` is required{inside} and missing")
         }
         Kind::Type { kind } => {
             let expected = match kind {
                 jsonschema::error::TypeKind::Single(one) => one.to_string(),
-                jsonschema::error::TypeKind::Multiple(many) => {
-                    many.iter().map(|one| one.to_string()).collect::<Vec<_>>().join(" or ")
-                }
+                jsonschema::error::TypeKind::Multiple(many) => many
+                    .iter()
+                    .map(|one| one.to_string())
+                    .collect::<Vec<_>>()
+                    .join(" or "),
             };
             format!("{place} must be {expected}, got {got}")
         }
@@ -86,7 +103,9 @@ fn explain(error: &jsonschema::ValidationError<'_>) -> String {
         Kind::Maximum { limit } => format!("{place} must be at most {limit}, got {got}"),
         Kind::MinLength { limit } => format!("{place} must have at least {limit} characters, got {got}"),
         Kind::MaxLength { limit } => format!("{place} must have at most {limit} characters, got {got}"),
-        Kind::AdditionalProperties { unexpected } => format!("unknown parameter `{}`", unexpected.join("`, `")),
+        Kind::AdditionalProperties { unexpected } => {
+            format!("unknown parameter `{}`", unexpected.join("`, `"))
+        }
         _ => format!("{place}: {}", clip(&error.masked_with(&got).to_string())),
     }
 }
@@ -114,17 +133,34 @@ fn clip(text: &str) -> String {
 /// Whether a schema demands something that reading into the type it was made from does not notice.
 fn says_more_than_types(schema: &Value) -> bool {
     const TYPES: [&str; 15] = [
-        "type", "properties", "required", "description", "title", "default", "items", "enum", "const", "anyOf",
-        "oneOf", "$defs", "$ref", "examples", "additionalProperties",
+        "type",
+        "properties",
+        "required",
+        "description",
+        "title",
+        "default",
+        "items",
+        "enum",
+        "const",
+        "anyOf",
+        "oneOf",
+        "$defs",
+        "$ref",
+        "examples",
+        "additionalProperties",
     ];
     match schema {
         Value::Object(object) => object.iter().any(|(key, inner)| match key.as_str() {
-            "properties" | "$defs" => inner.as_object().is_some_and(|all| all.values().any(says_more_than_types)),
+            "properties" | "$defs" => inner
+                .as_object()
+                .is_some_and(|all| all.values().any(says_more_than_types)),
             "items" => says_more_than_types(inner),
             // The least value of an unsigned integer.
             "minimum" => inner.as_i64() != Some(0),
             "additionalProperties" => *inner == Value::Bool(false) || says_more_than_types(inner),
-            "anyOf" | "oneOf" => inner.as_array().is_some_and(|all| all.iter().any(says_more_than_types)),
+            "anyOf" | "oneOf" => inner
+                .as_array()
+                .is_some_and(|all| all.iter().any(says_more_than_types)),
             key => !TYPES.contains(&key) && !key.starts_with("x-"),
         }),
         _ => false,
@@ -146,7 +182,10 @@ mod tests {
     use super::*;
 
     fn faults(schema: &Value, arguments: Value) -> String {
-        Check::new(schema, false).unwrap().faults(&Raw::from(arguments)).unwrap_or_default()
+        Check::new(schema, false)
+            .expect("the schema is right")
+            .faults(&Raw::from(arguments))
+            .unwrap_or_default()
     }
 
     #[test]
@@ -162,9 +201,18 @@ mod tests {
             "additionalProperties": false
         });
         assert_eq!(faults(&schema, json!({})), "`limit` is required and missing");
-        assert_eq!(faults(&schema, json!({"limit": "5"})), "`limit` must be integer, got the string \"5\"");
-        assert_eq!(faults(&schema, json!({"limit": 0})), "`limit` must be at least 1, got the number 0");
-        assert_eq!(faults(&schema, json!({"limit": 1, "x": 2})), "unknown parameter `x`");
+        assert_eq!(
+            faults(&schema, json!({"limit": "5"})),
+            "`limit` must be integer, got the string \"5\""
+        );
+        assert_eq!(
+            faults(&schema, json!({"limit": 0})),
+            "`limit` must be at least 1, got the number 0"
+        );
+        assert_eq!(
+            faults(&schema, json!({"limit": 1, "x": 2})),
+            "unknown parameter `x`"
+        );
         assert_eq!(
             faults(&schema, json!({"limit": 1, "style": "tiny"})),
             "`style` must be one of [\"short\",\"long\"], got the string \"tiny\""

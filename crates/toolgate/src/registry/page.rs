@@ -26,7 +26,9 @@ pub(crate) struct Pager {
 
 impl std::fmt::Debug for Pager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pager").field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("Pager")
+            .field("size", &self.size)
+            .finish_non_exhaustive()
     }
 }
 
@@ -44,10 +46,16 @@ impl Pager {
         };
         let shown = &rest[..rest.len().min(self.size)];
         let next = match shown.last() {
-            Some(last) if shown.len() < rest.len() => Some(self.seal.seal(list.as_bytes(), last.key().as_bytes())),
+            Some(last) if shown.len() < rest.len() => {
+                Some(self.seal.seal(list.as_bytes(), last.key().as_bytes()))
+            }
             _ => None,
         };
-        Ok(Page { items: shown.iter().map(|entry| entry.item()).collect(), next, cache: self.cache })
+        Ok(Page {
+            items: shown.iter().map(|entry| entry.item()).collect(),
+            next,
+            cache: self.cache,
+        })
     }
 
     fn after<'a, T: Listed>(
@@ -102,7 +110,11 @@ mod tests {
     }
 
     fn pager(size: usize) -> Pager {
-        Pager { size, cache: CacheHint::default(), seal: Seal::random() }
+        Pager {
+            size,
+            cache: CacheHint::default(),
+            seal: Seal::random(),
+        }
     }
 
     proptest! {

@@ -9,7 +9,9 @@ use toolgate_wire::model::{Icon, Prompt, PromptArgument};
 
 use super::tool::{check_icons, check_name};
 use super::{Keyed, Listed};
-use crate::handler::{CompleteFn, Context, Handler, IntoPrompt, PromptFn, erase_complete, erase_prompt, tidy};
+use crate::handler::{
+    CompleteFn, Context, Handler, IntoPrompt, PromptFn, erase_complete, erase_prompt, tidy,
+};
 
 /// A prompt as it is kept.
 pub(crate) struct PromptEntry {
@@ -20,7 +22,9 @@ pub(crate) struct PromptEntry {
 
 impl std::fmt::Debug for PromptEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PromptEntry").field("prompt", &self.prompt).finish_non_exhaustive()
+        f.debug_struct("PromptEntry")
+            .field("prompt", &self.prompt)
+            .finish_non_exhaustive()
     }
 }
 
@@ -47,7 +51,9 @@ pub struct PromptSpec {
 
 impl std::fmt::Debug for PromptSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PromptSpec").field("prompt", &self.prompt).finish_non_exhaustive()
+        f.debug_struct("PromptSpec")
+            .field("prompt", &self.prompt)
+            .finish_non_exhaustive()
     }
 }
 
@@ -58,9 +64,19 @@ impl PromptSpec {
         H: Handler<A>,
         H::Output: IntoPrompt,
     {
-        let arguments = H::schema().map(|schema| arguments_of(&tidy(schema.to_value()))).unwrap_or_default();
-        let prompt = Prompt { name: name.into(), arguments, ..Prompt::default() };
-        PromptSpec { prompt, run: erase_prompt(handler), completers: BTreeMap::new() }
+        let arguments = H::schema()
+            .map(|schema| arguments_of(&tidy(schema.to_value())))
+            .unwrap_or_default();
+        let prompt = Prompt {
+            name: name.into(),
+            arguments,
+            ..Prompt::default()
+        };
+        PromptSpec {
+            prompt,
+            run: erase_prompt(handler),
+            completers: BTreeMap::new(),
+        }
     }
 
     /// What it is for.
@@ -109,21 +125,41 @@ impl PromptSpec {
     }
 
     pub(crate) fn finish(self) -> Result<PromptEntry, String> {
-        let PromptSpec { prompt, run, completers } = self;
+        let PromptSpec {
+            prompt,
+            run,
+            completers,
+        } = self;
         check_name(&prompt.name)?;
         check_icons(&prompt.icons)?;
-        if let Some(unknown) = completers.keys().find(|name| !prompt.arguments.iter().any(|a| a.name == **name)) {
-            return Err(format!("it completes `{unknown}`, which is none of its arguments"));
+        if let Some(unknown) = completers
+            .keys()
+            .find(|name| !prompt.arguments.iter().any(|a| a.name == **name))
+        {
+            return Err(format!(
+                "it completes `{unknown}`, which is none of its arguments"
+            ));
         }
-        Ok(PromptEntry { prompt: Arc::new(prompt), run, completers })
+        Ok(PromptEntry {
+            prompt: Arc::new(prompt),
+            run,
+            completers,
+        })
     }
 }
 
 /// The properties of a schema as arguments of a prompt, required ones as they stand there.
 fn arguments_of(schema: &Value) -> Vec<PromptArgument> {
-    let required: Vec<&str> =
-        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Vec::new() };
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        return Vec::new();
+    };
     let text = |property: &Value, key: &str| property.get(key).and_then(Value::as_str).map(str::to_owned);
     properties
         .iter()

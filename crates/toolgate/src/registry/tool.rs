@@ -23,7 +23,9 @@ pub(crate) struct ToolEntry {
 
 impl std::fmt::Debug for ToolEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ToolEntry").field("tool", &self.tool).finish_non_exhaustive()
+        f.debug_struct("ToolEntry")
+            .field("tool", &self.tool)
+            .finish_non_exhaustive()
     }
 }
 
@@ -66,7 +68,10 @@ impl Need {
     pub(crate) fn add_to(self, capabilities: &mut ClientCapabilities) {
         match self {
             Need::Elicitation => {
-                capabilities.elicitation = Some(ElicitationCapability { form: true, url: false });
+                capabilities.elicitation = Some(ElicitationCapability {
+                    form: true,
+                    url: false,
+                });
             }
             Need::Sampling => capabilities.sampling = Some(SamplingCapability::default()),
             Need::Roots => capabilities.roots = Some(false),
@@ -101,7 +106,9 @@ pub struct ToolSpec {
 
 impl std::fmt::Debug for ToolSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ToolSpec").field("tool", &self.tool).finish_non_exhaustive()
+        f.debug_struct("ToolSpec")
+            .field("tool", &self.tool)
+            .finish_non_exhaustive()
     }
 }
 
@@ -118,7 +125,14 @@ impl ToolSpec {
         };
         let mut tool = Tool::new(name, Raw::empty_object());
         tool.output_schema = H::Output::schema().map(|schema| Raw::from(tidy(schema.to_value())));
-        ToolSpec { tool, run: erase_tool(handler), schema: None, generated, timeout: None, needs: Vec::new() }
+        ToolSpec {
+            tool,
+            run: erase_tool(handler),
+            schema: None,
+            generated,
+            timeout: None,
+            needs: Vec::new(),
+        }
     }
 
     /// What it does, for a model.
@@ -212,30 +226,55 @@ impl ToolSpec {
 
     /// What is kept of it, or what is wrong with it.
     pub(crate) fn finish(self) -> Result<ToolEntry, String> {
-        let ToolSpec { mut tool, run, schema, generated, timeout, needs } = self;
+        let ToolSpec {
+            mut tool,
+            run,
+            schema,
+            generated,
+            timeout,
+            needs,
+        } = self;
         check_name(&tool.name)?;
         check_icons(&tool.icons)?;
         let typed = schema.is_none();
         let schema = schema.unwrap_or(generated);
         if schema.get("type").and_then(Value::as_str) != Some("object") {
-            return Err("the arguments must be an object: use a struct, or a schema with `\"type\": \"object\"`".into());
+            return Err(
+                "the arguments must be an object: use a struct, or a schema with `\"type\": \"object\"`"
+                    .into(),
+            );
         }
-        if tool.meta.as_ref().is_some_and(|meta| meta.view().kind() != toolgate_wire::Kind::Object) {
+        if tool
+            .meta
+            .as_ref()
+            .is_some_and(|meta| meta.view().kind() != toolgate_wire::Kind::Object)
+        {
             return Err("`meta` must be a JSON object".into());
         }
-        let check = Check::new(&schema, typed).map_err(|error| format!("its input schema is wrong: {error}"))?;
+        let check =
+            Check::new(&schema, typed).map_err(|error| format!("its input schema is wrong: {error}"))?;
         if let Some(output) = &tool.output_schema {
-            Check::new(&output.to_value(), false).map_err(|error| format!("its output schema is wrong: {error}"))?;
+            Check::new(&output.to_value(), false)
+                .map_err(|error| format!("its output schema is wrong: {error}"))?;
         }
         let mirrors = mirror::marks(&schema)?;
         tool.input_schema = Raw::from(schema);
-        Ok(ToolEntry { tool: Arc::new(tool), run, check, mirrors, timeout, needs })
+        Ok(ToolEntry {
+            tool: Arc::new(tool),
+            run,
+            check,
+            mirrors,
+            timeout,
+            needs,
+        })
     }
 }
 
 /// What every client takes: 1 to 128 letters, digits, `_`, `-` and `.`.
 pub(super) fn check_name(name: &str) -> Result<(), String> {
-    let fits = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
+    let fits = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
     if fits && (1..=128).contains(&name.len()) {
         return Ok(());
     }
@@ -244,9 +283,12 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
 
 /// Clients show icons: only what cannot run, and nothing that is a download of its own.
 pub(super) fn check_icons(icons: &[Icon]) -> Result<(), String> {
-    let safe = |src: &str| src.starts_with("https://") || (src.starts_with("data:image/") && src.len() <= 64 << 10);
+    let safe =
+        |src: &str| src.starts_with("https://") || (src.starts_with("data:image/") && src.len() <= 64 << 10);
     match icons.iter().find(|icon| !safe(&icon.src)) {
         None => Ok(()),
-        Some(_) => Err("an icon's `src` must be an https URL or a `data:image/` URI of at most 64 KiB".into()),
+        Some(_) => {
+            Err("an icon's `src` must be an https URL or a `data:image/` URI of at most 64 KiB".into())
+        }
     }
 }

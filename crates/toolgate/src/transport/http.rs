@@ -21,8 +21,8 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use tokio_util::task::TaskTracker;
-use tower_service::Service;
 use toolgate_wire::Fault;
+use tower_service::Service;
 
 pub use body::Body;
 
@@ -94,7 +94,12 @@ impl std::fmt::Debug for Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(entry: Arc<Entry>, options: HttpOptions) -> Endpoint {
-        Endpoint(Arc::new(Inner { entry, options, tasks: TaskTracker::new(), pairs: Pairs::default() }))
+        Endpoint(Arc::new(Inner {
+            entry,
+            options,
+            tasks: TaskTracker::new(),
+            pairs: Pairs::default(),
+        }))
     }
 
     /// Waits until calls whose clients left have ended.
@@ -178,10 +183,19 @@ impl Inner {
             Ok(bytes) => bytes,
             Err(response) => return response,
         };
-        let peer = peer(parts, Road::Post { streams: accepts.stream });
+        let peer = peer(
+            parts,
+            Road::Post {
+                streams: accepts.stream,
+            },
+        );
         let out = Stream::new(Capacity::default());
         let call = self.begin(bytes, peer.clone(), &out);
-        let mut driving = Driving { call: Some(call), out: Arc::clone(&out), tasks: self.tasks.clone() };
+        let mut driving = Driving {
+            call: Some(call),
+            out: Arc::clone(&out),
+            tasks: self.tasks.clone(),
+        };
         let patience = accepts.stream.then_some(self.options.patience);
         match driving.first(patience).await {
             First::Answer(answer) if !out_stirred(&out) => answered(answer, accepts),
@@ -217,7 +231,12 @@ impl Inner {
 
     /// Answers by a stream. A call that outlives its reader becomes a task of its own; any other lives in
     /// the response and ends with it.
-    fn stream(&self, peer: &Peer, out: &Arc<Stream>, call: Option<BoxFuture<'static, Answer>>) -> Response<Body> {
+    fn stream(
+        &self,
+        peer: &Peer,
+        out: &Arc<Stream>,
+        call: Option<BoxFuture<'static, Answer>>,
+    ) -> Response<Body> {
         let opened = self.entry.era.open_stream(peer, out);
         let mut events = Events::new(out.reader(), self.options.heartbeat);
         if let Some((number, primes)) = opened {
@@ -257,10 +276,16 @@ impl Inner {
             Some(after) => standing.stream.attach(after),
             None => Some(standing.stream.reader()),
         };
-        let Some(reader) = reader else { return refused(400, "that place in the stream is gone or never was") };
+        let Some(reader) = reader else {
+            return refused(400, "that place in the stream is gone or never was");
+        };
         let mut events = Events::new(reader, self.options.heartbeat).numbered(standing.number);
         if standing.number == 0 {
-            let (entry, out, session) = (Arc::clone(&self.entry), Arc::clone(&standing.stream), standing.session);
+            let (entry, out, session) = (
+                Arc::clone(&self.entry),
+                Arc::clone(&standing.stream),
+                standing.session,
+            );
             let feeding = Box::pin({
                 let out = Arc::clone(&out);
                 async move {
@@ -277,7 +302,11 @@ impl Inner {
         if !parts.headers.contains_key("mcp-session-id") {
             return not_allowed("POST");
         }
-        match self.entry.era.end_session(&self.peer_of(parts, Road::Post { streams: false })) {
+        match self
+            .entry
+            .era
+            .end_session(&self.peer_of(parts, Road::Post { streams: false }))
+        {
             Ok(()) => plain(StatusCode::NO_CONTENT),
             Err(fault) => fault_response(&fault),
         }
@@ -295,7 +324,12 @@ impl Inner {
 
 fn peer(parts: Parts, road: Road) -> Peer {
     let (principal, remote) = (principal(&parts), remote(&parts));
-    Peer { principal, headers: Arc::new(parts.headers), remote, road }
+    Peer {
+        principal,
+        headers: Arc::new(parts.headers),
+        remote,
+        road,
+    }
 }
 
 fn principal(parts: &Parts) -> Principal {
@@ -325,7 +359,9 @@ impl Driving {
     async fn first(&mut self, patience: Option<Duration>) -> First {
         let mut sleep = None;
         poll_fn(|cx| {
-            let Some(call) = &mut self.call else { return Poll::Ready(First::Stirred) };
+            let Some(call) = &mut self.call else {
+                return Poll::Ready(First::Stirred);
+            };
             if let Poll::Ready(answer) = call.as_mut().poll(cx) {
                 self.call = None;
                 return Poll::Ready(First::Answer(answer));
@@ -333,7 +369,9 @@ impl Driving {
             if self.out.poll_stirred(cx).is_ready() {
                 return Poll::Ready(First::Stirred);
             }
-            let Some(patience) = patience else { return Poll::Pending };
+            let Some(patience) = patience else {
+                return Poll::Pending;
+            };
             let sleep = sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
             sleep.as_mut().poll(cx).map(|()| First::Stirred)
         })
@@ -363,7 +401,8 @@ fn conclude(out: &Stream, answer: Answer) {
 }
 
 fn out_stirred(out: &Stream) -> bool {
-    out.poll_stirred(&mut task::Context::from_waker(task::Waker::noop())).is_ready()
+    out.poll_stirred(&mut task::Context::from_waker(task::Waker::noop()))
+        .is_ready()
 }
 
 fn answered(answer: Answer, accepts: headers::Accepts) -> Response<Body> {
@@ -372,18 +411,30 @@ fn answered(answer: Answer, accepts: headers::Accepts) -> Response<Body> {
         // The client took its question back: an empty stream answers it with nothing.
         Answer::Silence => {
             let mut response = plain(StatusCode::OK);
-            response.headers_mut().insert(header::CONTENT_TYPE, headers::EVENT_STREAM);
+            response
+                .headers_mut()
+                .insert(header::CONTENT_TYPE, headers::EVENT_STREAM);
             response
         }
-        Answer::Body { status: 200, body, session } if !accepts.json => {
+        Answer::Body {
+            status: 200,
+            body,
+            session,
+        } if !accepts.json => {
             let mut response = Response::new(Body::full(sse::event(None, &body)));
             sse_headers(response.headers_mut());
             with_session(response, session)
         }
-        Answer::Body { status, body, session } => {
+        Answer::Body {
+            status,
+            body,
+            session,
+        } => {
             let mut response = json(status, body);
             if status == 503 {
-                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+                response
+                    .headers_mut()
+                    .insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
             }
             with_session(response, session)
         }
@@ -413,14 +464,23 @@ fn event_stream(events: Events) -> Response<Body> {
 
 fn sse_headers(headers: &mut HeaderMap) {
     headers.insert(header::CONTENT_TYPE, headers::EVENT_STREAM);
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store"));
+    headers.insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, no-store"),
+    );
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
 }
 
 fn harden(headers: &mut HeaderMap) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
 }
 
 fn plain(status: StatusCode) -> Response<Body> {
@@ -432,21 +492,31 @@ fn plain(status: StatusCode) -> Response<Body> {
 
 fn not_allowed(allow: &'static str) -> Response<Body> {
     let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
-    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+    response
+        .headers_mut()
+        .insert(header::ALLOW, HeaderValue::from_static(allow));
     response
 }
 
 /// A refusal before the message was read.
 fn refused(status: u16, why: &str) -> Response<Body> {
-    json(status, refuse(None, &Fault::invalid(why)))
+    let response = json(status, refuse(None, &Fault::invalid(why)));
+    // Whoever sends these did not mean us, or sends a body that is not worth reading.
+    if matches!(status, 403 | 413 | 415) {
+        closing(response)
+    } else {
+        response
+    }
 }
 
 fn too_long(limit: usize) -> Response<Body> {
-    closing(refused(413, &format!("the body is longer than {limit} bytes")))
+    refused(413, &format!("the body is longer than {limit} bytes"))
 }
 
 fn closing(mut response: Response<Body>) -> Response<Body> {
-    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+        .headers_mut()
+        .insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 

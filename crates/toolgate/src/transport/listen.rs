@@ -301,7 +301,6 @@ where
     }
 }
 
-
 /// What all connections of a listener share.
 struct House {
     http: auto::Builder<Streams>,

@@ -4,14 +4,13 @@
 //! answered like any other and the next one is read.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -37,7 +36,10 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let out = Stream::new(Capacity { messages: 1024, bytes: 4 << 20 });
+    let out = Stream::new(Capacity {
+        messages: 1024,
+        bytes: 4 << 20,
+    });
     let line = Line::new(Arc::clone(&out));
     let tasks = TaskTracker::new();
     let writer = tokio::spawn(write(out.reader(), output));
@@ -45,14 +47,22 @@ where
         let (entry, line) = (Arc::clone(&entry), Arc::clone(&line));
         async move { entry.era.feed_line(&line).await }
     });
-    let mut connection = Connection { entry, line, out, tasks, at_once: Arc::new(Semaphore::new(AT_ONCE)) };
+    let mut connection = Connection {
+        entry,
+        line,
+        out,
+        tasks,
+        at_once: Arc::new(Semaphore::new(AT_ONCE)),
+    };
     let ended = tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
         ended = connection.read(input) => ended,
     };
     connection.finish(drain).await;
-    let written = writer.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
+    let written = writer
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
     ended.and(written)
 }
 
@@ -96,7 +106,11 @@ impl Connection {
             }
             drop(permit);
         });
-        if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+        if call
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+        {
             self.tasks.spawn(call);
         }
     }
@@ -121,7 +135,11 @@ async fn write(mut reader: Reader, mut output: impl AsyncWrite + Unpin) -> io::R
         while let Some(next) = event {
             buffer.extend_from_slice(&next.data);
             buffer.push(b'\n');
-            event = if buffer.len() < 64 << 10 { reader.ready() } else { None };
+            event = if buffer.len() < 64 << 10 {
+                reader.ready()
+            } else {
+                None
+            };
         }
         output.write_all(&buffer).await?;
         output.flush().await?;
@@ -145,7 +163,13 @@ struct Lines<R> {
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     fn new(input: R, max: usize) -> Lines<R> {
-        Lines { input, buffer: BytesMut::with_capacity(8 << 10), searched: 0, max, skipping: false }
+        Lines {
+            input,
+            buffer: BytesMut::with_capacity(8 << 10),
+            searched: 0,
+            max,
+            skipping: false,
+        }
     }
 
     /// The next line that is not blank. One that is too long arrives cut, one byte over the limit, so that
@@ -175,7 +199,9 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     fn take(&mut self) -> Option<Bytes> {
-        let found = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
+        let found = self.buffer[self.searched..]
+            .iter()
+            .position(|byte| *byte == b'\n');
         let Some(end) = found.map(|offset| self.searched + offset) else {
             self.searched = self.buffer.len();
             return None;
@@ -198,33 +224,37 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 /// From here on whatever the program prints goes to standard error: a stray `println!` cannot break the
 /// conversation. Both ends are served by threads of their own, so that a runtime can end while nothing is
 /// being typed.
-pub(crate) fn process() -> io::Result<(Pin<Box<dyn AsyncRead + Send>>, Pin<Box<dyn AsyncWrite + Send>>, Flushed)> {
+pub(crate) fn process() -> io::Result<(DuplexStream, DuplexStream, Flushed)> {
     let output = take_output()?;
     let runtime = tokio::runtime::Handle::current();
     let (input, mut typed) = tokio::io::duplex(64 << 10);
     let (mut printed, printer) = tokio::io::duplex(64 << 10);
     let (flushed, waiting) = tokio::sync::oneshot::channel();
     let handle = runtime.clone();
-    std::thread::Builder::new().name("toolgate-stdin".into()).spawn(move || {
-        let mut buffer = vec![0; 64 << 10];
-        while let Ok(read @ 1..) = io::Read::read(&mut io::stdin().lock(), &mut buffer) {
-            if handle.block_on(typed.write_all(&buffer[..read])).is_err() {
-                return;
+    std::thread::Builder::new()
+        .name("toolgate-stdin".into())
+        .spawn(move || {
+            let mut buffer = vec![0; 64 << 10];
+            while let Ok(read @ 1..) = io::Read::read(&mut io::stdin().lock(), &mut buffer) {
+                if handle.block_on(typed.write_all(&buffer[..read])).is_err() {
+                    return;
+                }
             }
-        }
-    })?;
-    std::thread::Builder::new().name("toolgate-stdout".into()).spawn(move || {
-        let mut output = output;
-        let mut buffer = vec![0; 64 << 10];
-        while let Ok(read @ 1..) = runtime.block_on(printed.read(&mut buffer)) {
-            if io::Write::write_all(&mut output, &buffer[..read]).is_err() {
-                break;
+        })?;
+    std::thread::Builder::new()
+        .name("toolgate-stdout".into())
+        .spawn(move || {
+            let mut output = output;
+            let mut buffer = vec![0; 64 << 10];
+            while let Ok(read @ 1..) = runtime.block_on(printed.read(&mut buffer)) {
+                if io::Write::write_all(&mut output, &buffer[..read]).is_err() {
+                    break;
+                }
             }
-        }
-        let _ = io::Write::flush(&mut output);
-        let _ = flushed.send(());
-    })?;
-    Ok((Box::pin(input), Box::pin(printer), Flushed(waiting)))
+            let _ = io::Write::flush(&mut output);
+            let _ = flushed.send(());
+        })?;
+    Ok((input, printer, Flushed(waiting)))
 }
 
 /// Resolves when everything has been printed.
@@ -251,6 +281,8 @@ fn take_output() -> io::Result<io::Stdout> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+
     use super::*;
 
     async fn lines(input: &[u8], max: usize) -> Vec<String> {

@@ -42,10 +42,15 @@ impl http_body::Body for Body {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.get_mut().0 {
             Kind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Kind::Events(events) => events.poll_chunk(cx).map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk)))),
+            Kind::Events(events) => events
+                .poll_chunk(cx)
+                .map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk)))),
         }
     }
 
@@ -79,7 +84,9 @@ where
     let mut whole = Bytes::new();
     let mut more = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|_| TooLong::Broken)?.into_data() else { continue };
+        let Ok(data) = frame.map_err(|_| TooLong::Broken)?.into_data() else {
+            continue;
+        };
         if whole.len() + more.len() + data.len() > limit {
             return Err(TooLong::TooLong);
         }
@@ -103,7 +110,11 @@ pub(super) struct Lazy<F> {
 impl<F: Future> Lazy<F> {
     /// The future's output, or none if it takes longer than `limit`.
     pub(super) fn within(limit: Duration, future: F) -> impl Future<Output = Option<F::Output>> {
-        let mut lazy = Lazy { future: Box::pin(future), limit, sleep: None };
+        let mut lazy = Lazy {
+            future: Box::pin(future),
+            limit,
+            sleep: None,
+        };
         std::future::poll_fn(move |cx| lazy.poll(cx))
     }
 }
@@ -114,9 +125,13 @@ impl<F: Future> Lazy<Pin<Box<F>>> {
             return Poll::Ready(Some(output));
         }
         let limit = self.limit;
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        let sleep = self
+            .sleep
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         // Bytes that keep coming use up what tokio lets one poll do; the time limit must hold all the same.
-        std::pin::pin!(tokio::task::unconstrained(sleep.as_mut())).poll(cx).map(|()| None)
+        std::pin::pin!(tokio::task::unconstrained(sleep.as_mut()))
+            .poll(cx)
+            .map(|()| None)
     }
 }
 
@@ -137,7 +152,9 @@ mod tests {
     #[tokio::test]
     async fn pieces_are_put_together() {
         let pieces = ["ab", "", "cd", "e"];
-        let pieces = pieces.into_iter().map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::from_static(piece.as_bytes()))));
+        let pieces = pieces
+            .into_iter()
+            .map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::from_static(piece.as_bytes()))));
         assert_eq!(read(Pieces(pieces.collect()), 5).await.unwrap(), "abcde");
     }
 
@@ -147,14 +164,20 @@ mod tests {
         type Data = Bytes;
         type Error = Infallible;
 
-        fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
             Poll::Ready(self.0.pop_front())
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn waiting_has_an_end() {
-        assert_eq!(Lazy::within(Duration::from_secs(1), std::future::pending::<()>()).await, None);
+        assert_eq!(
+            Lazy::within(Duration::from_secs(1), std::future::pending::<()>()).await,
+            None
+        );
         assert_eq!(Lazy::within(Duration::from_secs(1), async { 7 }).await, Some(7));
     }
 }

@@ -13,8 +13,10 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use toolgate_wire::{Fault, FaultKind};
 
 use super::sse::Events;
-use super::{BoxError, Inner, Place, answered, event_stream, fault_response, headers, peer, principal, refused};
 use super::{Body, closing};
+use super::{
+    BoxError, Inner, Place, answered, event_stream, fault_response, headers, peer, principal, refused,
+};
 use crate::era::{Answer, Line, Road};
 use crate::request::Principal;
 use crate::seal::token;
@@ -53,8 +55,18 @@ impl Pairs {
             return None;
         }
         let name = token();
-        pairs.insert(name.clone(), Pair { line: Arc::clone(line), principal, calls: calls.clone() });
-        Some(Seat { pairs: self.clone(), name })
+        pairs.insert(
+            name.clone(),
+            Pair {
+                line: Arc::clone(line),
+                principal,
+                calls: calls.clone(),
+            },
+        );
+        Some(Seat {
+            pairs: self.clone(),
+            name,
+        })
     }
 
     /// The connection's line, and a token to hold until what came for it is answered there.
@@ -85,7 +97,11 @@ impl Inner {
             return refused(503, "too many connections of this kind are open");
         };
         // Behind a router the own path is not known; relative to this address, the other one always is.
-        let slash = if matches!(self.options.place, Place::Path(_)) { "/" } else { "" };
+        let slash = if matches!(self.options.place, Place::Path(_)) {
+            "/"
+        } else {
+            ""
+        };
         let opening = format!("event: endpoint\ndata: {slash}messages?session={}\n\n", seat.name);
         let (entry, feeding) = (Arc::clone(&self.entry), line);
         let events = Events::new(out.reader(), self.options.heartbeat)
@@ -112,7 +128,10 @@ impl Inner {
         };
         let name = parts.uri.query().and_then(|query| query.strip_prefix("session="));
         let Some((line, under_way)) = name.and_then(|name| self.pairs.find(name, &principal(&parts))) else {
-            return fault_response(&Fault::new(FaultKind::Session, "no such connection; open the stream again"));
+            return fault_response(&Fault::new(
+                FaultKind::Session,
+                "no such connection; open the stream again",
+            ));
         };
         let bytes = match self.body(body).await {
             Ok(bytes) => bytes,

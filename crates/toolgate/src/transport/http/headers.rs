@@ -18,15 +18,29 @@ pub(super) struct Accepts {
 
 /// Judges the head of a POST.
 pub(super) fn check(headers: &HeaderMap, limit: usize) -> Result<Accepts, Refused> {
-    let refuse = |status, why: &str| Err(Refused { status, why: why.to_owned() });
+    let refuse = |status, why: &str| {
+        Err(Refused {
+            status,
+            why: why.to_owned(),
+        })
+    };
     if let Some(length) = headers.get(header::CONTENT_LENGTH) {
         match length.to_str().ok().and_then(|length| length.parse::<u64>().ok()) {
             Some(length) if length <= limit as u64 => {}
-            Some(_) => return Err(Refused { status: 413, why: format!("the body is longer than {limit} bytes") }),
+            Some(_) => {
+                return Err(Refused {
+                    status: 413,
+                    why: format!("the body is longer than {limit} bytes"),
+                });
+            }
             None => return refuse(400, "header content-length is malformed"),
         }
     }
-    if !single(headers, "content-type").ok().flatten().is_some_and(is_json) {
+    if !single(headers, "content-type")
+        .ok()
+        .flatten()
+        .is_some_and(is_json)
+    {
         return refuse(415, "a message is sent as `Content-Type: application/json`");
     }
     if headers.contains_key(header::CONTENT_ENCODING) {
@@ -34,7 +48,10 @@ pub(super) fn check(headers: &HeaderMap, limit: usize) -> Result<Accepts, Refuse
     }
     let accepts = accepts(headers);
     if !accepts.json && !accepts.stream {
-        return refuse(406, "answers are `application/json` or `text/event-stream`; accept both");
+        return refuse(
+            406,
+            "answers are `application/json` or `text/event-stream`; accept both",
+        );
     }
     Ok(accepts)
 }
@@ -46,12 +63,16 @@ fn is_json(value: &str) -> bool {
     kind.trim().eq_ignore_ascii_case("application/json")
         && (charset.is_empty()
             || charset.split_once('=').is_some_and(|(name, value)| {
-                name.trim().eq_ignore_ascii_case("charset") && value.trim_matches('"').eq_ignore_ascii_case("utf-8")
+                name.trim().eq_ignore_ascii_case("charset")
+                    && value.trim_matches('"').eq_ignore_ascii_case("utf-8")
             }))
 }
 
 fn accepts(headers: &HeaderMap) -> Accepts {
-    let mut accepts = Accepts { json: false, stream: false };
+    let mut accepts = Accepts {
+        json: false,
+        stream: false,
+    };
     let mut any = false;
     for value in headers.get_all(header::ACCEPT) {
         any = true;
@@ -71,9 +92,9 @@ fn accepts(headers: &HeaderMap) -> Accepts {
 
 /// `q=0`: anything but this.
 fn is_never(parameter: &str) -> bool {
-    parameter
-        .split_once('=')
-        .is_some_and(|(name, value)| name.trim().eq_ignore_ascii_case("q") && value.trim().parse() == Ok(0.0_f32))
+    parameter.split_once('=').is_some_and(|(name, value)| {
+        name.trim().eq_ignore_ascii_case("q") && value.trim().parse() == Ok(0.0_f32)
+    })
 }
 
 /// Whether a GET asks for a stream.
@@ -95,24 +116,50 @@ mod tests {
 
     #[test]
     fn only_json_is_read() {
-        for good in ["application/json", "Application/JSON", "application/json; charset=utf-8", "application/json;charset=\"UTF-8\""] {
+        for good in [
+            "application/json",
+            "Application/JSON",
+            "application/json; charset=utf-8",
+            "application/json;charset=\"UTF-8\"",
+        ] {
             assert_eq!(status(&[("content-type", good)]), 200, "{good}");
         }
         for bad in [
-            "text/plain", "application/json-evil", "application/jsonp", "application/json; charset=utf-16", "*/*", "",
-            "application/x-www-form-urlencoded", "application/json; evil=1",
+            "text/plain",
+            "application/json-evil",
+            "application/jsonp",
+            "application/json; charset=utf-16",
+            "*/*",
+            "",
+            "application/x-www-form-urlencoded",
+            "application/json; evil=1",
         ] {
             assert_eq!(status(&[("content-type", bad)]), 415, "{bad}");
         }
         assert_eq!(status(&[]), 415);
-        assert_eq!(status(&[("content-type", "application/json"), ("content-type", "application/json")]), 415);
-        assert_eq!(status(&[("content-type", "application/json"), ("content-encoding", "gzip")]), 415);
+        assert_eq!(
+            status(&[
+                ("content-type", "application/json"),
+                ("content-type", "application/json")
+            ]),
+            415
+        );
+        assert_eq!(
+            status(&[("content-type", "application/json"), ("content-encoding", "gzip")]),
+            415
+        );
     }
 
     #[test]
     fn an_answer_must_be_wanted() {
         let json = ("content-type", "application/json");
-        for good in ["*/*", "application/json", "text/event-stream", "application/json, text/event-stream", "text/html, */*;q=0.1"] {
+        for good in [
+            "*/*",
+            "application/json",
+            "text/event-stream",
+            "application/json, text/event-stream",
+            "text/html, */*;q=0.1",
+        ] {
             assert_eq!(status(&[json, ("accept", good)]), 200, "{good}");
         }
         for bad in ["text/html", "image/png", "*/*;q=0", ""] {
@@ -131,10 +178,31 @@ mod tests {
     #[test]
     fn a_stream_is_sent_only_to_those_who_ask_for_it() {
         let of = |value: &'static str| {
-            accepts(&HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(value))]))
+            accepts(&HeaderMap::from_iter([(
+                header::ACCEPT,
+                HeaderValue::from_static(value),
+            )]))
         };
-        assert_eq!(of("*/*"), Accepts { json: true, stream: false });
-        assert_eq!(of("application/json, text/event-stream"), Accepts { json: true, stream: true });
-        assert_eq!(of("text/event-stream"), Accepts { json: false, stream: true });
+        assert_eq!(
+            of("*/*"),
+            Accepts {
+                json: true,
+                stream: false
+            }
+        );
+        assert_eq!(
+            of("application/json, text/event-stream"),
+            Accepts {
+                json: true,
+                stream: true
+            }
+        );
+        assert_eq!(
+            of("text/event-stream"),
+            Accepts {
+                json: false,
+                stream: true
+            }
+        );
     }
 }
