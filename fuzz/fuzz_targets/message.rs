@@ -49,7 +49,9 @@ fn write(edition: Edition, call: &toolgate_wire::model::Call) -> Raw {
 
 fn result_of_anything(result: &Raw) {
     for edition in Edition::ALL {
-        for method in ["tools/call", "tools/list", "resources/read", "prompts/get", "server/discover", "initialize"] {
+        for method in
+            ["tools/call", "tools/list", "resources/read", "prompts/get", "server/discover", "initialize"]
+        {
             let params = Raw::from(serde_json::json!({
                 "name": "x", "uri": "x://y", "protocolVersion": "x", "capabilities": {},
                 "clientInfo": { "name": "x", "version": "1" },

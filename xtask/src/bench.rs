@@ -82,12 +82,7 @@ fn bench(places: &Places, options: &Options, arguments: &[&str]) -> Result<(), S
         true => measure::instructions(),
         false => measure::all(options.quick),
     };
-    let chosen = |measure: &Measure| {
-        options
-            .only
-            .as_ref()
-            .is_none_or(|only| measure.name.contains(only))
-    };
+    let chosen = |measure: &Measure| options.only.as_ref().is_none_or(|only| measure.name.contains(only));
     let measures: Vec<Measure> = measures.into_iter().filter(chosen).collect();
     if measures.is_empty() {
         return Err("no measure has such a name".to_owned());
@@ -132,10 +127,7 @@ fn rounds(generator: &Path, contenders: &[Contender], measures: &[Measure], n_ro
 
 fn once(generator: &Path, contender: &Contender, measure: &Measure) -> Result<BTreeMap<String, f64>, String> {
     let mut command = Command::new(generator);
-    command
-        .args(&measure.arguments)
-        .arg("--")
-        .args(&contender.command);
+    command.args(&measure.arguments).arg("--").args(&contender.command);
     let finished = process::run(&mut command, RUN_LIMIT, Show::Quiet);
     let finished = finished.map_err(|error| format!("cannot run the generator: {error}"))?;
     if !finished.success() {
@@ -143,15 +135,12 @@ fn once(generator: &Path, contender: &Contender, measure: &Measure) -> Result<BT
     }
     let found: Value = serde_json::from_str(&finished.stdout).map_err(|error| error.to_string())?;
     let found = found.as_object().ok_or("the generator said no object")?;
-    let figures: BTreeMap<String, f64> = found
-        .iter()
-        .filter_map(|(name, value)| Some((name.clone(), value.as_f64()?)))
-        .collect();
+    let figures: BTreeMap<String, f64> =
+        found.iter().filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect();
     match figures.get("failures") {
-        Some(failures) if *failures > 0.0 => Err(format!(
-            "{failures} of {} answers were wrong",
-            figures.get("requests").unwrap_or(&0.0)
-        )),
+        Some(failures) if *failures > 0.0 => {
+            Err(format!("{failures} of {} answers were wrong", figures.get("requests").unwrap_or(&0.0)))
+        }
         _ => Ok(figures),
     }
 }

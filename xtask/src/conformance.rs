@@ -54,44 +54,17 @@ struct Leg {
 
 const LEGS: &[Leg] = &[
     // 30 required and 3 more.
-    Leg {
-        args: &["--requirements", "2025-11-25"],
-        at_least: 33,
-    },
+    Leg { args: &["--requirements", "2025-11-25"], at_least: 33 },
     // 37 required and 13 more, ten of them of the tasks extension.
-    Leg {
-        args: &["--requirements", "2026-07-28"],
-        at_least: 50,
-    },
-    Leg {
-        args: &["--suite", "all", "--spec-version", "2025-03-26"],
-        at_least: 1,
-    },
-    Leg {
-        args: &["--suite", "all", "--spec-version", "2025-06-18"],
-        at_least: 27,
-    },
-    Leg {
-        args: &["--suite", "all", "--spec-version", "2025-11-25"],
-        at_least: 33,
-    },
-    Leg {
-        args: &["--suite", "all", "--spec-version", "2026-07-28"],
-        at_least: 40,
-    },
+    Leg { args: &["--requirements", "2026-07-28"], at_least: 50 },
+    Leg { args: &["--suite", "all", "--spec-version", "2025-03-26"], at_least: 1 },
+    Leg { args: &["--suite", "all", "--spec-version", "2025-06-18"], at_least: 27 },
+    Leg { args: &["--suite", "all", "--spec-version", "2025-11-25"], at_least: 33 },
+    Leg { args: &["--suite", "all", "--spec-version", "2026-07-28"], at_least: 40 },
     // No suite contains these.
-    Leg {
-        args: &["--scenario", "sep-2640-skills-directory"],
-        at_least: 1,
-    },
-    Leg {
-        args: &["--scenario", "sep-2640-skills-enumeration"],
-        at_least: 1,
-    },
-    Leg {
-        args: &["--scenario", "sep-2640-skills-manifest"],
-        at_least: 1,
-    },
+    Leg { args: &["--scenario", "sep-2640-skills-directory"], at_least: 1 },
+    Leg { args: &["--scenario", "sep-2640-skills-enumeration"], at_least: 1 },
+    Leg { args: &["--scenario", "sep-2640-skills-manifest"], at_least: 1 },
 ];
 
 pub(crate) fn run(places: &Places, fixture: &Fixture, tally: &mut Tally) {
@@ -112,12 +85,7 @@ pub(crate) fn run(places: &Places, fixture: &Fixture, tally: &mut Tally) {
             Ok(server) => server,
             Err(why) => return tally.fail(&why),
         };
-    let suite = Suite {
-        node,
-        dir,
-        url: server.url.clone(),
-        deadline: Instant::now() + PART_LIMIT,
-    };
+    let suite = Suite { node, dir, url: server.url.clone(), deadline: Instant::now() + PART_LIMIT };
     let mut seen = BTreeSet::new();
     for leg in LEGS {
         for scenario in run_leg(leg, &suite, tally) {
@@ -172,9 +140,7 @@ fn run_leg(leg: &Leg, suite: &Suite, tally: &mut Tally) -> Vec<Scenario> {
     let (n_ran, wanted) = (scenarios.len(), leg.at_least);
     if n_ran < wanted {
         let why = finished.why();
-        tally.fail(&format!(
-            "{name}: {n_ran} scenarios ran instead of {wanted} ({why})"
-        ));
+        tally.fail(&format!("{name}: {n_ran} scenarios ran instead of {wanted} ({why})"));
     }
     scenarios
 }
@@ -185,9 +151,9 @@ fn judge(leg: &str, scenario: &Scenario, tally: &mut Tally) {
     match (scenario.fault(), listed) {
         (None, None) => tally.passed += 1,
         (Some(fault), None) => tally.fail(&format!("{name} ({leg}): {fault}")),
-        (None, Some(_)) => tally.fail(&format!(
-            "{name} ({leg}): passes, so take it off the list of what is not yet"
-        )),
+        (None, Some(_)) => {
+            tally.fail(&format!("{name} ({leg}): passes, so take it off the list of what is not yet"))
+        }
         (Some(_), Some((_, reason))) => println!("not yet  {name}: {reason}"),
     }
 }
@@ -196,9 +162,7 @@ fn judge(leg: &str, scenario: &Scenario, tally: &mut Tally) {
 fn check_list(seen: &BTreeSet<String>, tally: &mut Tally) {
     for (name, _) in NOT_YET {
         if !seen.contains(*name) {
-            tally.fail(&format!(
-                "{name}: on the list of what is not yet, but no leg ran it"
-            ));
+            tally.fail(&format!("{name}: on the list of what is not yet, but no leg ran it"));
         }
     }
 }

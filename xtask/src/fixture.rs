@@ -25,9 +25,7 @@ pub(crate) struct Fixture {
 impl Fixture {
     pub(crate) fn of(server: Option<&str>, places: &Places) -> Self {
         match server {
-            Some(program) => Self {
-                program: Ok(program.into()),
-            },
+            Some(program) => Self { program: Ok(program.into()) },
             None => Self::of_example(places),
         }
     }
@@ -43,10 +41,7 @@ impl Fixture {
                 .ok_or_else(|| format!("cargo named no executable for the example `{EXAMPLE}`")),
             Ok(finished) => {
                 eprint!("{}", finished.stderr);
-                Err(format!(
-                    "the example `{EXAMPLE}` does not build: {}",
-                    finished.why()
-                ))
+                Err(format!("the example `{EXAMPLE}` does not build: {}", finished.why()))
             }
             Err(error) => Err(format!("cannot run cargo: {error}")),
         };
@@ -83,10 +78,7 @@ impl Fixture {
         });
         let url = urls.recv_timeout(START_LIMIT).map_err(|_| {
             let said = std::fs::read_to_string(log).unwrap_or_default();
-            format!(
-                "the server did not say where it listens; it said: {}",
-                said.trim()
-            )
+            format!("the server did not say where it listens; it said: {}", said.trim())
         })?;
         Ok(Server { child, url })
     }
@@ -122,10 +114,7 @@ fn executable(messages: &str) -> Option<PathBuf> {
     let mut parsed = messages.filter_map(|line| serde_json::from_str::<Value>(line).ok());
     parsed.find_map(|message| {
         let of_example = message["target"]["name"] == EXAMPLE;
-        message["executable"]
-            .as_str()
-            .filter(|_| of_example)
-            .map(PathBuf::from)
+        message["executable"].as_str().filter(|_| of_example).map(PathBuf::from)
     })
 }
 
@@ -145,9 +134,6 @@ mod tests {
         let messages = r#"{"reason":"compiler-artifact","target":{"name":"serde"},"executable":null}
 {"reason":"compiler-artifact","target":{"name":"everything"},"executable":"/t/examples/everything"}
 {"reason":"build-finished","success":true}"#;
-        assert_eq!(
-            executable(messages),
-            Some(PathBuf::from("/t/examples/everything"))
-        );
+        assert_eq!(executable(messages), Some(PathBuf::from("/t/examples/everything")));
     }
 }

@@ -38,20 +38,14 @@ pub(crate) fn run(places: &Places, arguments: &[String]) -> Result<bool, String>
             }
             name if TARGETS.contains(&name) => chosen = Some(name),
             other => {
-                return Err(format!(
-                    "no fuzz target `{other}`; there are {}",
-                    TARGETS.join(", ")
-                ));
+                return Err(format!("no fuzz target `{other}`; there are {}", TARGETS.join(", ")));
             }
         }
     }
     let target = places.work.join("fuzz");
     build(&places.root, &target)?;
     let mut sound = true;
-    for name in TARGETS
-        .iter()
-        .filter(|name| chosen.is_none_or(|chosen| chosen == **name))
-    {
+    for name in TARGETS.iter().filter(|name| chosen.is_none_or(|chosen| chosen == **name)) {
         println!("\n== fuzz {name}, {seconds} s");
         sound &= fuzz(&target, name, seconds)?;
     }
@@ -74,14 +68,11 @@ fn build(root: &Path, target: &Path) -> Result<(), String> {
 
 /// Flags for a named target do not reach build scripts and macros, which have no fuzzer to count for.
 fn host() -> Result<String, String> {
-    let output = Command::new("rustc")
-        .arg("-vV")
-        .output()
-        .map_err(|error| format!("cannot run rustc: {error}"))?;
+    let output =
+        Command::new("rustc").arg("-vV").output().map_err(|error| format!("cannot run rustc: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned)
-        .ok_or_else(|| "rustc does not tell its host".into())
+    host.map(str::to_owned).ok_or_else(|| "rustc does not tell its host".into())
 }
 
 fn fuzz(target: &Path, name: &str, seconds: u64) -> Result<bool, String> {
@@ -93,13 +84,7 @@ fn fuzz(target: &Path, name: &str, seconds: u64) -> Result<bool, String> {
     }
     let status = Command::new(target.join(host()?).join("release").join(name))
         .arg(format!("-max_total_time={seconds}"))
-        .args([
-            "-max_len=4096",
-            "-print_final_stats=1",
-            "-verbosity=0",
-            "-rss_limit_mb=1024",
-            "-timeout=5",
-        ])
+        .args(["-max_len=4096", "-print_final_stats=1", "-verbosity=0", "-rss_limit_mb=1024", "-timeout=5"])
         .arg(&corpus)
         .current_dir(target)
         .status()

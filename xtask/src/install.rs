@@ -29,9 +29,7 @@ pub(crate) fn node(places: &Places) -> Result<PathBuf, String> {
         Some(NODE_MAJOR..) => Ok(program),
         _ => {
             forget(&dir);
-            Err(format!(
-                "npm's package `node` brought no Node {NODE_MAJOR} for this machine"
-            ))
+            Err(format!("npm's package `node` brought no Node {NODE_MAJOR} for this machine"))
         }
     }
 }
@@ -44,13 +42,7 @@ pub(crate) fn npm_packages(dir: &Path, manifest: &str) -> Result<(), String> {
         write(&dir.join("package.json"), manifest)?;
         let mut npm = Command::new(npm_program());
         npm.current_dir(dir);
-        npm.args([
-            "install",
-            "--no-package-lock",
-            "--no-audit",
-            "--no-fund",
-            "--loglevel=error",
-        ]);
+        npm.args(["install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]);
         done(&mut npm, "npm install")
     })
 }
@@ -72,14 +64,7 @@ pub(crate) fn python(dir: &Path, requirements: &str) -> Result<PathBuf, String> 
         let list = dir.join("requirements.txt");
         write(&list, requirements)?;
         let mut pip = Command::new(&program);
-        pip.args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "-r",
-        ]);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
         done(pip.arg(list), "pip install")
     })?;
     Ok(program)
@@ -87,12 +72,7 @@ pub(crate) fn python(dir: &Path, requirements: &str) -> Result<PathBuf, String> 
 
 fn make_venv(venv: &Path) -> Result<(), String> {
     clear(venv)?;
-    let make = || {
-        done(
-            Command::new("python3").args(["-m", "venv"]).arg(venv),
-            "python3 -m venv",
-        )
-    };
+    let make = || done(Command::new("python3").args(["-m", "venv"]).arg(venv), "python3 -m venv");
     if make().is_ok() {
         return Ok(());
     }
@@ -141,10 +121,7 @@ fn apt(package: &str) -> Result<(), String> {
     let install = || {
         let mut apt = Command::new("apt-get");
         apt.env("DEBIAN_FRONTEND", "noninteractive");
-        done(
-            apt.args(["install", "-y", "--no-install-recommends", package]),
-            "apt-get install",
-        )
+        done(apt.args(["install", "-y", "--no-install-recommends", package]), "apt-get install")
     };
     let outcome = install().or_else(|_| {
         done(Command::new("apt-get").arg("update"), "apt-get update")?;
@@ -168,14 +145,7 @@ fn npm_program() -> &'static str {
 fn node_major(program: impl AsRef<OsStr>) -> Option<u32> {
     let mut command = Command::new(program);
     let finished = process::run(command.arg("--version"), Duration::from_secs(30), Show::Quiet).ok()?;
-    finished
-        .stdout
-        .trim()
-        .strip_prefix('v')?
-        .split('.')
-        .next()?
-        .parse()
-        .ok()
+    finished.stdout.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {

@@ -87,9 +87,7 @@ fn count(driver: &Driver, finished: &Finished, tally: &mut Tally) {
     let name = &driver.name;
     let mut steps = steps(&finished.stdout);
     for due in driver.steps {
-        steps
-            .entry((*due).to_owned())
-            .or_insert_with(|| Err("not reported".to_owned()));
+        steps.entry((*due).to_owned()).or_insert_with(|| Err("not reported".to_owned()));
     }
     let mut n_failed = 0;
     for (step, outcome) in steps {
@@ -132,10 +130,8 @@ mod tests {
     #[test]
     fn steps_are_read_and_noise_is_not() {
         let steps = steps("hello\nSTEP ok connect\nSTEP fail list tools: Error: a: b\nSTEP ok\n");
-        let expected = [
-            ("connect".to_owned(), Ok(())),
-            ("list tools".to_owned(), Err("Error: a: b".to_owned())),
-        ];
+        let expected =
+            [("connect".to_owned(), Ok(())), ("list tools".to_owned(), Err("Error: a: b".to_owned()))];
         assert_eq!(steps, BTreeMap::from(expected));
     }
 }

@@ -36,11 +36,7 @@ impl Finished {
 
     #[cfg(test)]
     pub(crate) fn saying(output: &str) -> Self {
-        Self {
-            status: Some(ExitStatus::default()),
-            stdout: output.to_owned(),
-            stderr: output.to_owned(),
-        }
+        Self { status: Some(ExitStatus::default()), stdout: output.to_owned(), stderr: output.to_owned() }
     }
 
     /// One line for a human: the end, and the last words.
@@ -75,10 +71,7 @@ fn watch(
     mut glance: impl FnMut(u32),
 ) -> io::Result<Finished> {
     let deadline = Instant::now() + limit;
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut guarded = Guarded(command.spawn()?);
     let child = &mut guarded.0;
     let stdout = child.stdout.take();
@@ -186,17 +179,10 @@ mod tests {
 
     #[test]
     fn output_is_kept_apart() {
-        let finished = run(
-            &mut shell("echo one; echo two >&2; exit 3"),
-            Duration::from_secs(10),
-            Show::Quiet,
-        )
-        .unwrap();
+        let finished =
+            run(&mut shell("echo one; echo two >&2; exit 3"), Duration::from_secs(10), Show::Quiet).unwrap();
         assert!(!finished.success());
-        assert_eq!(
-            (finished.stdout.as_str(), finished.stderr.as_str()),
-            ("one\n", "two\n")
-        );
+        assert_eq!((finished.stdout.as_str(), finished.stderr.as_str()), ("one\n", "two\n"));
     }
 
     #[test]

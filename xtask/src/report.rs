@@ -37,11 +37,7 @@ impl Report {
         if tally.is_empty() {
             tally.fail("the part checked nothing");
         }
-        let part = Part {
-            name,
-            tally,
-            took: start.elapsed(),
-        };
+        let part = Part { name, tally, took: start.elapsed() };
         println!("-- {name}: {} in {}", part.tally.line(), seconds(part.took));
         self.parts.push(part);
     }
@@ -100,11 +96,7 @@ impl Tally {
         match self {
             Self { failed: 1.., .. } => "FAILED",
             Self { skipped: 1.., .. } => "skipped",
-            Self {
-                passed: 0,
-                left_out: true,
-                ..
-            } => "left out",
+            Self { passed: 0, left_out: true, .. } => "left out",
             _ => "ok",
         }
     }
@@ -128,10 +120,7 @@ mod tests {
 
     #[test]
     fn line_names_skipped_only_if_there_are_any() {
-        let mut tally = Tally {
-            passed: 2,
-            ..Tally::default()
-        };
+        let mut tally = Tally { passed: 2, ..Tally::default() };
         assert_eq!(tally.line(), "2 passed, 0 failed");
         tally.skipped = 1;
         assert_eq!(tally.line(), "2 passed, 0 failed, 1 skipped");

@@ -6,12 +6,7 @@ use clap::{Args, Parser, Subcommand};
 ///
 /// Without a command it serves a small demo over HTTP and prints what to try next.
 #[derive(Debug, Parser)]
-#[command(
-    name = "toolgate",
-    version,
-    disable_help_subcommand = true,
-    args_conflicts_with_subcommands = true
-)]
+#[command(name = "toolgate", version, disable_help_subcommand = true, args_conflicts_with_subcommands = true)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,

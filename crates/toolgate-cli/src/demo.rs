@@ -32,10 +32,7 @@ pub(crate) fn server() -> Result<Server, Error> {
         .describe("Says a message again")
         .read_only()
         .closed_world()
-        .tool(
-            "add",
-            |args: Add| async move { Json(Sum { sum: args.a + args.b }) },
-        )
+        .tool("add", |args: Add| async move { Json(Sum { sum: args.a + args.b }) })
         .title("Add")
         .describe("Adds two numbers")
         .read_only()
@@ -53,19 +50,14 @@ pub(crate) fn server() -> Result<Server, Error> {
         .title("About this demo")
         .describe("What there is to try")
         .mime("text/markdown")
-        .template("demo://greetings/{language}", |args: Language| async move {
-            greeting(&args.language)
-        })
+        .template("demo://greetings/{language}", |args: Language| async move { greeting(&args.language) })
         .title("Greetings")
         .describe("How to greet in a language")
         .mime("text/plain")
         .complete("language", |prefix, _| async move { languages(&prefix) })
         .prompt("greet", |args: Greet| async move {
             let word = greeting(args.language.as_deref().unwrap_or("english")).unwrap_or("Hello");
-            format!(
-                "Write a short, warm message to {} that begins with \"{word}\".",
-                args.name
-            )
+            format!("Write a short, warm message to {} that begins with \"{word}\".", args.name)
         })
         .title("Greet someone")
         .describe("Asks for a message of greeting")
@@ -79,22 +71,15 @@ async fn brew_tea(args: Tea, cx: Context) -> String {
         // A minute of the demo is a second.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let said = format!("minute {minute}");
-        cx.progress_of(f64::from(minute), f64::from(minutes), said.as_str())
-            .await;
+        cx.progress_of(f64::from(minute), f64::from(minutes), said.as_str()).await;
     }
     format!("Your tea has drawn for {minutes} minutes.")
 }
 
 async fn order_cake(cx: Context) -> Result<String, ToolError> {
     let form = Form::new("Which cake would you like?")
-        .field(
-            "kind",
-            Field::choice(["apple", "carrot", "chocolate"]).default("carrot"),
-        )
-        .optional(
-            "candles",
-            Field::integer().min(0).max(100).describe("How many candles"),
-        );
+        .field("kind", Field::choice(["apple", "carrot", "chocolate"]).default("carrot"))
+        .optional("candles", Field::integer().min(0).max(100).describe("How many candles"));
     Ok(match cx.elicit("cake", form).await? {
         Elicited::Accept(order) => {
             let kind = order["kind"].as_str().unwrap_or("plain");
@@ -106,18 +91,11 @@ async fn order_cake(cx: Context) -> Result<String, ToolError> {
 }
 
 fn greeting(language: &str) -> Option<&'static str> {
-    GREETINGS
-        .iter()
-        .find(|(known, _)| *known == language)
-        .map(|(_, greeting)| *greeting)
+    GREETINGS.iter().find(|(known, _)| *known == language).map(|(_, greeting)| *greeting)
 }
 
 fn languages(prefix: &str) -> Vec<&'static str> {
-    GREETINGS
-        .iter()
-        .map(|(language, _)| *language)
-        .filter(|language| language.starts_with(prefix))
-        .collect()
+    GREETINGS.iter().map(|(language, _)| *language).filter(|language| language.starts_with(prefix)).collect()
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -4,9 +4,5 @@ use std::io;
 
 /// From here on what goes wrong is told on standard error.
 pub(crate) fn start() {
-    tracing_subscriber::fmt()
-        .with_writer(io::stderr)
-        .with_ansi(false)
-        .with_target(false)
-        .init();
+    tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).with_target(false).init();
 }

@@ -41,10 +41,7 @@ mod tests {
     #[test]
     fn everything_to_copy_is_whole() {
         let text = text("127.0.0.1:8080".parse().unwrap());
-        let bodies: Vec<&str> = text
-            .lines()
-            .filter_map(|line| line.trim().strip_prefix("-d '"))
-            .collect();
+        let bodies: Vec<&str> = text.lines().filter_map(|line| line.trim().strip_prefix("-d '")).collect();
         assert_eq!(bodies.len(), 2);
         for body in bodies {
             serde_json::from_str::<serde_json::Value>(body.strip_suffix('\'').unwrap()).unwrap();

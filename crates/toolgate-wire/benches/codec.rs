@@ -53,10 +53,9 @@ fn writing(c: &mut Criterion) {
 fn calls(c: &mut Criterion) {
     let limits = Limits::default();
     let mut group = c.benchmark_group("call");
-    for (name, edition, message) in [
-        ("handshake", Edition::NEWEST_HANDSHAKE, SHORT),
-        ("stateless", Edition::NEWEST, LONG),
-    ] {
+    for (name, edition, message) in
+        [("handshake", Edition::NEWEST_HANDSHAKE, SHORT), ("stateless", Edition::NEWEST, LONG)]
+    {
         let bytes = Bytes::copy_from_slice(message.as_bytes());
         group.throughput(Throughput::Bytes(bytes.len() as u64));
         group.bench_function(name, |b| {
@@ -79,16 +78,9 @@ fn calls(c: &mut Criterion) {
 fn outcomes(c: &mut Criterion) {
     let text = Outcome::Tool(ToolOutput::text("hello from the load generator"));
     let items = (0..52).map(|n| tool(n).into()).collect();
-    let tools = Outcome::Tools(Page {
-        items,
-        next: None,
-        cache: CacheHint::default(),
-    });
-    let server = Implementation {
-        name: "bench".to_owned(),
-        version: "1.0.0".to_owned(),
-        ..Implementation::default()
-    };
+    let tools = Outcome::Tools(Page { items, next: None, cache: CacheHint::default() });
+    let server =
+        Implementation { name: "bench".to_owned(), version: "1.0.0".to_owned(), ..Implementation::default() };
     let mut group = c.benchmark_group("outcome");
     for (name, outcome) in [("text", &text), ("52 tools", &tools)] {
         for edition in [Edition::NEWEST_HANDSHAKE, Edition::NEWEST] {

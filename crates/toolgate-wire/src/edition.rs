@@ -156,11 +156,7 @@ const HANDSHAKE: Facts = Facts {
 /// The table. Each row says what it changes of the one before.
 static FACTS: [Facts; 5] = {
     let e2024_11_05 = HANDSHAKE;
-    let e2025_03_26 = Facts {
-        batches: true,
-        resume: Resume::Replay,
-        ..e2024_11_05
-    };
+    let e2025_03_26 = Facts { batches: true, resume: Resume::Replay, ..e2024_11_05 };
     let e2025_06_18 = Facts {
         batches: false,
         version_header: true,
@@ -246,9 +242,7 @@ impl Edition {
     /// newest we could speak.
     #[must_use]
     pub fn negotiate(asked: &str) -> Edition {
-        Edition::of(asked)
-            .filter(|edition| edition.shakes_hands())
-            .unwrap_or(Edition::NEWEST_HANDSHAKE)
+        Edition::of(asked).filter(|edition| edition.shakes_hands()).unwrap_or(Edition::NEWEST_HANDSHAKE)
     }
 
     /// The dates of all editions, newest first: what a refusal and a discovery list.
@@ -285,10 +279,7 @@ mod tests {
 
     #[test]
     fn only_one_edition_has_batches() {
-        let with: Vec<_> = Edition::ALL
-            .into_iter()
-            .filter(|edition| edition.facts().batches)
-            .collect();
+        let with: Vec<_> = Edition::ALL.into_iter().filter(|edition| edition.facts().batches).collect();
         assert_eq!(with, [Edition::E2025_03_26]);
     }
 }

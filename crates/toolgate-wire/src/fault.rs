@@ -55,11 +55,7 @@ pub enum FaultKind {
 impl Fault {
     /// A fault with a message for the peer: lower case, no full stop, naming the value at fault.
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Fault {
-        Fault(Box::new(Repr {
-            kind,
-            message: message.into(),
-            data: None,
-        }))
+        Fault(Box::new(Repr { kind, message: message.into(), data: None }))
     }
 
     /// The parameters do not fit.

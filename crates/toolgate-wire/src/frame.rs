@@ -269,10 +269,7 @@ fn judge_error(source: &Bytes, id: Option<RequestId>, error: View<'_>) -> Result
         data: error.get("data").map(|data| slice(source, data)),
     };
     Ok(match id {
-        Some(id) => Frame::Response {
-            id,
-            outcome: Err(error),
-        },
+        Some(id) => Frame::Response { id, outcome: Err(error) },
         None => Frame::Lost { error },
     })
 }

@@ -41,10 +41,7 @@ pub struct Limits {
 impl Default for Limits {
     /// 4 MiB and 64 levels.
     fn default() -> Self {
-        Self {
-            max_bytes: 4 << 20,
-            max_depth: 64,
-        }
+        Self { max_bytes: 4 << 20, max_depth: 64 }
     }
 }
 

@@ -21,20 +21,14 @@ struct Echo {
 
 fn endpoint() -> Endpoint {
     let server = Server::new("bench", "1.0.0").tool("echo", |args: Echo| async move { args.message });
-    dummies(server.describe("Says it again"), 51)
-        .build()
-        .expect("the description is right")
-        .into_service()
+    dummies(server.describe("Says it again"), 51).build().expect("the description is right").into_service()
 }
 
 /// Fifty-one more tools, to make a list worth writing.
 fn dummies<L: Last>(server: toolgate::Builder<L>, count: usize) -> toolgate::Builder<impl Last> {
     let mut server = server.tool("add", |args: Echo| async move { args.message.len() });
     for number in 1..count {
-        server = server.tool(
-            format!("dummy_{number}"),
-            |args: Echo| async move { args.message },
-        );
+        server = server.tool(format!("dummy_{number}"), |args: Echo| async move { args.message });
         server = server.describe("One of many");
     }
     server
@@ -47,10 +41,7 @@ struct Message {
 
 fn plain(method: &str, params: &serde_json::Value) -> Message {
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-    Message {
-        headers: Vec::new(),
-        body: body.to_string().into(),
-    }
+    Message { headers: Vec::new(), body: body.to_string().into() }
 }
 
 fn stateless(method: &str, mut params: serde_json::Value, name: Option<&str>) -> Message {
@@ -60,10 +51,7 @@ fn stateless(method: &str, mut params: serde_json::Value, name: Option<&str>) ->
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let mut message = plain(method, &params);
-    message.headers = vec![
-        ("mcp-protocol-version", "2026-07-28".into()),
-        ("mcp-method", method.into()),
-    ];
+    message.headers = vec![("mcp-protocol-version", "2026-07-28".into()), ("mcp-method", method.into())];
     message.headers.extend(name.map(|name| ("mcp-name", name.into())));
     message
 }
@@ -76,9 +64,7 @@ fn request(message: &Message) -> Request<Full<Bytes>> {
     for (name, value) in &message.headers {
         request = request.header(*name, value);
     }
-    request
-        .body(Full::new(message.body.clone()))
-        .expect("the request is right")
+    request.body(Full::new(message.body.clone())).expect("the request is right")
 }
 
 async fn send(endpoint: &mut Endpoint, message: &Message) -> Bytes {
@@ -89,20 +75,14 @@ async fn send(endpoint: &mut Endpoint, message: &Message) -> Bytes {
 }
 
 fn pipeline(criterion: &mut Criterion) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut endpoint = endpoint();
     let long = "x".repeat(64 << 10);
     let echo = |message: &str| json!({ "name": "echo", "arguments": { "message": message } });
     let messages = [
         ("echo, bare 2025", plain("tools/call", &echo("hello"))),
         ("echo, 2026", stateless("tools/call", echo("hello"), Some("echo"))),
-        (
-            "echo of 64 KiB, 2026",
-            stateless("tools/call", echo(&long), Some("echo")),
-        ),
+        ("echo of 64 KiB, 2026", stateless("tools/call", echo(&long), Some("echo"))),
         ("ping, bare 2025", plain("ping", &json!({}))),
         ("list of 52, bare 2025", plain("tools/list", &json!({}))),
         ("list of 52, 2026", stateless("tools/list", json!({}), None)),
@@ -111,10 +91,7 @@ fn pipeline(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("pipeline");
     for (name, message) in &messages {
         let answer = runtime.block_on(send(&mut endpoint, message));
-        assert!(
-            answer.starts_with(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":"),
-            "{name}: {answer:?}"
-        );
+        assert!(answer.starts_with(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":"), "{name}: {answer:?}");
         group.throughput(Throughput::Bytes((message.body.len() + answer.len()) as u64));
         group.bench_function(*name, |bencher| {
             bencher.iter(|| black_box(runtime.block_on(send(&mut endpoint, black_box(message)))));

@@ -31,9 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .describe("Adds two numbers");
     for number in 1..=50 {
         let name = format!("dummy_{number}");
-        server = server
-            .tool(name, |args: Echo| async move { args.message })
-            .describe("One of many");
+        server = server.tool(name, |args: Echo| async move { args.message }).describe("One of many");
     }
     let server = server.build()?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();

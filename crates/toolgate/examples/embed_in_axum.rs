@@ -12,9 +12,7 @@ use axum::routing::get;
 use toolgate::{Context, Principal, Server};
 
 async fn who_am_i(cx: Context) -> String {
-    cx.principal()
-        .id()
-        .map_or_else(|| "nobody in particular".into(), |id| format!("you are {id}"))
+    cx.principal().id().map_or_else(|| "nobody in particular".into(), |id| format!("you are {id}"))
 }
 
 /// Whoever the middleware says is calling, sessions and sealed state belong to. A real one checks a
@@ -27,11 +25,7 @@ async fn authenticate(mut request: Request, next: Next) -> Result<Response, Stat
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    headers
-        .get(header::AUTHORIZATION)?
-        .to_str()
-        .ok()?
-        .strip_prefix("Bearer ")
+    headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
 }
 
 #[tokio::main]

@@ -52,33 +52,21 @@ fn everything() -> Builder<impl Last> {
 
 fn content<L: Last>(server: Builder<L>) -> Builder<impl Last> {
     server
-        .tool("test_simple_text", || async {
-            "This is a simple text response for testing."
-        })
+        .tool("test_simple_text", || async { "This is a simple text response for testing." })
         .describe("Answers with a text")
         .read_only()
         .tool("echo", |args: Echo| async move { args.message })
         .describe("Says it again")
         .read_only()
-        .tool(
-            "add",
-            |args: Add| async move { Json(Sum { sum: args.a + args.b }) },
-        )
+        .tool("add", |args: Add| async move { Json(Sum { sum: args.a + args.b }) })
         .describe("Adds two numbers, with structured output")
         .read_only()
-        .tool("test_image_content", || async {
-            Content::image(PNG, "image/png")
-        })
+        .tool("test_image_content", || async { Content::image(PNG, "image/png") })
         .describe("Answers with a picture")
-        .tool("test_audio_content", || async {
-            Content::audio(WAV, "audio/wav")
-        })
+        .tool("test_audio_content", || async { Content::audio(WAV, "audio/wav") })
         .describe("Answers with a sound")
         .tool("test_embedded_resource", || async {
-            let text = Contents::text(
-                "test://embedded-resource",
-                "This is an embedded resource content.",
-            );
+            let text = Contents::text("test://embedded-resource", "This is an embedded resource content.");
             Content::embedded(text.with_mime("text/plain"))
         })
         .describe("Answers with a resource")
@@ -128,11 +116,7 @@ fn content<L: Last>(server: Builder<L>) -> Builder<impl Last> {
 fn talking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
     server
         .tool("test_tool_with_logging", |cx: Context| async move {
-            for line in [
-                "Tool execution started",
-                "Tool processing data",
-                "Tool execution completed",
-            ] {
+            for line in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
                 cx.info(line).await;
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -193,9 +177,7 @@ fn asking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         })
         .describe("Asks the client's model")
         .tool("test_elicitation", |args: Message, cx: Context| async move {
-            let form = Form::new(args.message)
-                .field("username", Field::text())
-                .field("email", Field::text());
+            let form = Form::new(args.message).field("username", Field::text()).field("email", Field::text());
             told(cx.elicit("user", form).await?)
         })
         .describe("Asks the user for a name and an address")
@@ -204,20 +186,14 @@ fn asking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
                 .optional("name", Field::text().default("John Doe"))
                 .optional("age", Field::integer().default(30))
                 .optional("score", Field::number().default(95.5))
-                .optional(
-                    "status",
-                    Field::choice(["active", "inactive", "pending"]).default("active"),
-                )
+                .optional("status", Field::choice(["active", "inactive", "pending"]).default("active"))
                 .optional("verified", Field::flag().default(true));
             told(cx.elicit("review", form).await?)
         })
         .describe("Asks with defaults of every type")
         .tool("test_elicitation_sep1330_enums", |cx: Context| async move {
-            let titled = [
-                ("value1", "First Option"),
-                ("value2", "Second Option"),
-                ("value3", "Third Option"),
-            ];
+            let titled =
+                [("value1", "First Option"), ("value2", "Second Option"), ("value3", "Third Option")];
             let form = Form::new("Please select options from the enum fields")
                 .optional("untitledSingle", Field::choice(["option1", "option2", "option3"]))
                 .optional("titledSingle", Field::titled_choice(titled))
@@ -237,10 +213,7 @@ fn asking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .needs(Need::Sampling)
         .describe("Needs a client that can ask its model")
         .tool("test_streaming_elicitation", |cx: Context| async move {
-            told(
-                cx.elicit("confirm", Form::new("Go on?").field("ok", Field::flag()))
-                    .await?,
-            )
+            told(cx.elicit("confirm", Form::new("Go on?").field("ok", Field::flag())).await?)
         })
         .describe("Asks before it goes on");
     retrying(server)
@@ -249,108 +222,73 @@ fn asking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
 /// Tools that are called again with the answers by clients of the newest revision.
 fn retrying<L: Last>(server: Builder<L>) -> Builder<impl Last> {
     server
-        .tool(
-            "test_input_required_result_elicitation",
-            |cx: Context| async move {
-                match cx.elicit("user_name", name_form()).await? {
-                    Elicited::Accept(answer) => {
-                        Ok(format!("Hello, {}!", answer["name"].as_str().unwrap_or("you")))
-                    }
-                    Elicited::Decline | Elicited::Cancel => {
-                        Ok::<_, ToolError>("Hello, whoever you are!".into())
-                    }
+        .tool("test_input_required_result_elicitation", |cx: Context| async move {
+            match cx.elicit("user_name", name_form()).await? {
+                Elicited::Accept(answer) => {
+                    Ok(format!("Hello, {}!", answer["name"].as_str().unwrap_or("you")))
                 }
-            },
-        )
+                Elicited::Decline | Elicited::Cancel => Ok::<_, ToolError>("Hello, whoever you are!".into()),
+            }
+        })
         .describe("Asks for a name")
         .tool("test_input_required_result_sampling", |cx: Context| async move {
-            let said = cx
-                .sample("capital_question", question("What is the capital of France?"))
-                .await?;
+            let said = cx.sample("capital_question", question("What is the capital of France?")).await?;
             Ok::<_, ToolError>(text_of(&said))
         })
         .describe("Asks the model")
-        .tool(
-            "test_input_required_result_list_roots",
-            |cx: Context| async move {
-                let roots = cx.roots().await?;
-                Ok::<_, ToolError>(format!("{} roots", roots.len()))
-            },
-        )
+        .tool("test_input_required_result_list_roots", |cx: Context| async move {
+            let roots = cx.roots().await?;
+            Ok::<_, ToolError>(format!("{} roots", roots.len()))
+        })
         .describe("Asks for the roots")
-        .tool(
-            "test_input_required_result_request_state",
-            |cx: Context| async move {
-                if cx.state::<String>().is_none() {
-                    cx.set_state(&"remembered");
-                }
-                cx.elicit("confirm", Form::new("Go on?").field("ok", Field::flag()))
-                    .await?;
-                let state: String = cx.state().unwrap_or_default();
-                Ok::<_, ToolError>(format!("state-ok: {state}"))
-            },
-        )
+        .tool("test_input_required_result_request_state", |cx: Context| async move {
+            if cx.state::<String>().is_none() {
+                cx.set_state(&"remembered");
+            }
+            cx.elicit("confirm", Form::new("Go on?").field("ok", Field::flag())).await?;
+            let state: String = cx.state().unwrap_or_default();
+            Ok::<_, ToolError>(format!("state-ok: {state}"))
+        })
         .describe("Remembers something between two calls")
-        .tool(
-            "test_input_required_result_multiple_inputs",
-            |cx: Context| async move {
-                let (name, greeting, roots) = tokio::join!(
-                    cx.elicit("user_name", name_form()),
-                    cx.sample("greeting", question("Write a greeting")),
-                    cx.roots(),
-                );
-                let (name, greeting, roots) = (name?.accepted(), greeting?, roots?);
-                Ok::<_, ToolError>(format!(
-                    "{name:?}: {} ({} roots)",
-                    text_of(&greeting),
-                    roots.len()
-                ))
-            },
-        )
+        .tool("test_input_required_result_multiple_inputs", |cx: Context| async move {
+            let (name, greeting, roots) = tokio::join!(
+                cx.elicit("user_name", name_form()),
+                cx.sample("greeting", question("Write a greeting")),
+                cx.roots(),
+            );
+            let (name, greeting, roots) = (name?.accepted(), greeting?, roots?);
+            Ok::<_, ToolError>(format!("{name:?}: {} ({} roots)", text_of(&greeting), roots.len()))
+        })
         .describe("Asks three things at once")
-        .tool(
-            "test_input_required_result_multi_round",
-            |cx: Context| async move {
-                let first = cx.elicit("step1", name_form()).await?.accepted();
-                let second = cx
-                    .elicit("step2", Form::new("Which color?").field("color", Field::text()))
-                    .await?
-                    .accepted();
-                Ok::<_, ToolError>(format!("{first:?} likes {second:?}"))
-            },
-        )
+        .tool("test_input_required_result_multi_round", |cx: Context| async move {
+            let first = cx.elicit("step1", name_form()).await?.accepted();
+            let second =
+                cx.elicit("step2", Form::new("Which color?").field("color", Field::text())).await?.accepted();
+            Ok::<_, ToolError>(format!("{first:?} likes {second:?}"))
+        })
         .describe("Asks one thing after another")
-        .tool(
-            "test_input_required_result_tampered_state",
-            |cx: Context| async move {
-                cx.elicit("confirm", Form::new("Go on?").field("ok", Field::flag()))
-                    .await?;
-                Ok::<_, ToolError>("went on")
-            },
-        )
+        .tool("test_input_required_result_tampered_state", |cx: Context| async move {
+            cx.elicit("confirm", Form::new("Go on?").field("ok", Field::flag())).await?;
+            Ok::<_, ToolError>("went on")
+        })
         .describe("Notices when what it remembers was changed")
-        .tool(
-            "test_input_required_result_capabilities",
-            |cx: Context| async move {
-                let (name, greeting) = tokio::join!(
-                    cx.elicit("user_name", name_form()),
-                    cx.sample("greeting", question("Write a greeting")),
-                );
-                let name = match name {
-                    Err(error) if error.is_unsupported() => None,
-                    other => other?.accepted(),
-                };
-                Ok::<_, ToolError>(format!("{name:?}: {}", text_of(&greeting?)))
-            },
-        )
+        .tool("test_input_required_result_capabilities", |cx: Context| async move {
+            let (name, greeting) = tokio::join!(
+                cx.elicit("user_name", name_form()),
+                cx.sample("greeting", question("Write a greeting")),
+            );
+            let name = match name {
+                Err(error) if error.is_unsupported() => None,
+                other => other?.accepted(),
+            };
+            Ok::<_, ToolError>(format!("{name:?}: {}", text_of(&greeting?)))
+        })
         .describe("Asks only what the client can answer")
 }
 
 fn resources<L: Last>(server: Builder<L>) -> Builder<impl Last> {
     server
-        .resource("test://static-text", || async {
-            "This is the content of the static text resource."
-        })
+        .resource("test://static-text", || async { "This is the content of the static text resource." })
         .name("Static text")
         .describe("A text that never changes")
         .mime("text/plain")
@@ -369,24 +307,16 @@ fn resources<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .describe("Data for any id")
         .mime("application/json")
         .complete("id", |prefix, _| async move {
-            ["1", "12", "123"]
-                .into_iter()
-                .filter(|id| id.starts_with(&prefix))
-                .collect::<Vec<_>>()
+            ["1", "12", "123"].into_iter().filter(|id| id.starts_with(&prefix)).collect::<Vec<_>>()
         })
 }
 
 fn prompts<L: Last>(server: Builder<L>) -> Builder<impl Last> {
     server
-        .prompt("test_simple_prompt", || async {
-            "This is a simple prompt for testing."
-        })
+        .prompt("test_simple_prompt", || async { "This is a simple prompt for testing." })
         .describe("A text without holes")
         .prompt("test_prompt_with_arguments", |args: TwoArgs| async move {
-            format!(
-                "Prompt with arguments: arg1='{}', arg2='{}'",
-                args.arg1, args.arg2
-            )
+            format!("Prompt with arguments: arg1='{}', arg2='{}'", args.arg1, args.arg2)
         })
         .describe("A text with two holes")
         .complete("arg1", |prefix, _| async move {
@@ -395,16 +325,13 @@ fn prompts<L: Last>(server: Builder<L>) -> Builder<impl Last> {
                 .filter(|word| word.starts_with(&prefix))
                 .collect::<Vec<_>>()
         })
-        .prompt(
-            "test_prompt_with_embedded_resource",
-            |args: ResourceUri| async move {
-                let text = Contents::text(args.resource_uri, "Embedded resource content for testing.");
-                vec![
-                    user(Content::embedded(text.with_mime("text/plain"))),
-                    user(Content::text("Please process the embedded resource above.")),
-                ]
-            },
-        )
+        .prompt("test_prompt_with_embedded_resource", |args: ResourceUri| async move {
+            let text = Contents::text(args.resource_uri, "Embedded resource content for testing.");
+            vec![
+                user(Content::embedded(text.with_mime("text/plain"))),
+                user(Content::text("Please process the embedded resource above.")),
+            ]
+        })
         .describe("A text about a resource")
         .prompt("test_prompt_with_image", || async {
             vec![
@@ -415,11 +342,7 @@ fn prompts<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .describe("A text about a picture")
         .prompt("test_input_required_result_prompt", |cx: Context| async move {
             let form = Form::new("What are you working on?").field("context", Field::text());
-            let answer = cx
-                .elicit("user_context", form)
-                .await?
-                .accepted()
-                .unwrap_or_default();
+            let answer = cx.elicit("user_context", form).await?.accepted().unwrap_or_default();
             Ok::<_, ToolError>(format!(
                 "The user works on: {}",
                 answer["context"].as_str().unwrap_or("nothing")
@@ -429,10 +352,7 @@ fn prompts<L: Last>(server: Builder<L>) -> Builder<impl Last> {
 }
 
 fn user(content: Content) -> PromptMessage {
-    PromptMessage {
-        role: Role::User,
-        content,
-    }
+    PromptMessage { role: Role::User, content }
 }
 
 fn name_form() -> Form {
@@ -441,16 +361,8 @@ fn name_form() -> Form {
 
 fn question(text: &str) -> Sample {
     let content = vec![SamplingBlock::Content(Content::text(text))];
-    let message = SamplingMessage {
-        role: Role::User,
-        content,
-        meta: None,
-    };
-    Sample {
-        messages: vec![message],
-        max_tokens: 100,
-        ..Sample::default()
-    }
+    let message = SamplingMessage { role: Role::User, content, meta: None };
+    Sample { messages: vec![message], max_tokens: 100, ..Sample::default() }
 }
 
 fn text_of(said: &Sampled) -> String {

@@ -18,10 +18,7 @@ async fn main() -> Result<(), toolgate::Error> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
     eprintln!("listening on http://{address}/mcp");
     Server::new("hello", "1.0.0")
-        .tool(
-            "greet",
-            |args: Greet| async move { format!("Hello, {}!", args.name) },
-        )
+        .tool("greet", |args: Greet| async move { format!("Hello, {}!", args.name) })
         .describe("Greets someone")
         .read_only()
         // Only requests for this machine are served. For a server with a name of its own:

@@ -27,8 +27,7 @@ async fn primes(args: Count, cx: Context) -> Result<String, ToolError> {
         found += tokio::task::spawn_blocking(move || count(from, to, &watch)).await?;
         from = to;
         // Heard only by clients that sent a progress token; for others this costs nothing.
-        cx.progress_of(f64::from(to), f64::from(args.below), "counting")
-            .await;
+        cx.progress_of(f64::from(to), f64::from(args.below), "counting").await;
     }
     Ok(format!("{found} primes below {}", args.below))
 }
@@ -40,9 +39,8 @@ fn count(from: u32, to: u32, cx: &Context) -> u32 {
             eprintln!("stopped at {number}: nobody waits any more");
             return found;
         }
-        let is_prime = (2..)
-            .take_while(|divisor| divisor * divisor <= number)
-            .all(|divisor| number % divisor != 0);
+        let is_prime =
+            (2..).take_while(|divisor| divisor * divisor <= number).all(|divisor| number % divisor != 0);
         found += u32::from(is_prime);
     }
     found

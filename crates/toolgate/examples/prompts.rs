@@ -39,14 +39,8 @@ async fn review(args: Review) -> Vec<PromptMessage> {
     };
     let code = Contents::text("review://code", args.code).with_mime("text/plain");
     vec![
-        PromptMessage {
-            role: Role::User,
-            content: Content::text(task),
-        },
-        PromptMessage {
-            role: Role::User,
-            content: Content::embedded(code),
-        },
+        PromptMessage { role: Role::User, content: Content::text(task) },
+        PromptMessage { role: Role::User, content: Content::embedded(code) },
     ]
 }
 

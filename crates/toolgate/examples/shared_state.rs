@@ -37,9 +37,8 @@ async fn put(item: Item, stock: State<Stock>) -> String {
 async fn sell(item: Item, stock: State<Stock>, sales: State<Sales>) -> Result<String, ToolError> {
     let left = {
         let mut stock = stock.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let there = stock
-            .get_mut(&item.name)
-            .ok_or_else(|| ToolError::new(format!("no {} here", item.name)))?;
+        let there =
+            stock.get_mut(&item.name).ok_or_else(|| ToolError::new(format!("no {} here", item.name)))?;
         let left = there.checked_sub(item.count);
         *there = left.ok_or_else(|| ToolError::new(format!("only {there} {} left", item.name)))?;
         *there

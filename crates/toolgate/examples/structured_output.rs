@@ -54,10 +54,7 @@ async fn summary(args: Place) -> Result<ToolOutput, ToolError> {
     let Json(weather) = weather(args).await?;
     let words = format!("It is {} degrees there.", weather.temperature);
     let structured = serde_json::to_value(&weather)?;
-    Ok(ToolOutput {
-        structured: Some(structured.into()),
-        ..ToolOutput::text(words)
-    })
+    Ok(ToolOutput { structured: Some(structured.into()), ..ToolOutput::text(words) })
 }
 
 #[tokio::main]

@@ -25,9 +25,7 @@ pub(crate) fn tick() -> tokio::time::Instant {
 impl Clock {
     /// The machine's clocks.
     pub(crate) fn system() -> Clock {
-        Clock(Source::System {
-            started: Instant::now(),
-        })
+        Clock(Source::System { started: Instant::now() })
     }
 
     /// A clock that stands still until [`Clock::advance`] moves it.
@@ -56,9 +54,9 @@ impl Clock {
     /// Seconds since 1970, for what must be understood by other processes.
     pub(crate) fn unix(&self) -> u64 {
         match &self.0 {
-            Source::System { .. } => SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |since| since.as_secs()),
+            Source::System { .. } => {
+                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+            }
             Source::Manual(millis) => millis.load(Ordering::Relaxed) / 1000,
         }
     }

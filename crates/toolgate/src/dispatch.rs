@@ -38,21 +38,12 @@ impl Hall {
         let Request { call, caller, cancel } = request;
         let context = |caller: Caller, timeout: Option<Duration>| {
             let limit = timeout.unwrap_or(self.timeout);
-            Context::new(
-                caller,
-                Arc::clone(voice),
-                cancel.clone(),
-                Arc::clone(&self.shared),
-                limit,
-            )
+            Context::new(caller, Arc::clone(voice), cancel.clone(), Arc::clone(&self.shared), limit)
         };
         let catalog = self.registry.snapshot();
         match call {
             Call::CallTool { name, arguments, .. } => {
-                let entry = catalog
-                    .tools
-                    .get(&name)
-                    .ok_or_else(|| unknown_tool(&catalog, &name))?;
+                let entry = catalog.tools.get(&name).ok_or_else(|| unknown_tool(&catalog, &name))?;
                 let entry = Arc::clone(entry);
                 drop(catalog);
                 self.call_tool(&entry, arguments, caller, context).await
@@ -67,26 +58,18 @@ impl Hall {
                 Err(Fault::method(call.method()).into())
             }
             Call::Complete(_) if !catalog.completes() => Err(Fault::method(call.method()).into()),
-            Call::ListTools { cursor } => Ok(Outcome::Tools(self.pager.page(
-                "tools",
-                &catalog.tools,
-                cursor.as_deref(),
-            )?)),
-            Call::ListResources { cursor } => Ok(Outcome::Resources(self.pager.page(
-                "resources",
-                &catalog.resources,
-                cursor.as_deref(),
-            )?)),
-            Call::ListTemplates { cursor } => Ok(Outcome::Templates(self.pager.page(
-                "templates",
-                &catalog.templates,
-                cursor.as_deref(),
-            )?)),
-            Call::ListPrompts { cursor } => Ok(Outcome::Prompts(self.pager.page(
-                "prompts",
-                &catalog.prompts,
-                cursor.as_deref(),
-            )?)),
+            Call::ListTools { cursor } => {
+                Ok(Outcome::Tools(self.pager.page("tools", &catalog.tools, cursor.as_deref())?))
+            }
+            Call::ListResources { cursor } => {
+                Ok(Outcome::Resources(self.pager.page("resources", &catalog.resources, cursor.as_deref())?))
+            }
+            Call::ListTemplates { cursor } => {
+                Ok(Outcome::Templates(self.pager.page("templates", &catalog.templates, cursor.as_deref())?))
+            }
+            Call::ListPrompts { cursor } => {
+                Ok(Outcome::Prompts(self.pager.page("prompts", &catalog.prompts, cursor.as_deref())?))
+            }
             Call::Read { uri, .. } => {
                 let (run, cache, words) = match catalog.resources.get(&uri) {
                     Some(entry) => (Arc::clone(&entry.run), entry.cache, Vec::new()),
@@ -102,10 +85,7 @@ impl Hall {
                 self.read(&uri, &cx, cache.unwrap_or_default(), start).await
             }
             Call::GetPrompt { name, arguments, .. } => {
-                let entry = catalog
-                    .prompts
-                    .get(&name)
-                    .ok_or_else(|| unknown("prompt", &name))?;
+                let entry = catalog.prompts.get(&name).ok_or_else(|| unknown("prompt", &name))?;
                 if let Some(missing) = entry
                     .prompt
                     .arguments
@@ -238,15 +218,7 @@ async fn run<T>(
     check_luggage(cx)?;
     // A handler may panic before its future exists: in a closure's own code, or reading its arguments.
     let ended = match std::panic::catch_unwind(AssertUnwindSafe(start)) {
-        Ok(run) => {
-            Walled {
-                run,
-                sleep: None,
-                asked: 0,
-                cx,
-            }
-            .await
-        }
+        Ok(run) => Walled { run, sleep: None, asked: 0, cx }.await,
         Err(panic) => Ended::Panicked(words(panic.as_ref())),
     };
     match ended {
@@ -259,27 +231,21 @@ async fn run<T>(
         Ended::Panicked(what) => {
             let reference = reference();
             tracing::error!(kind, name, reference, panic = %what, "handler panicked");
-            Ok(Err(told(format!(
-                "the {kind} failed unexpectedly, ref {reference}"
-            ))))
+            Ok(Err(told(format!("the {kind} failed unexpectedly, ref {reference}"))))
         }
         Ended::TimedOut => {
             let limit = cx.limit();
             tracing::warn!(kind, name, ?limit, "handler ran out of time");
-            Ok(Err(told(format!(
-                "timeout: the {kind} did not finish within {limit:?}"
-            ))))
+            Ok(Err(told(format!("timeout: the {kind} did not finish within {limit:?}"))))
         }
     }
 }
 
 fn said(failed: &Failed) -> &str {
     match failed {
-        Failed::Handler(output) => output
-            .content
-            .first()
-            .and_then(|content| content.as_text())
-            .unwrap_or_default(),
+        Failed::Handler(output) => {
+            output.content.first().and_then(|content| content.as_text()).unwrap_or_default()
+        }
         Failed::Arguments(_) => "",
     }
 }
@@ -295,19 +261,13 @@ fn bad_arguments(faults: &str) -> ToolOutput {
 fn check_needs(entry: &ToolEntry, caller: &Caller) -> Result<(), Fault> {
     let mut missing = ClientCapabilities::default();
     let mut any = false;
-    for need in entry
-        .needs
-        .iter()
-        .filter(|need| !need.is_met(&caller.client.capabilities))
-    {
+    for need in entry.needs.iter().filter(|need| !need.is_met(&caller.client.capabilities)) {
         need.add_to(&mut missing);
         any = true;
     }
     if any {
-        let message = format!(
-            "tool `{}` needs capabilities that the client does not declare",
-            entry.tool.name
-        );
+        let message =
+            format!("tool `{}` needs capabilities that the client does not declare", entry.tool.name);
         return Err(Fault::capability(&missing, message));
     }
     Ok(())
@@ -320,11 +280,8 @@ fn check_luggage(cx: &Context) -> Result<(), Stop> {
 }
 
 fn unknown_tool(catalog: &Snapshot, name: &str) -> Fault {
-    let closest = catalog
-        .tools
-        .iter()
-        .map(|entry| entry.tool.name.as_str())
-        .find(|known| is_close(known, name));
+    let closest =
+        catalog.tools.iter().map(|entry| entry.tool.name.as_str()).find(|known| is_close(known, name));
     match closest {
         Some(known) => Fault::params(format!("unknown tool: {}; did you mean {known}?", clip(name))),
         None => unknown("tool", name),
@@ -338,10 +295,7 @@ fn unknown(kind: &str, name: &str) -> Fault {
 /// The same but for case and separators, or for one character.
 fn is_close(known: &str, name: &str) -> bool {
     let plain = |text: &str| -> Vec<u8> {
-        text.bytes()
-            .filter(u8::is_ascii_alphanumeric)
-            .map(|byte| byte.to_ascii_lowercase())
-            .collect()
+        text.bytes().filter(u8::is_ascii_alphanumeric).map(|byte| byte.to_ascii_lowercase()).collect()
     };
     if name.len() > 128 {
         return false;
@@ -349,11 +303,8 @@ fn is_close(known: &str, name: &str) -> bool {
     let (known, name) = (plain(known), plain(name));
     let same_start = known.iter().zip(&name).take_while(|(a, b)| a == b).count();
     let rest = known.len().max(name.len()) - same_start;
-    let same_end = known[same_start..]
-        .iter()
-        .rev()
-        .zip(name[same_start..].iter().rev())
-        .take_while(|(a, b)| a == b);
+    let same_end =
+        known[same_start..].iter().rev().zip(name[same_start..].iter().rev()).take_while(|(a, b)| a == b);
     rest - same_end.count() <= 1 && same_start > 0
 }
 
@@ -363,24 +314,14 @@ fn clip(text: &str) -> &str {
 
 /// A resource or prompt that failed. Its own words are for the caller, like those of a tool.
 fn failed(kind: &str, name: &str, output: &ToolOutput) -> Fault {
-    let said = output
-        .content
-        .first()
-        .and_then(|content| content.as_text())
-        .unwrap_or_default();
+    let said = output.content.first().and_then(|content| content.as_text()).unwrap_or_default();
     tracing::warn!(kind, name, said, "handler failed");
     Fault::new(toolgate_wire::FaultKind::Internal, said.to_owned())
 }
 
 fn no_state(kind: &str, name: &str, missing: &str) -> Fault {
     let reference = reference();
-    tracing::error!(
-        kind,
-        name,
-        reference,
-        missing,
-        "the server was built without this state"
-    );
+    tracing::error!(kind, name, reference, missing, "the server was built without this state");
     Fault::internal(&reference)
 }
 
@@ -388,9 +329,7 @@ fn completer(
     catalog: &Snapshot,
     completing: &Completing,
 ) -> Result<Option<crate::handler::CompleteFn>, Fault> {
-    let Completing {
-        reference, argument, ..
-    } = completing;
+    let Completing { reference, argument, .. } = completing;
     let completers = match reference {
         Reference::Prompt(name) => {
             let entry = catalog.prompts.get(name).ok_or_else(|| unknown("prompt", name))?;
@@ -433,15 +372,10 @@ impl<T> Future for Walled<'_, T> {
             Err(panic) => return Poll::Ready(Ended::Panicked(words(panic.as_ref()))),
         }
         let cx = this.cx;
-        let sleep = this
-            .sleep
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(cx.deadline())));
+        let sleep = this.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(cx.deadline())));
         // A handler that is never out of work uses up what tokio lets one poll do: without `unconstrained` its
         // time would never be seen to be over.
-        while std::pin::pin!(tokio::task::unconstrained(sleep.as_mut()))
-            .poll(task)
-            .is_ready()
-        {
+        while std::pin::pin!(tokio::task::unconstrained(sleep.as_mut())).poll(task).is_ready() {
             let asked = cx.asked();
             if !cx.is_asking() && asked == this.asked {
                 return Poll::Ready(Ended::TimedOut);
@@ -455,8 +389,7 @@ impl<T> Future for Walled<'_, T> {
 
 fn words(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".into())
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
 }
 
 #[cfg(test)]

@@ -41,10 +41,7 @@ impl Entry {
             Ok(Message::Batch(_)) => None,
             Ok(Message::One(_)) | Err(_) => return None,
         };
-        let fault = Fault::new(
-            FaultKind::Busy,
-            "too many calls are under way; wait for some of them to end",
-        );
+        let fault = Fault::new(FaultKind::Busy, "too many calls are under way; wait for some of them to end");
         Some(refuse(id.as_ref(), &fault))
     }
 
@@ -53,11 +50,7 @@ impl Entry {
             Arrival::Answered(answer) => answer,
             Arrival::Listening(listening) => self.era.tell(*listening).await,
             Arrival::Visit(visit) => {
-                let Visit {
-                    request,
-                    voice,
-                    closing,
-                } = *visit;
+                let Visit { request, voice, closing } = *visit;
                 let cancel = request.cancel.clone();
                 // The call first: most end at once, and then nobody needs to be told of a cancellation.
                 let ended = tokio::select! {
@@ -66,11 +59,7 @@ impl Entry {
                     () = cancel.cancelled() => Err(Stop::Cancelled),
                 };
                 // What was taken back is not answered, even if it ended in the same moment.
-                let ended = if cancel.is_cancelled() {
-                    Err(Stop::Cancelled)
-                } else {
-                    ended
-                };
+                let ended = if cancel.is_cancelled() { Err(Stop::Cancelled) } else { ended };
                 self.era.close(&closing, ended)
             }
         }
@@ -100,11 +89,7 @@ impl Entry {
             return Answer::Accepted;
         }
         array.put_u8(b']');
-        Answer::Body {
-            status: 200,
-            body: array.freeze(),
-            session: None,
-        }
+        Answer::Body { status: 200, body: array.freeze(), session: None }
     }
 }
 
@@ -127,11 +112,7 @@ async fn all(mut calls: Vec<BoxFuture<'_, Answer>>) -> Vec<Answer> {
                 *answer = Some(ready);
             }
         }
-        if answers.iter().all(Option::is_some) {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
+        if answers.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
     answers.into_iter().flatten().collect()

@@ -10,6 +10,7 @@ mod each;
 mod feed;
 mod handshake;
 mod header;
+mod list;
 mod session;
 
 use std::net::SocketAddr;
@@ -35,6 +36,7 @@ use crate::seal::Seal;
 use crate::stream::Stream;
 use ask_retry::Retrying;
 use ask_reverse::Reversing;
+use list::Lists;
 use session::{Session, Ticket};
 
 /// Who sent a message, and over what.
@@ -63,11 +65,7 @@ pub(crate) enum Answer {
     /// Nothing: the question was taken back.
     Silence,
     /// One message, with the status it has where there are statuses.
-    Body {
-        status: u16,
-        body: Bytes,
-        session: Option<Box<str>>,
-    },
+    Body { status: u16, body: Bytes, session: Option<Box<str>> },
 }
 
 /// What became of a message in the vestibule.
@@ -92,12 +90,13 @@ pub(crate) struct Face {
 /// See the module.
 pub(crate) struct Era {
     pub(crate) face: Face,
-    pub(crate) sessions: Sessions,
-    pub(crate) seal: Seal,
-    pub(crate) clock: Clock,
+    sessions: Sessions,
+    seal: Seal,
+    clock: Clock,
     pub(crate) hub: Arc<Hub>,
     /// Falls when the house closes: streams end.
     pub(crate) drain: CancellationToken,
+    lists: Lists,
 }
 
 /// A request on its way through the house, and what is needed to answer it.
@@ -121,6 +120,12 @@ pub(crate) struct Closing {
 }
 
 impl Era {
+    pub(crate) fn new(face: Face, sessions: Sessions, seal: Seal, clock: Clock, hub: Arc<Hub>) -> Era {
+        let drain = CancellationToken::new();
+        let lists = Lists::default();
+        Era { face, sessions, seal, clock, hub, drain, lists }
+    }
+
     /// Reads one message.
     pub(crate) fn arrive(&self, frame: Frame, peer: &Peer, out: &Arc<Stream>, in_batch: bool) -> Arrival {
         match frame {
@@ -152,11 +157,7 @@ impl Era {
     fn stray(&self, peer: &Peer) -> Answer {
         match (&peer.road, self.speaker(peer)) {
             (Road::Line(_), _) | (_, Ok(Speaker::Session(_))) => Answer::Accepted,
-            _ => refusal(
-                Edition::NEWEST,
-                None,
-                &Fault::invalid("a response to nothing that was asked"),
-            ),
+            _ => refusal(Edition::NEWEST, None, &Fault::invalid("a response to nothing that was asked")),
         }
     }
 
@@ -171,9 +172,8 @@ impl Era {
     ) -> Result<Arrival, (Edition, Fault)> {
         let said = codec::Said::of(params).map_err(|fault| (Edition::NEWEST, fault))?;
         if self.is_each(method, &said, peer) {
-            let (edition, call, caller) = self
-                .greet_each(method, params, &said, peer)
-                .map_err(|fault| (Edition::NEWEST, fault))?;
+            let (edition, call, caller) =
+                self.greet_each(method, params, &said, peer).map_err(|fault| (Edition::NEWEST, fault))?;
             return self.seat(edition, id, call, caller, None, peer, out);
         }
         if method == "initialize" {
@@ -246,9 +246,7 @@ impl Era {
                 let listening = self.listen(edition, id, filter, cancel, ticket, peer, out);
                 Ok(Arrival::Listening(Box::new(listening)))
             }
-            (call, _) => self
-                .visit(edition, id, call, caller, session, peer, out)
-                .map_err(told),
+            (call, _) => self.visit(edition, id, call, caller, session, peer, out).map_err(told),
         }
     }
 
@@ -274,37 +272,17 @@ impl Era {
         let method = call.method();
         let out = streams.then(|| Arc::clone(out));
         let (voice, retrying): (Arc<dyn Voice>, _) = match edition.facts().asking {
-            Asking::Reverse => (
-                Arc::new(Reversing::new(edition, session, out, cancel.clone())),
-                None,
-            ),
+            Asking::Reverse => (Arc::new(Reversing::new(edition, session, out, cancel.clone())), None),
             Asking::Retry => {
-                let retrying = Arc::new(Retrying::new(
-                    edition,
-                    &call,
-                    &caller,
-                    out,
-                    &self.seal,
-                    &self.clock,
-                ));
+                let retrying = Arc::new(Retrying::new(edition, &call, &caller, out, &self.seal, &self.clock));
                 (Arc::clone(&retrying) as Arc<dyn Voice>, Some(retrying))
             }
         };
         let leaving = cancel.clone().drop_guard();
-        let closing = Closing {
-            edition,
-            id: id.clone(),
-            method,
-            retrying,
-            _ticket: ticket,
-            _leaving: leaving,
-        };
+        let closing =
+            Closing { edition, id: id.clone(), method, retrying, _ticket: ticket, _leaving: leaving };
         let request = Request { call, caller, cancel };
-        Ok(Arrival::Visit(Box::new(Visit {
-            request,
-            voice,
-            closing,
-        })))
+        Ok(Arrival::Visit(Box::new(Visit { request, voice, closing })))
     }
 
     /// A token that falls when the request is cancelled, and its entry where cancellations are looked up.
@@ -347,12 +325,8 @@ impl Era {
         let said = codec::Said::of(params).map_err(|fault| (Edition::NEWEST, fault))?;
         if self.is_each(method, &said, peer) {
             if let Road::Line(line) = &peer.road
-                && let Some((
-                    Notice::Cancelled {
-                        request: Some(id), ..
-                    },
-                    _,
-                )) = codec::read_notice(Edition::NEWEST, method, params)
+                && let Some((Notice::Cancelled { request: Some(id), .. }, _)) =
+                    codec::read_notice(Edition::NEWEST, method, params)
             {
                 line.calls.cancel(&id);
             }
@@ -363,10 +337,7 @@ impl Era {
             Speaker::Bare | Speaker::Nobody => (Edition::UNNAMED, None),
         };
         let notice = codec::read_notice(edition, method, params).map(|(notice, _)| notice);
-        if let Some(Notice::Cancelled {
-            request: Some(id), ..
-        }) = notice
-        {
+        if let Some(Notice::Cancelled { request: Some(id), .. }) = notice {
             // A stdio client of an edition without a handshake says nothing of itself in a notification.
             match (&peer.road, calls) {
                 (Road::Line(line), _) => line.calls.cancel(&id),
@@ -388,11 +359,7 @@ impl Era {
             Ok(Speaker::Session(session)) => session.client.edition,
             _ => Edition::NEWEST,
         };
-        refusal(
-            edition,
-            broken.id.as_ref(),
-            &Fault::new(kind, broken.detail.clone()),
-        )
+        refusal(edition, broken.id.as_ref(), &Fault::new(kind, broken.detail.clone()))
     }
 
     /// Whether this peer may send arrays of messages.
@@ -405,11 +372,7 @@ impl Era {
     }
 
     fn answer(&self, edition: Edition, id: &RequestId, outcome: &Outcome) -> Answer {
-        Answer::Body {
-            status: 200,
-            body: self.write(edition, id, outcome),
-            session: None,
-        }
+        Answer::Body { status: 200, body: self.write(edition, id, outcome), session: None }
     }
 
     fn write(&self, edition: Edition, id: &RequestId, outcome: &Outcome) -> Bytes {
@@ -417,20 +380,14 @@ impl Era {
         out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
         id.write(&mut out);
         out.extend_from_slice(b",\"result\":");
-        codec::write_outcome(&mut out, edition, outcome, Some(&self.face.info));
+        self.lists.write(&mut out, edition, outcome, &self.face);
         out.push(b'}');
-        one_line(out)
+        out.into()
     }
 
     /// Answers a request that went through the house.
     pub(crate) fn close(&self, closing: &Closing, ended: Result<Outcome, Stop>) -> Answer {
-        let Closing {
-            edition,
-            id,
-            method,
-            retrying,
-            ..
-        } = closing;
+        let Closing { edition, id, method, retrying, .. } = closing;
         let refuse = |fault: &Fault| refusal(*edition, Some(id), fault);
         if let Some(fault) = retrying.as_ref().and_then(|retrying| retrying.forged()) {
             return refuse(&fault);
@@ -438,23 +395,19 @@ impl Era {
         match ended {
             Ok(outcome) => {
                 if retrying.as_ref().is_some_and(|retrying| retrying.is_waiting()) {
-                    tracing::warn!(
-                        method,
-                        "a handler ended well although its question was not answered"
-                    );
+                    tracing::warn!(method, "a handler ended well although its question was not answered");
                 }
                 self.answer(*edition, id, &outcome)
             }
             Err(Stop::Fault(fault)) => refuse(&fault),
             Err(Stop::Cancelled) => Answer::Silence,
-            Err(Stop::NeedsInput) => match retrying
-                .as_ref()
-                .map(|retrying| retrying.suspend(&self.seal, &self.clock))
-            {
-                Some(Ok(outcome)) => self.answer(*edition, id, &outcome),
-                Some(Err(fault)) => refuse(&fault),
-                None => refuse(&Fault::internal(&crate::seal::reference())),
-            },
+            Err(Stop::NeedsInput) => {
+                match retrying.as_ref().map(|retrying| retrying.suspend(&self.seal, &self.clock)) {
+                    Some(Ok(outcome)) => self.answer(*edition, id, &outcome),
+                    Some(Err(fault)) => refuse(&fault),
+                    None => refuse(&Fault::internal(&crate::seal::reference())),
+                }
+            }
         }
     }
 }
@@ -473,30 +426,13 @@ enum Speaker {
 fn refusal(edition: Edition, id: Option<&RequestId>, fault: &Fault) -> Answer {
     let mut out = Vec::with_capacity(256);
     codec::write_fault(&mut out, edition, id, fault);
-    Answer::Body {
-        status: fault.status(edition),
-        body: one_line(out),
-        session: None,
-    }
+    Answer::Body { status: fault.status(edition), body: out.into(), session: None }
 }
 
 /// A refusal before a message was looked at, or more of it than its id.
 pub(crate) fn refuse(id: Option<&RequestId>, fault: &Fault) -> Bytes {
     let mut out = Vec::with_capacity(256);
     codec::write_fault(&mut out, Edition::NEWEST, id, fault);
-    out.into()
-}
-
-/// Raw JSON of a handler may be spread over lines; every transport frames by lines. Inside a JSON string a
-/// line break is always escaped, so a blank changes nothing.
-fn one_line(mut out: Vec<u8>) -> Bytes {
-    if out.contains(&b'\n') || out.contains(&b'\r') {
-        for byte in &mut out {
-            if matches!(byte, b'\n' | b'\r') {
-                *byte = b' ';
-            }
-        }
-    }
     out.into()
 }
 

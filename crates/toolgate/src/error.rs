@@ -23,19 +23,11 @@ pub enum ErrorKind {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, detail: impl Into<String>) -> Error {
-        Error(Box::new(Repr {
-            kind,
-            detail: detail.into(),
-            source: None,
-        }))
+        Error(Box::new(Repr { kind, detail: detail.into(), source: None }))
     }
 
     pub(crate) fn io(detail: impl Into<String>, source: std::io::Error) -> Error {
-        Error(Box::new(Repr {
-            kind: ErrorKind::Io,
-            detail: detail.into(),
-            source: Some(Box::new(source)),
-        }))
+        Error(Box::new(Repr { kind: ErrorKind::Io, detail: detail.into(), source: Some(Box::new(source)) }))
     }
 
     /// What kind of failure it is.
@@ -64,9 +56,6 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0
-            .source
-            .as_deref()
-            .map(|source| source as &(dyn std::error::Error + 'static))
+        self.0.source.as_deref().map(|source| source as &(dyn std::error::Error + 'static))
     }
 }

@@ -121,12 +121,10 @@ where
     H: Handler<A>,
     H::Output: IntoOutput,
 {
-    Arc::new(
-        move |cx, arguments| match handler.start(&cx, Arguments::Json(&arguments)) {
-            Ok(run) => Box::pin(async move { run.await.into_output() }),
-            Err(rejection) => Box::pin(async move { Err(Failed::Arguments(rejection)) }),
-        },
-    )
+    Arc::new(move |cx, arguments| match handler.start(&cx, Arguments::Json(&arguments)) {
+        Ok(run) => Box::pin(async move { run.await.into_output() }),
+        Err(rejection) => Box::pin(async move { Err(Failed::Arguments(rejection)) }),
+    })
 }
 
 pub(crate) fn erase_read<A: 'static, H>(handler: H, mime: Option<String>) -> ReadFn
@@ -164,12 +162,10 @@ where
     H: Handler<A>,
     H::Output: IntoPrompt,
 {
-    Arc::new(
-        move |cx, words| match handler.start(&cx, Arguments::Words(&words)) {
-            Ok(run) => Box::pin(async move { run.await.into_prompt() }),
-            Err(rejection) => Box::pin(async move { Err(Failed::Arguments(rejection)) }),
-        },
-    )
+    Arc::new(move |cx, words| match handler.start(&cx, Arguments::Words(&words)) {
+        Ok(run) => Box::pin(async move { run.await.into_prompt() }),
+        Err(rejection) => Box::pin(async move { Err(Failed::Arguments(rejection)) }),
+    })
 }
 
 pub(crate) fn erase_complete<F, Fut, I>(complete: F) -> CompleteFn

@@ -42,14 +42,8 @@ struct State {
 impl Hub {
     /// Hears of what `wants` names, until the subscriber is dropped.
     pub(crate) fn subscribe(&self, wants: Filter) -> Arc<Subscriber> {
-        let state = Mutex::new(State {
-            wants,
-            changed: BTreeSet::new(),
-        });
-        let subscriber = Arc::new(Subscriber {
-            state,
-            stirred: Notify::new(),
-        });
+        let state = Mutex::new(State { wants, changed: BTreeSet::new() });
+        let subscriber = Arc::new(Subscriber { state, stirred: Notify::new() });
         let mut subscribers = lock(&self.subscribers);
         if subscribers.len() == subscribers.capacity() {
             // Before the list grows, those who left go: it stays within twice the number of the living.
@@ -114,9 +108,7 @@ impl Subscriber {
     pub(crate) fn remove(&self, uri: &str) {
         let mut state = lock(&self.state);
         state.wants.uris.retain(|known| known != uri);
-        state
-            .changed
-            .retain(|topic| !matches!(topic, Topic::Resource(changed) if **changed == *uri));
+        state.changed.retain(|topic| !matches!(topic, Topic::Resource(changed) if **changed == *uri));
     }
 }
 
@@ -147,11 +139,8 @@ mod tests {
     #[tokio::test]
     async fn changes_coalesce_and_only_what_is_wanted_arrives() {
         let hub = Hub::default();
-        let subscriber = hub.subscribe(Filter {
-            tools: true,
-            uris: vec!["a://b".into()],
-            ..Filter::default()
-        });
+        let subscriber =
+            hub.subscribe(Filter { tools: true, uris: vec!["a://b".into()], ..Filter::default() });
         for _ in 0..1000 {
             hub.publish(&Topic::Tools);
             hub.publish(&Topic::Prompts);

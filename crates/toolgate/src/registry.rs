@@ -44,9 +44,7 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// The template that a URI was made of, and its variables. The first one registered wins.
     pub(crate) fn template_of(&self, uri: &str) -> Option<(&TemplateEntry, Vec<(String, String)>)> {
-        self.templates
-            .iter()
-            .find_map(|entry| Some((&**entry, entry.pattern.match_uri(uri)?)))
+        self.templates.iter().find_map(|entry| Some((&**entry, entry.pattern.match_uri(uri)?)))
     }
 
     pub(crate) fn completes(&self) -> bool {
@@ -92,19 +90,13 @@ impl Hasher for Fnv {
 
 impl<T> Default for Shelf<T> {
     fn default() -> Shelf<T> {
-        Shelf {
-            items: Vec::new(),
-            places: HashMap::default(),
-        }
+        Shelf { items: Vec::new(), places: HashMap::default() }
     }
 }
 
 impl<T> Clone for Shelf<T> {
     fn clone(&self) -> Shelf<T> {
-        Shelf {
-            items: self.items.clone(),
-            places: self.places.clone(),
-        }
+        Shelf { items: self.items.clone(), places: self.places.clone() }
     }
 }
 
@@ -166,11 +158,7 @@ pub(crate) struct Registry {
 
 impl Registry {
     pub(crate) fn new(snapshot: Snapshot, hub: Arc<Hub>) -> Registry {
-        Registry {
-            current: ArcSwap::from_pointee(snapshot),
-            changing: Mutex::new(()),
-            hub,
-        }
+        Registry { current: ArcSwap::from_pointee(snapshot), changing: Mutex::new(()), hub }
     }
 
     pub(crate) fn snapshot(&self) -> arc_swap::Guard<Arc<Snapshot>> {

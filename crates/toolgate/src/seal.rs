@@ -45,10 +45,7 @@ impl Seal {
             .into_iter()
             .map(|secret| {
                 let id = Sha256::digest([b"toolgate key id".as_slice(), &secret].concat());
-                Key {
-                    id: URL_SAFE_NO_PAD.encode(&id[..4]),
-                    cipher: XChaCha20Poly1305::new(&secret.into()),
-                }
+                Key { id: URL_SAFE_NO_PAD.encode(&id[..4]), cipher: XChaCha20Poly1305::new(&secret.into()) }
             })
             .collect();
         Seal { keys }
@@ -66,37 +63,21 @@ impl Seal {
             return String::new();
         };
         let nonce = XNonce::try_from(&sealed[..NONCE]).expect("the nonce has the length of a nonce");
-        let payload = Payload {
-            msg: plain,
-            aad: purpose,
-        };
-        let body = key
-            .cipher
-            .encrypt(&nonce, payload)
-            .expect("encryption into memory fails only beyond 256 GiB");
+        let payload = Payload { msg: plain, aad: purpose };
+        let body =
+            key.cipher.encrypt(&nonce, payload).expect("encryption into memory fails only beyond 256 GiB");
         sealed.extend_from_slice(&body);
         format!("v1.{}.{}", key.id, URL_SAFE_NO_PAD.encode(sealed))
     }
 
     /// Opens what was sealed for the same purpose.
     pub(crate) fn open(&self, purpose: &[u8], sealed: &str) -> Result<Vec<u8>, Forged> {
-        let (id, body) = sealed
-            .strip_prefix("v1.")
-            .and_then(|rest| rest.split_once('.'))
-            .ok_or(Forged)?;
+        let (id, body) = sealed.strip_prefix("v1.").and_then(|rest| rest.split_once('.')).ok_or(Forged)?;
         let key = self.keys.iter().find(|key| key.id == id).ok_or(Forged)?;
         let bytes = URL_SAFE_NO_PAD.decode(body).map_err(|_| Forged)?;
         let (nonce, body) = bytes.split_at_checked(NONCE).ok_or(Forged)?;
         let nonce = XNonce::try_from(nonce).map_err(|_| Forged)?;
-        key.cipher
-            .decrypt(
-                &nonce,
-                Payload {
-                    msg: body,
-                    aad: purpose,
-                },
-            )
-            .map_err(|_| Forged)
+        key.cipher.decrypt(&nonce, Payload { msg: body, aad: purpose }).map_err(|_| Forged)
     }
 }
 

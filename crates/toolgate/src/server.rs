@@ -66,9 +66,7 @@ struct House {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server")
-            .field("info", &self.0.entry.era.face.info)
-            .finish_non_exhaustive()
+        f.debug_struct("Server").field("info", &self.0.entry.era.face.info).finish_non_exhaustive()
     }
 }
 
@@ -76,10 +74,7 @@ impl Server {
     /// Begins the description of a server with this name and version.
     #[allow(clippy::new_ret_no_self)]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Builder {
-        Builder {
-            parts: Box::new(Parts::new(name.into(), version.into())),
-            last: (),
-        }
+        Builder { parts: Box::new(Parts::new(name.into(), version.into())), last: () }
     }
 
     /// Serves one client on standard input and output, until its input ends or the process is asked to
@@ -91,13 +86,7 @@ impl Server {
         let io = |error| Error::io("cannot serve standard input and output", error);
         let (input, output, flushed) = stdio::process().map_err(io)?;
         let stop = CancellationToken::new();
-        let serving = stdio::serve(
-            Arc::clone(&self.0.entry),
-            input,
-            output,
-            stop.clone(),
-            self.0.drain,
-        );
+        let serving = stdio::serve(Arc::clone(&self.0.entry), input, output, stop.clone(), self.0.drain);
         let mut serving = std::pin::pin!(serving);
         let served = tokio::select! {
             biased;
@@ -135,9 +124,8 @@ impl Server {
     #[cfg(feature = "http")]
     pub async fn listen(&self, address: impl tokio::net::ToSocketAddrs + fmt::Debug) -> Result<(), Error> {
         let place = format!("cannot listen on {address:?}");
-        let listener = tokio::net::TcpListener::bind(address)
-            .await
-            .map_err(|error| Error::io(place, error))?;
+        let listener =
+            tokio::net::TcpListener::bind(address).await.map_err(|error| Error::io(place, error))?;
         self.serve(listener).await
     }
 
@@ -191,19 +179,15 @@ impl Server {
     /// If the description cannot work; what is served stays as it was.
     pub fn add_tool(&self, tool: ToolSpec) -> Result<(), Error> {
         let name = tool.name().to_owned();
-        let entry = tool
-            .finish()
-            .map_err(|fault| description(&[format!("tool `{name}`: {fault}")]))?;
-        self.registry()
-            .change(&Topic::Tools, |catalog| catalog.tools.put(entry));
+        let entry = tool.finish().map_err(|fault| description(&[format!("tool `{name}`: {fault}")]))?;
+        self.registry().change(&Topic::Tools, |catalog| catalog.tools.put(entry));
         Ok(())
     }
 
     /// Takes a tool away and tells connected clients; false if there was none of that name.
     #[must_use]
     pub fn remove_tool(&self, name: &str) -> bool {
-        self.registry()
-            .change(&Topic::Tools, |catalog| catalog.tools.remove(name))
+        self.registry().change(&Topic::Tools, |catalog| catalog.tools.remove(name))
     }
 
     /// Adds a resource, or replaces the one of that URI, and tells connected clients.
@@ -212,19 +196,16 @@ impl Server {
     /// If the description cannot work; what is served stays as it was.
     pub fn add_resource(&self, resource: ResourceSpec) -> Result<(), Error> {
         let uri = resource.uri().to_owned();
-        let entry = resource
-            .finish()
-            .map_err(|fault| description(&[format!("resource `{uri}`: {fault}")]))?;
-        self.registry()
-            .change(&Topic::Resources, |catalog| catalog.resources.put(entry));
+        let entry =
+            resource.finish().map_err(|fault| description(&[format!("resource `{uri}`: {fault}")]))?;
+        self.registry().change(&Topic::Resources, |catalog| catalog.resources.put(entry));
         Ok(())
     }
 
     /// Takes a resource away and tells connected clients; false if there was none of that URI.
     #[must_use]
     pub fn remove_resource(&self, uri: &str) -> bool {
-        self.registry()
-            .change(&Topic::Resources, |catalog| catalog.resources.remove(uri))
+        self.registry().change(&Topic::Resources, |catalog| catalog.resources.remove(uri))
     }
 
     /// Adds a prompt, or replaces the one of that name, and tells connected clients.
@@ -233,19 +214,15 @@ impl Server {
     /// If the description cannot work; what is served stays as it was.
     pub fn add_prompt(&self, prompt: PromptSpec) -> Result<(), Error> {
         let name = prompt.name().to_owned();
-        let entry = prompt
-            .finish()
-            .map_err(|fault| description(&[format!("prompt `{name}`: {fault}")]))?;
-        self.registry()
-            .change(&Topic::Prompts, |catalog| catalog.prompts.put(entry));
+        let entry = prompt.finish().map_err(|fault| description(&[format!("prompt `{name}`: {fault}")]))?;
+        self.registry().change(&Topic::Prompts, |catalog| catalog.prompts.put(entry));
         Ok(())
     }
 
     /// Takes a prompt away and tells connected clients; false if there was none of that name.
     #[must_use]
     pub fn remove_prompt(&self, name: &str) -> bool {
-        self.registry()
-            .change(&Topic::Prompts, |catalog| catalog.prompts.remove(name))
+        self.registry().change(&Topic::Prompts, |catalog| catalog.prompts.remove(name))
     }
 
     fn registry(&self) -> &Registry {
@@ -295,11 +272,7 @@ struct Parts {
 impl Parts {
     fn new(name: String, version: String) -> Parts {
         Parts {
-            info: Implementation {
-                name,
-                version,
-                ..Implementation::default()
-            },
+            info: Implementation { name, version, ..Implementation::default() },
             instructions: None,
             catalog: Snapshot::default(),
             states: HashMap::new(),
@@ -364,18 +337,13 @@ lasts! {
 
 impl<L> fmt::Debug for Builder<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
-            .field("info", &self.parts.info)
-            .finish_non_exhaustive()
+        f.debug_struct("Builder").field("info", &self.parts.info).finish_non_exhaustive()
     }
 }
 
 impl<L: Last> Builder<L> {
     fn then<N>(self, last: N) -> Builder<N> {
-        let Builder {
-            mut parts,
-            last: before,
-        } = self;
+        let Builder { mut parts, last: before } = self;
         before.settle(&mut Settling(&mut parts));
         Builder { parts, last }
     }
@@ -697,10 +665,7 @@ macro_rules! completing {
 completing! { TemplateSpec PromptSpec }
 
 fn description(faults: &[String]) -> Error {
-    Error::new(
-        ErrorKind::Description,
-        format!("the server cannot be built:\n  {}", faults.join("\n  ")),
-    )
+    Error::new(ErrorKind::Description, format!("the server cannot be built:\n  {}", faults.join("\n  ")))
 }
 
 fn open(parts: Parts) -> Server {
@@ -716,33 +681,16 @@ fn open(parts: Parts) -> Server {
         }),
         cache: parts.cache,
     };
-    let era = Era {
-        face,
-        sessions: Sessions::new(parts.sessions),
-        seal: seal.clone(),
-        clock: Clock::system(),
-        hub: Arc::clone(&hub),
-        drain: CancellationToken::new(),
-    };
+    let sessions = Sessions::new(parts.sessions);
+    let era = Era::new(face, sessions, seal.clone(), Clock::system(), Arc::clone(&hub));
     let hall = Hall {
         registry,
-        shared: Arc::new(Shared {
-            states: parts.states,
-            hub,
-        }),
-        pager: Pager {
-            size: parts.page_size,
-            cache: parts.cache,
-            seal,
-        },
+        shared: Arc::new(Shared { states: parts.states, hub }),
+        pager: Pager { size: parts.page_size, cache: parts.cache, seal },
         timeout: parts.timeout,
     };
     Server(Arc::new(House {
-        entry: Arc::new(Entry {
-            era,
-            hall,
-            limits: parts.limits,
-        }),
+        entry: Arc::new(Entry { era, hall, limits: parts.limits }),
         drain: parts.drain,
         #[cfg(feature = "http")]
         http: parts.http,

@@ -22,10 +22,7 @@ pub(crate) struct Capacity {
 
 impl Default for Capacity {
     fn default() -> Capacity {
-        Capacity {
-            messages: 256,
-            bytes: 1 << 20,
-        }
+        Capacity { messages: 256, bytes: 1 << 20 }
     }
 }
 
@@ -220,21 +217,14 @@ impl Stream {
             return None;
         }
         inner.wanted = seq + 1;
-        inner.unread_bytes = inner
-            .log
-            .iter()
-            .filter(|event| event.seq > seq)
-            .map(|event| event.data.len())
-            .sum();
+        inner.unread_bytes =
+            inner.log.iter().filter(|event| event.seq > seq).map(|event| event.data.len()).sum();
         inner.reader += 1;
         inner.read = true;
         inner.cut = None;
         inner.gone = false;
         inner.wake();
-        Some(Reader {
-            number: inner.reader,
-            stream: Arc::clone(self),
-        })
+        Some(Reader { number: inner.reader, stream: Arc::clone(self) })
     }
 
     /// Reads from where the last reader stopped.
@@ -244,17 +234,12 @@ impl Stream {
         inner.read = true;
         inner.gone = false;
         inner.wake();
-        Reader {
-            number: inner.reader,
-            stream: Arc::clone(self),
-        }
+        Reader { number: inner.reader, stream: Arc::clone(self) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic while holding it could only come from an allocation failure: the data is still whole.
-        self.inner
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -324,11 +309,8 @@ impl Reader {
         if inner.wanted < inner.next {
             let first = inner.log.front().map_or(inner.next, |event| event.seq);
             let index = usize::try_from(inner.wanted.saturating_sub(first)).unwrap_or(usize::MAX);
-            let event = if inner.kept || index != 0 {
-                inner.log.get(index).cloned()
-            } else {
-                inner.log.pop_front()
-            };
+            let event =
+                if inner.kept || index != 0 { inner.log.get(index).cloned() } else { inner.log.pop_front() };
             if let Some(event) = event {
                 if !inner.kept && index == 0 {
                     inner.log_bytes -= event.data.len();
@@ -407,10 +389,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_hint_is_dropped_when_full_and_a_push_is_not() {
-        let stream = Stream::new(Capacity {
-            messages: 1,
-            bytes: 100,
-        });
+        let stream = Stream::new(Capacity { messages: 1, bytes: 100 });
         assert!(stream.hint(message("a")));
         assert!(!stream.hint(message("lost")));
         stream.push(message("last"));
@@ -421,10 +400,7 @@ mod tests {
 
     #[tokio::test]
     async fn send_waits_for_room() {
-        let stream = Stream::new(Capacity {
-            messages: 1,
-            bytes: 100,
-        });
+        let stream = Stream::new(Capacity { messages: 1, bytes: 100 });
         stream.push(message("a"));
         let mut reader = stream.reader();
         let sender = tokio::spawn({
@@ -456,10 +432,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_evicted_cannot_be_asked_for() {
-        let stream = Stream::new(Capacity {
-            messages: 2,
-            bytes: 100,
-        });
+        let stream = Stream::new(Capacity { messages: 2, bytes: 100 });
         stream.keep();
         let mut reader = stream.reader();
         for text in ["a", "b", "c", "d"] {
@@ -472,10 +445,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_writer_learns_that_its_reader_left() {
-        let stream = Stream::new(Capacity {
-            messages: 1,
-            bytes: 100,
-        });
+        let stream = Stream::new(Capacity { messages: 1, bytes: 100 });
         drop(stream.reader());
         assert!(stream.send(message("a")).await.is_err());
         assert!(!stream.hint(message("a")));

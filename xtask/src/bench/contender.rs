@@ -53,11 +53,7 @@ const PEERS: &[Peer] = &[
     Peer {
         name: "rmcp",
         wirings: &[
-            Wiring {
-                name: "rmcp",
-                about: "rmcp 3.8.0, JSON, no sessions, tools shared",
-                arguments: &[],
-            },
+            Wiring { name: "rmcp", about: "rmcp 3.8.0, JSON, no sessions, tools shared", arguments: &[] },
             Wiring {
                 name: "rmcp, sessions",
                 about: "rmcp 3.8.0, its defaults: sessions, answers over SSE",
@@ -67,28 +63,16 @@ const PEERS: &[Peer] = &[
     },
     Peer {
         name: "tower-mcp",
-        wirings: &[Wiring {
-            name: "tower-mcp",
-            about: "tower-mcp 0.25.0, JSON",
-            arguments: &[],
-        }],
+        wirings: &[Wiring { name: "tower-mcp", about: "tower-mcp 0.25.0, JSON", arguments: &[] }],
     },
     Peer {
         name: "turbomcp",
-        wirings: &[Wiring {
-            name: "turbomcp",
-            about: "turbomcp 4.0.0-alpha.5",
-            arguments: &[],
-        }],
+        wirings: &[Wiring { name: "turbomcp", about: "turbomcp 4.0.0-alpha.5", arguments: &[] }],
     },
     Peer {
         name: "pmcp",
         wirings: &[
-            Wiring {
-                name: "pmcp",
-                about: "pmcp 2.23.0, JSON, no sessions",
-                arguments: &[],
-            },
+            Wiring { name: "pmcp", about: "pmcp 2.23.0, JSON, no sessions", arguments: &[] },
             Wiring {
                 name: "pmcp, sessions",
                 about: "pmcp 2.23.0, its defaults: sessions",
@@ -128,11 +112,7 @@ const SCRIPTS: &[Script] = &[
         peer: Peer {
             name: "python",
             wirings: &[
-                Wiring {
-                    name: "python",
-                    about: "FastMCP 4.1.2, JSON, no sessions",
-                    arguments: &[],
-                },
+                Wiring { name: "python", about: "FastMCP 4.1.2, JSON, no sessions", arguments: &[] },
                 Wiring {
                     name: "python, sessions",
                     about: "FastMCP 4.1.2, JSON, sessions",
@@ -157,12 +137,7 @@ impl Peer {
 
 /// Builds the load generator.
 pub(crate) fn generator(places: &Places) -> Result<PathBuf, String> {
-    build(
-        places,
-        "load/Cargo.toml",
-        &["--package", "generator"],
-        "generator",
-    )
+    build(places, "load/Cargo.toml", &["--package", "generator"], "generator")
 }
 
 /// Builds everyone who is wanted. Without the limit or our server there is nothing to compare.
@@ -171,13 +146,7 @@ pub(crate) fn all(
     wanted: impl Fn(&str) -> bool,
 ) -> Result<(Vec<Contender>, Vec<Missing>), String> {
     let limit = build(places, "load/Cargo.toml", &["--package", "limit"], "limit")?;
-    let example = [
-        "--package",
-        "toolgate",
-        "--all-features",
-        "--example",
-        "bench_server",
-    ];
+    let example = ["--package", "toolgate", "--all-features", "--example", "bench_server"];
     let ours = build(places, "Cargo.toml", &example, "bench_server")?;
     let mut contenders = vec![
         Contender::new(
@@ -186,22 +155,12 @@ pub(crate) fn all(
             "bare hyper that parses and echoes (`load/limit`)",
             only(&limit),
         ),
-        Contender::new(
-            "toolgate",
-            Role::Ours,
-            "`examples/bench_server.rs`, all features",
-            only(&ours),
-        ),
+        Contender::new("toolgate", Role::Ours, "`examples/bench_server.rs`, all features", only(&ours)),
     ];
     let mut missing = Vec::new();
     for peer in PEERS.iter().filter(|peer| wanted(peer.name)) {
         let package = format!("peer-{}", peer.name);
-        match build(
-            places,
-            &format!("load/peers/{}/Cargo.toml", peer.name),
-            &[],
-            &package,
-        ) {
+        match build(places, &format!("load/peers/{}/Cargo.toml", peer.name), &[], &package) {
             Ok(program) => contenders.extend(peer.wired(&only(&program))),
             Err(why) => missing.push(Missing { name: peer.name, why }),
         }
@@ -209,10 +168,7 @@ pub(crate) fn all(
     for script in SCRIPTS.iter().filter(|script| wanted(script.peer.name)) {
         match (script.bring)(places) {
             Ok(command) => contenders.extend(script.peer.wired(&command)),
-            Err(why) => missing.push(Missing {
-                name: script.peer.name,
-                why,
-            }),
+            Err(why) => missing.push(Missing { name: script.peer.name, why }),
         }
     }
     Ok((contenders, missing))
@@ -222,17 +178,8 @@ impl Contender {
     fn new(name: &'static str, role: Role, about: &str, command: Vec<String>) -> Self {
         // A script is the second word, after its interpreter.
         let is_script = command.get(1).is_some_and(|word| !word.starts_with("--"));
-        let n_bytes = std::fs::metadata(&command[0])
-            .ok()
-            .filter(|_| !is_script)
-            .map(|file| file.len());
-        Self {
-            name,
-            role,
-            about: about.to_owned(),
-            command,
-            n_bytes,
-        }
+        let n_bytes = std::fs::metadata(&command[0]).ok().filter(|_| !is_script).map(|file| file.len());
+        Self { name, role, about: about.to_owned(), command, n_bytes }
     }
 }
 
@@ -245,9 +192,7 @@ fn only(program: &Path) -> Vec<String> {
 fn build(places: &Places, manifest: &str, arguments: &[&str], target: &str) -> Result<PathBuf, String> {
     println!("building {target}");
     let mut cargo = crate::rust::cargo(places);
-    cargo
-        .args(["build", "--release", "--locked", "--manifest-path", manifest])
-        .args(arguments);
+    cargo.args(["build", "--release", "--locked", "--manifest-path", manifest]).args(arguments);
     cargo.args(["--message-format", "json-render-diagnostics"]);
     if manifest.starts_with("load/") && std::env::var_os("CARGO_TARGET_DIR").is_none() {
         // One for all, so that what several use is built once.
@@ -256,22 +201,13 @@ fn build(places: &Places, manifest: &str, arguments: &[&str], target: &str) -> R
     let finished = process::run(&mut cargo, BUILD_LIMIT, Show::Quiet);
     let finished = finished.map_err(|error| format!("cannot run cargo: {error}"))?;
     if !finished.success() {
-        return Err(format!(
-            "{target} does not build: {}",
-            error(&finished.stderr, finished.why())
-        ));
+        return Err(format!("{target} does not build: {}", error(&finished.stderr, finished.why())));
     }
-    let mut messages = finished
-        .stdout
-        .lines()
-        .rev()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut messages =
+        finished.stdout.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let executable = messages.find_map(|message| {
         let matches = message["target"]["name"] == target;
-        message["executable"]
-            .as_str()
-            .filter(|_| matches)
-            .map(PathBuf::from)
+        message["executable"].as_str().filter(|_| matches).map(PathBuf::from)
     });
     executable.ok_or_else(|| format!("cargo named no executable for {target}"))
 }
@@ -295,14 +231,9 @@ fn node(places: &Places) -> Result<Vec<String>, String> {
 
 fn python(places: &Places) -> Result<Vec<String>, String> {
     let source = places.root.join("load/peers/python");
-    let python = install::python(
-        &places.work.join("bench-python"),
-        &read(&source.join("requirements.txt"))?,
-    )?;
-    tried(vec![
-        python.display().to_string(),
-        source.join("server.py").display().to_string(),
-    ])
+    let python =
+        install::python(&places.work.join("bench-python"), &read(&source.join("requirements.txt"))?)?;
+    tried(vec![python.display().to_string(), source.join("server.py").display().to_string()])
 }
 
 /// A script that cannot even say how it is used misses something.

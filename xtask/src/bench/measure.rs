@@ -48,13 +48,7 @@ const HTTP: &[&str] = &[
     "initialize-2025",
     "discover-2026",
 ];
-const CROWDED: &[&str] = &[
-    "echo-2025",
-    "echo-2025-session",
-    "echo-2026",
-    "list-2025-session",
-    "list-2026",
-];
+const CROWDED: &[&str] = &["echo-2025", "echo-2025-session", "echo-2026", "list-2025-session", "list-2026"];
 const ALONE: &[&str] = &["echo-2025", "echo-2025-session", "echo-2026"];
 const COUNTED: &[&str] = &[
     "echo-2025",
@@ -72,12 +66,7 @@ pub(crate) fn all(quick: bool) -> Vec<Measure> {
     let http = |names: &[&str], n_connections: &str| -> Vec<Measure> {
         let one = |name: &&str| {
             let arguments = ["http", name, "--connections", n_connections, "--seconds", seconds];
-            Measure::new(
-                format!("{name}@{n_connections}"),
-                Unit::Cpu,
-                &arguments,
-                usize::MAX,
-            )
+            Measure::new(format!("{name}@{n_connections}"), Unit::Cpu, &arguments, usize::MAX)
         };
         names.iter().map(one).collect()
     };
@@ -98,19 +87,9 @@ pub(crate) fn all(quick: bool) -> Vec<Measure> {
     ];
     for (name, mode, count) in many {
         let arguments = [mode, &["--count", count]].concat();
-        measures.push(Measure::new(
-            format!("{name}@{count}"),
-            Unit::Bytes,
-            &arguments,
-            1,
-        ));
+        measures.push(Measure::new(format!("{name}@{count}"), Unit::Bytes, &arguments, 1));
     }
-    measures.push(Measure::new(
-        "start".to_owned(),
-        Unit::Start,
-        &["start", "--count", "10"],
-        usize::MAX,
-    ));
+    measures.push(Measure::new("start".to_owned(), Unit::Start, &["start", "--count", "10"], usize::MAX));
     measures
 }
 
@@ -126,11 +105,6 @@ pub(crate) fn instructions() -> Vec<Measure> {
 impl Measure {
     fn new(name: String, unit: Unit, arguments: &[&str], n_rounds: usize) -> Self {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Self {
-            name,
-            unit,
-            arguments,
-            n_rounds,
-        }
+        Self { name, unit, arguments, n_rounds }
     }
 }

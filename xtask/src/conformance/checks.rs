@@ -51,9 +51,7 @@ impl Scenario {
     pub(super) fn parse(name: String, text: &str) -> Result<Self, String> {
         let value: Value =
             serde_json::from_str(text).map_err(|error| format!("{name}: checks.json: {error}"))?;
-        let list = value
-            .as_array()
-            .ok_or_else(|| format!("{name}: checks.json is not a list"))?;
+        let list = value.as_array().ok_or_else(|| format!("{name}: checks.json is not a list"))?;
         let word = |check: &Value, key: &str| check[key].as_str().unwrap_or_default().to_owned();
         let checks = list.iter().map(|check| Check {
             id: word(check, "id"),
@@ -66,34 +64,22 @@ impl Scenario {
 
     /// Why the scenario does not pass, if it does not.
     pub(super) fn fault(&self) -> Option<String> {
-        let bad = self
-            .checks
-            .iter()
-            .filter(|check| matches!(&*check.status, "FAILURE" | "WARNING"));
-        let bad: Vec<String> = bad
-            .map(|check| format!("{} {}: {}", check.status, check.id, check.message))
-            .collect();
+        let bad = self.checks.iter().filter(|check| matches!(&*check.status, "FAILURE" | "WARNING"));
+        let bad: Vec<String> =
+            bad.map(|check| format!("{} {}: {}", check.status, check.id, check.message)).collect();
         if !bad.is_empty() {
             return Some(bad.join("; "));
         }
-        if !self
-            .checks
-            .iter()
-            .any(|check| check.status == "SUCCESS" && check.id != COMMON)
-        {
+        if !self.checks.iter().any(|check| check.status == "SUCCESS" && check.id != COMMON) {
             return Some("nothing was proven: no SUCCESS".to_owned());
         }
         let proofs = PROOFS.iter().filter(|(scenario, _)| *scenario == self.name);
         let mut missing = proofs.filter(|(_, id)| !self.succeeded(id));
-        missing
-            .next()
-            .map(|(_, id)| format!("nothing was proven: {id} is not a SUCCESS"))
+        missing.next().map(|(_, id)| format!("nothing was proven: {id} is not a SUCCESS"))
     }
 
     fn succeeded(&self, id: &str) -> bool {
-        self.checks
-            .iter()
-            .any(|check| check.id == id && check.status == "SUCCESS")
+        self.checks.iter().any(|check| check.id == id && check.status == "SUCCESS")
     }
 }
 
@@ -102,47 +88,26 @@ mod tests {
     use super::*;
 
     fn check(name: &str, checks: &[(&str, &str)], passes: bool) {
-        let list: Vec<Value> = checks
-            .iter()
-            .map(|(id, status)| serde_json::json!({"id": id, "status": status}))
-            .collect();
+        let list: Vec<Value> =
+            checks.iter().map(|(id, status)| serde_json::json!({"id": id, "status": status})).collect();
         let scenario = Scenario::parse(name.to_owned(), &Value::from(list).to_string()).unwrap();
-        assert_eq!(
-            scenario.fault().is_none(),
-            passes,
-            "{checks:?}: {:?}",
-            scenario.fault()
-        );
+        assert_eq!(scenario.fault().is_none(), passes, "{checks:?}: {:?}", scenario.fault());
     }
 
     #[test]
     fn only_a_success_of_its_own_passes() {
-        check(
-            "ping",
-            &[("ping", "SUCCESS"), ("wire-schema-valid", "SUCCESS")],
-            true,
-        );
+        check("ping", &[("ping", "SUCCESS"), ("wire-schema-valid", "SUCCESS")], true);
         check("ping", &[("ping", "SUCCESS"), ("other", "SKIPPED")], true);
         check("ping", &[("ping", "SUCCESS"), ("other", "WARNING")], false);
         check("ping", &[("ping", "SUCCESS"), ("other", "FAILURE")], false);
-        check(
-            "ping",
-            &[("ping", "SKIPPED"), ("wire-schema-valid", "SUCCESS")],
-            false,
-        );
+        check("ping", &[("ping", "SKIPPED"), ("wire-schema-valid", "SUCCESS")], false);
         check("ping", &[], false);
     }
 
     #[test]
     fn polling_without_resumption_proves_nothing() {
-        let resumed = [
-            ("server-sse-retry-field", "SUCCESS"),
-            ("server-sse-disconnect-resume", "SUCCESS"),
-        ];
-        let shrugged = [
-            ("server-sse-retry-field", "SUCCESS"),
-            ("server-sse-disconnect-resume", "INFO"),
-        ];
+        let resumed = [("server-sse-retry-field", "SUCCESS"), ("server-sse-disconnect-resume", "SUCCESS")];
+        let shrugged = [("server-sse-retry-field", "SUCCESS"), ("server-sse-disconnect-resume", "INFO")];
         check("server-sse-polling", &resumed, true);
         check("server-sse-polling", &shrugged, false);
     }

@@ -17,16 +17,8 @@ const FETCH_LIMIT: Duration = Duration::from_secs(300);
 const BUILD_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 const CALLS: &[&str] = &["list tools", "call tool", "read resource", "get prompt"];
-const ALL: &[&str] = &[
-    "connect",
-    "list tools",
-    "call tool",
-    "progress",
-    "read resource",
-    "get prompt",
-    "complete",
-    "elicit",
-];
+const ALL: &[&str] =
+    &["connect", "list tools", "call tool", "progress", "read resource", "get prompt", "complete", "elicit"];
 
 /// One run of one client.
 pub(super) struct Driver {
@@ -84,9 +76,7 @@ impl Tools {
             let died = |_| Err("its installation panicked".to_owned());
             Self {
                 node: node.join().unwrap_or_else(died),
-                python: python
-                    .join()
-                    .unwrap_or_else(|_| Err("its installation panicked".to_owned())),
+                python: python.join().unwrap_or_else(|_| Err("its installation panicked".to_owned())),
                 rust,
             }
         })
@@ -157,9 +147,7 @@ impl Rust {
     fn bring(places: &Places, dir: &Path) -> Self {
         let cargo = |args: &[&str], limit| {
             let mut command = crate::rust::cargo(places);
-            command
-                .args(args)
-                .args(["--locked", "--manifest-path", "interop/rust/Cargo.toml"]);
+            command.args(args).args(["--locked", "--manifest-path", "interop/rust/Cargo.toml"]);
             command.env("CARGO_TARGET_DIR", dir);
             match process::run(&mut command, limit, Show::Quiet) {
                 Ok(finished) if finished.success() => Ok(()),
@@ -172,8 +160,7 @@ impl Rust {
         }
         match cargo(&["build", "--quiet"], BUILD_LIMIT) {
             Ok(()) => Self::Built(
-                dir.join("debug/toolgate-interop")
-                    .with_extension(std::env::consts::EXE_EXTENSION),
+                dir.join("debug/toolgate-interop").with_extension(std::env::consts::EXE_EXTENSION),
             ),
             Err(why) => Self::Broken(why),
         }

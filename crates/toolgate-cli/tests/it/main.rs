@@ -44,14 +44,7 @@ fn welcome(running: &mut Running) -> (String, String) {
     }
     // Keeps the pipe open and empty while the program lives.
     std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
-    let address = text
-        .split("http://")
-        .nth(1)
-        .unwrap()
-        .split('/')
-        .next()
-        .unwrap()
-        .to_owned();
+    let address = text.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
     (text, address)
 }
 
@@ -73,10 +66,7 @@ fn post(address: &str, body: &str) -> String {
 fn without_arguments_it_serves_the_demo_and_what_it_prints_works() {
     let mut running = toolgate(&["--listen", "127.0.0.1:0"]);
     let (text, address) = welcome(&mut running);
-    let body = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("-d '")?.strip_suffix('\''))
-        .unwrap();
+    let body = text.lines().find_map(|line| line.trim().strip_prefix("-d '")?.strip_suffix('\'')).unwrap();
     let answer = post(&address, body);
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     assert!(answer.contains(r#""text":"hello""#), "{answer}");
@@ -88,13 +78,7 @@ fn it_ends_well_when_asked_to() {
     let mut running = toolgate(&["serve", "--listen", "127.0.0.1:0"]);
     welcome(&mut running);
     let pid = running.0.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-TERM", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert!(running.0.wait().unwrap().success());
 }
 
@@ -108,26 +92,13 @@ fn over_stdio_it_answers_lines_and_ends_with_its_input() {
     writeln!(
         input,
         "{}",
-        request(
-            2,
-            "tools/call",
-            &json!({ "name": "add", "arguments": { "a": 1, "b": 2 } })
-        )
+        request(2, "tools/call", &json!({ "name": "add", "arguments": { "a": 1, "b": 2 } }))
     )
     .unwrap();
     drop(input);
     let mut output = String::new();
-    running
-        .0
-        .stdout
-        .take()
-        .unwrap()
-        .read_to_string(&mut output)
-        .unwrap();
-    let answers: Vec<Value> = output
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    running.0.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+    let answers: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(answers[0]["result"]["protocolVersion"], "2025-06-18");
     assert_eq!(answers[1]["error"]["code"], -32700);
     assert_eq!(answers[2]["result"]["structuredContent"]["sum"], 3.0);
@@ -140,16 +111,7 @@ fn an_address_in_use_is_explained() {
     let address = taken.local_addr().unwrap().to_string();
     let mut running = toolgate(&["--listen", &address]);
     let mut said = String::new();
-    running
-        .0
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut said)
-        .unwrap();
+    running.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(!running.0.wait().unwrap().success());
-    assert!(
-        said.contains(&address) && said.contains("--listen 127.0.0.1:0"),
-        "{said}"
-    );
+    assert!(said.contains(&address) && said.contains("--listen 127.0.0.1:0"), "{said}");
 }

@@ -26,10 +26,7 @@ impl Put for Ask {
             Ask::Roots => None,
             ask => Some(nest(|object| put_ask(object, ask))),
         };
-        Object::open(out, edition)
-            .field("method", self.method())
-            .some("params", &params)
-            .close();
+        Object::open(out, edition).field("method", self.method()).some("params", &params).close();
     }
 }
 
@@ -97,10 +94,7 @@ fn read_elicit(edition: Edition, params: Part<'_>) -> Result<Elicit, Fault> {
         params.pick(["mode", "message", "requestedSchema", "url", "elicitationId"]);
     let links = edition.facts().elicitation == Elicitation::FormAndUrl;
     match mode.maybe_text()?.as_deref() {
-        None | Some("form") => Ok(Elicit::Form(Form {
-            message: message.text()?,
-            schema: schema.object()?,
-        })),
+        None | Some("form") => Ok(Elicit::Form(Form { message: message.text()?, schema: schema.object()? })),
         Some("url") if links => Ok(Elicit::Url {
             message: message.text()?,
             url: url.text()?,
@@ -114,10 +108,9 @@ fn read_elicit(edition: Edition, params: Part<'_>) -> Result<Elicit, Fault> {
 pub fn write_answer(out: &mut Vec<u8>, edition: Edition, answer: &Answer) {
     let object = Object::open(out, edition);
     match answer {
-        Answer::Elicit(ElicitAnswer::Accept(content)) => object
-            .field("action", "accept")
-            .some("content", &Open(content.as_ref()))
-            .close(),
+        Answer::Elicit(ElicitAnswer::Accept(content)) => {
+            object.field("action", "accept").some("content", &Open(content.as_ref())).close()
+        }
         Answer::Elicit(ElicitAnswer::Decline) => object.field("action", "decline").close(),
         Answer::Elicit(ElicitAnswer::Cancel) => object.field("action", "cancel").close(),
         Answer::Sample(sampled) => put_sampled(object, sampled).close(),
@@ -161,9 +154,5 @@ fn read_elicited(elicit: &Elicit, part: Part<'_>) -> Result<ElicitAnswer, Fault>
 
 fn read_root(field: Field<'_>) -> Result<Root, Fault> {
     let [uri, name, meta] = field.part("root")?.pick(["uri", "name", "_meta"]);
-    Ok(Root {
-        uri: uri.text()?,
-        name: name.maybe_text()?,
-        meta: meta.maybe_object()?,
-    })
+    Ok(Root { uri: uri.text()?, name: name.maybe_text()?, meta: meta.maybe_object()? })
 }

@@ -86,9 +86,7 @@ fn value(quad: [u8; 4]) -> Option<[u8; 3]> {
     if values.iter().fold(0, |all, value| all | value) & 0x80 != 0 {
         return None;
     }
-    let bits = values
-        .iter()
-        .fold(0_u32, |bits, value| bits << 6 | u32::from(*value));
+    let bits = values.iter().fold(0_u32, |bits, value| bits << 6 | u32::from(*value));
     let [_, a, b, c] = bits.to_be_bytes();
     Some([a, b, c])
 }
@@ -116,10 +114,7 @@ mod tests {
     fn every_byte_comes_back() {
         let bytes: Vec<u8> = (0..=255).chain((0..=255).rev()).collect();
         for length in 0..bytes.len() {
-            assert_eq!(
-                decode(&encoded(&bytes[..length])).as_deref(),
-                Some(&bytes[..length])
-            );
+            assert_eq!(decode(&encoded(&bytes[..length])).as_deref(), Some(&bytes[..length]));
         }
     }
 

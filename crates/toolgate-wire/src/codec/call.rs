@@ -30,19 +30,11 @@ pub fn read_call(edition: Edition, method: &str, params: Option<&Raw>) -> Result
     let params = Part::params(params)?;
     match method {
         "tools/call" => read_call_tool(edition, params),
-        "tools/list" => Ok(Call::ListTools {
-            cursor: read_cursor(params)?,
-        }),
-        "resources/list" => Ok(Call::ListResources {
-            cursor: read_cursor(params)?,
-        }),
-        "resources/templates/list" => Ok(Call::ListTemplates {
-            cursor: read_cursor(params)?,
-        }),
+        "tools/list" => Ok(Call::ListTools { cursor: read_cursor(params)? }),
+        "resources/list" => Ok(Call::ListResources { cursor: read_cursor(params)? }),
+        "resources/templates/list" => Ok(Call::ListTemplates { cursor: read_cursor(params)? }),
         "resources/read" => read_read(edition, params),
-        "prompts/list" => Ok(Call::ListPrompts {
-            cursor: read_cursor(params)?,
-        }),
+        "prompts/list" => Ok(Call::ListPrompts { cursor: read_cursor(params)? }),
         "prompts/get" => read_get_prompt(edition, params),
         "completion/complete" => read_complete(edition, params),
         "initialize" if facts.greeting == Greeting::Handshake => read_hello(params),
@@ -51,27 +43,19 @@ pub fn read_call(edition: Edition, method: &str, params: Option<&Raw>) -> Result
         "logging/setLevel" if facts.log_levels == LogLevels::Session => {
             Ok(Call::SetLevel(read_level(params.field("level"))?))
         }
-        "resources/subscribe" if facts.feeding == Feeding::Session => Ok(Call::Subscribe {
-            uri: params.field("uri").text()?,
-        }),
-        "resources/unsubscribe" if facts.feeding == Feeding::Session => Ok(Call::Unsubscribe {
-            uri: params.field("uri").text()?,
-        }),
+        "resources/subscribe" if facts.feeding == Feeding::Session => {
+            Ok(Call::Subscribe { uri: params.field("uri").text()? })
+        }
+        "resources/unsubscribe" if facts.feeding == Feeding::Session => {
+            Ok(Call::Unsubscribe { uri: params.field("uri").text()? })
+        }
         "subscriptions/listen" if facts.feeding == Feeding::Listen => {
             Ok(Call::Listen(read_filter(params.field("notifications"))?))
         }
-        "tasks/list" if facts.tasks == Tasks::Core => Ok(Call::ListTasks {
-            cursor: read_cursor(params)?,
-        }),
-        "tasks/result" if facts.tasks == Tasks::Core => Ok(Call::TaskResult {
-            id: read_task_id(params)?,
-        }),
-        "tasks/get" if facts.tasks != Tasks::Never => Ok(Call::GetTask {
-            id: read_task_id(params)?,
-        }),
-        "tasks/cancel" if facts.tasks != Tasks::Never => Ok(Call::CancelTask {
-            id: read_task_id(params)?,
-        }),
+        "tasks/list" if facts.tasks == Tasks::Core => Ok(Call::ListTasks { cursor: read_cursor(params)? }),
+        "tasks/result" if facts.tasks == Tasks::Core => Ok(Call::TaskResult { id: read_task_id(params)? }),
+        "tasks/get" if facts.tasks != Tasks::Never => Ok(Call::GetTask { id: read_task_id(params)? }),
+        "tasks/cancel" if facts.tasks != Tasks::Never => Ok(Call::CancelTask { id: read_task_id(params)? }),
         "tasks/update" if facts.tasks == Tasks::Extension => Ok(Call::UpdateTask {
             id: read_task_id(params)?,
             answers: params.field("inputResponses").map(Field::json)?,
@@ -124,10 +108,7 @@ fn read_retry(edition: Edition, responses: Field<'_>, state: Field<'_>) -> Resul
 
 fn read_read(edition: Edition, params: Part<'_>) -> Result<Call, Fault> {
     let [uri, responses, state] = params.pick(["uri", "inputResponses", "requestState"]);
-    Ok(Call::Read {
-        uri: uri.text()?,
-        retry: read_retry(edition, responses, state)?,
-    })
+    Ok(Call::Read { uri: uri.text()?, retry: read_retry(edition, responses, state)? })
 }
 
 fn read_get_prompt(edition: Edition, params: Part<'_>) -> Result<Call, Fault> {
@@ -153,10 +134,7 @@ fn read_texts(field: Field<'_>) -> Result<BTreeMap<String, String>, Fault> {
         },
         None => Ok(None),
     })?;
-    Ok(texts
-        .into_iter()
-        .filter_map(|(name, text)| Some((name, text?)))
-        .collect())
+    Ok(texts.into_iter().filter_map(|(name, text)| Some((name, text?))).collect())
 }
 
 fn read_complete(edition: Edition, params: Part<'_>) -> Result<Call, Fault> {
@@ -218,9 +196,7 @@ pub(super) fn read_filter(field: Field<'_>) -> Result<Filter, Fault> {
 }
 
 fn read_named(field: Field<'_>) -> Result<Vec<String>, Fault> {
-    let many = field
-        .value()
-        .is_some_and(|list| list.items().nth(MAX_NAMED).is_some());
+    let many = field.value().is_some_and(|list| list.items().nth(MAX_NAMED).is_some());
     match many {
         true => Err(field.wrong(&format!("at most {MAX_NAMED} strings"))),
         false => field.maybe_list(Field::text),
@@ -229,13 +205,7 @@ fn read_named(field: Field<'_>) -> Result<Vec<String>, Fault> {
 
 impl Put for Filter {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let Filter {
-            tools,
-            prompts,
-            resources,
-            uris,
-            tasks,
-        } = self;
+        let Filter { tools, prompts, resources, uris, tasks } = self;
         Object::open(out, edition)
             .some("toolsListChanged", &Flag(*tools))
             .some("promptsListChanged", &Flag(*prompts))
@@ -256,66 +226,45 @@ pub fn write_call_params(
     meta: &Meta,
 ) {
     let object = Object::open(out, edition);
-    let object = match call {
-        Call::Hello(hello) => put_hello(object, hello),
-        Call::Discover | Call::Ping => object,
-        Call::SetLevel(level) => object.field("level", level),
-        Call::ListTools { cursor }
-        | Call::ListResources { cursor }
-        | Call::ListTemplates { cursor }
-        | Call::ListPrompts { cursor }
-        | Call::ListTasks { cursor } => object.some("cursor", cursor),
-        Call::CallTool {
-            name,
-            arguments,
-            retry,
-            task,
-        } => {
-            let wish = task.map(|ttl| nest(move |object| object.some("ttl", &ttl)));
-            put_retry(
-                object
-                    .field("name", name)
-                    .some("arguments", &Open(arguments.as_ref())),
-                retry,
-            )
-            .only(E2025_11_25, "task", &wish)
-        }
-        Call::Read { uri, retry } => put_retry(object.field("uri", uri), retry),
-        Call::Subscribe { uri } | Call::Unsubscribe { uri } => object.field("uri", uri),
-        Call::Listen(filter) => object.field("notifications", filter),
-        Call::GetPrompt {
-            name,
-            arguments,
-            retry,
-        } => put_retry(object.field("name", name).some("arguments", arguments), retry),
-        Call::Complete(completing) => put_completing(object, completing),
-        Call::GetTask { id } | Call::TaskResult { id } | Call::CancelTask { id } => {
-            object.field("taskId", id)
-        }
-        Call::UpdateTask { id, answers } => object.field("taskId", id).field("inputResponses", answers),
-    };
-    object
-        .some("_meta", &RequestMeta::of(edition, client, meta))
-        .close();
+    let object =
+        match call {
+            Call::Hello(hello) => put_hello(object, hello),
+            Call::Discover | Call::Ping => object,
+            Call::SetLevel(level) => object.field("level", level),
+            Call::ListTools { cursor }
+            | Call::ListResources { cursor }
+            | Call::ListTemplates { cursor }
+            | Call::ListPrompts { cursor }
+            | Call::ListTasks { cursor } => object.some("cursor", cursor),
+            Call::CallTool { name, arguments, retry, task } => {
+                let wish = task.map(|ttl| nest(move |object| object.some("ttl", &ttl)));
+                put_retry(object.field("name", name).some("arguments", &Open(arguments.as_ref())), retry)
+                    .only(E2025_11_25, "task", &wish)
+            }
+            Call::Read { uri, retry } => put_retry(object.field("uri", uri), retry),
+            Call::Subscribe { uri } | Call::Unsubscribe { uri } => object.field("uri", uri),
+            Call::Listen(filter) => object.field("notifications", filter),
+            Call::GetPrompt { name, arguments, retry } => {
+                put_retry(object.field("name", name).some("arguments", arguments), retry)
+            }
+            Call::Complete(completing) => put_completing(object, completing),
+            Call::GetTask { id } | Call::TaskResult { id } | Call::CancelTask { id } => {
+                object.field("taskId", id)
+            }
+            Call::UpdateTask { id, answers } => object.field("taskId", id).field("inputResponses", answers),
+        };
+    object.some("_meta", &RequestMeta::of(edition, client, meta)).close();
 }
 
 fn put_retry<'o>(object: Object<'o>, retry: &Retry) -> Object<'o> {
     let Retry { responses, state } = retry;
-    object
-        .since(E2026_07_28, "inputResponses", responses)
-        .since(E2026_07_28, "requestState", state)
+    object.since(E2026_07_28, "inputResponses", responses).since(E2026_07_28, "requestState", state)
 }
 
 /// A handshake must name the client: one that will not be known is `unknown`.
 fn put_hello<'o>(object: Object<'o>, hello: &Hello) -> Object<'o> {
-    let Hello {
-        version,
-        capabilities,
-        client,
-    } = hello;
-    let object = object
-        .field("protocolVersion", version)
-        .field("capabilities", capabilities);
+    let Hello { version, capabilities, client } = hello;
+    let object = object.field("protocolVersion", version).field("capabilities", capabilities);
     match client {
         Some(client) => object.field("clientInfo", client),
         None => object.field(
@@ -330,12 +279,7 @@ fn put_hello<'o>(object: Object<'o>, hello: &Hello) -> Object<'o> {
 }
 
 fn put_completing<'o>(object: Object<'o>, completing: &Completing) -> Object<'o> {
-    let Completing {
-        reference,
-        argument,
-        value,
-        context,
-    } = completing;
+    let Completing { reference, argument, value, context } = completing;
     let of = nest(|object| match reference {
         Reference::Prompt(name) => object.field("type", "ref/prompt").field("name", name),
         Reference::Resource(uri) => object.field("type", "ref/resource").field("uri", uri),
@@ -343,9 +287,6 @@ fn put_completing<'o>(object: Object<'o>, completing: &Completing) -> Object<'o>
     let others = (!context.is_empty()).then(|| nest(|object| object.field("arguments", context)));
     object
         .field("ref", &of)
-        .field(
-            "argument",
-            &nest(|object| object.field("name", argument).field("value", value)),
-        )
+        .field("argument", &nest(|object| object.field("name", argument).field("value", value)))
         .since(E2025_06_18, "context", &others)
 }

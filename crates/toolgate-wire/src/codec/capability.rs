@@ -24,14 +24,7 @@ pub fn write_client_capabilities(out: &mut Vec<u8>, edition: Edition, capabiliti
 
 impl Put for Implementation {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let Implementation {
-            name,
-            version,
-            title,
-            description,
-            website,
-            icons,
-        } = self;
+        let Implementation { name, version, title, description, website, icons } = self;
         Object::open(out, edition)
             .field("name", name)
             .since(E2025_06_18, "title", title)
@@ -45,42 +38,20 @@ impl Put for Implementation {
 
 impl Put for ClientCapabilities {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let ClientCapabilities {
-            roots,
-            sampling,
-            elicitation,
-            tasks,
-            extensions,
-            experimental,
-        } = self;
+        let ClientCapabilities { roots, sampling, elicitation, tasks, extensions, experimental } = self;
         let roots =
             roots.map(|tells| nest(move |object| object.until(E2025_11_25, "listChanged", &Flag(tells))));
         let elicitation = elicitation.filter(|elicitation| has_elicitation(edition, *elicitation));
-        let tasks = tasks.map(
-            |TaskCapability {
-                 list,
-                 cancel,
-                 tools: _,
-                 sampling,
-                 elicitation,
-             }| {
-                let sampling = sampling.then(|| nest(|object| object.field("createMessage", &Mark(true))));
-                let elicitation = elicitation.then(|| nest(|object| object.field("create", &Mark(true))));
-                nest(move |object| {
-                    let requests = (sampling.is_some() || elicitation.is_some()).then(|| {
-                        nest(|object| {
-                            object
-                                .some("sampling", &sampling)
-                                .some("elicitation", &elicitation)
-                        })
-                    });
-                    object
-                        .some("list", &Mark(list))
-                        .some("cancel", &Mark(cancel))
-                        .some("requests", &requests)
-                })
-            },
-        );
+        let tasks = tasks.map(|TaskCapability { list, cancel, tools: _, sampling, elicitation }| {
+            let sampling = sampling.then(|| nest(|object| object.field("createMessage", &Mark(true))));
+            let elicitation = elicitation.then(|| nest(|object| object.field("create", &Mark(true))));
+            nest(move |object| {
+                let requests = (sampling.is_some() || elicitation.is_some()).then(|| {
+                    nest(|object| object.some("sampling", &sampling).some("elicitation", &elicitation))
+                });
+                object.some("list", &Mark(list)).some("cancel", &Mark(cancel)).some("requests", &requests)
+            })
+        });
         Object::open(out, edition)
             .some("experimental", &Settings(experimental))
             .some("roots", &roots)
@@ -139,29 +110,16 @@ impl Put for ServerCapabilities {
         let list = |tells: bool| nest(move |object| object.some("listChanged", &Flag(tells)));
         let resources = resources.map(|tells| {
             nest(move |object| {
-                object
-                    .some("subscribe", &Flag(*resource_updates))
-                    .some("listChanged", &Flag(tells))
+                object.some("subscribe", &Flag(*resource_updates)).some("listChanged", &Flag(tells))
             })
         });
-        let tasks = tasks.map(
-            |TaskCapability {
-                 list,
-                 cancel,
-                 tools,
-                 sampling: _,
-                 elicitation: _,
-             }| {
-                let call = || nest(|object| object.field("call", &Mark(true)));
-                let requests = tools.then(|| nest(move |object| object.field("tools", &call())));
-                nest(move |object| {
-                    object
-                        .some("list", &Mark(list))
-                        .some("cancel", &Mark(cancel))
-                        .some("requests", &requests)
-                })
-            },
-        );
+        let tasks = tasks.map(|TaskCapability { list, cancel, tools, sampling: _, elicitation: _ }| {
+            let call = || nest(|object| object.field("call", &Mark(true)));
+            let requests = tools.then(|| nest(move |object| object.field("tools", &call())));
+            nest(move |object| {
+                object.some("list", &Mark(list)).some("cancel", &Mark(cancel)).some("requests", &requests)
+            })
+        });
         Object::open(out, edition)
             .some("experimental", &Settings(experimental))
             .some("logging", &Mark(*logging))
@@ -180,14 +138,9 @@ struct Settings<'a>(&'a BTreeMap<String, Raw>);
 
 impl Put for Settings<'_> {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let objects = self
-            .0
-            .iter()
-            .filter(|(_, settings)| settings.view().kind() == Kind::Object);
+        let objects = self.0.iter().filter(|(_, settings)| settings.view().kind() == Kind::Object);
         objects
-            .fold(Object::open(out, edition), |object, (name, settings)| {
-                object.entry(name, settings)
-            })
+            .fold(Object::open(out, edition), |object, (name, settings)| object.entry(name, settings))
             .close();
     }
 
@@ -211,30 +164,18 @@ pub(super) fn read_implementation(field: Field<'_>) -> Result<Implementation, Fa
 }
 
 pub(super) fn read_client_capabilities(part: Part<'_>) -> Result<ClientCapabilities, Fault> {
-    let [roots, sampling, elicitation, tasks, extensions, experimental] = part.pick([
-        "roots",
-        "sampling",
-        "elicitation",
-        "tasks",
-        "extensions",
-        "experimental",
-    ]);
+    let [roots, sampling, elicitation, tasks, extensions, experimental] =
+        part.pick(["roots", "sampling", "elicitation", "tasks", "extensions", "experimental"]);
     Ok(ClientCapabilities {
         roots: read_list_changed(roots)?,
         sampling: sampling.maybe_part("sampling")?.map(|part| {
             let [context, tools] = part.pick(["context", "tools"]);
-            SamplingCapability {
-                context: is_marked(context),
-                tools: is_marked(tools),
-            }
+            SamplingCapability { context: is_marked(context), tools: is_marked(tools) }
         }),
         elicitation: elicitation.maybe_part("elicitation")?.map(|part| {
             let [form, url] = part.pick(["form", "url"]);
             // Spec, elicitation: an empty object is a client that has forms.
-            ElicitationCapability {
-                form: is_marked(form) || !is_marked(url),
-                url: is_marked(url),
-            }
+            ElicitationCapability { form: is_marked(form) || !is_marked(url), url: is_marked(url) }
         }),
         tasks: read_tasks(tasks)?,
         extensions: read_settings(extensions)?,
@@ -243,16 +184,7 @@ pub(super) fn read_client_capabilities(part: Part<'_>) -> Result<ClientCapabilit
 }
 
 pub(super) fn read_server_capabilities(part: Part<'_>) -> Result<ServerCapabilities, Fault> {
-    let [
-        tools,
-        prompts,
-        resources,
-        completions,
-        logging,
-        tasks,
-        extensions,
-        experimental,
-    ] = part.pick([
+    let [tools, prompts, resources, completions, logging, tasks, extensions, experimental] = part.pick([
         "tools",
         "prompts",
         "resources",
@@ -262,9 +194,7 @@ pub(super) fn read_server_capabilities(part: Part<'_>) -> Result<ServerCapabilit
         "extensions",
         "experimental",
     ]);
-    let updates = resources
-        .maybe_part("resources")?
-        .map(|part| part.field("subscribe").maybe_bool());
+    let updates = resources.maybe_part("resources")?.map(|part| part.field("subscribe").maybe_bool());
     Ok(ServerCapabilities {
         tools: read_list_changed(tools)?,
         prompts: read_list_changed(prompts)?,
@@ -292,8 +222,7 @@ fn read_tasks(field: Field<'_>) -> Result<Option<TaskCapability>, Fault> {
     let [list, cancel, requests] = part.pick(["list", "cancel", "requests"]);
     let requests = |of: &str, request: &str| {
         let of = requests.value().and_then(|requests| requests.get(of));
-        of.and_then(|of| of.get(request))
-            .is_some_and(|mark| !mark.is_null())
+        of.and_then(|of| of.get(request)).is_some_and(|mark| !mark.is_null())
     };
     Ok(Some(TaskCapability {
         list: is_marked(list),
@@ -312,8 +241,5 @@ fn is_marked(field: Field<'_>) -> bool {
 /// What is not declared by an object is not declared.
 fn read_settings(field: Field<'_>) -> Result<BTreeMap<String, Raw>, Fault> {
     let settings = field.maybe_map(|entry| Ok(entry.object().ok()))?;
-    Ok(settings
-        .into_iter()
-        .filter_map(|(name, settings)| Some((name, settings?)))
-        .collect())
+    Ok(settings.into_iter().filter_map(|(name, settings)| Some((name, settings?))).collect())
 }

@@ -14,11 +14,7 @@ use crate::model::{Annotations, Content, ContentKind, Contents, ContentsBody, Ic
 
 impl Put for Content {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let Content {
-            kind,
-            annotations,
-            meta,
-        } = self;
+        let Content { kind, annotations, meta } = self;
         if let ContentKind::Link(link) = kind
             && edition >= E2025_06_18
         {
@@ -36,18 +32,12 @@ impl Put for Content {
                 object.field("type", "text").field("text", &*in_words(self))
             }
         };
-        object
-            .some("annotations", annotations)
-            .since(E2025_06_18, "_meta", &Open(meta.as_ref()))
-            .close();
+        object.some("annotations", annotations).since(E2025_06_18, "_meta", &Open(meta.as_ref())).close();
     }
 }
 
 fn put_blob<'o>(object: Object<'o>, kind: &str, data: &[u8], mime: &str) -> Object<'o> {
-    object
-        .field("type", kind)
-        .field("data", &Base64(data))
-        .field("mimeType", mime)
+    object.field("type", kind).field("data", &Base64(data)).field("mimeType", mime)
 }
 
 /// A link has one place for annotations and `_meta`: what the block says of
@@ -56,26 +46,13 @@ fn put_link(out: &mut Vec<u8>, edition: Edition, link: &Resource, block: &Conten
     let annotations = block.annotations.as_ref().or(link.annotations.as_ref());
     let meta = block.meta.as_ref().or(link.meta.as_ref());
     let object = Object::open(out, edition).field("type", "resource_link");
-    put_resource(object, link)
-        .some("annotations", &annotations)
-        .some("_meta", &Open(meta))
-        .close();
+    put_resource(object, link).some("annotations", &annotations).some("_meta", &Open(meta)).close();
 }
 
 /// What a resource and a link to it have in common.
 pub(super) fn put_resource<'o>(object: Object<'o>, resource: &Resource) -> Object<'o> {
     // The last two are said by the caller.
-    let Resource {
-        uri,
-        name,
-        title,
-        description,
-        mime,
-        size,
-        icons,
-        annotations: _,
-        meta: _,
-    } = resource;
+    let Resource { uri, name, title, description, mime, size, icons, annotations: _, meta: _ } = resource;
     object
         .field("uri", uri)
         .field("name", name)
@@ -93,15 +70,10 @@ pub(super) fn in_words(content: &Content) -> Cow<'_, str> {
         ContentKind::Image { data, mime } => format!("[image: {mime}, {} bytes]", data.len()).into(),
         ContentKind::Audio { data, mime } => format!("[audio: {mime}, {} bytes]", data.len()).into(),
         ContentKind::Link(link) => link_in_words(link).into(),
-        ContentKind::Embedded(Contents {
-            body: ContentsBody::Text(text),
-            ..
-        }) => text.into(),
-        ContentKind::Embedded(Contents {
-            uri,
-            body: ContentsBody::Blob(data),
-            ..
-        }) => format!("[resource: {uri}, {} bytes]", data.len()).into(),
+        ContentKind::Embedded(Contents { body: ContentsBody::Text(text), .. }) => text.into(),
+        ContentKind::Embedded(Contents { uri, body: ContentsBody::Blob(data), .. }) => {
+            format!("[resource: {uri}, {} bytes]", data.len()).into()
+        }
     }
 }
 
@@ -119,15 +91,8 @@ fn link_in_words(link: &Resource) -> String {
 
 impl Put for Contents {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let Contents {
-            uri,
-            mime,
-            body,
-            meta,
-        } = self;
-        let object = Object::open(out, edition)
-            .field("uri", uri)
-            .some("mimeType", mime);
+        let Contents { uri, mime, body, meta } = self;
+        let object = Object::open(out, edition).field("uri", uri).some("mimeType", mime);
         let object = match body {
             ContentsBody::Text(text) => object.field("text", text),
             ContentsBody::Blob(bytes) => object.field("blob", &Base64(bytes)),
@@ -138,11 +103,7 @@ impl Put for Contents {
 
 impl Put for Annotations {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let Annotations {
-            audience,
-            priority,
-            last_modified,
-        } = self;
+        let Annotations { audience, priority, last_modified } = self;
         Object::open(out, edition)
             .some("audience", audience)
             .some("priority", &share(*priority))
@@ -159,15 +120,8 @@ pub(super) fn share(number: Option<f64>) -> Option<f64> {
 
 impl Put for Icon {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let Icon {
-            src,
-            mime,
-            sizes,
-            theme,
-        } = self;
-        let theme = theme
-            .as_ref()
-            .filter(|theme| matches!(theme.as_str(), "light" | "dark"));
+        let Icon { src, mime, sizes, theme } = self;
+        let theme = theme.as_ref().filter(|theme| matches!(theme.as_str(), "light" | "dark"));
         Object::open(out, edition)
             .field("src", src)
             .some("mimeType", mime)
@@ -196,40 +150,21 @@ pub(super) fn read_role(field: Field<'_>) -> Result<Role, Fault> {
 
 pub(super) fn read_content(field: Field<'_>) -> Result<Content, Fault> {
     let part = field.part("content")?;
-    let [kind, text, data, mime, resource, annotations, meta] = part.pick([
-        "type",
-        "text",
-        "data",
-        "mimeType",
-        "resource",
-        "annotations",
-        "_meta",
-    ]);
+    let [kind, text, data, mime, resource, annotations, meta] =
+        part.pick(["type", "text", "data", "mimeType", "resource", "annotations", "_meta"]);
     let name = kind.text()?;
     let kind = match name.as_str() {
         "text" => ContentKind::Text(text.text()?),
-        "image" => ContentKind::Image {
-            data: data.bytes()?,
-            mime: mime.text()?,
-        },
-        "audio" => ContentKind::Audio {
-            data: data.bytes()?,
-            mime: mime.text()?,
-        },
+        "image" => ContentKind::Image { data: data.bytes()?, mime: mime.text()? },
+        "audio" => ContentKind::Audio { data: data.bytes()?, mime: mime.text()? },
         "resource" => ContentKind::Embedded(read_contents(resource)?),
         // The block has them, as every block has.
-        "resource_link" => ContentKind::Link(Box::new(Resource {
-            annotations: None,
-            meta: None,
-            ..read_resource(field)?
-        })),
+        "resource_link" => {
+            ContentKind::Link(Box::new(Resource { annotations: None, meta: None, ..read_resource(field)? }))
+        }
         _ => return Err(kind.wrong("a known kind of content")),
     };
-    Ok(Content {
-        kind,
-        annotations: read_annotations(annotations)?,
-        meta: meta.maybe_object()?,
-    })
+    Ok(Content { kind, annotations: read_annotations(annotations)?, meta: meta.maybe_object()? })
 }
 
 pub(super) fn read_contents(field: Field<'_>) -> Result<Contents, Fault> {
@@ -240,27 +175,12 @@ pub(super) fn read_contents(field: Field<'_>) -> Result<Contents, Fault> {
         (None, Some(_)) => ContentsBody::Blob(blob.bytes()?),
         (None, None) => return Err(text.wrong("there, or resource.blob")),
     };
-    Ok(Contents {
-        uri: uri.text()?,
-        mime: mime.maybe_text()?,
-        body,
-        meta: meta.maybe_object()?,
-    })
+    Ok(Contents { uri: uri.text()?, mime: mime.maybe_text()?, body, meta: meta.maybe_object()? })
 }
 
 pub(super) fn read_resource(field: Field<'_>) -> Result<Resource, Fault> {
     let part = field.part("resource")?;
-    let [
-        uri,
-        name,
-        title,
-        description,
-        mime,
-        size,
-        annotations,
-        icons,
-        meta,
-    ] = part.pick([
+    let [uri, name, title, description, mime, size, annotations, icons, meta] = part.pick([
         "uri",
         "name",
         "title",

@@ -54,16 +54,8 @@ impl<'a> Part<'a> {
     pub(super) fn of(raw: &'a Raw, owner: &'static str, kind: FaultKind) -> Result<Part<'a>, Fault> {
         let view = raw.view();
         match view.kind() {
-            Kind::Object => Ok(Part {
-                source: Some(raw),
-                view,
-                owner,
-                kind,
-            }),
-            other => Err(Fault::new(
-                kind,
-                format!("{owner} must be an object, got {}", noun(other)),
-            )),
+            Kind::Object => Ok(Part { source: Some(raw), view, owner, kind }),
+            other => Err(Fault::new(kind, format!("{owner} must be an object, got {}", noun(other)))),
         }
     }
 
@@ -74,12 +66,7 @@ impl<'a> Part<'a> {
 
     /// Members by name, in one walk.
     pub(super) fn pick<const N: usize>(self, names: [&'static str; N]) -> [Field<'a>; N] {
-        let mut fields = names.map(|name| Field {
-            part: self,
-            name,
-            item: false,
-            value: None,
-        });
+        let mut fields = names.map(|name| Field { part: self, name, item: false, value: None });
         let mut missing = N;
         let mut pairs = self.view.pairs();
         // Keys are unique: once all are found the rest need not be walked.
@@ -100,12 +87,7 @@ impl<'a> Part<'a> {
 
     /// One member.
     pub(super) fn field(self, name: &'static str) -> Field<'a> {
-        Field {
-            part: self,
-            name,
-            item: false,
-            value: self.view.get(name),
-        }
+        Field { part: self, name, item: false, value: self.view.get(name) }
     }
 
     /// A refusal of this object.
@@ -125,10 +107,7 @@ impl<'a> Part<'a> {
 impl<'a> Field<'a> {
     /// The same member, to be refused in another way.
     pub(super) fn refused_as(self, kind: FaultKind) -> Field<'a> {
-        Field {
-            part: self.part.refused_as(kind),
-            ..self
-        }
+        Field { part: self.part.refused_as(kind), ..self }
     }
 
     /// The value, `null` included.
@@ -143,12 +122,7 @@ impl<'a> Field<'a> {
 
     /// A refusal of this member.
     pub(super) fn wrong(self, expected: &str) -> Fault {
-        let Field {
-            part,
-            name,
-            item,
-            value,
-        } = self;
+        let Field { part, name, item, value } = self;
         let owner = part.owner;
         let item = if item { "[]" } else { "" };
         let came = value.map_or("nothing", |value| noun(value.kind()));
@@ -160,9 +134,7 @@ impl<'a> Field<'a> {
     }
 
     fn may<T>(self, expected: &str, read: impl FnOnce(View<'a>) -> Option<T>) -> Result<Option<T>, Fault> {
-        self.value()
-            .map(|value| self.must(expected, read(value)))
-            .transpose()
+        self.value().map(|value| self.must(expected, read(value))).transpose()
     }
 
     pub(super) fn text(self) -> Result<String, Fault> {
@@ -200,19 +172,13 @@ impl<'a> Field<'a> {
 
     /// One of the words that `read` knows.
     pub(super) fn word<T>(self, expected: &str, read: impl Fn(&str) -> Option<T>) -> Result<T, Fault> {
-        let word = self
-            .value
-            .and_then(|value| value.as_text())
-            .and_then(|text| read(&text));
+        let word = self.value.and_then(|value| value.as_text()).and_then(|text| read(&text));
         self.must(expected, word)
     }
 
     /// Bytes, from base64.
     pub(super) fn bytes(self) -> Result<Bytes, Fault> {
-        let bytes = self
-            .value
-            .and_then(|value| value.as_text())
-            .and_then(|text| base64::decode(&text));
+        let bytes = self.value.and_then(|value| value.as_text()).and_then(|text| base64::decode(&text));
         self.must("base64", bytes).map(Bytes::from)
     }
 
@@ -228,26 +194,17 @@ impl<'a> Field<'a> {
 
     /// Any JSON object.
     pub(super) fn object(self) -> Result<Raw, Fault> {
-        self.must(
-            "an object",
-            self.value.filter(is_object).map(|value| self.part.share(value)),
-        )
+        self.must("an object", self.value.filter(is_object).map(|value| self.part.share(value)))
     }
 
     pub(super) fn maybe_object(self) -> Result<Option<Raw>, Fault> {
-        self.may("an object", |value| {
-            Some(value).filter(is_object).map(|value| self.part.share(value))
-        })
+        self.may("an object", |value| Some(value).filter(is_object).map(|value| self.part.share(value)))
     }
 
     /// An object whose members we know; a refusal will call it `owner`.
     pub(super) fn part(self, owner: &'static str) -> Result<Part<'a>, Fault> {
         let view = self.must("an object", self.value.filter(is_object))?;
-        Ok(Part {
-            view,
-            owner,
-            ..self.part
-        })
+        Ok(Part { view, owner, ..self.part })
     }
 
     pub(super) fn maybe_part(self, owner: &'static str) -> Result<Option<Part<'a>>, Fault> {
@@ -259,26 +216,14 @@ impl<'a> Field<'a> {
 
     /// An object whose members we know; none is the same as `{}`.
     pub(super) fn part_or_empty(self, owner: &'static str) -> Result<Part<'a>, Fault> {
-        let empty = Part {
-            view: View::trusted(b"{}"),
-            owner,
-            ..self.part
-        };
+        let empty = Part { view: View::trusted(b"{}"), owner, ..self.part };
         Ok(self.maybe_part(owner)?.unwrap_or(empty))
     }
 
     /// A list.
     pub(super) fn list<T>(self, read: impl Fn(Field<'a>) -> Result<T, Fault>) -> Result<Vec<T>, Fault> {
         let list = self.must("an array", self.value.filter(|value| value.kind() == Kind::Array))?;
-        list.items()
-            .map(|item| {
-                read(Field {
-                    item: true,
-                    value: Some(item),
-                    ..self
-                })
-            })
-            .collect()
+        list.items().map(|item| read(Field { item: true, value: Some(item), ..self })).collect()
     }
 
     /// A list; none is the same as an empty one.
@@ -295,16 +240,8 @@ impl<'a> Field<'a> {
         read: impl Fn(Field<'a>) -> Result<T, Fault>,
     ) -> Result<BTreeMap<String, T>, Fault> {
         let map = self.must("an object", self.value.filter(is_object))?;
-        let entry = |value| {
-            read(Field {
-                item: true,
-                value: Some(value),
-                ..self
-            })
-        };
-        map.members()
-            .map(|(name, value)| Ok((name.into_owned(), entry(value)?)))
-            .collect()
+        let entry = |value| read(Field { item: true, value: Some(value), ..self });
+        map.members().map(|(name, value)| Ok((name.into_owned(), entry(value)?))).collect()
     }
 
     /// An object with names that others chose; none is the same as `{}`.

@@ -17,9 +17,7 @@ impl Put for FormSchema<'_> {
             return self.0.put(out, edition);
         }
         let form = self.0.view();
-        let required = form
-            .get("required")
-            .filter(|required| required.kind() == Kind::Array);
+        let required = form.get("required").filter(|required| required.kind() == Kind::Array);
         Object::open(out, edition)
             .field("type", "object")
             .field("properties", &Properties(form.get("properties")))
@@ -77,20 +75,8 @@ impl Put for Property<'_> {
         match shape(property) {
             Shape::Text => match (property.get("oneOf"), property.get("enum")) {
                 (Some(choices), _) => object
-                    .field(
-                        "enum",
-                        &Choices {
-                            choices,
-                            name: "const",
-                        },
-                    )
-                    .field(
-                        "enumNames",
-                        &Choices {
-                            choices,
-                            name: "title",
-                        },
-                    ),
+                    .field("enum", &Choices { choices, name: "const" })
+                    .field("enumNames", &Choices { choices, name: "title" }),
                 (None, Some(_)) => copy(object, property, &["enum", "enumNames"]),
                 (None, None) => {
                     let format = property.get("format").filter(is_known_format);
@@ -106,15 +92,11 @@ impl Put for Property<'_> {
 }
 
 fn copy<'o>(object: Object<'o>, property: View<'_>, names: &[&str]) -> Object<'o> {
-    names
-        .iter()
-        .fold(object, |object, name| object.some(name, &property.get(name)))
+    names.iter().fold(object, |object, name| object.some(name, &property.get(name)))
 }
 
 fn is_known_format(format: &View<'_>) -> bool {
-    ["email", "uri", "date", "date-time"]
-        .iter()
-        .any(|known| format.is_text(known))
+    ["email", "uri", "date", "date-time"].iter().any(|known| format.is_text(known))
 }
 
 /// One member of each choice; its value stands in for a title that is missing.

@@ -43,21 +43,10 @@ impl<'a> Said<'a> {
         let params = Part::params(params)?;
         let [meta] = params.pick(["_meta"]);
         let keys = meta.part("params._meta").ok().map(|part| {
-            let [version, capabilities, client, progress, level] =
-                part.refused_as(FaultKind::Greeting).pick([
-                    key::VERSION,
-                    key::CAPABILITIES,
-                    key::CLIENT,
-                    key::PROGRESS,
-                    key::LOG_LEVEL,
-                ]);
-            Keys {
-                version,
-                capabilities,
-                client,
-                progress,
-                level,
-            }
+            let [version, capabilities, client, progress, level] = part
+                .refused_as(FaultKind::Greeting)
+                .pick([key::VERSION, key::CAPABILITIES, key::CLIENT, key::PROGRESS, key::LOG_LEVEL]);
+            Keys { version, capabilities, client, progress, level }
         });
         Ok(Said { params, meta, keys })
     }
@@ -81,12 +70,7 @@ impl<'a> Said<'a> {
                 None => params.refuse(lacks(&[key::VERSION, key::CAPABILITIES])),
             });
         };
-        let Keys {
-            version,
-            capabilities,
-            client,
-            ..
-        } = keys;
+        let Keys { version, capabilities, client, .. } = keys;
         if version.given().is_none() || capabilities.given().is_none() {
             let missing: Vec<&str> = [(version, key::VERSION), (capabilities, key::CAPABILITIES)]
                 .into_iter()
@@ -164,20 +148,11 @@ impl<'a> RequestMeta<'a> {
         meta: &'a Meta,
     ) -> Option<RequestMeta<'a>> {
         let client = client.filter(|_| edition.facts().greeting == Greeting::Each);
-        let request = RequestMeta {
-            client,
-            meta,
-            edition,
-        };
+        let request = RequestMeta { client, meta, edition };
         let level = meta.log_level.is_some() && edition >= E2026_07_28;
         let said = client.is_some() || meta.progress.is_some() || level;
-        let kept = || {
-            Open(meta.raw.as_ref())
-                .object()?
-                .view()
-                .members()
-                .find(|(name, _)| request.keeps(name))
-        };
+        let kept =
+            || Open(meta.raw.as_ref()).object()?.view().members().find(|(name, _)| request.keeps(name));
         (said || kept().is_some()).then_some(request)
     }
 
@@ -197,19 +172,11 @@ impl<'a> RequestMeta<'a> {
 
 impl Put for RequestMeta<'_> {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let Meta {
-            progress,
-            log_level,
-            raw,
-        } = self.meta;
+        let Meta { progress, log_level, raw } = self.meta;
         let mut object = Object::open(out, edition);
         if let Some(client) = self.client {
             // The request is in this edition, whatever was spoken before.
-            let Client {
-                edition: _,
-                capabilities,
-                info,
-            } = client;
+            let Client { edition: _, capabilities, info } = client;
             object = object
                 .field(key::VERSION, edition.date())
                 .field(key::CAPABILITIES, capabilities)
@@ -239,12 +206,7 @@ pub(super) struct ResultMeta<'a> {
 
 impl Put for ResultMeta<'_> {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let ResultMeta {
-            own,
-            server,
-            subscription,
-            task,
-        } = *self;
+        let ResultMeta { own, server, subscription, task } = *self;
         if let (Some(own), None, None, None) = (Open(own).object(), server, subscription, task) {
             return own.put(out, edition);
         }
@@ -263,12 +225,7 @@ impl Put for ResultMeta<'_> {
     }
 
     fn is_absent(&self) -> bool {
-        let ResultMeta {
-            own,
-            server,
-            subscription,
-            task,
-        } = *self;
+        let ResultMeta { own, server, subscription, task } = *self;
         let own = own.is_some_and(|own| own.view().kind() == Kind::Object);
         !own && server.is_none() && subscription.is_none() && task.is_none()
     }

@@ -13,27 +13,14 @@ use crate::model::{
 
 impl Put for Tool {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let Tool {
-            name,
-            title,
-            description,
-            input_schema,
-            output_schema,
-            hints,
-            icons,
-            task_support,
-            meta,
-        } = self;
+        let Tool { name, title, description, input_schema, output_schema, hints, icons, task_support, meta } =
+            self;
         Object::open(out, edition)
             .field("name", name)
             .since(E2025_06_18, "title", title)
             .some("description", description)
             .field("inputSchema", &InputSchema(input_schema))
-            .since(
-                E2025_06_18,
-                "outputSchema",
-                &output_schema_for(edition, output_schema.as_ref()),
-            )
+            .since(E2025_06_18, "outputSchema", &output_schema_for(edition, output_schema.as_ref()))
             .since(E2025_03_26, "annotations", hints)
             .since(E2025_11_25, "icons", icons)
             .only(E2025_11_25, "execution", &execution(*task_support))
@@ -60,12 +47,7 @@ impl Put for InputSchema<'_> {
 fn output_schema_for(edition: Edition, schema: Option<&Raw>) -> Option<&Raw> {
     let schema = Open(schema).object()?;
     let any = edition.facts().structured == Structured::Any;
-    let object = || {
-        schema
-            .view()
-            .get("type")
-            .is_some_and(|kind| kind.is_text("object"))
-    };
+    let object = || schema.view().get("type").is_some_and(|kind| kind.is_text("object"));
     (any || object()).then_some(schema)
 }
 
@@ -81,13 +63,7 @@ fn execution(support: TaskSupport) -> Option<impl Put> {
 
 impl Put for ToolHints {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let ToolHints {
-            title,
-            read_only,
-            destructive,
-            idempotent,
-            open_world,
-        } = self;
+        let ToolHints { title, read_only, destructive, idempotent, open_world } = self;
         Object::open(out, edition)
             .some("title", title)
             .some("readOnlyHint", read_only)
@@ -113,16 +89,8 @@ impl Put for Resource {
 
 impl Put for ResourceTemplate {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let ResourceTemplate {
-            uri_template,
-            name,
-            title,
-            description,
-            mime,
-            annotations,
-            icons,
-            meta,
-        } = self;
+        let ResourceTemplate { uri_template, name, title, description, mime, annotations, icons, meta } =
+            self;
         Object::open(out, edition)
             .field("uriTemplate", uri_template)
             .field("name", name)
@@ -138,14 +106,7 @@ impl Put for ResourceTemplate {
 
 impl Put for Prompt {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let Prompt {
-            name,
-            title,
-            description,
-            arguments,
-            icons,
-            meta,
-        } = self;
+        let Prompt { name, title, description, arguments, icons, meta } = self;
         Object::open(out, edition)
             .field("name", name)
             .since(E2025_06_18, "title", title)
@@ -159,12 +120,7 @@ impl Put for Prompt {
 
 impl Put for PromptArgument {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let PromptArgument {
-            name,
-            title,
-            description,
-            required,
-        } = self;
+        let PromptArgument { name, title, description, required } = self;
         Object::open(out, edition)
             .field("name", name)
             .since(E2025_06_18, "title", title)
@@ -177,26 +133,13 @@ impl Put for PromptArgument {
 impl Put for PromptMessage {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
         let PromptMessage { role, content } = self;
-        Object::open(out, edition)
-            .field("role", role)
-            .field("content", content)
-            .close();
+        Object::open(out, edition).field("role", role).field("content", content).close();
     }
 }
 
 pub(super) fn read_tool(field: Field<'_>) -> Result<Tool, Fault> {
     let part = field.part("tool")?;
-    let [
-        name,
-        title,
-        description,
-        input,
-        output,
-        hints,
-        icons,
-        execution,
-        meta,
-    ] = part.pick([
+    let [name, title, description, input, output, hints, icons, execution, meta] = part.pick([
         "name",
         "title",
         "description",
@@ -224,13 +167,8 @@ fn read_hints(field: Field<'_>) -> Result<ToolHints, Fault> {
     let Some(part) = field.maybe_part("annotations")? else {
         return Ok(ToolHints::default());
     };
-    let [title, read_only, destructive, idempotent, open_world] = part.pick([
-        "title",
-        "readOnlyHint",
-        "destructiveHint",
-        "idempotentHint",
-        "openWorldHint",
-    ]);
+    let [title, read_only, destructive, idempotent, open_world] =
+        part.pick(["title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]);
     Ok(ToolHints {
         title: title.maybe_text()?,
         read_only: read_only.maybe_bool()?,
@@ -258,16 +196,7 @@ fn read_execution(field: Field<'_>) -> Result<TaskSupport, Fault> {
 
 pub(super) fn read_template(field: Field<'_>) -> Result<ResourceTemplate, Fault> {
     let part = field.part("resourceTemplate")?;
-    let [
-        uri_template,
-        name,
-        title,
-        description,
-        mime,
-        annotations,
-        icons,
-        meta,
-    ] = part.pick([
+    let [uri_template, name, title, description, mime, annotations, icons, meta] = part.pick([
         "uriTemplate",
         "name",
         "title",
@@ -305,9 +234,7 @@ pub(super) fn read_prompt(field: Field<'_>) -> Result<Prompt, Fault> {
 
 fn read_prompt_argument(field: Field<'_>) -> Result<PromptArgument, Fault> {
     let [name, title, description, required] =
-        field
-            .part("argument")?
-            .pick(["name", "title", "description", "required"]);
+        field.part("argument")?.pick(["name", "title", "description", "required"]);
     Ok(PromptArgument {
         name: name.text()?,
         title: title.maybe_text()?,
@@ -318,8 +245,5 @@ fn read_prompt_argument(field: Field<'_>) -> Result<PromptArgument, Fault> {
 
 pub(super) fn read_prompt_message(field: Field<'_>) -> Result<PromptMessage, Fault> {
     let [role, content] = field.part("message")?.pick(["role", "content"]);
-    Ok(PromptMessage {
-        role: read_role(role)?,
-        content: read_content(content)?,
-    })
+    Ok(PromptMessage { role: read_role(role)?, content: read_content(content)? })
 }

@@ -27,10 +27,7 @@ pub fn write_notice(
         return false;
     };
     let subscription = subscription.filter(|_| edition.facts().feeding == Feeding::Listen);
-    let meta = ResultMeta {
-        subscription,
-        ..ResultMeta::default()
-    };
+    let meta = ResultMeta { subscription, ..ResultMeta::default() };
     let params = Params { notice, meta };
     Object::open(out, edition)
         .field("jsonrpc", "2.0")
@@ -88,20 +85,14 @@ impl Put for Params<'_> {
             | Notice::ResourcesChanged
             | Notice::RootsChanged => object,
             Notice::Cancelled { request, reason } => object.some("requestId", request).some("reason", reason),
-            Notice::Progress {
-                token,
-                progress,
-                total,
-                message,
-            } => object
+            Notice::Progress { token, progress, total, message } => object
                 .field("progressToken", token)
                 .field("progress", progress)
                 .some("total", total)
                 .since(E2025_03_26, "message", message),
-            Notice::Log { level, logger, data } => object
-                .field("level", level)
-                .some("logger", logger)
-                .field("data", data),
+            Notice::Log { level, logger, data } => {
+                object.field("level", level).some("logger", logger).field("data", data)
+            }
             Notice::ResourceUpdated { uri } => object.field("uri", uri),
             Notice::ElicitationDone { id } => object.field("elicitationId", id),
             Notice::Task(task) => put_task_details(put_task(object, edition, task), task),
@@ -166,22 +157,16 @@ fn read(edition: Edition, method: &str, params: Part<'_>) -> Result<Option<Notic
         }
         "notifications/message" => {
             let [level, logger, data] = params.pick(["level", "logger", "data"]);
-            Notice::Log {
-                level: read_level(level)?,
-                logger: logger.maybe_text()?,
-                data: data.json()?,
-            }
+            Notice::Log { level: read_level(level)?, logger: logger.maybe_text()?, data: data.json()? }
         }
         "notifications/tools/list_changed" => Notice::ToolsChanged,
         "notifications/prompts/list_changed" => Notice::PromptsChanged,
         "notifications/resources/list_changed" => Notice::ResourcesChanged,
-        "notifications/resources/updated" => Notice::ResourceUpdated {
-            uri: params.field("uri").text()?,
-        },
+        "notifications/resources/updated" => Notice::ResourceUpdated { uri: params.field("uri").text()? },
         "notifications/roots/list_changed" => Notice::RootsChanged,
-        "notifications/elicitation/complete" => Notice::ElicitationDone {
-            id: params.field("elicitationId").text()?,
-        },
+        "notifications/elicitation/complete" => {
+            Notice::ElicitationDone { id: params.field("elicitationId").text()? }
+        }
         "notifications/tasks/status" | "notifications/tasks" => {
             Notice::Task(Box::new(read_task(edition, params)?))
         }

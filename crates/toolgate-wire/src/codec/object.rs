@@ -36,11 +36,7 @@ pub(super) struct Object<'o> {
 impl<'o> Object<'o> {
     pub(super) fn open(out: &'o mut Vec<u8>, edition: Edition) -> Object<'o> {
         out.push(b'{');
-        Object {
-            out,
-            edition,
-            first: true,
-        }
+        Object { out, edition, first: true }
     }
 
     /// A member that is always there. `name` is ours: it needs no escapes.
@@ -53,11 +49,7 @@ impl<'o> Object<'o> {
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b"\":");
         value.put(out, edition);
-        Object {
-            out,
-            edition,
-            first: false,
-        }
+        Object { out, edition, first: false }
     }
 
     /// A member that is there if there is something to say.
@@ -101,11 +93,7 @@ impl<'o> Object<'o> {
         write_text(out, name);
         out.push(b':');
         value.put(out, edition);
-        Object {
-            out,
-            edition,
-            first: false,
-        }
+        Object { out, edition, first: false }
     }
 
     /// The members of someone else's object that `keep` wants.
@@ -317,9 +305,7 @@ impl<T: Put> Put for Vec<T> {
 impl<T: Put> Put for BTreeMap<String, T> {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
         let object = Object::open(out, edition);
-        self.iter()
-            .fold(object, |object, (name, value)| object.entry(name, value))
-            .close();
+        self.iter().fold(object, |object, (name, value)| object.entry(name, value)).close();
     }
 
     fn is_absent(&self) -> bool {

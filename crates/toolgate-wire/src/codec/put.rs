@@ -26,15 +26,7 @@ pub fn write_outcome(
     server: Option<&Implementation>,
 ) {
     let server = server.filter(|_| edition.facts().result_type);
-    put_outcome(
-        out,
-        edition,
-        outcome,
-        Around {
-            server,
-            ..Around::default()
-        },
-    );
+    put_outcome(out, edition, outcome, Around { server, ..Around::default() });
 }
 
 /// A result within another message: it says neither its type nor its server.
@@ -42,15 +34,7 @@ pub(super) struct Inlined<'a>(pub(super) &'a Outcome);
 
 impl Put for Inlined<'_> {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        put_outcome(
-            out,
-            edition,
-            self.0,
-            Around {
-                inlined: true,
-                ..Around::default()
-            },
-        );
+        put_outcome(out, edition, self.0, Around { inlined: true, ..Around::default() });
     }
 }
 
@@ -70,17 +54,8 @@ impl<'a> Around<'a> {
     }
 
     fn meta(&self, own: Option<&'a Raw>) -> ResultMeta<'a> {
-        let Around {
-            server,
-            task,
-            inlined: _,
-        } = *self;
-        ResultMeta {
-            own,
-            server,
-            task,
-            subscription: None,
-        }
+        let Around { server, task, inlined: _ } = *self;
+        ResultMeta { own, server, task, subscription: None }
     }
 }
 
@@ -94,32 +69,21 @@ fn put_outcome(out: &mut Vec<u8>, edition: Edition, outcome: &Outcome, around: A
         Outcome::Tools(page) => put_page(complete(out), "tools", page, plain),
         Outcome::Tool(output) => {
             let meta = around.meta(output.meta.as_ref());
-            put_tool_output(complete(out), edition, output)
-                .some("_meta", &meta)
-                .close();
+            put_tool_output(complete(out), edition, output).some("_meta", &meta).close();
         }
         Outcome::Resources(page) => put_page(complete(out), "resources", page, plain),
         Outcome::Templates(page) => put_page(complete(out), "resourceTemplates", page, plain),
         Outcome::Read { contents, cache } => {
-            put_cache(complete(out).field("contents", contents), *cache)
-                .some("_meta", &plain)
-                .close();
+            put_cache(complete(out).field("contents", contents), *cache).some("_meta", &plain).close();
         }
         Outcome::Prompts(page) => put_page(complete(out), "prompts", page, plain),
-        Outcome::Prompt(PromptOutput {
-            description,
-            messages,
-            meta,
-        }) => complete(out)
+        Outcome::Prompt(PromptOutput { description, messages, meta }) => complete(out)
             .some("description", description)
             .field("messages", messages)
             .some("_meta", &around.meta(meta.as_ref()))
             .close(),
         Outcome::Completion(completion) => {
-            complete(out)
-                .field("completion", completion)
-                .some("_meta", &plain)
-                .close();
+            complete(out).field("completion", completion).some("_meta", &plain).close();
         }
         Outcome::InputRequired(InputRequired { asks, state }) => {
             around
@@ -130,20 +94,15 @@ fn put_outcome(out: &mut Vec<u8>, edition: Edition, outcome: &Outcome, around: A
                 .close();
         }
         Outcome::Listened { subscription } => {
-            let meta = ResultMeta {
-                subscription: Some(subscription),
-                ..plain
-            };
+            let meta = ResultMeta { subscription: Some(subscription), ..plain };
             complete(out).some("_meta", &meta).close();
         }
         Outcome::TaskStarted(task) if edition >= E2026_07_28 => {
-            put_task(around.open(out, edition, "task"), edition, task)
-                .some("_meta", &plain)
-                .close();
+            put_task(around.open(out, edition, "task"), edition, task).some("_meta", &plain).close();
         }
-        Outcome::TaskStarted(task) => complete(out)
-            .field("task", &nest(|object| put_task(object, edition, task)))
-            .close(),
+        Outcome::TaskStarted(task) => {
+            complete(out).field("task", &nest(|object| put_task(object, edition, task))).close()
+        }
         Outcome::TaskStatus(task) => {
             let object = put_task(complete(out), edition, task);
             put_task_details(object, task).some("_meta", &plain).close();
@@ -158,12 +117,7 @@ fn put_outcome(out: &mut Vec<u8>, edition: Edition, outcome: &Outcome, around: A
 }
 
 fn put_welcome<'o>(object: Object<'o>, welcome: &Welcome) -> Object<'o> {
-    let Welcome {
-        version,
-        capabilities,
-        server,
-        instructions,
-    } = welcome;
+    let Welcome { version, capabilities, server, instructions } = welcome;
     object
         .field("protocolVersion", version)
         .field("capabilities", capabilities)
@@ -172,21 +126,12 @@ fn put_welcome<'o>(object: Object<'o>, welcome: &Welcome) -> Object<'o> {
 }
 
 fn put_discovery(object: Object<'_>, discovery: &Discovery, meta: ResultMeta<'_>) {
-    let Discovery {
-        versions,
-        capabilities,
-        instructions,
-        server,
-        cache,
-    } = discovery;
+    let Discovery { versions, capabilities, instructions, server, cache } = discovery;
     let object = object
         .field("supportedVersions", versions)
         .field("capabilities", capabilities)
         .some("instructions", instructions);
-    let meta = ResultMeta {
-        server: server.as_ref().or(meta.server),
-        ..meta
-    };
+    let meta = ResultMeta { server: server.as_ref().or(meta.server), ..meta };
     put_cache(object, *cache).some("_meta", &meta).close();
 }
 
@@ -202,19 +147,12 @@ fn put_cache(object: Object<'_>, cache: CacheHint) -> Object<'_> {
         CacheScope::Private => "private",
         CacheScope::Public => "public",
     };
-    object
-        .since(E2026_07_28, "ttlMs", &ttl_ms)
-        .since(E2026_07_28, "cacheScope", scope)
+    object.since(E2026_07_28, "ttlMs", &ttl_ms).since(E2026_07_28, "cacheScope", scope)
 }
 
 /// Everything but `_meta`, which the caller says.
 fn put_tool_output<'o>(object: Object<'o>, edition: Edition, output: &ToolOutput) -> Object<'o> {
-    let ToolOutput {
-        content,
-        structured,
-        is_error,
-        meta: _,
-    } = output;
+    let ToolOutput { content, structured, is_error, meta: _ } = output;
     let object = put_blocks(object, edition, content, structured.as_ref());
     object.some("isError", &Flag(*is_error))
 }
@@ -234,25 +172,15 @@ pub(super) fn put_blocks<'o>(
     });
     match (content, structured, fitting) {
         ([], Some(lost), None) => object.field("content", &[Content::text(lost.as_str())][..]),
-        _ => object
-            .field("content", content)
-            .since(E2025_06_18, "structuredContent", &fitting),
+        _ => object.field("content", content).since(E2025_06_18, "structuredContent", &fitting),
     }
 }
 
 impl Put for Completion {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let Completion {
-            values,
-            total,
-            has_more,
-        } = self;
+        let Completion { values, total, has_more } = self;
         let shown = values.get(..Completion::MAX).unwrap_or(values);
-        let has_more = if shown.len() < values.len() {
-            Some(true)
-        } else {
-            *has_more
-        };
+        let has_more = if shown.len() < values.len() { Some(true) } else { *has_more };
         Object::open(out, edition)
             .field("values", shown)
             .some("total", total)

@@ -31,10 +31,7 @@ pub fn read_outcome(edition: Edition, call: &Call, result: &Raw) -> Result<Outco
         true => part.field("resultType").maybe_text()?,
         false => None,
     };
-    let may_ask = matches!(
-        call,
-        Call::CallTool { .. } | Call::GetPrompt { .. } | Call::Read { .. }
-    );
+    let may_ask = matches!(call, Call::CallTool { .. } | Call::GetPrompt { .. } | Call::Read { .. });
     match kind.as_deref() {
         None | Some("complete") => read_complete(edition, call, part),
         Some("input_required") if may_ask && facts.asking == Asking::Retry => {
@@ -43,10 +40,9 @@ pub fn read_outcome(edition: Edition, call: &Call, result: &Raw) -> Result<Outco
         Some("task") if matches!(call, Call::CallTool { .. }) && facts.tasks == Tasks::Extension => {
             read_task(edition, part).map(Outcome::TaskStarted)
         }
-        Some(other) => Err(part.refuse(format!(
-            "result.resultType of {} is unknown: {other:.64}",
-            call.method()
-        ))),
+        Some(other) => {
+            Err(part.refuse(format!("result.resultType of {} is unknown: {other:.64}", call.method())))
+        }
     }
 }
 
@@ -62,10 +58,9 @@ fn read_complete(edition: Edition, call: &Call, part: Part<'_>) -> Result<Outcom
         Call::ListTemplates { .. } => {
             Outcome::Templates(read_page(part, "resourceTemplates", read_template)?)
         }
-        Call::Read { .. } => Outcome::Read {
-            contents: part.field("contents").list(read_contents)?,
-            cache: read_cache(part)?,
-        },
+        Call::Read { .. } => {
+            Outcome::Read { contents: part.field("contents").list(read_contents)?, cache: read_cache(part)? }
+        }
         Call::ListPrompts { .. } => Outcome::Prompts(read_page(part, "prompts", read_prompt)?),
         Call::GetPrompt { .. } => Outcome::Prompt(read_prompt_output(part)?),
         Call::Complete(_) => Outcome::Completion(read_completion(part.field("completion"))?),

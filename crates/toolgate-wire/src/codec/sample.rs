@@ -52,16 +52,8 @@ pub(super) fn put_sample<'o>(object: Object<'o>, sample: &Sample) -> Object<'o> 
 
 impl Put for ModelPreferences {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let ModelPreferences {
-            hints,
-            cost,
-            speed,
-            intelligence,
-        } = self;
-        let hints: Vec<_> = hints
-            .iter()
-            .map(|name| nest(move |object| object.field("name", name)))
-            .collect();
+        let ModelPreferences { hints, cost, speed, intelligence } = self;
+        let hints: Vec<_> = hints.iter().map(|name| nest(move |object| object.field("name", name))).collect();
         Object::open(out, edition)
             .some("hints", &hints)
             .some("costPriority", &share(*cost))
@@ -94,13 +86,7 @@ impl Put for SamplingMessage {
 }
 
 pub(super) fn put_sampled<'o>(object: Object<'o>, sampled: &Sampled) -> Object<'o> {
-    let Sampled {
-        role,
-        content,
-        model,
-        stop_reason,
-        meta,
-    } = sampled;
+    let Sampled { role, content, model, stop_reason, meta } = sampled;
     object
         .field("role", role)
         .field("content", &Turn(content))
@@ -141,28 +127,15 @@ impl Put for SamplingBlock {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
         match self {
             SamplingBlock::Content(content) => put_content(out, edition, content),
-            SamplingBlock::ToolUse {
-                id,
-                name,
-                input,
-                meta,
-            } => Object::open(out, edition)
+            SamplingBlock::ToolUse { id, name, input, meta } => Object::open(out, edition)
                 .field("type", "tool_use")
                 .field("id", id)
                 .field("name", name)
                 .field("input", &Open(Some(input)))
                 .some("_meta", &Open(meta.as_ref()))
                 .close(),
-            SamplingBlock::ToolResult {
-                id,
-                content,
-                structured,
-                is_error,
-                meta,
-            } => {
-                let object = Object::open(out, edition)
-                    .field("type", "tool_result")
-                    .field("toolUseId", id);
+            SamplingBlock::ToolResult { id, content, structured, is_error, meta } => {
+                let object = Object::open(out, edition).field("type", "tool_result").field("toolUseId", id);
                 put_blocks(object, edition, content, structured.as_ref())
                     .some("isError", &Flag(*is_error))
                     .some("_meta", &Open(meta.as_ref()))
@@ -180,11 +153,7 @@ fn put_content(out: &mut Vec<u8>, edition: Edition, content: &Content) {
         }
         ContentKind::Link(_) | ContentKind::Embedded(_) => {
             let text = ContentKind::Text(in_words(content).into_owned());
-            Content {
-                kind: text,
-                ..content.clone()
-            }
-            .put(out, edition);
+            Content { kind: text, ..content.clone() }.put(out, edition);
         }
     }
 }
@@ -291,17 +260,7 @@ fn read_turn(edition: Edition, field: Field<'_>) -> Result<Vec<SamplingBlock>, F
 
 fn read_block(edition: Edition, field: Field<'_>) -> Result<SamplingBlock, Fault> {
     let part = field.part("content")?;
-    let [
-        kind,
-        id,
-        name,
-        input,
-        tool_use,
-        content,
-        structured,
-        is_error,
-        meta,
-    ] = part.pick([
+    let [kind, id, name, input, tool_use, content, structured, is_error, meta] = part.pick([
         "type",
         "id",
         "name",

@@ -26,17 +26,7 @@ impl Put for Task {
 /// What every shape of a task has.
 pub(super) fn put_task<'o>(object: Object<'o>, edition: Edition, task: &Task) -> Object<'o> {
     // The last two are details.
-    let Task {
-        id,
-        state,
-        message,
-        created_at,
-        updated_at,
-        ttl_ms,
-        poll_ms,
-        asks: _,
-        end: _,
-    } = task;
+    let Task { id, state, message, created_at, updated_at, ttl_ms, poll_ms, asks: _, end: _ } = task;
     let (ttl, poll) = match edition >= E2026_07_28 {
         true => ("ttlMs", "pollIntervalMs"),
         false => ("ttl", "pollInterval"),
@@ -88,18 +78,7 @@ pub(super) fn read_task(edition: Edition, part: Part<'_>) -> Result<Task, Fault>
         true => ("ttl", "pollInterval"),
         false => ("ttlMs", "pollIntervalMs"),
     };
-    let [
-        id,
-        state,
-        message,
-        created_at,
-        updated_at,
-        ttl,
-        poll,
-        asks,
-        result,
-        error,
-    ] = part.pick([
+    let [id, state, message, created_at, updated_at, ttl, poll, asks, result, error] = part.pick([
         "taskId",
         "status",
         "statusMessage",

@@ -21,12 +21,7 @@ fn writes_calls() {
         |out| write_request(out, &id, "tools/call", Some(b"{\"name\":\"x\"}")),
         r#"{"jsonrpc":"2.0","id":"a\"1","method":"tools/call","params":{"name":"x"}}"#,
     );
-    let Frame::Request {
-        id: read,
-        method,
-        params,
-    } = frame
-    else {
+    let Frame::Request { id: read, method, params } = frame else {
         panic!("{frame:?}");
     };
     assert_eq!((read, &*method), (id, "tools/call"));
@@ -44,10 +39,7 @@ fn writes_calls() {
 #[test]
 fn writes_answers() {
     let id = RequestId::from(1);
-    check(
-        |out| write_result(out, &id, b"{\"a\":1}"),
-        r#"{"jsonrpc":"2.0","id":1,"result":{"a":1}}"#,
-    );
+    check(|out| write_result(out, &id, b"{\"a\":1}"), r#"{"jsonrpc":"2.0","id":1,"result":{"a":1}}"#);
     check(
         |out| write_error(out, Some(&id), -32601, "unknown method `x\"`", Some(b"[1]")),
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"unknown method `x\"`","data":[1]}}"#,

@@ -40,12 +40,7 @@ pub(crate) fn scan<'a>(
     }
     let text = std::str::from_utf8(bytes)
         .map_err(|error| JsonError::new(error.valid_up_to(), JsonErrorKind::NotUtf8))?;
-    let mut scan = Scan {
-        text,
-        bytes,
-        at: 0,
-        max_depth: limits.max_depth.min(DEEPEST),
-    };
+    let mut scan = Scan { text, bytes, at: 0, max_depth: limits.max_depth.min(DEEPEST) };
     scan.document(member)
 }
 
@@ -59,11 +54,7 @@ pub(crate) struct Key<'a> {
 impl<'a> Key<'a> {
     /// The key with its escapes taken out.
     pub(crate) fn text(self) -> Cow<'a, str> {
-        if self.escaped {
-            unescape(self.inside)
-        } else {
-            Cow::Borrowed(self.inside)
-        }
+        if self.escaped { unescape(self.inside) } else { Cow::Borrowed(self.inside) }
     }
 }
 
@@ -333,11 +324,7 @@ struct Seen<'a> {
 impl<'a> Seen<'a> {
     #[inline]
     fn new() -> Self {
-        Self {
-            few: [""; FEW],
-            n_few: 0,
-            many: None,
-        }
+        Self { few: [""; FEW], n_few: 0, many: None }
     }
 
     /// False if the key was there.
@@ -357,9 +344,7 @@ impl<'a> Seen<'a> {
     #[cold]
     fn add_to_many(&mut self, key: Key<'a>) -> bool {
         let few = &self.few[..self.n_few];
-        let many = self
-            .many
-            .get_or_insert_with(|| few.iter().map(|&key| Cow::Borrowed(key)).collect());
+        let many = self.many.get_or_insert_with(|| few.iter().map(|&key| Cow::Borrowed(key)).collect());
         many.insert(key.text())
     }
 }

@@ -54,10 +54,7 @@ fn takes_every_form_of_value() {
     ] {
         assert_eq!(raw(text).as_str(), text);
         assert_eq!(raw(&format!(" \t\r\n{text} \t\r\n")).as_str(), text);
-        assert_eq!(
-            raw(text).to_value(),
-            serde_json::from_str::<serde_json::Value>(text).unwrap()
-        );
+        assert_eq!(raw(text).to_value(), serde_json::from_str::<serde_json::Value>(text).unwrap());
     }
 }
 
@@ -112,14 +109,9 @@ fn refuses_bad_numbers() {
         assert!(parse(text).is_err(), "{text}");
         assert!(parse(format!("[{text}]")).is_err(), "{text}");
     }
-    for text in [
-        "1e400",
-        "-1e400",
-        "1e309",
-        "123456789e999999999999",
-        &"9".repeat(310),
-        &"9".repeat(1_000_000),
-    ] {
+    for text in
+        ["1e400", "-1e400", "1e309", "123456789e999999999999", &"9".repeat(310), &"9".repeat(1_000_000)]
+    {
         assert_eq!(parse(text).unwrap_err().kind(), &JsonErrorKind::Infinite);
     }
     // Digits alone do not make a number large, nor an exponent.
@@ -185,45 +177,25 @@ fn sees_every_byte_of_a_string_at_every_distance() {
             let error = parse(&text).unwrap_err();
             assert_eq!((error.kind(), error.offset()), (&JsonErrorKind::Control, n + 1));
         }
-        for other in [
-            "!", " ", "#", "[", "]", "\u{7f}", "\u{80}", "é", "\u{a2}", "\u{dc}", "😀",
-        ] {
+        for other in ["!", " ", "#", "[", "]", "\u{7f}", "\u{80}", "é", "\u{a2}", "\u{dc}", "😀"] {
             assert!(parse(format!("\"{plain}{other}y\"")).is_ok(), "{other}");
         }
         let text = format!("{plain}\"\\\n\u{1}é");
         assert_eq!(Raw::text(&text).view().as_text().unwrap(), text);
-        assert_eq!(
-            parse(Raw::text(&text).as_bytes())
-                .unwrap()
-                .parse_as::<String>()
-                .unwrap(),
-            text
-        );
+        assert_eq!(parse(Raw::text(&text).as_bytes()).unwrap().parse_as::<String>().unwrap(), text);
     }
 }
 
 #[test]
 fn refuses_a_key_given_twice() {
-    assert_eq!(
-        refusal(r#"{"method":1,"a":{},"method":2}"#),
-        "duplicate key `method` at byte 19"
-    );
-    assert_eq!(
-        refusal(r#"[{"a":{"b":1,"b":1}}]"#),
-        "duplicate key `b` at byte 13"
-    );
+    assert_eq!(refusal(r#"{"method":1,"a":{},"method":2}"#), "duplicate key `method` at byte 19");
+    assert_eq!(refusal(r#"[{"a":{"b":1,"b":1}}]"#), "duplicate key `b` at byte 13");
     assert_eq!(refusal(r#"{"":1,"":1}"#), "duplicate key `` at byte 6");
     // By what they mean, not by how they are written.
     assert_eq!(refusal(r#"{"a":1,"\u0061":2}"#), "duplicate key `a` at byte 7");
     assert_eq!(refusal(r#"{"\u0061":1,"a":2}"#), "duplicate key `a` at byte 12");
-    assert_eq!(
-        refusal(r#"{"\u0061":1,"\u0061":2}"#),
-        "duplicate key `a` at byte 12"
-    );
-    assert_eq!(
-        refusal(r#"{"x":0,"\ud83d\ude00":1,"😀":2}"#),
-        "duplicate key `😀` at byte 24"
-    );
+    assert_eq!(refusal(r#"{"\u0061":1,"\u0061":2}"#), "duplicate key `a` at byte 12");
+    assert_eq!(refusal(r#"{"x":0,"\ud83d\ude00":1,"😀":2}"#), "duplicate key `😀` at byte 24");
     // Equal keys of different objects are not duplicates.
     raw(r#"{"a":{"a":{"a":1}},"b":[{"a":1},{"a":1}]}"#);
     raw(r#"{"a":1,"A":1,"a ":1,"\u0061\u0000":1}"#);
@@ -240,10 +212,7 @@ fn refuses_a_key_given_twice() {
 fn quotes_little_and_safely() {
     let long = "k".repeat(1000);
     let message = refusal(format!(r#"{{"{long}":1,"{long}":1}}"#));
-    assert_eq!(
-        message,
-        format!("duplicate key `{}...` at byte 1006", "k".repeat(61))
-    );
+    assert_eq!(message, format!("duplicate key `{}...` at byte 1006", "k".repeat(61)));
     let message = refusal(r#"{"\u001b[31m\u202e":1,"\u001b[31m\u202e":1}"#);
     assert_eq!(message, r"duplicate key `\u{1b}[31m\u{202e}` at byte 22");
     let wide = "\u{202e}".repeat(1000);
@@ -257,10 +226,7 @@ fn stops_at_the_depth_limit() {
     assert_eq!(refusal(nested(65)), "nested too deep at byte 64");
     assert_eq!(refusal("[".repeat(100_000)), "nested too deep at byte 64");
     assert_eq!(refusal(r#"{"a":"#.repeat(100_000)), "nested too deep at byte 320");
-    let limits = |max_depth| Limits {
-        max_depth,
-        ..Limits::default()
-    };
+    let limits = |max_depth| Limits { max_depth, ..Limits::default() };
     let with = |text: &str, max| Raw::parse_with(Bytes::copy_from_slice(text.as_bytes()), &limits(max));
     assert!(with("1", 0).is_ok());
     assert!(with("[]", 0).is_err());
@@ -273,10 +239,7 @@ fn stops_at_the_depth_limit() {
 
 #[test]
 fn stops_at_the_size_limit() {
-    let limits = Limits {
-        max_bytes: 4,
-        ..Limits::default()
-    };
+    let limits = Limits { max_bytes: 4, ..Limits::default() };
     assert!(Raw::parse_with(Bytes::from_static(b"1234"), &limits).is_ok());
     let error = Raw::parse_with(Bytes::from_static(b"123  "), &limits).unwrap_err();
     assert_eq!(error.to_string(), "longer than 4 bytes");
@@ -305,11 +268,7 @@ fn views_read_integers_only_as_written() {
         ("0", Some(0), Some(0)),
         ("-0", Some(0), None),
         ("-1", Some(-1), None),
-        (
-            "9007199254740993",
-            Some(9_007_199_254_740_993),
-            Some(9_007_199_254_740_993),
-        ),
+        ("9007199254740993", Some(9_007_199_254_740_993), Some(9_007_199_254_740_993)),
         ("9223372036854775807", Some(i64::MAX), Some(i64::MAX as u64)),
         ("9223372036854775808", None, Some(1 << 63)),
         ("-9223372036854775808", Some(i64::MIN), None),
@@ -339,17 +298,9 @@ fn views_walk_objects() {
     let object = raw(
         " { \"a\" : [ \"]\" , {\"b\":\"}\\\"\"} ] ,\n\"m\\u0065\":{\"x\":-1e2} , \"\\\\\" :null,\"t\":true}",
     );
-    let members: Vec<_> = object
-        .view()
-        .members()
-        .map(|(key, value)| (key, value.to_string()))
-        .collect();
-    let expect = [
-        ("a", "[ \"]\" , {\"b\":\"}\\\"\"} ]"),
-        ("me", "{\"x\":-1e2}"),
-        ("\\", "null"),
-        ("t", "true"),
-    ];
+    let members: Vec<_> = object.view().members().map(|(key, value)| (key, value.to_string())).collect();
+    let expect =
+        [("a", "[ \"]\" , {\"b\":\"}\\\"\"} ]"), ("me", "{\"x\":-1e2}"), ("\\", "null"), ("t", "true")];
     assert_eq!(members.len(), expect.len());
     for ((key, value), (expect_key, expect_value)) in members.iter().zip(expect) {
         assert_eq!((key.as_ref(), value.as_str()), (expect_key, expect_value));

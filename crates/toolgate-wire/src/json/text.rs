@@ -114,9 +114,7 @@ fn decode_hex(escape: &[u8]) -> (char, usize) {
 /// The four hexadecimal digits at the beginning of `bytes`.
 pub(super) fn hex4(bytes: Option<&[u8]>) -> Option<u32> {
     let digits = bytes?.first_chunk::<4>()?;
-    digits
-        .iter()
-        .try_fold(0, |sum, &digit| Some(sum << 4 | char::from(digit).to_digit(16)?))
+    digits.iter().try_fold(0, |sum, &digit| Some(sum << 4 | char::from(digit).to_digit(16)?))
 }
 
 /// The character of a surrogate pair, if the two are one.

@@ -106,16 +106,13 @@ impl<'a> View<'a> {
 
     /// The members of an object; none if it is something else.
     pub fn members(&self) -> impl Iterator<Item = (Cow<'a, str>, View<'a>)> + Clone + use<'a> {
-        self.pairs()
-            .map(|(key, value)| (key.as_text().unwrap_or_default(), value))
+        self.pairs().map(|(key, value)| (key.as_text().unwrap_or_default(), value))
     }
 
     /// The value of a member, if this is an object that has it. Walks the
     /// object: to pick several, walk [`View::members`] once instead.
     pub fn get(&self, key: &str) -> Option<View<'a>> {
-        self.pairs()
-            .find(|(found, _)| found.is_text(key))
-            .map(|(_, value)| value)
+        self.pairs().find(|(found, _)| found.is_text(key)).map(|(_, value)| value)
     }
 
     /// Whether this is a string that stands there as `word`, which has no
@@ -162,10 +159,7 @@ impl<'a> View<'a> {
             Kind::Number => self.to_number(),
             Kind::Text => Value::String(self.as_text().unwrap_or_default().into_owned()),
             Kind::Array => self.items().map(|item| item.to_value()).collect(),
-            Kind::Object => self
-                .members()
-                .map(|(key, value)| (key.into_owned(), value.to_value()))
-                .collect(),
+            Kind::Object => self.members().map(|(key, value)| (key.into_owned(), value.to_value())).collect(),
         }
     }
 

@@ -57,20 +57,12 @@ impl Content {
 
     /// A picture.
     pub fn image(data: impl Into<Bytes>, mime: impl Into<String>) -> Content {
-        ContentKind::Image {
-            data: data.into(),
-            mime: mime.into(),
-        }
-        .into()
+        ContentKind::Image { data: data.into(), mime: mime.into() }.into()
     }
 
     /// A sound.
     pub fn audio(data: impl Into<Bytes>, mime: impl Into<String>) -> Content {
-        ContentKind::Audio {
-            data: data.into(),
-            mime: mime.into(),
-        }
-        .into()
+        ContentKind::Audio { data: data.into(), mime: mime.into() }.into()
     }
 
     /// The name of a resource that the client may read.
@@ -97,11 +89,7 @@ impl Content {
 
 impl From<ContentKind> for Content {
     fn from(kind: ContentKind) -> Content {
-        Content {
-            kind,
-            annotations: None,
-            meta: None,
-        }
+        Content { kind, annotations: None, meta: None }
     }
 }
 
@@ -141,22 +129,12 @@ pub enum ContentsBody {
 impl Contents {
     /// A text.
     pub fn text(uri: impl Into<String>, text: impl Into<String>) -> Contents {
-        Contents {
-            uri: uri.into(),
-            mime: None,
-            body: ContentsBody::Text(text.into()),
-            meta: None,
-        }
+        Contents { uri: uri.into(), mime: None, body: ContentsBody::Text(text.into()), meta: None }
     }
 
     /// Bytes.
     pub fn blob(uri: impl Into<String>, bytes: impl Into<Bytes>) -> Contents {
-        Contents {
-            uri: uri.into(),
-            mime: None,
-            body: ContentsBody::Blob(bytes.into()),
-            meta: None,
-        }
+        Contents { uri: uri.into(), mime: None, body: ContentsBody::Blob(bytes.into()), meta: None }
     }
 
     /// The same contents with a media type.

@@ -70,10 +70,7 @@ impl TaskState {
     /// Whether it will not move again.
     #[must_use]
     pub fn is_final(self) -> bool {
-        matches!(
-            self,
-            TaskState::Completed | TaskState::Failed | TaskState::Cancelled
-        )
+        matches!(self, TaskState::Completed | TaskState::Failed | TaskState::Cancelled)
     }
 }
 

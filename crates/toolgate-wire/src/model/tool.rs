@@ -92,17 +92,11 @@ pub struct ToolOutput {
 impl ToolOutput {
     /// One text.
     pub fn text(text: impl Into<String>) -> ToolOutput {
-        ToolOutput {
-            content: vec![Content::text(text)],
-            ..ToolOutput::default()
-        }
+        ToolOutput { content: vec![Content::text(text)], ..ToolOutput::default() }
     }
 
     /// A failure that a model can act on.
     pub fn error(text: impl Into<String>) -> ToolOutput {
-        ToolOutput {
-            is_error: true,
-            ..ToolOutput::text(text)
-        }
+        ToolOutput { is_error: true, ..ToolOutput::text(text) }
     }
 }

@@ -68,11 +68,7 @@ fn b01_to_b11_not_json() {
     ] {
         check(row, text, Parse, None);
     }
-    for (row, bytes) in [
-        ("B06", &b"\xff\xfe"[..]),
-        ("B07", b"\xc0\xaf"),
-        ("B07", b"\xed\xa0\x80"),
-    ] {
+    for (row, bytes) in [("B06", &b"\xff\xfe"[..]), ("B07", b"\xc0\xaf"), ("B07", b"\xed\xa0\x80")] {
         let mut text = call("\"@@@").into_bytes();
         let at = text.iter().position(|&byte| byte == b'@').unwrap();
         text.splice(at..at + 3, [bytes, b"\""].concat());
@@ -175,12 +171,7 @@ fn b20_to_b25_keys_and_forms() {
     ] {
         check("B20/B21", text, Invalid, Some(1));
     }
-    check(
-        "B20",
-        r#"{"JSONRPC":"2.0","id":1,"method":"ping"}"#,
-        Invalid,
-        Some(1),
-    );
+    check("B20", r#"{"JSONRPC":"2.0","id":1,"method":"ping"}"#, Invalid, Some(1));
     // An unknown key is ignored, and none of its look-alikes.
     let text = r#"{"jsonrpc":"2.0","id":1,"method":"ping","PARAMS":[],"paramſ":1,"params\u0000":1,"x":{}}"#;
     assert!(matches!(frame(text), Frame::Request { params: None, .. }));
@@ -188,12 +179,7 @@ fn b20_to_b25_keys_and_forms() {
     let twice = r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}"#;
     let broken = check("B22", twice, Parse, None);
     assert_eq!(broken.detail, "duplicate key `method` at byte 37");
-    check(
-        "B22",
-        r#"{"jsonrpc":"2.0","id":1,"method":"a","m\u0065thod":"b"}"#,
-        Parse,
-        None,
-    );
+    check("B22", r#"{"jsonrpc":"2.0","id":1,"method":"a","m\u0065thod":"b"}"#, Parse, None);
     check("B23", call(r#"{"name":1,"name":2}"#), Parse, None);
     check("B23", call(r#"[{"a":[{"b":1,"\u0062":2}]}]"#), Parse, None);
 
@@ -205,13 +191,7 @@ fn b20_to_b25_keys_and_forms() {
 
 #[test]
 fn b26_surrogates() {
-    for text in [
-        r#""\ud800""#,
-        r#""\udfff""#,
-        r#""\udc00\ud800""#,
-        r#""\ud800x""#,
-        r#"{"\ud800":1}"#,
-    ] {
+    for text in [r#""\ud800""#, r#""\udfff""#, r#""\udc00\ud800""#, r#""\ud800x""#, r#"{"\ud800":1}"#] {
         check("B26", call(text), Parse, None);
     }
     frame(call(r#""\ud83d\ude00""#));
@@ -226,28 +206,17 @@ fn b27_and_b28_text_comes_back() {
         r#"{"__proto__":{"a":1},"constructor":{"prototype":null}}"#.to_owned(),
     ];
     for text in texts {
-        let Frame::Request {
-            params: Some(params),
-            id,
-            ..
-        } = frame(call(&text))
-        else {
+        let Frame::Request { params: Some(params), id, .. } = frame(call(&text)) else {
             panic!("a request with params");
         };
         let arguments = params.view().get("arguments").unwrap();
         assert_eq!(arguments.as_bytes(), text.as_bytes());
         let mut out = Vec::new();
         write_result(&mut out, &id, arguments.as_bytes());
-        let Frame::Response {
-            outcome: Ok(result), ..
-        } = frame(&out)
-        else {
+        let Frame::Response { outcome: Ok(result), .. } = frame(&out) else {
             panic!("a result");
         };
-        assert_eq!(
-            result.to_value(),
-            serde_json::from_str::<serde_json::Value>(&text).unwrap()
-        );
+        assert_eq!(result.to_value(), serde_json::from_str::<serde_json::Value>(&text).unwrap());
         assert!(params.view().get("a").is_none());
     }
 }
@@ -271,10 +240,7 @@ fn b29_and_b30_size() {
 fn too_large_is_invalid_and_unread() {
     let broken = check("J04", " ".repeat(48 << 20), Invalid, None);
     assert_eq!(broken.detail, "longer than 4194304 bytes");
-    let limits = Limits {
-        max_bytes: 40,
-        ..Limits::default()
-    };
+    let limits = Limits { max_bytes: 40, ..Limits::default() };
     let text = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
     assert!(read(&Bytes::from_static(text.as_bytes()), &limits).is_ok());
     let broken = read(&Bytes::from(format!("{text} ")), &limits).unwrap_err();
@@ -283,16 +249,7 @@ fn too_large_is_invalid_and_unread() {
 
 #[test]
 fn c01_version() {
-    for version in [
-        "\"1.0\"",
-        "2.0",
-        "2",
-        "null",
-        "\"2.00\"",
-        "\"2.0 \"",
-        "[\"2.0\"]",
-        "\"\"",
-    ] {
+    for version in ["\"1.0\"", "2.0", "2", "null", "\"2.00\"", "\"2.0 \"", "[\"2.0\"]", "\"\""] {
         let text = format!(r#"{{"jsonrpc":{version},"id":1,"method":"ping"}}"#);
         check("C01", text, Invalid, Some(1));
     }
@@ -318,42 +275,17 @@ fn c02_and_c03_ids() {
         "-9223372036854775809",
         "99999999999999999999",
     ] {
-        check(
-            "C02",
-            format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#),
-            Invalid,
-            None,
-        );
-        check(
-            "C02",
-            format!(r#"{{"jsonrpc":"2.0","method":"ping","params":[],"id":{id}}}"#),
-            Invalid,
-            None,
-        );
-        check(
-            "C02",
-            format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#),
-            Invalid,
-            None,
-        );
+        check("C02", format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#), Invalid, None);
+        check("C02", format!(r#"{{"jsonrpc":"2.0","method":"ping","params":[],"id":{id}}}"#), Invalid, None);
+        check("C02", format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#), Invalid, None);
     }
 }
 
 #[test]
 fn c04_to_c06_method_params_result() {
     for method in ["1", "null", "\"\"", "[]", "{}", "true"] {
-        check(
-            "C04",
-            format!(r#"{{"jsonrpc":"2.0","id":1,"method":{method}}}"#),
-            Invalid,
-            Some(1),
-        );
-        check(
-            "C04",
-            format!(r#"{{"jsonrpc":"2.0","method":{method}}}"#),
-            Invalid,
-            None,
-        );
+        check("C04", format!(r#"{{"jsonrpc":"2.0","id":1,"method":{method}}}"#), Invalid, Some(1));
+        check("C04", format!(r#"{{"jsonrpc":"2.0","method":{method}}}"#), Invalid, None);
     }
     check("C04", r#"{"jsonrpc":"2.0","id":1}"#, Invalid, Some(1));
     check("C04", r#"{"jsonrpc":"2.0","id":1,"params":{}}"#, Invalid, Some(1));
@@ -364,31 +296,13 @@ fn c04_to_c06_method_params_result() {
             Params,
             Some(1),
         );
-        check(
-            "C05",
-            format!(r#"{{"jsonrpc":"2.0","method":"ping","params":{params}}}"#),
-            Params,
-            None,
-        );
+        check("C05", format!(r#"{{"jsonrpc":"2.0","method":"ping","params":{params}}}"#), Params, None);
     }
-    for extra in [
-        r#""result":{}"#,
-        r#""result":null"#,
-        r#""error":{"code":1,"message":""}"#,
-        r#""error":null"#,
-    ] {
-        check(
-            "C06",
-            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping",{extra}}}"#),
-            Invalid,
-            Some(1),
-        );
-        check(
-            "C06",
-            format!(r#"{{"jsonrpc":"2.0",{extra},"method":"ping"}}"#),
-            Invalid,
-            None,
-        );
+    for extra in
+        [r#""result":{}"#, r#""result":null"#, r#""error":{"code":1,"message":""}"#, r#""error":null"#]
+    {
+        check("C06", format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping",{extra}}}"#), Invalid, Some(1));
+        check("C06", format!(r#"{{"jsonrpc":"2.0",{extra},"method":"ping"}}"#), Invalid, None);
     }
 }
 
@@ -427,11 +341,8 @@ fn c11_ids_come_back() {
 fn reads_calls_without_copying() {
     let text = r#" { "params" : {"a": [1]} , "method" : "a\/b" , "id" : "x" , "jsonrpc" : "2.0" } "#;
     let bytes = Bytes::from_static(text.as_bytes());
-    let Ok(Message::One(Frame::Request {
-        id,
-        method,
-        params: Some(params),
-    })) = read(&bytes, &Limits::default())
+    let Ok(Message::One(Frame::Request { id, method, params: Some(params) })) =
+        read(&bytes, &Limits::default())
     else {
         panic!("a request");
     };
@@ -452,11 +363,7 @@ fn reads_responses() {
         matches!(frame(text), Frame::Response { outcome: Ok(result), .. } if result.as_str() == r#"{"a":null}"#)
     );
     let text = r#"{"jsonrpc":"2.0","id":"1","error":{"code":-32601,"message":"n\u006f","data":[1],"x":0}}"#;
-    let Frame::Response {
-        id,
-        outcome: Err(error),
-    } = frame(text)
-    else {
+    let Frame::Response { id, outcome: Err(error) } = frame(text) else {
         panic!("an error");
     };
     assert_eq!(id, RequestId::from("1"));
@@ -466,11 +373,7 @@ fn reads_responses() {
         r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}"#,
         r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"no"}}"#,
     ] {
-        let expect = RemoteError {
-            code: -32700,
-            message: "no".to_owned(),
-            data: None,
-        };
+        let expect = RemoteError { code: -32700, message: "no".to_owned(), data: None };
         assert_eq!(frame(text), Frame::Lost { error: expect });
     }
 }
@@ -478,12 +381,7 @@ fn reads_responses() {
 #[test]
 fn refuses_broken_responses() {
     for result in ["null", "1", "\"x\"", "[]", "true"] {
-        check(
-            "result",
-            format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#),
-            Invalid,
-            Some(1),
-        );
+        check("result", format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#), Invalid, Some(1));
     }
     check("no id", r#"{"jsonrpc":"2.0","result":{}}"#, Invalid, None);
     check(
@@ -505,18 +403,8 @@ fn refuses_broken_responses() {
         r#"{"code":1,"message":null}"#,
         r#"{"Code":1,"message":"x"}"#,
     ] {
-        check(
-            "error",
-            format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#),
-            Invalid,
-            Some(1),
-        );
-        check(
-            "error",
-            format!(r#"{{"jsonrpc":"2.0","error":{error}}}"#),
-            Invalid,
-            None,
-        );
+        check("error", format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#), Invalid, Some(1));
+        check("error", format!(r#"{{"jsonrpc":"2.0","error":{error}}}"#), Invalid, None);
     }
     for id in ["1.5", "true", "{}", "[]"] {
         let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":1,"message":"x"}}}}"#);
@@ -526,8 +414,5 @@ fn refuses_broken_responses() {
 
 #[test]
 fn codes_are_those_of_json_rpc() {
-    assert_eq!(
-        [Parse, Invalid, Params].map(BrokenKind::code),
-        [-32700, -32600, -32602]
-    );
+    assert_eq!([Parse, Invalid, Params].map(BrokenKind::code), [-32700, -32600, -32602]);
 }

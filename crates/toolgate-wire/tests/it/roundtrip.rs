@@ -73,9 +73,8 @@ fn greetings_and_meta_read_back() {
     let call = Call::ListTools { cursor: None };
     for edition in Edition::ALL {
         let clients = samples::clients(edition);
-        let pairs = clients
-            .iter()
-            .flat_map(|client| samples::metas().into_iter().map(move |meta| (client, meta)));
+        let pairs =
+            clients.iter().flat_map(|client| samples::metas().into_iter().map(move |meta| (client, meta)));
         for (client, meta) in pairs {
             let params = written(|out| write_call_params(out, edition, &call, Some(client), &meta));
             let read = read_meta(Some(&params)).unwrap();
@@ -106,21 +105,14 @@ fn a_greeting_meant_for_us_is_not_passed_on() {
     let theirs = samples::clients(Edition::NEWEST).remove(0);
     let said = &samples::metas()[1];
     let came = written(|out| write_call_params(out, Edition::NEWEST, &Call::Discover, Some(&theirs), said));
-    let meta = Meta {
-        progress: Some(ProgressToken::from(1)),
-        ..read_meta(Some(&came)).unwrap()
-    };
+    let meta = Meta { progress: Some(ProgressToken::from(1)), ..read_meta(Some(&came)).unwrap() };
 
     let older = written(|out| write_call_params(out, Edition::E2025_11_25, &Call::Ping, None, &meta));
     let older = older.to_value();
     let keys: Vec<&String> = older["_meta"].as_object().unwrap().keys().collect();
     assert_eq!(keys, ["progressToken", "traceparent"]);
 
-    let ours = Client {
-        edition: Edition::NEWEST,
-        capabilities: ClientCapabilities::default(),
-        info: None,
-    };
+    let ours = Client { edition: Edition::NEWEST, capabilities: ClientCapabilities::default(), info: None };
     let newer = written(|out| write_call_params(out, Edition::NEWEST, &Call::Discover, Some(&ours), &meta));
     let (_, capabilities, info) = read_greeting(Some(&newer)).unwrap();
     assert_eq!((capabilities, info), (ClientCapabilities::default(), None));
@@ -213,10 +205,7 @@ fn notices_read_back() {
                     panic!("no notification: {message:?}");
                 };
                 let (back, read_tag) = read_notice(edition, &method, params.as_ref()).unwrap();
-                assert_eq!(
-                    read_tag,
-                    tag.filter(|_| edition.facts().feeding == Feeding::Listen)
-                );
+                assert_eq!(read_tag, tag.filter(|_| edition.facts().feeding == Feeding::Listen));
                 let mut second = Vec::new();
                 assert!(write_notice(&mut second, edition, &back, read_tag.as_ref()));
                 assert_eq!(first, second);

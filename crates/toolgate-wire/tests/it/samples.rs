@@ -21,9 +21,7 @@ fn text(text: &str) -> Option<String> {
 }
 
 fn meta() -> Option<Raw> {
-    Some(raw(
-        json!({ "example.com/color": "red", "n": [1, { "deep": true }] }),
-    ))
+    Some(raw(json!({ "example.com/color": "red", "n": [1, { "deep": true }] })))
 }
 
 fn icons() -> Vec<Icon> {
@@ -33,10 +31,7 @@ fn icons() -> Vec<Icon> {
         sizes: vec!["48x48".into(), "any".into()],
         theme: text("dark"),
     };
-    let bare = Icon {
-        src: "data:image/png;base64,AA==".into(),
-        ..Icon::default()
-    };
+    let bare = Icon { src: "data:image/png;base64,AA==".into(), ..Icon::default() };
     vec![rich, bare]
 }
 
@@ -64,20 +59,12 @@ fn implementation(name: &str) -> Implementation {
 }
 
 fn bare_implementation() -> Implementation {
-    Implementation {
-        name: "bare".into(),
-        version: "0".into(),
-        ..Implementation::default()
-    }
+    Implementation { name: "bare".into(), version: "0".into(), ..Implementation::default() }
 }
 
 fn settings(name: &str) -> BTreeMap<String, Raw> {
     let settings = json!({ "mode": "fast", "list": [1, "a", true], "deep": { "x": 1 } });
-    [
-        (name.to_owned(), raw(settings)),
-        ("com.example/empty".to_owned(), raw(json!({}))),
-    ]
-    .into()
+    [(name.to_owned(), raw(settings)), ("com.example/empty".to_owned(), raw(json!({})))].into()
 }
 
 pub(crate) fn client_capabilities() -> Vec<ClientCapabilities> {
@@ -87,14 +74,8 @@ pub(crate) fn client_capabilities() -> Vec<ClientCapabilities> {
     };
     let rich = ClientCapabilities {
         roots: Some(true),
-        sampling: Some(SamplingCapability {
-            context: true,
-            tools: true,
-        }),
-        elicitation: Some(ElicitationCapability {
-            form: true,
-            url: true,
-        }),
+        sampling: Some(SamplingCapability { context: true, tools: true }),
+        elicitation: Some(ElicitationCapability { form: true, url: true }),
         tasks: Some(TaskCapability {
             list: true,
             cancel: true,
@@ -111,13 +92,7 @@ pub(crate) fn client_capabilities() -> Vec<ClientCapabilities> {
         tasks: Some(TaskCapability::default()),
         ..ClientCapabilities::default()
     };
-    vec![
-        rich,
-        plain,
-        elicitation(true, false),
-        elicitation(false, true),
-        ClientCapabilities::default(),
-    ]
+    vec![rich, plain, elicitation(true, false), elicitation(false, true), ClientCapabilities::default()]
 }
 
 fn server_capabilities() -> Vec<ServerCapabilities> {
@@ -153,11 +128,7 @@ pub(crate) fn clients(edition: Edition) -> Vec<Client> {
     client_capabilities()
         .into_iter()
         .zip(infos.into_iter().cycle())
-        .map(|(capabilities, info)| Client {
-            edition,
-            capabilities,
-            info,
-        })
+        .map(|(capabilities, info)| Client { edition, capabilities, info })
         .collect()
 }
 
@@ -170,10 +141,7 @@ pub(crate) fn metas() -> Vec<Meta> {
             log_level: Some(LogLevel::Warning),
             raw: Some(raw(trace)),
         },
-        Meta {
-            progress: Some(ProgressToken::from(41)),
-            ..Meta::default()
-        },
+        Meta { progress: Some(ProgressToken::from(41)), ..Meta::default() },
     ]
 }
 
@@ -212,26 +180,14 @@ pub(crate) fn tools() -> Vec<Tool> {
 /// Tools as only one edition has them.
 pub(crate) fn task_tools() -> Vec<Tool> {
     let [rich, bare] = tools().try_into().expect("two tools");
-    let optional = Tool {
-        task_support: TaskSupport::Optional,
-        ..rich
-    };
-    vec![
-        optional,
-        Tool {
-            task_support: TaskSupport::Required,
-            ..bare
-        },
-    ]
+    let optional = Tool { task_support: TaskSupport::Optional, ..rich };
+    vec![optional, Tool { task_support: TaskSupport::Required, ..bare }]
 }
 
 /// Tools as only the newest edition has them.
 pub(crate) fn list_tools() -> Vec<Tool> {
     let bare = tools().remove(1);
-    vec![Tool {
-        output_schema: Some(raw(json!({ "type": "array" }))),
-        ..bare
-    }]
+    vec![Tool { output_schema: Some(raw(json!({ "type": "array" }))), ..bare }]
 }
 
 pub(crate) fn resources() -> Vec<Resource> {
@@ -246,11 +202,7 @@ pub(crate) fn resources() -> Vec<Resource> {
         icons: icons(),
         meta: meta(),
     };
-    let bare = Resource {
-        uri: "test://b".into(),
-        name: "b".into(),
-        ..Resource::default()
-    };
+    let bare = Resource { uri: "test://b".into(), name: "b".into(), ..Resource::default() };
     vec![rich, bare]
 }
 
@@ -265,11 +217,8 @@ fn templates() -> Vec<ResourceTemplate> {
         icons: icons(),
         meta: meta(),
     };
-    let bare = ResourceTemplate {
-        uri_template: "x://{y}".into(),
-        name: "x".into(),
-        ..ResourceTemplate::default()
-    };
+    let bare =
+        ResourceTemplate { uri_template: "x://{y}".into(), name: "x".into(), ..ResourceTemplate::default() };
     vec![rich, bare]
 }
 
@@ -284,32 +233,15 @@ fn prompts() -> Vec<Prompt> {
         name: "greet".into(),
         title: text("Greet"),
         description: text("Greets"),
-        arguments: vec![
-            argument,
-            PromptArgument {
-                name: "how".into(),
-                ..PromptArgument::default()
-            },
-        ],
+        arguments: vec![argument, PromptArgument { name: "how".into(), ..PromptArgument::default() }],
         icons: icons(),
         meta: meta(),
     };
-    vec![
-        rich,
-        Prompt {
-            name: "bare".into(),
-            ..Prompt::default()
-        },
-    ]
+    vec![rich, Prompt { name: "bare".into(), ..Prompt::default() }]
 }
 
 pub(crate) fn contents() -> Vec<Contents> {
-    let rich = |body| Contents {
-        uri: "test://x".into(),
-        mime: text("text/x"),
-        body,
-        meta: meta(),
-    };
+    let rich = |body| Contents { uri: "test://x".into(), mime: text("text/x"), body, meta: meta() };
     vec![
         rich(ContentsBody::Text("words".into())),
         rich(ContentsBody::Blob(vec![0, 1, 254, 255].into())),
@@ -322,69 +254,39 @@ pub(crate) fn content() -> Vec<Content> {
     let kinds = |contents: Contents, link: Resource| {
         [
             ContentKind::Text("words \u{0}\u{1f4da}\"\\".into()),
-            ContentKind::Image {
-                data: vec![1, 2, 3, 4].into(),
-                mime: "image/png".into(),
-            },
-            ContentKind::Audio {
-                data: vec![5, 6].into(),
-                mime: "audio/wav".into(),
-            },
+            ContentKind::Image { data: vec![1, 2, 3, 4].into(), mime: "image/png".into() },
+            ContentKind::Audio { data: vec![5, 6].into(), mime: "audio/wav".into() },
             ContentKind::Link(Box::new(link)),
             ContentKind::Embedded(contents),
         ]
     };
-    let bare = contents()
-        .into_iter()
-        .zip(resources().into_iter().cycle())
-        .flat_map(|(contents, resource)| {
+    let bare =
+        contents().into_iter().zip(resources().into_iter().cycle()).flat_map(|(contents, resource)| {
             // A link has one place for these, and readers find them on the block.
-            let link = Resource {
-                annotations: None,
-                meta: None,
-                ..resource
-            };
+            let link = Resource { annotations: None, meta: None, ..resource };
             kinds(contents, link).map(Content::from)
         });
     let bare: Vec<Content> = bare.collect();
-    let rich = bare.iter().cloned().map(|content| Content {
-        annotations: annotations(),
-        meta: meta(),
-        ..content
-    });
+    let rich =
+        bare.iter().cloned().map(|content| Content { annotations: annotations(), meta: meta(), ..content });
     rich.chain(bare.iter().cloned()).collect()
 }
 
 fn cache() -> CacheHint {
-    CacheHint {
-        ttl_ms: 60_000,
-        scope: CacheScope::Public,
-    }
+    CacheHint { ttl_ms: 60_000, scope: CacheScope::Public }
 }
 
 fn pages<T>(items: Vec<T>) -> Vec<Page<T>> {
     let items: Vec<Arc<T>> = items.into_iter().map(Arc::new).collect();
     vec![
-        Page {
-            items,
-            next: text("cursor=="),
-            cache: cache(),
-        },
-        Page {
-            items: vec![],
-            next: None,
-            cache: CacheHint::default(),
-        },
+        Page { items, next: text("cursor=="), cache: cache() },
+        Page { items: vec![], next: None, cache: CacheHint::default() },
     ]
 }
 
 fn uncached<T>(items: Vec<T>) -> Page<T> {
     let items = items.into_iter().map(Arc::new).collect();
-    Page {
-        items,
-        next: text("next"),
-        cache: CacheHint::default(),
-    }
+    Page { items, next: text("next"), cache: CacheHint::default() }
 }
 
 pub(crate) fn tool_outputs() -> Vec<ToolOutput> {
@@ -411,10 +313,7 @@ pub(crate) fn tool_outputs() -> Vec<ToolOutput> {
 }
 
 pub(crate) fn forms() -> Vec<Form> {
-    let form = |schema| Form {
-        message: "Please".into(),
-        schema: raw(schema),
-    };
+    let form = |schema| Form { message: "Please".into(), schema: raw(schema) };
     vec![
         form(json!({
             "type": "object",
@@ -439,10 +338,7 @@ pub(crate) fn forms() -> Vec<Form> {
 
 /// Forms that only newer editions can show.
 pub(crate) fn new_forms() -> Vec<Form> {
-    let form = |schema| Form {
-        message: "Please".into(),
-        schema: raw(schema),
-    };
+    let form = |schema| Form { message: "Please".into(), schema: raw(schema) };
     vec![form(json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -457,18 +353,10 @@ pub(crate) fn new_forms() -> Vec<Form> {
 }
 
 fn conversation(content: &[Content]) -> Vec<SamplingMessage> {
-    let say = |role, content| SamplingMessage {
-        role,
-        content,
-        meta: None,
-    };
+    let say = |role, content| SamplingMessage { role, content, meta: None };
     let blocks = content.iter().cloned().map(SamplingBlock::Content);
     let alone = blocks.clone().map(|block| say(Role::User, vec![block]));
-    let together = SamplingMessage {
-        role: Role::Assistant,
-        content: blocks.collect(),
-        meta: meta(),
-    };
+    let together = SamplingMessage { role: Role::Assistant, content: blocks.collect(), meta: meta() };
     alone.chain([together]).collect()
 }
 
@@ -479,11 +367,7 @@ fn plain_content() -> Vec<Content> {
 }
 
 fn tool_talk() -> Vec<SamplingMessage> {
-    let say = |role, content| SamplingMessage {
-        role,
-        content,
-        meta: None,
-    };
+    let say = |role, content| SamplingMessage { role, content, meta: None };
     let ask = |meta| SamplingBlock::ToolUse {
         id: "t1".into(),
         name: "qty".into(),
@@ -498,20 +382,11 @@ fn tool_talk() -> Vec<SamplingMessage> {
         meta,
     };
     vec![
-        say(
-            Role::User,
-            vec![SamplingBlock::Content(Content::text("how many?"))],
-        ),
+        say(Role::User, vec![SamplingBlock::Content(Content::text("how many?"))]),
         say(Role::Assistant, vec![ask(meta())]),
         say(Role::User, vec![result(Some(json!({ "n": 1 })), true, meta())]),
-        say(
-            Role::Assistant,
-            vec![SamplingBlock::Content(Content::text("again")), ask(None)],
-        ),
-        say(
-            Role::User,
-            vec![result(Some(json!([1])), false, None), result(None, false, None)],
-        ),
+        say(Role::Assistant, vec![SamplingBlock::Content(Content::text("again")), ask(None)]),
+        say(Role::User, vec![result(Some(json!([1])), false, None), result(None, false, None)]),
     ]
 }
 
@@ -533,14 +408,8 @@ pub(crate) fn samples() -> Vec<Sample> {
         tools: vec![],
         tool_choice: None,
     };
-    let bare = Sample {
-        max_tokens: 1,
-        ..Sample::default()
-    };
-    let odd = Sample {
-        preferences: Some(ModelPreferences::default()),
-        ..bare.clone()
-    };
+    let bare = Sample { max_tokens: 1, ..Sample::default() };
+    let odd = Sample { preferences: Some(ModelPreferences::default()), ..bare.clone() };
     vec![rich, bare, odd]
 }
 
@@ -574,39 +443,23 @@ pub(crate) fn asks() -> Vec<Ask> {
 
 /// Questions that only newer editions can put.
 pub(crate) fn new_asks() -> Vec<Ask> {
-    let forms = new_forms()
-        .into_iter()
-        .map(|form| Ask::Elicit(Elicit::Form(form)));
-    let samples = new_samples()
-        .into_iter()
-        .map(|sample| Ask::Sample(Box::new(sample)));
+    let forms = new_forms().into_iter().map(|form| Ask::Elicit(Elicit::Form(form)));
+    let samples = new_samples().into_iter().map(|sample| Ask::Sample(Box::new(sample)));
     forms.chain(samples).chain([url("e-1")]).collect()
 }
 
 /// Questions that hold something that no edition has in a conversation.
 pub(crate) fn worded_asks() -> Vec<Ask> {
     let messages = conversation(&content());
-    vec![Ask::Sample(Box::new(Sample {
-        messages,
-        max_tokens: 1,
-        ..Sample::default()
-    }))]
+    vec![Ask::Sample(Box::new(Sample { messages, max_tokens: 1, ..Sample::default() }))]
 }
 
 /// Questions within a result: there a link has no id.
 fn embedded_asks() -> BTreeMap<String, Ask> {
-    let forms = forms()
-        .into_iter()
-        .chain(new_forms())
-        .map(|form| Ask::Elicit(Elicit::Form(form)));
-    let samples = samples()
-        .into_iter()
-        .chain(new_samples())
-        .map(|sample| Ask::Sample(Box::new(sample)));
+    let forms = forms().into_iter().chain(new_forms()).map(|form| Ask::Elicit(Elicit::Form(form)));
+    let samples = samples().into_iter().chain(new_samples()).map(|sample| Ask::Sample(Box::new(sample)));
     let asks = forms.chain(samples).chain([Ask::Roots, url("")]);
-    asks.enumerate()
-        .map(|(n, ask)| (format!("ask/{n}"), ask))
-        .collect()
+    asks.enumerate().map(|(n, ask)| (format!("ask/{n}"), ask)).collect()
 }
 
 /// Answers, each with its question.
@@ -626,15 +479,8 @@ pub(crate) fn answers() -> Vec<(Ask, Answer)> {
     let plain = vec![SamplingBlock::Content(Content::text("four"))];
     let many = conversation(&plain_content()).pop().expect("not empty").content;
     let roots = vec![
-        Root {
-            uri: "file:///home".into(),
-            name: text("Home"),
-            meta: meta(),
-        },
-        Root {
-            uri: "file:///tmp".into(),
-            ..Root::default()
-        },
+        Root { uri: "file:///home".into(), name: text("Home"), meta: meta() },
+        Root { uri: "file:///tmp".into(), ..Root::default() },
     ];
     vec![
         (form(), Answer::Elicit(ElicitAnswer::Accept(Some(filled)))),
@@ -654,13 +500,7 @@ pub(crate) fn worded_answers() -> Vec<(Ask, Answer)> {
     let ask = Ask::Sample(Box::new(samples().remove(0)));
     let content = conversation(&content()).pop().expect("not empty").content;
     let role = Role::Assistant;
-    let sampled = Sampled {
-        role,
-        content,
-        model: "m".into(),
-        stop_reason: None,
-        meta: None,
-    };
+    let sampled = Sampled { role, content, model: "m".into(), stop_reason: None, meta: None };
     vec![(ask, Answer::Sample(Box::new(sampled)))]
 }
 
@@ -680,10 +520,7 @@ pub(crate) fn new_answers() -> Vec<(Ask, Answer)> {
 
 fn retries() -> Vec<Retry> {
     let responses = BTreeMap::from([
-        (
-            "who".to_owned(),
-            raw(json!({ "action": "accept", "content": { "ok": true } })),
-        ),
+        ("who".to_owned(), raw(json!({ "action": "accept", "content": { "ok": true } }))),
         (
             "llm/0".to_owned(),
             raw(json!({
@@ -693,18 +530,9 @@ fn retries() -> Vec<Retry> {
     ]);
     vec![
         Retry::default(),
-        Retry {
-            responses: responses.clone(),
-            state: text("v1.k3.AAAA"),
-        },
-        Retry {
-            responses,
-            state: None,
-        },
-        Retry {
-            responses: BTreeMap::new(),
-            state: text(""),
-        },
+        Retry { responses: responses.clone(), state: text("v1.k3.AAAA") },
+        Retry { responses, state: None },
+        Retry { responses: BTreeMap::new(), state: text("") },
     ]
 }
 
@@ -713,12 +541,8 @@ pub(crate) fn calls() -> Vec<Call> {
     let mut calls = vec![
         Call::Discover,
         Call::Ping,
-        Call::Subscribe {
-            uri: "test://x".into(),
-        },
-        Call::Unsubscribe {
-            uri: "test://x".into(),
-        },
+        Call::Subscribe { uri: "test://x".into() },
+        Call::Unsubscribe { uri: "test://x".into() },
         Call::Listen(filter()),
         Call::Listen(Filter::default()),
         Call::GetTask { id: "t-1".into() },
@@ -726,72 +550,35 @@ pub(crate) fn calls() -> Vec<Call> {
         Call::CancelTask { id: "t-1".into() },
     ];
     for cursor in [None, text(""), text("abc")] {
-        calls.push(Call::ListTools {
-            cursor: cursor.clone(),
-        });
-        calls.push(Call::ListResources {
-            cursor: cursor.clone(),
-        });
-        calls.push(Call::ListTemplates {
-            cursor: cursor.clone(),
-        });
-        calls.push(Call::ListPrompts {
-            cursor: cursor.clone(),
-        });
+        calls.push(Call::ListTools { cursor: cursor.clone() });
+        calls.push(Call::ListResources { cursor: cursor.clone() });
+        calls.push(Call::ListTemplates { cursor: cursor.clone() });
+        calls.push(Call::ListPrompts { cursor: cursor.clone() });
         calls.push(Call::ListTasks { cursor });
     }
     calls.extend(LogLevel::ALL.map(Call::SetLevel));
     for (n, retry) in retries().into_iter().enumerate() {
         let arguments = (n % 2 == 1).then(|| raw(json!({ "a": 1, "b": null })));
-        let texts = [("who".to_owned(), "me".to_owned())]
-            .into_iter()
-            .take(n)
-            .collect();
+        let texts = [("who".to_owned(), "me".to_owned())].into_iter().take(n).collect();
         let answers = retry.responses.clone();
         calls.extend([
-            Call::CallTool {
-                name: "add".into(),
-                arguments,
-                retry: retry.clone(),
-                task: None,
-            },
-            Call::Read {
-                uri: "test://x".into(),
-                retry: retry.clone(),
-            },
-            Call::GetPrompt {
-                name: "greet".into(),
-                arguments: texts,
-                retry,
-            },
-            Call::UpdateTask {
-                id: "t-1".into(),
-                answers,
-            },
+            Call::CallTool { name: "add".into(), arguments, retry: retry.clone(), task: None },
+            Call::Read { uri: "test://x".into(), retry: retry.clone() },
+            Call::GetPrompt { name: "greet".into(), arguments: texts, retry },
+            Call::UpdateTask { id: "t-1".into(), answers },
         ]);
     }
     let retry = Retry::default;
     for task in [Some(None), Some(Some(600_000))] {
-        calls.push(Call::CallTool {
-            name: "add".into(),
-            arguments: None,
-            retry: retry(),
-            task,
-        });
+        calls.push(Call::CallTool { name: "add".into(), arguments: None, retry: retry(), task });
     }
-    let references = [
-        Reference::Prompt("greet".into()),
-        Reference::Resource("x://{y}".into()),
-    ];
+    let references = [Reference::Prompt("greet".into()), Reference::Resource("x://{y}".into())];
     for (n, reference) in references.into_iter().enumerate() {
         calls.push(Call::Complete(Completing {
             reference,
             argument: "who".into(),
             value: "m".into(),
-            context: [("how".to_owned(), "well".to_owned())]
-                .into_iter()
-                .take(n)
-                .collect(),
+            context: [("how".to_owned(), "well".to_owned())].into_iter().take(n).collect(),
         }));
     }
     for client in clients(Edition::NEWEST_HANDSHAKE) {
@@ -843,16 +630,8 @@ pub(crate) fn tasks() -> Vec<Task> {
     tasks.extend([
         rich(TaskState::Working, BTreeMap::new(), None),
         rich(TaskState::InputRequired, embedded_asks(), None),
-        rich(
-            TaskState::Completed,
-            BTreeMap::new(),
-            output(tool_outputs().remove(0)),
-        ),
-        rich(
-            TaskState::Completed,
-            BTreeMap::new(),
-            output(ToolOutput::error("no")),
-        ),
+        rich(TaskState::Completed, BTreeMap::new(), output(tool_outputs().remove(0))),
+        rich(TaskState::Completed, BTreeMap::new(), output(ToolOutput::error("no"))),
         rich(TaskState::Failed, BTreeMap::new(), Some(TaskEnd::Fault(fault))),
         rich(TaskState::Cancelled, BTreeMap::new(), None),
     ]);
@@ -861,10 +640,7 @@ pub(crate) fn tasks() -> Vec<Task> {
 
 /// Tasks without details, which only one of their shapes has.
 fn plain_tasks() -> Vec<Task> {
-    tasks()
-        .into_iter()
-        .filter(|task| task.asks.is_empty() && task.end.is_none())
-        .collect()
+    tasks().into_iter().filter(|task| task.asks.is_empty() && task.end.is_none()).collect()
 }
 
 /// A call by its method.
@@ -877,13 +653,8 @@ fn call(method: &str) -> Call {
 pub(crate) fn outcomes() -> Vec<(Call, Outcome)> {
     let mut outcomes = Vec::new();
     let mut add = |method: &str, outcome: Outcome| outcomes.push((call(method), outcome));
-    for method in [
-        "ping",
-        "logging/setLevel",
-        "resources/subscribe",
-        "resources/unsubscribe",
-        "tasks/update",
-    ] {
+    for method in ["ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "tasks/update"]
+    {
         add(method, Outcome::Done);
     }
     for (n, capabilities) in server_capabilities().into_iter().enumerate() {
@@ -902,10 +673,7 @@ pub(crate) fn outcomes() -> Vec<(Call, Outcome)> {
             "server/discover",
             Outcome::Discovery(Box::new(Discovery {
                 versions: Edition::dates().map(String::from).collect(),
-                capabilities: ServerCapabilities {
-                    tasks: None,
-                    ..capabilities
-                },
+                capabilities: ServerCapabilities { tasks: None, ..capabilities },
                 instructions,
                 server: [Some(server), None][n % 2].clone(),
                 cache: cache(),
@@ -930,33 +698,13 @@ pub(crate) fn outcomes() -> Vec<(Call, Outcome)> {
     for output in tool_outputs() {
         add("tools/call", Outcome::Tool(output));
     }
-    add(
-        "resources/read",
-        Outcome::Read {
-            contents: contents(),
-            cache: cache(),
-        },
-    );
-    add(
-        "resources/read",
-        Outcome::Read {
-            contents: vec![],
-            cache: CacheHint::default(),
-        },
-    );
-    let messages = content()
-        .into_iter()
-        .zip([Role::User, Role::Assistant].into_iter().cycle());
-    let messages = messages
-        .map(|(content, role)| PromptMessage { role, content })
-        .collect();
+    add("resources/read", Outcome::Read { contents: contents(), cache: cache() });
+    add("resources/read", Outcome::Read { contents: vec![], cache: CacheHint::default() });
+    let messages = content().into_iter().zip([Role::User, Role::Assistant].into_iter().cycle());
+    let messages = messages.map(|(content, role)| PromptMessage { role, content }).collect();
     add(
         "prompts/get",
-        Outcome::Prompt(PromptOutput {
-            description: text("A prompt"),
-            messages,
-            meta: meta(),
-        }),
+        Outcome::Prompt(PromptOutput { description: text("A prompt"), messages, meta: meta() }),
     );
     add("prompts/get", Outcome::Prompt(PromptOutput::default()));
     add(
@@ -971,27 +719,9 @@ pub(crate) fn outcomes() -> Vec<(Call, Outcome)> {
     let asks = embedded_asks();
     for method in ["tools/call", "prompts/get", "resources/read"] {
         let state = text("v1.k3.AAAA");
-        add(
-            method,
-            Outcome::InputRequired(InputRequired {
-                asks: asks.clone(),
-                state: state.clone(),
-            }),
-        );
-        add(
-            method,
-            Outcome::InputRequired(InputRequired {
-                asks: asks.clone(),
-                state: None,
-            }),
-        );
-        add(
-            method,
-            Outcome::InputRequired(InputRequired {
-                asks: BTreeMap::new(),
-                state,
-            }),
-        );
+        add(method, Outcome::InputRequired(InputRequired { asks: asks.clone(), state: state.clone() }));
+        add(method, Outcome::InputRequired(InputRequired { asks: asks.clone(), state: None }));
+        add(method, Outcome::InputRequired(InputRequired { asks: BTreeMap::new(), state }));
     }
     for subscription in [RequestId::from("L1"), RequestId::from(7)] {
         add("subscriptions/listen", Outcome::Listened { subscription });
@@ -1032,75 +762,38 @@ pub(crate) fn worded_outcomes() -> Vec<(Call, Outcome)> {
     }
     for output in tool_outputs() {
         let output = Box::new(Outcome::Tool(output));
-        add(
-            "tasks/result",
-            Outcome::TaskPayload {
-                id: "t-1".into(),
-                output,
-            },
-        );
+        add("tasks/result", Outcome::TaskPayload { id: "t-1".into(), output });
     }
     for task in tasks() {
         add("tasks/cancel", Outcome::TaskStatus(Box::new(task.clone())));
         add("tools/call", Outcome::TaskStarted(task));
     }
     // A link and the block that it is have one place for these.
-    let link = Content {
-        annotations: Some(Annotations::default()),
-        ..Content::link(resources().remove(0))
-    };
+    let link = Content { annotations: Some(Annotations::default()), ..Content::link(resources().remove(0)) };
     let content = vec![link, Content::link(resources().remove(0))];
-    add(
-        "tools/call",
-        Outcome::Tool(ToolOutput {
-            content,
-            ..ToolOutput::default()
-        }),
-    );
+    add("tools/call", Outcome::Tool(ToolOutput { content, ..ToolOutput::default() }));
     let values = (0..=Completion::MAX).map(|n| n.to_string()).collect();
-    add(
-        "completion/complete",
-        Outcome::Completion(Completion {
-            values,
-            ..Completion::default()
-        }),
-    );
+    add("completion/complete", Outcome::Completion(Completion { values, ..Completion::default() }));
     outcomes
 }
 
 pub(crate) fn notices() -> Vec<Notice> {
     let mut notices = vec![
         Notice::Initialized,
-        Notice::Cancelled {
-            request: Some(RequestId::from(7)),
-            reason: text("enough"),
-        },
-        Notice::Cancelled {
-            request: Some(RequestId::from("7")),
-            reason: None,
-        },
-        Notice::Cancelled {
-            request: None,
-            reason: None,
-        },
+        Notice::Cancelled { request: Some(RequestId::from(7)), reason: text("enough") },
+        Notice::Cancelled { request: Some(RequestId::from("7")), reason: None },
+        Notice::Cancelled { request: None, reason: None },
         Notice::Progress {
             token: ProgressToken::from(41),
             progress: 0.5,
             total: Some(1.0),
             message: text("half"),
         },
-        Notice::Progress {
-            token: ProgressToken::from("p"),
-            progress: 3.0,
-            total: None,
-            message: None,
-        },
+        Notice::Progress { token: ProgressToken::from("p"), progress: 3.0, total: None, message: None },
         Notice::ToolsChanged,
         Notice::PromptsChanged,
         Notice::ResourcesChanged,
-        Notice::ResourceUpdated {
-            uri: "test://x".into(),
-        },
+        Notice::ResourceUpdated { uri: "test://x".into() },
         Notice::RootsChanged,
         Notice::ElicitationDone { id: "e-1".into() },
         Notice::Acknowledged(filter()),
@@ -1111,11 +804,7 @@ pub(crate) fn notices() -> Vec<Notice> {
         logger: text("db"),
         data: raw(json!({ "rows": [1, null] })),
     }));
-    notices.push(Notice::Log {
-        level: LogLevel::Info,
-        logger: None,
-        data: raw(json!("plain")),
-    });
+    notices.push(Notice::Log { level: LogLevel::Info, logger: None, data: raw(json!("plain")) });
     notices.extend(tasks().into_iter().map(|task| Notice::Task(Box::new(task))));
     notices
 }
@@ -1133,10 +822,7 @@ pub(crate) fn faults() -> Vec<Fault> {
         FaultKind::Session,
         FaultKind::Other(-1),
     ];
-    let mut faults: Vec<Fault> = kinds
-        .into_iter()
-        .map(|kind| Fault::new(kind, "went \"wrong\""))
-        .collect();
+    let mut faults: Vec<Fault> = kinds.into_iter().map(|kind| Fault::new(kind, "went \"wrong\"")).collect();
     let elicitations = json!({ "elicitations": [{
         "mode": "url", "elicitationId": "e-1", "url": "https://example.com/", "message": "Sign in" }] });
     faults.extend([

@@ -71,11 +71,7 @@ impl Book {
             return None;
         };
         let mut open: Value = serde_json::from_str(&text).unwrap();
-        let shelf = if open.get("$defs").is_some() {
-            "$defs"
-        } else {
-            "definitions"
-        };
+        let shelf = if open.get("$defs").is_some() { "$defs" } else { "definitions" };
         amend(name, &mut open[shelf]);
         let mut closed = open.clone();
         let definitions = open[shelf].as_object().unwrap();
@@ -84,14 +80,7 @@ impl Book {
             close(definition, definitions, if base { Lid::Base } else { Lid::Shut });
         }
         let (validators, used, said) = Default::default();
-        Some(Book {
-            open,
-            closed,
-            shelf,
-            validators,
-            used,
-            said,
-        })
+        Some(Book { open, closed, shelf, validators, used, said })
     }
 
     fn has(&self, definition: &str) -> bool {
@@ -103,25 +92,13 @@ impl Book {
         assert!(self.has(definition), "no definition {definition}");
         self.used.borrow_mut().insert(definition.to_owned());
         let mut validators = self.validators.borrow_mut();
-        let validator = validators
-            .entry((definition.to_owned(), closed))
-            .or_insert_with(|| {
-                let mut schema = if closed {
-                    self.closed.clone()
-                } else {
-                    self.open.clone()
-                };
-                schema["$ref"] = json!(format!("#/{}/{definition}", self.shelf));
-                jsonschema::options()
-                    .should_validate_formats(true)
-                    .build(&schema)
-                    .unwrap()
-            });
+        let validator = validators.entry((definition.to_owned(), closed)).or_insert_with(|| {
+            let mut schema = if closed { self.closed.clone() } else { self.open.clone() };
+            schema["$ref"] = json!(format!("#/{}/{definition}", self.shelf));
+            jsonschema::options().should_validate_formats(true).build(&schema).unwrap()
+        });
         let error = validator.iter_errors(value).next()?;
-        Some(format!(
-            "{definition} (closed: {closed}): {error} at {}",
-            error.instance_path()
-        ))
+        Some(format!("{definition} (closed: {closed}): {error} at {}", error.instance_path()))
     }
 
     /// Notes which properties a value has, by the definitions that list them.
@@ -129,11 +106,7 @@ impl Book {
         if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
             return self.note(name, &self.open[self.shelf][name], value);
         }
-        for branch in ["anyOf", "allOf"]
-            .iter()
-            .filter_map(|name| schema[name].as_array())
-            .flatten()
-        {
+        for branch in ["anyOf", "allOf"].iter().filter_map(|name| schema[name].as_array()).flatten() {
             if self.may_be(branch, value) {
                 self.note(owner, branch, value);
             }
@@ -160,19 +133,13 @@ impl Book {
         if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
             return self.may_be(&self.open[self.shelf][name], value);
         }
-        let required = schema["required"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str);
+        let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let mut constants = schema["properties"].as_object().into_iter().flatten();
         required.into_iter().all(|name| value.get(name).is_some())
-            && constants.all(
-                |(name, property)| match (property.get("const"), value.get(name)) {
-                    (Some(constant), Some(value)) => constant == value,
-                    _ => true,
-                },
-            )
+            && constants.all(|(name, property)| match (property.get("const"), value.get(name)) {
+                (Some(constant), Some(value)) => constant == value,
+                _ => true,
+            })
     }
 
     /// Every property that the definitions reachable from `schema` list.
@@ -183,11 +150,7 @@ impl Book {
             }
             return;
         }
-        for branch in ["anyOf", "allOf"]
-            .iter()
-            .filter_map(|name| schema[name].as_array())
-            .flatten()
-        {
+        for branch in ["anyOf", "allOf"].iter().filter_map(|name| schema[name].as_array()).flatten() {
             self.listed(owner, branch, seen, out);
         }
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -247,10 +210,7 @@ fn close(schema: &mut Value, definitions: &Map<String, Value>, lid: Lid) {
     };
     for union in ["anyOf", "oneOf"] {
         let members = schema.get_mut(union).and_then(Value::as_array_mut);
-        members
-            .into_iter()
-            .flatten()
-            .for_each(|member| close(member, definitions, lid));
+        members.into_iter().flatten().for_each(|member| close(member, definitions, lid));
     }
     for inner in ["items", "additionalProperties"] {
         if let Some(inner) = schema.get_mut(inner) {
@@ -276,11 +236,7 @@ fn close(schema: &mut Value, definitions: &Map<String, Value>, lid: Lid) {
     };
     let message = properties.contains_key("method");
     for (name, property) in properties.iter_mut() {
-        let lid = if message && name == "params" {
-            Lid::Params
-        } else {
-            Lid::Shut
-        };
+        let lid = if message && name == "params" { Lid::Params } else { Lid::Shut };
         if !FREE.contains(&name.as_str()) {
             close(property, definitions, lid);
         }
@@ -315,25 +271,19 @@ impl Shelf {
 
     /// The book that has a definition, the edition's own first.
     fn with(&self, definition: &str) -> Option<&Book> {
-        [Some(&self.book), self.tasks.as_ref()]
-            .into_iter()
-            .flatten()
-            .find(|book| book.has(definition))
+        [Some(&self.book), self.tasks.as_ref()].into_iter().flatten().find(|book| book.has(definition))
     }
 
     fn judge(&self, definition: &str, value: &Value) {
-        let book = self
-            .with(definition)
-            .unwrap_or_else(|| panic!("{} {definition}", self.edition));
+        let book = self.with(definition).unwrap_or_else(|| panic!("{} {definition}", self.edition));
         book.judge(self.edition, definition, value);
     }
 
     fn judge_response(&self, definition: &str, result: &Value) {
         self.judge(definition, result);
         let response = json!({ "jsonrpc": "2.0", "id": 7, "result": result });
-        let envelope = ["JSONRPCResultResponse", "JSONRPCResponse"]
-            .into_iter()
-            .find(|name| self.book.has(name));
+        let envelope =
+            ["JSONRPCResultResponse", "JSONRPCResponse"].into_iter().find(|name| self.book.has(name));
         self.judge(envelope.unwrap(), &response);
     }
 }
@@ -341,9 +291,7 @@ impl Shelf {
 fn parse(bytes: &[u8]) -> Value {
     let text = std::str::from_utf8(bytes).unwrap();
     assert!(!text.contains(['\n', '\r']), "more than one line: {text}");
-    Raw::parse(bytes.to_vec().into())
-        .unwrap_or_else(|error| panic!("{error}: {text}"))
-        .to_value()
+    Raw::parse(bytes.to_vec().into()).unwrap_or_else(|error| panic!("{error}: {text}")).to_value()
 }
 
 fn call_definition(method: &str) -> &'static str {
@@ -445,10 +393,7 @@ fn check_calls(shelf: &Shelf) {
         if !known {
             continue;
         }
-        for (client, meta) in samples::clients(edition)
-            .iter()
-            .zip(samples::metas().iter().cycle())
-        {
+        for (client, meta) in samples::clients(edition).iter().zip(samples::metas().iter().cycle()) {
             let mut out = Vec::new();
             write_call_params(&mut out, edition, &call, Some(client), meta);
             let request = json!({ "jsonrpc": "2.0", "id": "c-7", "method": method, "params": parse(&out) });
@@ -487,18 +432,11 @@ fn check_outcomes(shelf: &Shelf) {
 fn check_asks(shelf: &Shelf) {
     let edition = shelf.edition;
     let newer = edition >= Edition::E2025_11_25;
-    let old = samples::asks()
-        .into_iter()
-        .chain(samples::worded_asks())
-        .map(|ask| (ask, true));
+    let old = samples::asks().into_iter().chain(samples::worded_asks()).map(|ask| (ask, true));
     let new = samples::new_asks().into_iter().map(|ask| (ask, newer));
     for (ask, fits) in old.chain(new) {
         let definition = ask_definition(&ask);
-        assert_eq!(
-            can_ask(edition, &ask),
-            fits && shelf.book.has(definition),
-            "{edition} {ask:?}"
-        );
+        assert_eq!(can_ask(edition, &ask), fits && shelf.book.has(definition), "{edition} {ask:?}");
         if !can_ask(edition, &ask) {
             continue;
         }
@@ -521,10 +459,8 @@ fn check_asks(shelf: &Shelf) {
 
 fn check_answers(shelf: &Shelf) {
     let edition = shelf.edition;
-    for (ask, answer) in samples::answers()
-        .into_iter()
-        .chain(samples::new_answers())
-        .chain(samples::worded_answers())
+    for (ask, answer) in
+        samples::answers().into_iter().chain(samples::new_answers()).chain(samples::worded_answers())
     {
         if !can_ask(edition, &ask) {
             continue;
@@ -578,9 +514,7 @@ fn check_faults(shelf: &Shelf) {
             FaultKind::Version if newest => Some("UnsupportedProtocolVersionError"),
             _ => None,
         };
-        let general = ["JSONRPCErrorResponse", "JSONRPCError"]
-            .into_iter()
-            .find(|name| shelf.book.has(name));
+        let general = ["JSONRPCErrorResponse", "JSONRPCError"].into_iter().find(|name| shelf.book.has(name));
         shelf.judge(special.or(general).unwrap(), &message);
         shelf.judge(general.unwrap(), &message);
 
@@ -607,9 +541,7 @@ fn check_coverage(shelf: &Shelf) {
         "ServerResult",
     ];
     let definitions = &shelf.book.open[shelf.book.shelf];
-    let members = unions
-        .iter()
-        .filter_map(|union| definitions.get(union)?.get("anyOf")?.as_array());
+    let members = unions.iter().filter_map(|union| definitions.get(union)?.get("anyOf")?.as_array());
     let names: BTreeSet<&str> = members
         .flatten()
         .filter_map(|member| member["$ref"].as_str()?.rsplit('/').next())
@@ -699,44 +631,25 @@ fn a_closed_schema_refuses_a_field_too_many() {
         (Edition::E2025_11_25, "tools/list", "", "ttlMs"),
         (Edition::E2025_03_26, "tools/call", "", "structuredContent"),
         (Edition::E2025_03_26, "tools/call", "/content/0", "_meta"),
-        (
-            Edition::E2025_03_26,
-            "tools/call",
-            "/content/0/annotations",
-            "lastModified",
-        ),
+        (Edition::E2025_03_26, "tools/call", "/content/0/annotations", "lastModified"),
         (Edition::E2025_06_18, "initialize", "/serverInfo", "websiteUrl"),
         (Edition::E2024_11_05, "initialize", "/capabilities", "completions"),
         (Edition::E2026_07_28, "server/discover", "/capabilities", "tasks"),
         (Edition::E2026_07_28, "server/discover", "", "serverInfo"),
         (Edition::E2025_11_25, "tasks/get", "", "ttlMs"),
-        (
-            Edition::E2025_11_25,
-            "resources/list",
-            "/resources/0/icons/0",
-            "alt",
-        ),
+        (Edition::E2025_11_25, "resources/list", "/resources/0/icons/0", "alt"),
     ];
     for shelf in Edition::ALL.into_iter().filter_map(Shelf::of) {
         for (_, method, at, field) in cases.iter().filter(|case| case.0 == shelf.edition) {
-            let (call, outcome) = samples::outcomes()
-                .into_iter()
-                .find(|(call, _)| call.method() == *method)
-                .unwrap();
+            let (call, outcome) =
+                samples::outcomes().into_iter().find(|(call, _)| call.method() == *method).unwrap();
             let definition = outcome_definition(shelf.edition, &call, &outcome).unwrap();
             let mut out = Vec::new();
             write_outcome(&mut out, shelf.edition, &outcome, None);
             let mut result = parse(&out);
             let target = result.pointer_mut(at).unwrap().as_object_mut().unwrap();
-            assert_eq!(
-                target.insert((*field).into(), json!({})),
-                None,
-                "{method} {field}"
-            );
-            let complaint = shelf
-                .with(definition)
-                .unwrap()
-                .complaint(definition, true, &result);
+            assert_eq!(target.insert((*field).into(), json!({})), None, "{method} {field}");
+            let complaint = shelf.with(definition).unwrap().complaint(definition, true, &result);
             assert!(complaint.is_some(), "{} {method} {at} {field}", shelf.edition);
         }
         let bare = json!({ "tools": [{ "name": "x" }], "resultType": "complete" });

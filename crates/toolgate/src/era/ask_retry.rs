@@ -92,11 +92,7 @@ impl Retrying {
             subject: call.subject().unwrap_or_default().to_owned(),
             arguments,
         };
-        let journal = Journal {
-            sealed: state,
-            brought: responses,
-            ..Journal::default()
-        };
+        let journal = Journal { sealed: state, brought: responses, ..Journal::default() };
         Retrying {
             edition,
             client: Arc::clone(&caller.client),
@@ -134,13 +130,7 @@ impl Retrying {
         let state = seal.seal(&self.binding.digest(), &plain);
         if state.len() > LUGGAGE {
             // Whoever brings too much is told so; it is no fault of ours.
-            if journal
-                .answers
-                .values()
-                .map(|raw| raw.as_bytes().len())
-                .sum::<usize>()
-                > LUGGAGE / 2
-            {
+            if journal.answers.values().map(|raw| raw.as_bytes().len()).sum::<usize>() > LUGGAGE / 2 {
                 return Err(Fault::params(format!(
                     "the answers are longer than {} bytes in all",
                     LUGGAGE / 2
@@ -155,10 +145,7 @@ impl Retrying {
             return Err(Fault::internal(&reference));
         }
         let asks = std::mem::take(&mut journal.waiting);
-        Ok(Outcome::InputRequired(InputRequired {
-            asks,
-            state: Some(state),
-        }))
+        Ok(Outcome::InputRequired(InputRequired { asks, state: Some(state) }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Journal> {
@@ -170,9 +157,8 @@ impl Retrying {
         let mut journal = self.lock();
         if let Some(sealed) = journal.sealed.take() {
             let plain = self.seal.open(&self.binding.digest(), &sealed);
-            if let Err(reason) = plain
-                .map_err(|_| "invalid")
-                .and_then(|plain| journal.read(&plain, self.clock.unix()))
+            if let Err(reason) =
+                plain.map_err(|_| "invalid").and_then(|plain| journal.read(&plain, self.clock.unix()))
             {
                 let fault = Fault::params(format!("requestState is {reason}"));
                 journal.forged = Some(fault.with_data(Raw::from(json!({ "reason": reason }))));
@@ -186,11 +172,7 @@ impl Retrying {
         if journal.forged.is_some() {
             return Err(AskError(AskErrorKind::Suspended));
         }
-        if let Some(known) = journal
-            .answers
-            .get(key)
-            .and_then(|raw| self.understand(&ask, raw))
-        {
+        if let Some(known) = journal.answers.get(key).and_then(|raw| self.understand(&ask, raw)) {
             return Ok(known);
         }
         // An answer that is none is dropped, and the question asked again.
@@ -206,10 +188,7 @@ impl Retrying {
             return Err(error);
         }
         if journal.waiting.insert(key.to_owned(), ask).is_some() {
-            tracing::error!(
-                key,
-                "two questions of one call have the same key; give each its own"
-            );
+            tracing::error!(key, "two questions of one call have the same key; give each its own");
         }
         Err(AskError(AskErrorKind::Suspended))
     }
@@ -254,8 +233,7 @@ impl Voice for Retrying {
         }
         // The handler could not do without, if what it says is what it was told.
         let (missing, told) = journal.missing.as_ref()?;
-        said.contains(told.as_str())
-            .then(|| Stop::Fault(Fault::capability(missing, told.as_str())))
+        said.contains(told.as_str()).then(|| Stop::Fault(Fault::capability(missing, told.as_str())))
     }
 
     fn send_away(&self, _: Duration) {}
@@ -264,11 +242,7 @@ impl Voice for Retrying {
 impl Journal {
     fn write(&self, expires: u64) -> Vec<u8> {
         let object = |entries: &BTreeMap<String, Raw>| -> Value {
-            entries
-                .iter()
-                .map(|(key, raw)| (key.clone(), raw.to_value()))
-                .collect::<Map<_, _>>()
-                .into()
+            entries.iter().map(|(key, raw)| (key.clone(), raw.to_value())).collect::<Map<_, _>>().into()
         };
         let plain = json!({
             "expires": expires,
@@ -286,11 +260,7 @@ impl Journal {
         }
         let entries = |key: &str| -> BTreeMap<String, Raw> {
             let object = plain[key].as_object();
-            object
-                .into_iter()
-                .flatten()
-                .map(|(key, value)| (key.clone(), Raw::from(value)))
-                .collect()
+            object.into_iter().flatten().map(|(key, value)| (key.clone(), Raw::from(value))).collect()
         };
         self.round = plain["round"].as_u64().unwrap_or(ROUNDS);
         self.answers = entries("answers");
@@ -305,11 +275,7 @@ impl Journal {
 impl Binding {
     fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
-        let parts = [
-            self.principal.id().unwrap_or_default(),
-            self.method,
-            &self.subject,
-        ];
+        let parts = [self.principal.id().unwrap_or_default(), self.method, &self.subject];
         for part in parts {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
@@ -359,15 +325,11 @@ pub(super) fn unsupported(
     let elicitation = capabilities.elicitation;
     let (what, can) = match ask.kind() {
         AskKind::ElicitForm => ("forms", elicitation.is_some_and(|elicitation| elicitation.form)),
-        AskKind::ElicitUrl => (
-            "links to open",
-            elicitation.is_some_and(|elicitation| elicitation.url),
-        ),
+        AskKind::ElicitUrl => ("links to open", elicitation.is_some_and(|elicitation| elicitation.url)),
         AskKind::Sample => ("sampling", capabilities.sampling.is_some()),
-        AskKind::SampleWithTools => (
-            "sampling with tools",
-            capabilities.sampling.is_some_and(|sampling| sampling.tools),
-        ),
+        AskKind::SampleWithTools => {
+            ("sampling with tools", capabilities.sampling.is_some_and(|sampling| sampling.tools))
+        }
         AskKind::Roots => ("roots", capabilities.roots.is_some()),
     };
     if can && codec::can_ask(edition, ask) {
@@ -376,23 +338,14 @@ pub(super) fn unsupported(
     let mut missing = ClientCapabilities::default();
     match ask.kind() {
         AskKind::ElicitForm => {
-            missing.elicitation = Some(ElicitationCapability {
-                form: true,
-                url: false,
-            })
+            missing.elicitation = Some(ElicitationCapability { form: true, url: false });
         }
         AskKind::ElicitUrl => {
-            missing.elicitation = Some(ElicitationCapability {
-                form: false,
-                url: true,
-            })
+            missing.elicitation = Some(ElicitationCapability { form: false, url: true });
         }
         AskKind::Sample => missing.sampling = Some(SamplingCapability::default()),
         AskKind::SampleWithTools => {
-            missing.sampling = Some(SamplingCapability {
-                tools: true,
-                context: false,
-            })
+            missing.sampling = Some(SamplingCapability { tools: true, context: false });
         }
         AskKind::Roots => missing.roots = Some(false),
     }

@@ -36,30 +36,18 @@ impl Reversing {
         out: Option<Arc<Stream>>,
         cancel: CancellationToken,
     ) -> Reversing {
-        Reversing {
-            edition,
-            session,
-            out,
-            cancel,
-            memory: Mutex::default(),
-        }
+        Reversing { edition, session, out, cancel, memory: Mutex::default() }
     }
 
     async fn ask_session(&self, session: &Session, out: &Stream, ask: &Ask) -> Result<Answer, AskError> {
         let (id, answer) = session.expect();
-        let mut forget = Forget {
-            session,
-            id: &id,
-            taken_back: Some((out, self.edition)),
-        };
+        let mut forget = Forget { session, id: &id, taken_back: Some((out, self.edition)) };
         let mut params = Vec::new();
         codec::write_ask_params(&mut params, self.edition, ask);
         let mut message = Vec::with_capacity(params.len() + 128);
         write_request(&mut message, &id, ask.method(), Some(&params));
         let asking = async {
-            out.send(Bytes::from(message))
-                .await
-                .map_err(|_| AskError(AskErrorKind::Gone))?;
+            out.send(Bytes::from(message)).await.map_err(|_| AskError(AskErrorKind::Gone))?;
             answer.await.map_err(|_| AskError(AskErrorKind::Gone))
         };
         let outcome = tokio::select! {
@@ -92,9 +80,7 @@ impl Voice for Reversing {
     fn ask<'a>(&'a self, _: &'a str, ask: Ask) -> BoxFuture<'a, Result<Answer, AskError>> {
         Box::pin(async move {
             let (Some(session), Some(out)) = (&self.session, &self.out) else {
-                return Err(AskError(AskErrorKind::Unsupported(
-                    "questions on this connection",
-                )));
+                return Err(AskError(AskErrorKind::Unsupported("questions on this connection")));
             };
             if let Some((what, _)) = unsupported(self.edition, &session.client.capabilities, &ask) {
                 return Err(AskError(AskErrorKind::Unsupported(what)));
@@ -104,18 +90,11 @@ impl Voice for Reversing {
     }
 
     fn recall(&self, name: &str) -> Option<Raw> {
-        self.memory
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(name)
-            .cloned()
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
     fn remember(&self, name: &str, value: Raw) {
-        self.memory
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(name.to_owned(), value);
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), value);
     }
 
     fn stopped(&self, _: &str) -> Option<Stop> {
@@ -146,10 +125,7 @@ impl Drop for Forget<'_> {
         let (true, Some((out, edition))) = (self.session.forget(self.id), self.taken_back) else {
             return;
         };
-        let notice = Notice::Cancelled {
-            request: Some(self.id.clone()),
-            reason: None,
-        };
+        let notice = Notice::Cancelled { request: Some(self.id.clone()), reason: None };
         let mut message = Vec::with_capacity(128);
         if codec::write_notice(&mut message, edition, &notice, None) {
             out.hint(message.into());

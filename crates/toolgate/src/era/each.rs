@@ -28,10 +28,7 @@ impl Era {
         if method == "initialize" {
             return false;
         }
-        let named = single(&peer.headers, VERSION)
-            .ok()
-            .flatten()
-            .and_then(Edition::of);
+        let named = single(&peer.headers, VERSION).ok().flatten().and_then(Edition::of);
         named.is_some_and(|edition| edition.facts().greeting == Greeting::Each)
     }
 
@@ -66,11 +63,7 @@ impl Era {
             }
         }
         let meta = said.meta()?;
-        let client = Arc::new(Client {
-            edition,
-            capabilities,
-            info,
-        });
+        let client = Arc::new(Client { edition, capabilities, info });
         Ok((edition, call, self.caller(peer, client, meta, mirrors)))
     }
 
@@ -99,10 +92,7 @@ fn required<'a>(peer: &'a Peer, name: &str) -> Result<&'a str, Fault> {
     match single(&peer.headers, name) {
         Ok(Some(value)) => Ok(value),
         Ok(None) => Err(Fault::new(FaultKind::Header, format!("header {name} is missing"))),
-        Err(_) => Err(Fault::new(
-            FaultKind::Header,
-            format!("header {name} must be sent once, as text"),
-        )),
+        Err(_) => Err(Fault::new(FaultKind::Header, format!("header {name} must be sent once, as text"))),
     }
 }
 

@@ -59,16 +59,7 @@ impl Era {
 
     /// Tells one listener of changes; ends when it leaves or the house closes.
     pub(crate) async fn tell(&self, listening: Listening) -> Answer {
-        let Listening {
-            edition,
-            id,
-            accepted,
-            subscriber,
-            cancel,
-            out,
-            hung_up,
-            _ticket,
-        } = listening;
+        let Listening { edition, id, accepted, subscriber, cancel, out, hung_up, _ticket } = listening;
         let on_a_line = hung_up.is_some();
         let hung_up = hung_up.unwrap_or_default();
         let telling = async {
@@ -140,10 +131,7 @@ async fn write_all(
 /// `notifications/cancelled`, and does not say which a client waits for: it gets both, in this order.
 fn end_on_line(out: &Stream, edition: Edition, id: RequestId, answer: Answer) -> Answer {
     let mut message = Vec::with_capacity(96);
-    let over = Notice::Cancelled {
-        request: Some(id),
-        reason: None,
-    };
+    let over = Notice::Cancelled { request: Some(id), reason: None };
     if let (Answer::Body { body, .. }, true) =
         (answer, codec::write_notice(&mut message, edition, &over, None))
     {
@@ -168,11 +156,7 @@ fn accept(wanted: Filter, offered: &ServerCapabilities) -> Filter {
         tools: wanted.tools && offered.tools == Some(true),
         prompts: wanted.prompts && offered.prompts == Some(true),
         resources: wanted.resources && offered.resources == Some(true),
-        uris: if offered.resource_updates {
-            wanted.uris
-        } else {
-            Vec::new()
-        },
+        uris: if offered.resource_updates { wanted.uris } else { Vec::new() },
         tasks: Vec::new(),
     }
 }

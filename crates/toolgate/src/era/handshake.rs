@@ -31,11 +31,7 @@ impl Era {
             return Err(Fault::params("`initialize` expected"));
         };
         let edition = Edition::negotiate(&hello.version);
-        let client = Arc::new(Client {
-            edition,
-            capabilities: hello.capabilities,
-            info: hello.client,
-        });
+        let client = Arc::new(Client { edition, capabilities: hello.capabilities, info: hello.client });
         let welcome = Outcome::Welcome(Box::new(Welcome {
             version: edition.date().to_owned(),
             capabilities: (self.face.capabilities)(),
@@ -48,20 +44,14 @@ impl Era {
                 None
             }
             Road::Post { .. } => {
-                let session = self
-                    .sessions
-                    .open(client, peer.principal.clone(), &self.hub, &self.clock);
+                let session = self.sessions.open(client, peer.principal.clone(), &self.hub, &self.clock);
                 let Some(session) = session else {
                     return Ok(full(id));
                 };
                 Some(session.id.clone())
             }
         };
-        Ok(Answer::Body {
-            status: 200,
-            body: self.write(edition, id, &welcome),
-            session,
-        })
+        Ok(Answer::Body { status: 200, body: self.write(edition, id, &welcome), session })
     }
 
     /// Who sends a message of these editions.
@@ -70,17 +60,10 @@ impl Era {
             return Ok(line.session().map_or(Speaker::Nobody, Speaker::Session));
         }
         let refuse = |fault| (Edition::NEWEST_HANDSHAKE, fault);
-        let session = single(&peer.headers, SESSION).map_err(|_| {
-            refuse(Fault::new(
-                FaultKind::Session,
-                "header mcp-session-id must be sent once",
-            ))
-        })?;
-        let version = single(&peer.headers, VERSION).map_err(|_| {
-            refuse(Fault::invalid(
-                "header mcp-protocol-version must be sent once, as text",
-            ))
-        })?;
+        let session = single(&peer.headers, SESSION)
+            .map_err(|_| refuse(Fault::new(FaultKind::Session, "header mcp-session-id must be sent once")))?;
+        let version = single(&peer.headers, VERSION)
+            .map_err(|_| refuse(Fault::invalid("header mcp-protocol-version must be sent once, as text")))?;
         if let Some(unknown) = version.filter(|version| Edition::of(version).is_none()) {
             return Err(refuse(Fault::version(unknown)));
         }
@@ -89,9 +72,9 @@ impl Era {
                 let session = self.sessions.find(id, &peer.principal, &self.clock);
                 session.map(Speaker::Session).ok_or_else(|| refuse(no_session()))
             }
-            (None, Some(_)) => Err(refuse(Fault::invalid(
-                "header mcp-session-id is missing; send `initialize` first",
-            ))),
+            (None, Some(_)) => {
+                Err(refuse(Fault::invalid("header mcp-session-id is missing; send `initialize` first")))
+            }
             (None, None) => Ok(Speaker::Bare),
         }
     }

@@ -17,8 +17,5 @@ pub(crate) fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'
 }
 
 fn text(value: &HeaderValue) -> Result<&str, Repeated> {
-    value
-        .to_str()
-        .map(|text| text.trim_matches([' ', '\t']))
-        .map_err(|_| Repeated)
+    value.to_str().map(|text| text.trim_matches([' ', '\t'])).map_err(|_| Repeated)
 }

@@ -110,16 +110,9 @@ impl Streams {
                 kept.ended = Some(now);
             }
         }
-        self.kept.retain(|kept| {
-            kept.ended
-                .is_none_or(|ended| now.saturating_sub(ended) < limits.replay)
-        });
-        let mut held: usize = self
-            .kept
-            .iter()
-            .filter(|kept| kept.ended.is_some())
-            .map(|kept| kept.stream.held())
-            .sum();
+        self.kept.retain(|kept| kept.ended.is_none_or(|ended| now.saturating_sub(ended) < limits.replay));
+        let mut held: usize =
+            self.kept.iter().filter(|kept| kept.ended.is_some()).map(|kept| kept.stream.held()).sum();
         while held > limits.replay_bytes || self.kept.len() >= limits.streams {
             let ended = self.kept.iter().position(|kept| kept.ended.is_some());
             let gone = self.kept.remove(ended.unwrap_or(0));
@@ -140,16 +133,8 @@ pub(crate) struct Standing {
 impl Sessions {
     pub(crate) fn new(limits: SessionLimits) -> Sessions {
         let capabilities = ClientCapabilities::default();
-        let bare = Arc::new(Client {
-            edition: Edition::UNNAMED,
-            capabilities,
-            info: None,
-        });
-        Sessions {
-            limits,
-            open: RwLock::default(),
-            bare,
-        }
+        let bare = Arc::new(Client { edition: Edition::UNNAMED, capabilities, info: None });
+        Sessions { limits, open: RwLock::default(), bare }
     }
 
     pub(super) fn bare_client(&self) -> Arc<Client> {
@@ -180,12 +165,7 @@ impl Sessions {
 
     /// A session that is found by its connection and not by its id.
     pub(super) fn unlisted(&self, client: Arc<Client>, principal: Principal, hub: &Hub) -> Arc<Session> {
-        let wants = Filter {
-            tools: true,
-            prompts: true,
-            resources: true,
-            ..Filter::default()
-        };
+        let wants = Filter { tools: true, prompts: true, resources: true, ..Filter::default() };
         Arc::new(Session {
             id: token().into(),
             client,
@@ -239,10 +219,7 @@ impl Session {
 
     /// Whether its standing stream is being read.
     fn is_listening(&self) -> bool {
-        lock(&self.streams)
-            .standing
-            .as_ref()
-            .is_some_and(|stream| stream.is_read())
+        lock(&self.streams).standing.as_ref().is_some_and(|stream| stream.is_read())
     }
 
     fn end(&self) {
@@ -262,9 +239,7 @@ impl Session {
     pub(super) fn subscribe(&self, uri: &str) -> Result<(), Fault> {
         let most = self.limits.subscriptions;
         if uri.len() > 64 << 10 || !self.subscriber.add(uri, most) {
-            return Err(Fault::params(format!(
-                "a session may subscribe to at most {most} resources"
-            )));
+            return Err(Fault::params(format!("a session may subscribe to at most {most} resources")));
         }
         Ok(())
     }
@@ -305,10 +280,7 @@ impl Session {
         if self.calls.len() < most {
             return Ok(());
         }
-        Err(Fault::new(
-            FaultKind::Busy,
-            format!("a session may have {most} calls under way at once"),
-        ))
+        Err(Fault::new(FaultKind::Busy, format!("a session may have {most} calls under way at once")))
     }
 
     /// Makes a stream resumable and gives it its number.
@@ -318,11 +290,7 @@ impl Session {
         streams.next += 1;
         let number = streams.next;
         stream.keep();
-        streams.kept.push(Kept {
-            number,
-            stream: Arc::clone(stream),
-            ended: None,
-        });
+        streams.kept.push(Kept { number, stream: Arc::clone(stream), ended: None });
         number
     }
 
@@ -341,11 +309,7 @@ impl Session {
             return lock(&self.streams).standing.clone();
         }
         let streams = lock(&self.streams);
-        streams
-            .kept
-            .iter()
-            .find(|kept| kept.number == number)
-            .map(|kept| Arc::clone(&kept.stream))
+        streams.kept.iter().find(|kept| kept.number == number).map(|kept| Arc::clone(&kept.stream))
     }
 }
 
@@ -385,24 +349,13 @@ impl Era {
         let session = self.session_of(peer)?;
         let (number, after) = match last_event {
             None => {
-                return Ok(Standing {
-                    number: 0,
-                    after: None,
-                    stream: session.standing(),
-                    session,
-                });
+                return Ok(Standing { number: 0, after: None, stream: session.standing(), session });
             }
             Some(id) => read_event_id(id).ok_or_else(|| Fault::invalid("last-event-id is none of ours"))?,
         };
-        let stream = session
-            .stream(number)
-            .ok_or_else(|| Fault::invalid("that stream cannot be resumed any more"))?;
-        Ok(Standing {
-            number,
-            after: Some(after),
-            stream,
-            session,
-        })
+        let stream =
+            session.stream(number).ok_or_else(|| Fault::invalid("that stream cannot be resumed any more"))?;
+        Ok(Standing { number, after: Some(after), stream, session })
     }
 
     /// Ends the session of a DELETE.
@@ -414,17 +367,13 @@ impl Era {
 
     /// The session that a request without a body names.
     fn session_of(&self, peer: &Peer) -> Result<Arc<Session>, Fault> {
-        let id = single(&peer.headers, SESSION)
-            .map_err(|_| no_session())?
-            .ok_or_else(no_session)?;
+        let id = single(&peer.headers, SESSION).map_err(|_| no_session())?.ok_or_else(no_session)?;
         if let Ok(Some(version)) = single(&peer.headers, "mcp-protocol-version")
             && Edition::of(version).is_none()
         {
             return Err(Fault::version(version));
         }
-        self.sessions
-            .find(id, &peer.principal, &self.clock)
-            .ok_or_else(no_session)
+        self.sessions.find(id, &peer.principal, &self.clock).ok_or_else(no_session)
     }
 }
 
@@ -524,11 +473,7 @@ impl Calls {
         } else {
             under_way.calls.insert(id.clone(), (serial, cancel.clone()));
         }
-        Ticket {
-            calls: self.clone(),
-            id: id.clone(),
-            serial,
-        }
+        Ticket { calls: self.clone(), id: id.clone(), serial }
     }
 
     pub(super) fn cancel(&self, id: &RequestId) {
@@ -562,11 +507,7 @@ impl Calls {
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut under_way = lock(&self.calls.0);
-        if under_way
-            .calls
-            .get(&self.id)
-            .is_some_and(|(serial, _)| *serial == self.serial)
-        {
+        if under_way.calls.get(&self.id).is_some_and(|(serial, _)| *serial == self.serial) {
             under_way.calls.remove(&self.id);
         } else {
             under_way.twins.retain(|(_, serial, _)| *serial != self.serial);

@@ -47,10 +47,8 @@ impl Hosts {
         let wrong = || format!("{url:?} is not a URL such as `https://mcp.example.com`");
         let uri: Uri = url.parse().map_err(|_| wrong())?;
         let host = uri.host().ok_or_else(wrong)?.to_owned();
-        let scheme = uri
-            .scheme_str()
-            .filter(|scheme| matches!(*scheme, "http" | "https"))
-            .ok_or_else(wrong)?;
+        let scheme =
+            uri.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https")).ok_or_else(wrong)?;
         let authority = uri.authority().ok_or_else(wrong)?;
         self.allow_origin(&format!("{scheme}://{authority}"))?;
         self.allow_host(&host);
@@ -59,6 +57,11 @@ impl Hosts {
 
     /// Judges the head of a request.
     pub(crate) fn gate(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
+        if !headers.contains_key(header::ORIGIN)
+            && plain_host(uri, headers).is_some_and(|host| self.serves(host))
+        {
+            return Ok(());
+        }
         let named = host_of(uri, headers)?;
         for authority in named.iter().flatten() {
             if !self.serves(authority.host()) {
@@ -99,12 +102,22 @@ impl Hosts {
     }
 }
 
+/// The host of a request that names it once, as a name or an IPv4 address with or without a port: nearly
+/// all do, and this much of the grammar takes no parser.
+fn plain_host<'a>(uri: &Uri, headers: &'a HeaderMap) -> Option<&'a str> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (Some(host), None, None) = (hosts.next(), hosts.next(), uri.authority()) else {
+        return None;
+    };
+    let host = host.to_str().ok()?;
+    let (name, port) = host.split_once(':').unwrap_or((host, "0"));
+    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'));
+    (is_name && !name.is_empty() && port.parse::<u16>().is_ok() && !port.starts_with('+')).then_some(name)
+}
+
 /// The hosts a request names: in its target and in its header. Both count, and both must be whole.
 fn host_of(uri: &Uri, headers: &HeaderMap) -> Result<[Option<Authority>; 2], Refused> {
-    let bad = |why: &str| Refused {
-        status: 400,
-        why: why.to_owned(),
-    };
+    let bad = |why: &str| Refused { status: 400, why: why.to_owned() };
     let mut hosts = headers.get_all(header::HOST).iter();
     let header = match (hosts.next(), hosts.next()) {
         (Some(host), None) => {
@@ -163,9 +176,7 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, origin.parse().unwrap());
         }
-        hosts
-            .gate(&Uri::from_static("/mcp"), &headers)
-            .map_or_else(|refused| refused.status, |()| 200)
+        hosts.gate(&Uri::from_static("/mcp"), &headers).map_or_else(|refused| refused.status, |()| 200)
     }
 
     #[test]
@@ -220,18 +231,9 @@ mod tests {
     fn a_public_address_opens_its_own_host_and_origin() {
         let mut hosts = Hosts::default();
         hosts.allow_url("https://mcp.example.com/mcp").unwrap();
-        assert_eq!(
-            gate(&hosts, "mcp.example.com", Some("https://mcp.example.com")),
-            200
-        );
-        assert_eq!(
-            gate(&hosts, "mcp.example.com", Some("http://mcp.example.com")),
-            403
-        );
-        assert_eq!(
-            gate(&hosts, "mcp.example.com", Some("https://mcp.example.com:8443")),
-            403
-        );
+        assert_eq!(gate(&hosts, "mcp.example.com", Some("https://mcp.example.com")), 200);
+        assert_eq!(gate(&hosts, "mcp.example.com", Some("http://mcp.example.com")), 403);
+        assert_eq!(gate(&hosts, "mcp.example.com", Some("https://mcp.example.com:8443")), 403);
         assert!(hosts.allow_url("mcp.example.com").is_err());
         assert!(hosts.allow_origin("example.com").is_err());
     }
@@ -239,9 +241,8 @@ mod tests {
     #[test]
     fn the_target_counts_as_much_as_the_header() {
         let headers = HeaderMap::from_iter([(header::HOST, "localhost".parse().unwrap())]);
-        let refused = Hosts::default()
-            .gate(&Uri::from_static("http://evil.example/mcp"), &headers)
-            .unwrap_err();
+        let refused =
+            Hosts::default().gate(&Uri::from_static("http://evil.example/mcp"), &headers).unwrap_err();
         assert_eq!(refused.status, 403);
         assert!(refused.why.contains("allow_host"));
     }

@@ -61,9 +61,7 @@ struct Inner {
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context")
-            .field("principal", &self.0.caller.principal)
-            .finish_non_exhaustive()
+        f.debug_struct("Context").field("principal", &self.0.caller.principal).finish_non_exhaustive()
     }
 }
 
@@ -108,9 +106,7 @@ impl Context {
     }
 
     pub(crate) fn shared_state<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        Arc::clone(self.0.shared.states.get(&TypeId::of::<T>())?)
-            .downcast()
-            .ok()
+        Arc::clone(self.0.shared.states.get(&TypeId::of::<T>())?).downcast().ok()
     }
 
     /// Whether a question is under way, or was asked since `asked` were counted.
@@ -197,12 +193,7 @@ impl Context {
             self.0.progress.store(last.to_bits(), Ordering::Relaxed);
             return;
         }
-        let notice = Notice::Progress {
-            token,
-            progress: done,
-            total,
-            message: message.map(str::to_owned),
-        };
+        let notice = Notice::Progress { token, progress: done, total, message: message.map(str::to_owned) };
         self.tell(&notice).await;
     }
 
@@ -213,12 +204,7 @@ impl Context {
         }
         // What cannot be put in JSON cannot be logged; a log line is no reason to fail a call.
         if let Ok(data) = Raw::of(&data) {
-            self.tell(&Notice::Log {
-                level,
-                logger: None,
-                data,
-            })
-            .await;
+            self.tell(&Notice::Log { level, logger: None, data }).await;
         }
     }
 
@@ -252,12 +238,8 @@ impl Context {
     /// # Errors
     /// If the client cannot show forms, nobody answers, or the answer will come with a later run.
     pub async fn elicit(&self, key: &str, form: Form) -> Result<Elicited<serde_json::Value>, AskError> {
-        let answer = self
-            .ask(key, Ask::Elicit(Elicit::Form(form.into_model())))
-            .await?;
-        elicited(answer, |content| {
-            Ok(content.map_or_else(|| serde_json::json!({}), |raw| raw.to_value()))
-        })
+        let answer = self.ask(key, Ask::Elicit(Elicit::Form(form.into_model()))).await?;
+        elicited(answer, |content| Ok(content.map_or_else(|| serde_json::json!({}), |raw| raw.to_value())))
     }
 
     /// Asks the user to fill in a form that is described by a type: a struct of texts, numbers, booleans
@@ -270,9 +252,7 @@ impl Context {
         T: DeserializeOwned + JsonSchema,
     {
         let form = Form::with_schema(message, tidy(schema_of::<T>().to_value()));
-        let answer = self
-            .ask(key, Ask::Elicit(Elicit::Form(form.into_model())))
-            .await?;
+        let answer = self.ask(key, Ask::Elicit(Elicit::Form(form.into_model()))).await?;
         elicited(answer, |content| {
             let content = content.unwrap_or_else(Raw::empty_object);
             content.parse_as().map_err(|error| refused(&error))
@@ -289,11 +269,7 @@ impl Context {
         if !is_safe_link(url) {
             return Err(AskError(AskErrorKind::Refused("the link must be https".into())));
         }
-        let ask = Elicit::Url {
-            message: message.to_owned(),
-            url: url.to_owned(),
-            id: crate::seal::token(),
-        };
+        let ask = Elicit::Url { message: message.to_owned(), url: url.to_owned(), id: crate::seal::token() };
         elicited(self.ask(key, Ask::Elicit(ask)).await?, |_| Ok(()))
     }
 

@@ -110,8 +110,6 @@ impl<T> Deref for State<T> {
 
 impl<T: Send + Sync + 'static> Extract for State<T> {
     fn extract(cx: &Context, _: Arguments<'_>) -> Result<State<T>, Rejection> {
-        cx.shared_state()
-            .map(State)
-            .ok_or(Rejection::State(type_name::<T>()))
+        cx.shared_state().map(State).ok_or(Rejection::State(type_name::<T>()))
     }
 }

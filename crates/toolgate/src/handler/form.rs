@@ -22,18 +22,12 @@ pub struct Form {
 impl Form {
     /// A form without fields: a question to say yes or no to.
     pub fn new(message: impl Into<String>) -> Form {
-        Form {
-            message: message.into(),
-            schema: json!({ "type": "object", "properties": {} }),
-        }
+        Form { message: message.into(), schema: json!({ "type": "object", "properties": {} }) }
     }
 
     /// A form described by a JSON Schema of type `object` with flat properties.
     pub fn with_schema(message: impl Into<String>, schema: Value) -> Form {
-        Form {
-            message: message.into(),
-            schema,
-        }
+        Form { message: message.into(), schema }
     }
 
     /// A field that must be filled in.
@@ -75,10 +69,7 @@ impl Form {
     }
 
     pub(crate) fn into_model(self) -> model::Form {
-        model::Form {
-            message: self.message,
-            schema: Raw::from(self.schema),
-        }
+        model::Form { message: self.message, schema: Raw::from(self.schema) }
     }
 }
 
@@ -149,10 +140,7 @@ impl Field {
     /// Any of these.
     #[must_use]
     pub fn choices<'a>(options: impl IntoIterator<Item = &'a str>) -> Field {
-        Field::of("array").with(
-            "items",
-            json!({ "type": "string", "enum": Value::from_iter(options) }),
-        )
+        Field::of("array").with("items", json!({ "type": "string", "enum": Value::from_iter(options) }))
     }
 
     /// Any of these values, each with a title to show.
@@ -208,8 +196,5 @@ impl Field {
 }
 
 fn titled<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Value {
-    options
-        .into_iter()
-        .map(|(value, title)| json!({ "const": value, "title": title }))
-        .collect()
+    options.into_iter().map(|(value, title)| json!({ "const": value, "title": title })).collect()
 }

@@ -130,10 +130,7 @@ impl IntoOutput for Content {
 
 impl IntoOutput for Vec<Content> {
     fn into_output(self) -> Result<ToolOutput, Failed> {
-        Ok(ToolOutput {
-            content: self,
-            ..ToolOutput::default()
-        })
+        Ok(ToolOutput { content: self, ..ToolOutput::default() })
     }
 }
 
@@ -191,10 +188,7 @@ impl<T: IntoOutput, E: fmt::Display> IntoOutput for Result<T, E> {
 fn structured(value: Raw) -> ToolOutput {
     // The text is for clients that know no structured output: the protocol asks for it.
     let text = value.as_str().to_owned();
-    ToolOutput {
-        structured: Some(value),
-        ..ToolOutput::text(text)
-    }
+    ToolOutput { structured: Some(value), ..ToolOutput::text(text) }
 }
 
 fn to_raw(value: &impl Serialize) -> Result<Raw, Failed> {
@@ -245,9 +239,7 @@ contents!(blob: Bytes, Vec<u8>, &'static [u8]);
 impl<T: Serialize> IntoContents for Json<T> {
     fn into_contents(self, uri: &str) -> Result<Found, Failed> {
         let text = to_raw(&self.0)?;
-        Contents::text(uri, text.as_str())
-            .with_mime("application/json")
-            .into_contents(uri)
+        Contents::text(uri, text.as_str()).with_mime("application/json").into_contents(uri)
     }
 }
 
@@ -286,10 +278,7 @@ impl IntoPrompt for PromptOutput {
 
 impl IntoPrompt for Vec<PromptMessage> {
     fn into_prompt(self) -> Result<PromptOutput, Failed> {
-        Ok(PromptOutput {
-            messages: self,
-            ..PromptOutput::default()
-        })
+        Ok(PromptOutput { messages: self, ..PromptOutput::default() })
     }
 }
 
@@ -301,11 +290,7 @@ impl IntoPrompt for PromptMessage {
 
 impl IntoPrompt for Content {
     fn into_prompt(self) -> Result<PromptOutput, Failed> {
-        PromptMessage {
-            role: Role::User,
-            content: self,
-        }
-        .into_prompt()
+        PromptMessage { role: Role::User, content: self }.into_prompt()
     }
 }
 

@@ -29,10 +29,9 @@ fn tidy_one(schema: &mut Value) {
         object.remove("format");
     }
     let required: Vec<String> = match object.get("required") {
-        Some(Value::Array(names)) => names
-            .iter()
-            .filter_map(|name| name.as_str().map(str::to_owned))
-            .collect(),
+        Some(Value::Array(names)) => {
+            names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+        }
         _ => Vec::new(),
     };
     if let Some(Value::Object(properties)) = object.get_mut("properties") {
@@ -43,16 +42,7 @@ fn tidy_one(schema: &mut Value) {
             tidy_one(property);
         }
     }
-    for key in [
-        "items",
-        "additionalProperties",
-        "not",
-        "if",
-        "then",
-        "else",
-        "contains",
-        "propertyNames",
-    ] {
+    for key in ["items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"] {
         if let Some(inner) = object.get_mut(key) {
             tidy_one(inner);
         }

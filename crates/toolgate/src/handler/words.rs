@@ -21,9 +21,7 @@ impl<'de> Deserializer<'de> for Words<'de> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         visitor.visit_map(MapDeserializer::new(
-            self.0
-                .iter()
-                .map(|(name, text)| (name.as_str(), Word { name, text })),
+            self.0.iter().map(|(name, text)| (name.as_str(), Word { name, text })),
         ))
     }
 
@@ -46,8 +44,7 @@ struct Word<'a> {
 impl Word<'_> {
     fn parse<T: std::str::FromStr>(self, what: &str) -> Result<T, Error> {
         let Word { name, text } = self;
-        text.parse()
-            .map_err(|_| de::Error::custom(format_args!("`{name}` must be {what}, got {text:?}")))
+        text.parse().map_err(|_| de::Error::custom(format_args!("`{name}` must be {what}, got {text:?}")))
     }
 }
 
@@ -171,29 +168,17 @@ mod tests {
     }
 
     fn read(words: &[(&str, &str)]) -> Result<Page, String> {
-        let words: Vec<_> = words
-            .iter()
-            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
-            .collect();
+        let words: Vec<_> =
+            words.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
         Page::deserialize(Words::new(&words)).map_err(|error| error.to_string())
     }
 
     #[test]
     fn texts_become_what_the_fields_want() {
-        let page = read(&[
-            ("id", "7"),
-            ("title", "8"),
-            ("draft", "true"),
-            ("style", "long"),
-            ("scale", "0.5"),
-        ]);
-        let wanted = Page {
-            id: 7,
-            title: "8".into(),
-            draft: Some(true),
-            style: Some(Style::Long),
-            scale: 0.5,
-        };
+        let page =
+            read(&[("id", "7"), ("title", "8"), ("draft", "true"), ("style", "long"), ("scale", "0.5")]);
+        let wanted =
+            Page { id: 7, title: "8".into(), draft: Some(true), style: Some(Style::Long), scale: 0.5 };
         assert_eq!(page, Ok(wanted));
     }
 

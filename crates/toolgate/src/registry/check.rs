@@ -16,9 +16,7 @@ pub(crate) struct Check {
 
 impl std::fmt::Debug for Check {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Check")
-            .field("typed", &self.typed)
-            .finish_non_exhaustive()
+        f.debug_struct("Check").field("typed", &self.typed).finish_non_exhaustive()
     }
 }
 
@@ -49,12 +47,8 @@ impl Check {
         #[cfg(feature = "validate")]
         {
             let value = arguments.to_value();
-            let faults: Vec<String> = self
-                .validator
-                .iter_errors(&value)
-                .take(MOST)
-                .map(|e| explain(&e))
-                .collect();
+            let faults: Vec<String> =
+                self.validator.iter_errors(&value).take(MOST).map(|e| explain(&e)).collect();
             if !faults.is_empty() {
                 return Some(faults.join("; "));
             }
@@ -79,21 +73,15 @@ fn explain(error: &jsonschema::ValidationError<'_>) -> String {
     match error.kind() {
         Kind::Required { property } => {
             let name = property.as_str().unwrap_or_default();
-            let inside = if path.is_empty() {
-                String::new()
-            } else {
-                format!(" in {place}")
-            };
+            let inside = if path.is_empty() { String::new() } else { format!(" in {place}") };
             format!("`{name}` is required{inside} and missing")
         }
         Kind::Type { kind } => {
             let expected = match kind {
                 jsonschema::error::TypeKind::Single(one) => one.to_string(),
-                jsonschema::error::TypeKind::Multiple(many) => many
-                    .iter()
-                    .map(|one| one.to_string())
-                    .collect::<Vec<_>>()
-                    .join(" or "),
+                jsonschema::error::TypeKind::Multiple(many) => {
+                    many.iter().map(|one| one.to_string()).collect::<Vec<_>>().join(" or ")
+                }
             };
             format!("{place} must be {expected}, got {got}")
         }
@@ -151,16 +139,14 @@ fn says_more_than_types(schema: &Value) -> bool {
     ];
     match schema {
         Value::Object(object) => object.iter().any(|(key, inner)| match key.as_str() {
-            "properties" | "$defs" => inner
-                .as_object()
-                .is_some_and(|all| all.values().any(says_more_than_types)),
+            "properties" | "$defs" => {
+                inner.as_object().is_some_and(|all| all.values().any(says_more_than_types))
+            }
             "items" => says_more_than_types(inner),
             // The least value of an unsigned integer.
             "minimum" => inner.as_i64() != Some(0),
             "additionalProperties" => *inner == Value::Bool(false) || says_more_than_types(inner),
-            "anyOf" | "oneOf" => inner
-                .as_array()
-                .is_some_and(|all| all.iter().any(says_more_than_types)),
+            "anyOf" | "oneOf" => inner.as_array().is_some_and(|all| all.iter().any(says_more_than_types)),
             key => !TYPES.contains(&key) && !key.starts_with("x-"),
         }),
         _ => false,
@@ -201,18 +187,9 @@ mod tests {
             "additionalProperties": false
         });
         assert_eq!(faults(&schema, json!({})), "`limit` is required and missing");
-        assert_eq!(
-            faults(&schema, json!({"limit": "5"})),
-            "`limit` must be integer, got the string \"5\""
-        );
-        assert_eq!(
-            faults(&schema, json!({"limit": 0})),
-            "`limit` must be at least 1, got the number 0"
-        );
-        assert_eq!(
-            faults(&schema, json!({"limit": 1, "x": 2})),
-            "unknown parameter `x`"
-        );
+        assert_eq!(faults(&schema, json!({"limit": "5"})), "`limit` must be integer, got the string \"5\"");
+        assert_eq!(faults(&schema, json!({"limit": 0})), "`limit` must be at least 1, got the number 0");
+        assert_eq!(faults(&schema, json!({"limit": 1, "x": 2})), "unknown parameter `x`");
         assert_eq!(
             faults(&schema, json!({"limit": 1, "style": "tiny"})),
             "`style` must be one of [\"short\",\"long\"], got the string \"tiny\""

@@ -29,9 +29,7 @@ pub(crate) fn marks(schema: &Value) -> Result<Vec<Mirror>, String> {
     collect(schema, &mut path, &mut found)?;
     let marked = count(schema);
     if marked > found.len() {
-        return Err(format!(
-            "`{MARK}` works only on properties reached from the root through `properties`"
-        ));
+        return Err(format!("`{MARK}` works only on properties reached from the root through `properties`"));
     }
     Ok(found)
 }
@@ -61,13 +59,8 @@ fn mirror(path: &[String], mark: &Value, property: &Value, others: &[Mirror]) ->
         return Err(format!("two properties share the `{MARK}` {mark:?}"));
     }
     match property.get("type").and_then(Value::as_str) {
-        Some("string" | "integer" | "boolean") => Ok(Mirror {
-            path: path.to_vec(),
-            header,
-        }),
-        _ => Err(format!(
-            "`{name}` is marked `{MARK}` and must be a string, an integer or a boolean"
-        )),
+        Some("string" | "integer" | "boolean") => Ok(Mirror { path: path.to_vec(), header }),
+        _ => Err(format!("`{name}` is marked `{MARK}` and must be a string, an integer or a boolean")),
     }
 }
 
@@ -88,9 +81,7 @@ fn count(schema: &Value) -> usize {
 /// If a header is missing, repeated, not decodable or different.
 pub(crate) fn agree(mirrors: &[Mirror], arguments: &Raw, headers: &HeaderMap) -> Result<(), Fault> {
     for Mirror { path, header } in mirrors {
-        let value = path
-            .iter()
-            .try_fold(arguments.view(), |value, key| value.get(key));
+        let value = path.iter().try_fold(arguments.view(), |value, key| value.get(key));
         let Some(value) = value.filter(|value| !value.is_null()) else {
             continue;
         };
@@ -113,13 +104,9 @@ fn fault(header: &HeaderName, what: &str) -> Fault {
 fn same(value: View<'_>, text: &str) -> bool {
     match value.kind() {
         Kind::Text => value.as_text().is_some_and(|value| value == text),
-        Kind::Bool => value
-            .as_bool()
-            .is_some_and(|value| text == if value { "true" } else { "false" }),
+        Kind::Bool => value.as_bool().is_some_and(|value| text == if value { "true" } else { "false" }),
         // Numerically: `42.0` is `42`.
-        Kind::Number => text
-            .parse::<f64>()
-            .is_ok_and(|number| value.as_f64() == Some(number)),
+        Kind::Number => text.parse::<f64>().is_ok_and(|number| value.as_f64() == Some(number)),
         _ => false,
     }
 }
@@ -130,10 +117,7 @@ pub(crate) fn decode(value: &[u8]) -> Option<String> {
     if !value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) {
         return None;
     }
-    match value
-        .strip_prefix("=?base64?")
-        .and_then(|rest| rest.strip_suffix("?="))
-    {
+    match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         Some(encoded) => String::from_utf8(STANDARD.decode(encoded).ok()?).ok(),
         None => Some(value.to_owned()),
     }
@@ -151,60 +135,30 @@ mod tests {
             "count": {"type": "integer", "x-mcp-header": "Count"},
             "deep": {"type": "object", "properties": {"on": {"type": "boolean", "x-mcp-header": "On"}}},
         }});
-        let headers = headers
-            .iter()
-            .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
-        agree(
-            &marks(&schema).unwrap(),
-            &Raw::from(arguments),
-            &headers.collect(),
-        )
-        .is_ok()
+        let headers =
+            headers.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
+        agree(&marks(&schema).unwrap(), &Raw::from(arguments), &headers.collect()).is_ok()
     }
 
     #[test]
     fn headers_and_arguments_must_agree() {
-        assert!(check(
-            json!({"region": "Hello"}),
-            &[("mcp-param-region", "Hello")]
-        ));
-        assert!(check(
-            json!({"region": "Hello"}),
-            &[("mcp-param-region", "=?base64?SGVsbG8=?=")]
-        ));
-        assert!(check(
-            json!({"region": "SGVsbG8="}),
-            &[("mcp-param-region", "SGVsbG8=")]
-        ));
-        assert!(check(
-            json!({"region": "=?base64?SGVsbG8="}),
-            &[("mcp-param-region", "=?base64?SGVsbG8=")]
-        ));
+        assert!(check(json!({"region": "Hello"}), &[("mcp-param-region", "Hello")]));
+        assert!(check(json!({"region": "Hello"}), &[("mcp-param-region", "=?base64?SGVsbG8=?=")]));
+        assert!(check(json!({"region": "SGVsbG8="}), &[("mcp-param-region", "SGVsbG8=")]));
+        assert!(check(json!({"region": "=?base64?SGVsbG8="}), &[("mcp-param-region", "=?base64?SGVsbG8=")]));
         assert!(check(json!({}), &[]), "what is not there is not mirrored");
         assert!(check(json!({"region": null}), &[]));
         assert!(check(json!({"count": 42}), &[("mcp-param-count", "42.0")]));
         assert!(check(json!({"deep": {"on": true}}), &[("mcp-param-on", "true")]));
 
         assert!(!check(json!({"region": "Hello"}), &[]));
-        assert!(!check(
-            json!({"region": "Hello"}),
-            &[("mcp-param-region", "hello")]
-        ));
+        assert!(!check(json!({"region": "Hello"}), &[("mcp-param-region", "hello")]));
         assert!(
-            !check(
-                json!({"region": "Hello"}),
-                &[("mcp-param-region", "=?base64?SGVsbG8?=")]
-            ),
+            !check(json!({"region": "Hello"}), &[("mcp-param-region", "=?base64?SGVsbG8?=")]),
             "bad padding"
         );
-        assert!(!check(
-            json!({"region": "Hello"}),
-            &[("mcp-param-region", "=?base64?SGVs!!!bG8=?=")]
-        ));
-        assert!(!check(
-            json!({"region": "a"}),
-            &[("mcp-param-region", "a"), ("mcp-param-region", "a")]
-        ));
+        assert!(!check(json!({"region": "Hello"}), &[("mcp-param-region", "=?base64?SGVs!!!bG8=?=")]));
+        assert!(!check(json!({"region": "a"}), &[("mcp-param-region", "a"), ("mcp-param-region", "a")]));
         assert!(!check(json!({"deep": {"on": true}}), &[("mcp-param-on", "True")]));
     }
 

@@ -26,9 +26,7 @@ pub(crate) struct Pager {
 
 impl std::fmt::Debug for Pager {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pager")
-            .field("size", &self.size)
-            .finish_non_exhaustive()
+        f.debug_struct("Pager").field("size", &self.size).finish_non_exhaustive()
     }
 }
 
@@ -51,11 +49,7 @@ impl Pager {
             }
             _ => None,
         };
-        Ok(Page {
-            items: shown.iter().map(|entry| entry.item()).collect(),
-            next,
-            cache: self.cache,
-        })
+        Ok(Page { items: shown.iter().map(|entry| entry.item()).collect(), next, cache: self.cache })
     }
 
     fn after<'a, T: Listed>(
@@ -110,11 +104,7 @@ mod tests {
     }
 
     fn pager(size: usize) -> Pager {
-        Pager {
-            size,
-            cache: CacheHint::default(),
-            seal: Seal::random(),
-        }
+        Pager { size, cache: CacheHint::default(), seal: Seal::random() }
     }
 
     proptest! {

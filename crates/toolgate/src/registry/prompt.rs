@@ -22,9 +22,7 @@ pub(crate) struct PromptEntry {
 
 impl std::fmt::Debug for PromptEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PromptEntry")
-            .field("prompt", &self.prompt)
-            .finish_non_exhaustive()
+        f.debug_struct("PromptEntry").field("prompt", &self.prompt).finish_non_exhaustive()
     }
 }
 
@@ -51,9 +49,7 @@ pub struct PromptSpec {
 
 impl std::fmt::Debug for PromptSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PromptSpec")
-            .field("prompt", &self.prompt)
-            .finish_non_exhaustive()
+        f.debug_struct("PromptSpec").field("prompt", &self.prompt).finish_non_exhaustive()
     }
 }
 
@@ -64,19 +60,9 @@ impl PromptSpec {
         H: Handler<A>,
         H::Output: IntoPrompt,
     {
-        let arguments = H::schema()
-            .map(|schema| arguments_of(&tidy(schema.to_value())))
-            .unwrap_or_default();
-        let prompt = Prompt {
-            name: name.into(),
-            arguments,
-            ..Prompt::default()
-        };
-        PromptSpec {
-            prompt,
-            run: erase_prompt(handler),
-            completers: BTreeMap::new(),
-        }
+        let arguments = H::schema().map(|schema| arguments_of(&tidy(schema.to_value()))).unwrap_or_default();
+        let prompt = Prompt { name: name.into(), arguments, ..Prompt::default() };
+        PromptSpec { prompt, run: erase_prompt(handler), completers: BTreeMap::new() }
     }
 
     /// What it is for.
@@ -125,26 +111,15 @@ impl PromptSpec {
     }
 
     pub(crate) fn finish(self) -> Result<PromptEntry, String> {
-        let PromptSpec {
-            prompt,
-            run,
-            completers,
-        } = self;
+        let PromptSpec { prompt, run, completers } = self;
         check_name(&prompt.name)?;
         check_icons(&prompt.icons)?;
-        if let Some(unknown) = completers
-            .keys()
-            .find(|name| !prompt.arguments.iter().any(|a| a.name == **name))
+        if let Some(unknown) =
+            completers.keys().find(|name| !prompt.arguments.iter().any(|a| a.name == **name))
         {
-            return Err(format!(
-                "it completes `{unknown}`, which is none of its arguments"
-            ));
+            return Err(format!("it completes `{unknown}`, which is none of its arguments"));
         }
-        Ok(PromptEntry {
-            prompt: Arc::new(prompt),
-            run,
-            completers,
-        })
+        Ok(PromptEntry { prompt: Arc::new(prompt), run, completers })
     }
 }
 

@@ -31,17 +31,13 @@ pub(crate) struct TemplateEntry {
 
 impl std::fmt::Debug for ResourceEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ResourceEntry")
-            .field("resource", &self.resource)
-            .finish_non_exhaustive()
+        f.debug_struct("ResourceEntry").field("resource", &self.resource).finish_non_exhaustive()
     }
 }
 
 impl std::fmt::Debug for TemplateEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("TemplateEntry")
-            .field("template", &self.template)
-            .finish_non_exhaustive()
+        f.debug_struct("TemplateEntry").field("template", &self.template).finish_non_exhaustive()
     }
 }
 
@@ -168,16 +164,8 @@ impl ResourceSpec {
         H::Output: IntoContents,
     {
         let uri = uri.into();
-        let resource = Resource {
-            name: last_part(&uri),
-            uri,
-            ..Resource::default()
-        };
-        ResourceSpec {
-            resource,
-            make: Box::new(|mime| erase_read(handler, mime)),
-            cache: None,
-        }
+        let resource = Resource { name: last_part(&uri), uri, ..Resource::default() };
+        ResourceSpec { resource, make: Box::new(|mime| erase_read(handler, mime)), cache: None }
     }
 
     /// How many bytes it has.
@@ -192,21 +180,13 @@ impl ResourceSpec {
     }
 
     pub(crate) fn finish(self) -> Result<ResourceEntry, String> {
-        let ResourceSpec {
-            resource,
-            make,
-            cache,
-        } = self;
+        let ResourceSpec { resource, make, cache } = self;
         check_icons(&resource.icons)?;
         if !has_scheme(&resource.uri) {
             return Err("a resource's URI starts with a scheme, such as `notes://`".into());
         }
         let run = make(resource.mime.clone());
-        Ok(ResourceEntry {
-            resource: Arc::new(resource),
-            run,
-            cache,
-        })
+        Ok(ResourceEntry { resource: Arc::new(resource), run, cache })
     }
 }
 
@@ -218,18 +198,10 @@ impl TemplateSpec {
         H::Output: IntoContents,
     {
         let uri_template = uri_template.into();
-        let template = ResourceTemplate {
-            name: last_part(&uri_template),
-            uri_template,
-            ..ResourceTemplate::default()
-        };
+        let template =
+            ResourceTemplate { name: last_part(&uri_template), uri_template, ..ResourceTemplate::default() };
         let make = Box::new(|mime| erase_read(handler, mime));
-        TemplateSpec {
-            template,
-            make,
-            cache: None,
-            completers: BTreeMap::new(),
-        }
+        TemplateSpec { template, make, cache: None, completers: BTreeMap::new() }
     }
 
     /// How a variable could go on, given what is there so far.
@@ -250,54 +222,33 @@ impl TemplateSpec {
     }
 
     pub(crate) fn finish(self) -> Result<TemplateEntry, String> {
-        let TemplateSpec {
-            template,
-            make,
-            cache,
-            completers,
-        } = self;
+        let TemplateSpec { template, make, cache, completers } = self;
         check_icons(&template.icons)?;
         let pattern = UriTemplate::parse(&template.uri_template).map_err(|error| error.to_string())?;
-        if let Some(unknown) = completers
-            .keys()
-            .find(|name| !pattern.names().any(|known| known == name.as_str()))
+        if let Some(unknown) =
+            completers.keys().find(|name| !pattern.names().any(|known| known == name.as_str()))
         {
-            return Err(format!(
-                "it completes `{unknown}`, which is none of its variables"
-            ));
+            return Err(format!("it completes `{unknown}`, which is none of its variables"));
         }
         let run = make(template.mime.clone());
-        Ok(TemplateEntry {
-            template: Arc::new(template),
-            pattern,
-            run,
-            cache,
-            completers,
-        })
+        Ok(TemplateEntry { template: Arc::new(template), pattern, run, cache, completers })
     }
 }
 
 pub(crate) fn cache_hint(ttl: Duration, scope: CacheScope) -> CacheHint {
-    CacheHint {
-        ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX),
-        scope,
-    }
+    CacheHint { ttl_ms: u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX), scope }
 }
 
 /// The last part of a URI, or of a template the last one without a hole.
 fn last_part(uri: &str) -> String {
-    let mut parts = uri
-        .split('/')
-        .filter(|part| !part.is_empty() && !part.contains('{'));
+    let mut parts = uri.split('/').filter(|part| !part.is_empty() && !part.contains('{'));
     parts.next_back().unwrap_or(uri).trim_end_matches(':').to_owned()
 }
 
 fn has_scheme(uri: &str) -> bool {
     uri.split_once(':').is_some_and(|(scheme, _)| {
         scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-            && scheme
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+            && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
     })
 }
 

@@ -163,11 +163,7 @@ impl UriTemplate {
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
         let parts = parse::parts(text)?;
         let steps = matching::steps(&parts);
-        Ok(Self {
-            text: text.to_owned(),
-            parts,
-            steps,
-        })
+        Ok(Self { text: text.to_owned(), parts, steps })
     }
 
     /// The template as it was written.

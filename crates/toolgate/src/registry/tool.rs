@@ -23,9 +23,7 @@ pub(crate) struct ToolEntry {
 
 impl std::fmt::Debug for ToolEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ToolEntry")
-            .field("tool", &self.tool)
-            .finish_non_exhaustive()
+        f.debug_struct("ToolEntry").field("tool", &self.tool).finish_non_exhaustive()
     }
 }
 
@@ -68,10 +66,7 @@ impl Need {
     pub(crate) fn add_to(self, capabilities: &mut ClientCapabilities) {
         match self {
             Need::Elicitation => {
-                capabilities.elicitation = Some(ElicitationCapability {
-                    form: true,
-                    url: false,
-                });
+                capabilities.elicitation = Some(ElicitationCapability { form: true, url: false });
             }
             Need::Sampling => capabilities.sampling = Some(SamplingCapability::default()),
             Need::Roots => capabilities.roots = Some(false),
@@ -106,9 +101,7 @@ pub struct ToolSpec {
 
 impl std::fmt::Debug for ToolSpec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ToolSpec")
-            .field("tool", &self.tool)
-            .finish_non_exhaustive()
+        f.debug_struct("ToolSpec").field("tool", &self.tool).finish_non_exhaustive()
     }
 }
 
@@ -125,14 +118,7 @@ impl ToolSpec {
         };
         let mut tool = Tool::new(name, Raw::empty_object());
         tool.output_schema = H::Output::schema().map(|schema| Raw::from(tidy(schema.to_value())));
-        ToolSpec {
-            tool,
-            run: erase_tool(handler),
-            schema: None,
-            generated,
-            timeout: None,
-            needs: Vec::new(),
-        }
+        ToolSpec { tool, run: erase_tool(handler), schema: None, generated, timeout: None, needs: Vec::new() }
     }
 
     /// What it does, for a model.
@@ -226,14 +212,7 @@ impl ToolSpec {
 
     /// What is kept of it, or what is wrong with it.
     pub(crate) fn finish(self) -> Result<ToolEntry, String> {
-        let ToolSpec {
-            mut tool,
-            run,
-            schema,
-            generated,
-            timeout,
-            needs,
-        } = self;
+        let ToolSpec { mut tool, run, schema, generated, timeout, needs } = self;
         check_name(&tool.name)?;
         check_icons(&tool.icons)?;
         let typed = schema.is_none();
@@ -244,11 +223,7 @@ impl ToolSpec {
                     .into(),
             );
         }
-        if tool
-            .meta
-            .as_ref()
-            .is_some_and(|meta| meta.view().kind() != toolgate_wire::Kind::Object)
-        {
+        if tool.meta.as_ref().is_some_and(|meta| meta.view().kind() != toolgate_wire::Kind::Object) {
             return Err("`meta` must be a JSON object".into());
         }
         let check =
@@ -259,22 +234,13 @@ impl ToolSpec {
         }
         let mirrors = mirror::marks(&schema)?;
         tool.input_schema = Raw::from(schema);
-        Ok(ToolEntry {
-            tool: Arc::new(tool),
-            run,
-            check,
-            mirrors,
-            timeout,
-            needs,
-        })
+        Ok(ToolEntry { tool: Arc::new(tool), run, check, mirrors, timeout, needs })
     }
 }
 
 /// What every client takes: 1 to 128 letters, digits, `_`, `-` and `.`.
 pub(super) fn check_name(name: &str) -> Result<(), String> {
-    let fits = name
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
+    let fits = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
     if fits && (1..=128).contains(&name.len()) {
         return Ok(());
     }

@@ -94,12 +94,7 @@ impl std::fmt::Debug for Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(entry: Arc<Entry>, options: HttpOptions) -> Endpoint {
-        Endpoint(Arc::new(Inner {
-            entry,
-            options,
-            tasks: TaskTracker::new(),
-            pairs: Pairs::default(),
-        }))
+        Endpoint(Arc::new(Inner { entry, options, tasks: TaskTracker::new(), pairs: Pairs::default() }))
     }
 
     /// Waits until calls whose clients left have ended.
@@ -183,19 +178,10 @@ impl Inner {
             Ok(bytes) => bytes,
             Err(response) => return response,
         };
-        let peer = peer(
-            parts,
-            Road::Post {
-                streams: accepts.stream,
-            },
-        );
+        let peer = peer(parts, Road::Post { streams: accepts.stream });
         let out = Stream::new(Capacity::default());
         let call = self.begin(bytes, peer.clone(), &out);
-        let mut driving = Driving {
-            call: Some(call),
-            out: Arc::clone(&out),
-            tasks: self.tasks.clone(),
-        };
+        let mut driving = Driving { call: Some(call), out: Arc::clone(&out), tasks: self.tasks.clone() };
         let patience = accepts.stream.then_some(self.options.patience);
         match driving.first(patience).await {
             First::Answer(answer) if !out_stirred(&out) => answered(answer, accepts),
@@ -281,11 +267,8 @@ impl Inner {
         };
         let mut events = Events::new(reader, self.options.heartbeat).numbered(standing.number);
         if standing.number == 0 {
-            let (entry, out, session) = (
-                Arc::clone(&self.entry),
-                Arc::clone(&standing.stream),
-                standing.session,
-            );
+            let (entry, out, session) =
+                (Arc::clone(&self.entry), Arc::clone(&standing.stream), standing.session);
             let feeding = Box::pin({
                 let out = Arc::clone(&out);
                 async move {
@@ -302,11 +285,7 @@ impl Inner {
         if !parts.headers.contains_key("mcp-session-id") {
             return not_allowed("POST");
         }
-        match self
-            .entry
-            .era
-            .end_session(&self.peer_of(parts, Road::Post { streams: false }))
-        {
+        match self.entry.era.end_session(&self.peer_of(parts, Road::Post { streams: false })) {
             Ok(()) => plain(StatusCode::NO_CONTENT),
             Err(fault) => fault_response(&fault),
         }
@@ -324,12 +303,7 @@ impl Inner {
 
 fn peer(parts: Parts, road: Road) -> Peer {
     let (principal, remote) = (principal(&parts), remote(&parts));
-    Peer {
-        principal,
-        headers: Arc::new(parts.headers),
-        remote,
-        road,
-    }
+    Peer { principal, headers: Arc::new(parts.headers), remote, road }
 }
 
 fn principal(parts: &Parts) -> Principal {
@@ -401,8 +375,7 @@ fn conclude(out: &Stream, answer: Answer) {
 }
 
 fn out_stirred(out: &Stream) -> bool {
-    out.poll_stirred(&mut task::Context::from_waker(task::Waker::noop()))
-        .is_ready()
+    out.poll_stirred(&mut task::Context::from_waker(task::Waker::noop())).is_ready()
 }
 
 fn answered(answer: Answer, accepts: headers::Accepts) -> Response<Body> {
@@ -411,30 +384,18 @@ fn answered(answer: Answer, accepts: headers::Accepts) -> Response<Body> {
         // The client took its question back: an empty stream answers it with nothing.
         Answer::Silence => {
             let mut response = plain(StatusCode::OK);
-            response
-                .headers_mut()
-                .insert(header::CONTENT_TYPE, headers::EVENT_STREAM);
+            response.headers_mut().insert(header::CONTENT_TYPE, headers::EVENT_STREAM);
             response
         }
-        Answer::Body {
-            status: 200,
-            body,
-            session,
-        } if !accepts.json => {
+        Answer::Body { status: 200, body, session } if !accepts.json => {
             let mut response = Response::new(Body::full(sse::event(None, &body)));
             sse_headers(response.headers_mut());
             with_session(response, session)
         }
-        Answer::Body {
-            status,
-            body,
-            session,
-        } => {
+        Answer::Body { status, body, session } => {
             let mut response = json(status, body);
             if status == 503 {
-                response
-                    .headers_mut()
-                    .insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
             }
             with_session(response, session)
         }
@@ -464,23 +425,14 @@ fn event_stream(events: Events) -> Response<Body> {
 
 fn sse_headers(headers: &mut HeaderMap) {
     headers.insert(header::CONTENT_TYPE, headers::EVENT_STREAM);
-    headers.insert(
-        header::CACHE_CONTROL,
-        HeaderValue::from_static("no-cache, no-store"),
-    );
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
 fn harden(headers: &mut HeaderMap) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
 fn plain(status: StatusCode) -> Response<Body> {
@@ -492,9 +444,7 @@ fn plain(status: StatusCode) -> Response<Body> {
 
 fn not_allowed(allow: &'static str) -> Response<Body> {
     let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
-    response
-        .headers_mut()
-        .insert(header::ALLOW, HeaderValue::from_static(allow));
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
     response
 }
 
@@ -502,11 +452,7 @@ fn not_allowed(allow: &'static str) -> Response<Body> {
 fn refused(status: u16, why: &str) -> Response<Body> {
     let response = json(status, refuse(None, &Fault::invalid(why)));
     // Whoever sends these did not mean us, or sends a body that is not worth reading.
-    if matches!(status, 403 | 413 | 415) {
-        closing(response)
-    } else {
-        response
-    }
+    if matches!(status, 403 | 413 | 415) { closing(response) } else { response }
 }
 
 fn too_long(limit: usize) -> Response<Body> {
@@ -514,9 +460,7 @@ fn too_long(limit: usize) -> Response<Body> {
 }
 
 fn closing(mut response: Response<Body>) -> Response<Body> {
-    response
-        .headers_mut()
-        .insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 

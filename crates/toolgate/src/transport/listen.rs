@@ -223,15 +223,8 @@ where
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
     let streams = TaskTracker::new();
-    let house = Arc::new(House {
-        http: http(&options, &streams),
-        stop: Stop::default(),
-        options,
-    });
-    let seats = Seats::new(
-        house.options.max_connections,
-        house.options.max_connections_per_ip,
-    );
+    let house = Arc::new(House { http: http(&options, &streams), stop: Stop::default(), options });
+    let seats = Seats::new(house.options.max_connections, house.options.max_connections_per_ip);
     let mut connections = JoinSet::new();
     let mut pause = Pause::default();
     loop {
@@ -383,10 +376,7 @@ where
     let line = Arc::new(Line::default());
     let socket = Socket::new(stream, Arc::clone(&line));
     let open = Arc::clone(&line);
-    let limits = hygiene::Limits {
-        target: house.options.max_target,
-        fields: house.options.max_headers,
-    };
+    let limits = hygiene::Limits { target: house.options.max_target, fields: house.options.max_headers };
     let service = service_fn(move |mut request: Request<Incoming>| {
         let busy = open.enter();
         let fault = hygiene::check(&request, limits);

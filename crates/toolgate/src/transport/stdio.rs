@@ -36,10 +36,7 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
 {
-    let out = Stream::new(Capacity {
-        messages: 1024,
-        bytes: 4 << 20,
-    });
+    let out = Stream::new(Capacity { messages: 1024, bytes: 4 << 20 });
     let line = Line::new(Arc::clone(&out));
     let tasks = TaskTracker::new();
     let writer = tokio::spawn(write(out.reader(), output));
@@ -47,22 +44,14 @@ where
         let (entry, line) = (Arc::clone(&entry), Arc::clone(&line));
         async move { entry.era.feed_line(&line).await }
     });
-    let mut connection = Connection {
-        entry,
-        line,
-        out,
-        tasks,
-        at_once: Arc::new(Semaphore::new(AT_ONCE)),
-    };
+    let mut connection = Connection { entry, line, out, tasks, at_once: Arc::new(Semaphore::new(AT_ONCE)) };
     let ended = tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
         ended = connection.read(input) => ended,
     };
     connection.finish(drain).await;
-    let written = writer
-        .await
-        .unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
+    let written = writer.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
     ended.and(written)
 }
 
@@ -106,11 +95,7 @@ impl Connection {
             }
             drop(permit);
         });
-        if call
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()))
-            .is_pending()
-        {
+        if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
             self.tasks.spawn(call);
         }
     }
@@ -135,11 +120,7 @@ async fn write(mut reader: Reader, mut output: impl AsyncWrite + Unpin) -> io::R
         while let Some(next) = event {
             buffer.extend_from_slice(&next.data);
             buffer.push(b'\n');
-            event = if buffer.len() < 64 << 10 {
-                reader.ready()
-            } else {
-                None
-            };
+            event = if buffer.len() < 64 << 10 { reader.ready() } else { None };
         }
         output.write_all(&buffer).await?;
         output.flush().await?;
@@ -163,13 +144,7 @@ struct Lines<R> {
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     fn new(input: R, max: usize) -> Lines<R> {
-        Lines {
-            input,
-            buffer: BytesMut::with_capacity(8 << 10),
-            searched: 0,
-            max,
-            skipping: false,
-        }
+        Lines { input, buffer: BytesMut::with_capacity(8 << 10), searched: 0, max, skipping: false }
     }
 
     /// The next line that is not blank. One that is too long arrives cut, one byte over the limit, so that
@@ -199,9 +174,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     fn take(&mut self) -> Option<Bytes> {
-        let found = self.buffer[self.searched..]
-            .iter()
-            .position(|byte| *byte == b'\n');
+        let found = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
         let Some(end) = found.map(|offset| self.searched + offset) else {
             self.searched = self.buffer.len();
             return None;
@@ -231,29 +204,25 @@ pub(crate) fn process() -> io::Result<(DuplexStream, DuplexStream, Flushed)> {
     let (mut printed, printer) = tokio::io::duplex(64 << 10);
     let (flushed, waiting) = tokio::sync::oneshot::channel();
     let handle = runtime.clone();
-    std::thread::Builder::new()
-        .name("toolgate-stdin".into())
-        .spawn(move || {
-            let mut buffer = vec![0; 64 << 10];
-            while let Ok(read @ 1..) = io::Read::read(&mut io::stdin().lock(), &mut buffer) {
-                if handle.block_on(typed.write_all(&buffer[..read])).is_err() {
-                    return;
-                }
+    std::thread::Builder::new().name("toolgate-stdin".into()).spawn(move || {
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(read @ 1..) = io::Read::read(&mut io::stdin().lock(), &mut buffer) {
+            if handle.block_on(typed.write_all(&buffer[..read])).is_err() {
+                return;
             }
-        })?;
-    std::thread::Builder::new()
-        .name("toolgate-stdout".into())
-        .spawn(move || {
-            let mut output = output;
-            let mut buffer = vec![0; 64 << 10];
-            while let Ok(read @ 1..) = runtime.block_on(printed.read(&mut buffer)) {
-                if io::Write::write_all(&mut output, &buffer[..read]).is_err() {
-                    break;
-                }
+        }
+    })?;
+    std::thread::Builder::new().name("toolgate-stdout".into()).spawn(move || {
+        let mut output = output;
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(read @ 1..) = runtime.block_on(printed.read(&mut buffer)) {
+            if io::Write::write_all(&mut output, &buffer[..read]).is_err() {
+                break;
             }
-            let _ = io::Write::flush(&mut output);
-            let _ = flushed.send(());
-        })?;
+        }
+        let _ = io::Write::flush(&mut output);
+        let _ = flushed.send(());
+    })?;
     Ok((input, printer, Flushed(waiting)))
 }
 

@@ -17,11 +17,7 @@ async fn transcripts() {
 }
 
 fn server(keys: &[u8]) -> Server {
-    fixture::serve(&Options {
-        keys: keys.to_vec(),
-        ..Options::default()
-    })
-    .0
+    fixture::serve(&Options { keys: keys.to_vec(), ..Options::default() }).0
 }
 
 /// Calls a tool as the newest revision does; gives `result` or `error`.
@@ -35,11 +31,7 @@ async fn call(server: &Server, tool: &str, answers: Value, state: Option<&str>) 
         params["requestState"] = state.into();
     }
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
-    let headers = [
-        ("mcp-protocol-version", "2026-07-28"),
-        ("mcp-method", "tools/call"),
-        ("mcp-name", tool),
-    ];
+    let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)];
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let request = play::build("POST", "/mcp", &headers, None, body.into()).unwrap();
     let mut exchange = Exchange::start(server.clone().into_service(), request);
@@ -60,10 +52,7 @@ async fn keys_rotate_without_losing_what_is_under_way() {
         call(&server(&[1]), "confirm", yes.clone(), Some(&old_state)).await["content"][0]["text"],
         "declined"
     );
-    assert_eq!(
-        call(&both, "confirm", yes.clone(), Some(&old_state)).await["content"][0]["text"],
-        "declined"
-    );
+    assert_eq!(call(&both, "confirm", yes.clone(), Some(&old_state)).await["content"][0]["text"], "declined");
     let refused = call(&new, "confirm", yes.clone(), Some(&old_state)).await;
     assert_eq!(refused["code"], -32602);
     assert_eq!(refused["data"], json!({ "reason": "invalid" }));
@@ -71,10 +60,7 @@ async fn keys_rotate_without_losing_what_is_under_way() {
     // The newest key seals.
     let asked = call(&both, "confirm", json!({}), None).await;
     let new_state = asked["requestState"].as_str().unwrap();
-    assert_eq!(
-        call(&new, "confirm", yes.clone(), Some(new_state)).await["content"][0]["text"],
-        "declined"
-    );
+    assert_eq!(call(&new, "confirm", yes.clone(), Some(new_state)).await["content"][0]["text"], "declined");
     assert_eq!(
         call(&old, "confirm", yes.clone(), Some(new_state)).await["data"],
         json!({ "reason": "invalid" })
@@ -94,24 +80,13 @@ async fn a_call_cannot_ask_for_ever() {
         let asked = call(&server, "endless", answers, state.as_deref()).await;
         assert_eq!(asked["resultType"], "input_required", "round {round}: {asked}");
         let key = format!("q{round}");
-        assert_eq!(
-            asked["inputRequests"]
-                .as_object()
-                .unwrap()
-                .keys()
-                .collect::<Vec<_>>(),
-            [&key],
-            "{asked}"
-        );
+        assert_eq!(asked["inputRequests"].as_object().unwrap().keys().collect::<Vec<_>>(), [&key], "{asked}");
         answers = json!({ key: { "action": "accept", "content": {} } });
         state = asked["requestState"].as_str().map(str::to_owned);
     }
     let given_up = call(&server, "endless", answers, state.as_deref()).await;
     assert_eq!(given_up["isError"], true, "{given_up}");
-    assert_eq!(
-        given_up["content"][0]["text"],
-        "the call asked for input 16 times and is given up"
-    );
+    assert_eq!(given_up["content"][0]["text"], "the call asked for input 16 times and is given up");
 }
 
 /// What a process with key 1 gave to a client that called `confirm` without arguments, at any time.
@@ -126,13 +101,8 @@ fn sealed(journal: &Value) -> String {
     let purpose: [u8; 32] = purpose.finalize().into();
     let id = Sha256::digest([b"toolgate key id".as_slice(), &secret].concat());
     let plain = journal.to_string();
-    let payload = Payload {
-        msg: plain.as_bytes(),
-        aad: &purpose,
-    };
-    let body = XChaCha20Poly1305::new(&secret.into())
-        .encrypt(&XNonce::from(nonce), payload)
-        .unwrap();
+    let payload = Payload { msg: plain.as_bytes(), aad: &purpose };
+    let body = XChaCha20Poly1305::new(&secret.into()).encrypt(&XNonce::from(nonce), payload).unwrap();
     let body = URL_SAFE_NO_PAD.encode([&nonce, body.as_slice()].concat());
     format!("v1.{}.{body}", URL_SAFE_NO_PAD.encode(&id[..4]))
 }
@@ -142,17 +112,8 @@ async fn what_a_client_carries_expires() {
     let server = server(&[1]);
     let journal = |expires: u64| json!({ "expires": expires, "round": 1, "answers": {}, "memory": {} });
     let yes = json!({ "ok": { "action": "decline" } });
-    let fresh = call(
-        &server,
-        "confirm",
-        yes.clone(),
-        Some(&sealed(&journal(u64::from(u32::MAX)))),
-    )
-    .await;
-    assert_eq!(
-        fresh["content"][0]["text"], "declined",
-        "the test seals as the server does: {fresh}"
-    );
+    let fresh = call(&server, "confirm", yes.clone(), Some(&sealed(&journal(u64::from(u32::MAX))))).await;
+    assert_eq!(fresh["content"][0]["text"], "declined", "the test seals as the server does: {fresh}");
     let late = call(&server, "confirm", yes, Some(&sealed(&journal(1_700_000_000)))).await;
     assert_eq!(late["code"], -32602, "{late}");
     assert_eq!(late["data"], json!({ "reason": "expired" }));

@@ -20,9 +20,7 @@ async fn read_to(stream: &mut TcpStream, end: &str) -> String {
     while !seen.contains(end) {
         let mut buffer = [0; 4096];
         let read = tokio::time::timeout(std::time::Duration::from_secs(5), stream.read(&mut buffer)).await;
-        let read = read
-            .unwrap_or_else(|_| panic!("expected {end:?} in {seen:?}"))
-            .unwrap();
+        let read = read.unwrap_or_else(|_| panic!("expected {end:?} in {seen:?}")).unwrap();
         assert_ne!(read, 0, "expected {end:?} in {seen:?}");
         seen.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
     }
@@ -42,19 +40,9 @@ async fn on_a_host_of_its_own_the_address_is_absolute() {
     let get = "GET /sse HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n";
     stream.write_all(get.as_bytes()).await.unwrap();
     let opening = read_to(&mut stream, "session=").await;
-    let opening = if opening.contains("\n\n") {
-        opening
-    } else {
-        opening + &read_to(&mut stream, "\n").await
-    };
-    let path = opening
-        .split("data: ")
-        .nth(1)
-        .unwrap()
-        .lines()
-        .next()
-        .unwrap()
-        .to_owned();
+    let opening =
+        if opening.contains("\n\n") { opening } else { opening + &read_to(&mut stream, "\n").await };
+    let path = opening.split("data: ").nth(1).unwrap().lines().next().unwrap().to_owned();
     assert!(path.starts_with("/messages?session="), "{opening}");
 
     let mut post = TcpStream::connect(address).await.unwrap();
@@ -68,9 +56,7 @@ async fn on_a_host_of_its_own_the_address_is_absolute() {
 
     // Nothing else is there.
     let mut lost = TcpStream::connect(address).await.unwrap();
-    lost.write_all(request.replace(&path, "/other").as_bytes())
-        .await
-        .unwrap();
+    lost.write_all(request.replace(&path, "/other").as_bytes()).await.unwrap();
     assert!(play::drain(lost).await.starts_with("HTTP/1.1 404 "));
     server.shut_down();
     play::drain(stream).await;
@@ -96,19 +82,9 @@ async fn mounted_in_a_router_the_address_is_relative() {
         String::from_utf8(frame.unwrap().unwrap().into_data().unwrap().to_vec()).unwrap()
     };
     let opening = next().await;
-    let relative = opening
-        .strip_prefix("event: endpoint\ndata: ")
-        .unwrap()
-        .trim_end()
-        .to_owned();
+    let relative = opening.strip_prefix("event: endpoint\ndata: ").unwrap().trim_end().to_owned();
     assert!(relative.starts_with("messages?session="), "{opening}");
     // As a client resolves it against `/api/mcp/sse`.
-    assert_eq!(
-        send("POST", &format!("/api/mcp/{relative}"), PING).await.status(),
-        202
-    );
-    assert_eq!(
-        next().await,
-        "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n"
-    );
+    assert_eq!(send("POST", &format!("/api/mcp/{relative}"), PING).await.status(), 202);
+    assert_eq!(next().await, "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n");
 }

@@ -24,20 +24,9 @@ async fn a_standing_stream_that_hangs_keeps_nothing_from_its_successor() {
     let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"cli","version":"0.1"}}}"#;
     let request = play::build("POST", "/mcp", &[], None, hello.into()).unwrap();
     let mut welcome = Exchange::start(endpoint.clone(), request);
-    let id = welcome.head().await.unwrap().headers["mcp-session-id"]
-        .to_str()
-        .unwrap()
-        .to_owned();
-    let get = || {
-        play::build(
-            "GET",
-            "/mcp",
-            &[("mcp-session-id".into(), id.clone())],
-            None,
-            Vec::new(),
-        )
-        .unwrap()
-    };
+    let id = welcome.head().await.unwrap().headers["mcp-session-id"].to_str().unwrap().to_owned();
+    let get =
+        || play::build("GET", "/mcp", &[("mcp-session-id".into(), id.clone())], None, Vec::new()).unwrap();
 
     let hanging = endpoint.call(get()).await.unwrap();
     let mut body = hanging.into_body();
@@ -50,10 +39,7 @@ async fn a_standing_stream_that_hangs_keeps_nothing_from_its_successor() {
     tokio::task::yield_now().await;
     server.changes().tools();
     let told = second.message().await;
-    assert_eq!(
-        told.data,
-        r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#
-    );
+    assert_eq!(told.data, r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
     assert_eq!(told.id.as_deref(), Some("0-1"));
     drop(body);
 }

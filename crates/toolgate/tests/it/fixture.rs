@@ -25,10 +25,7 @@ pub(crate) struct Stage(Arc<Mutex<HashMap<String, Arc<Semaphore>>>>);
 impl Stage {
     fn of(&self, name: &str) -> Arc<Semaphore> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(
-            all.entry(name.to_owned())
-                .or_insert_with(|| Arc::new(Semaphore::new(0))),
-        )
+        Arc::clone(all.entry(name.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(0))))
     }
 
     /// Lays down one token.
@@ -57,8 +54,7 @@ struct Fate<'a> {
 
 impl Drop for Fate<'_> {
     fn drop(&mut self) {
-        self.stage
-            .give(if self.finished { "finished" } else { "dropped" });
+        self.stage.give(if self.finished { "finished" } else { "dropped" });
     }
 }
 
@@ -94,10 +90,7 @@ impl Options {
             "limit" => self.limit = Some(value.parse().ok()?),
             "sessions" => self.sessions = Some(value.parse().ok()?),
             "keys" => {
-                self.keys = value
-                    .split(',')
-                    .map(|key| key.parse().ok())
-                    .collect::<Option<_>>()?;
+                self.keys = value.split(',').map(|key| key.parse().ok()).collect::<Option<_>>()?;
             }
             _ => return None,
         }
@@ -108,9 +101,7 @@ impl Options {
 /// The server, and the stage it plays on.
 pub(crate) fn serve(options: &Options) -> (Server, Stage) {
     let stage = Stage::default();
-    let mut server = Server::new("fixture", "1.0.0")
-        .instructions("Try things.")
-        .state(stage.clone());
+    let mut server = Server::new("fixture", "1.0.0").instructions("Try things.").state(stage.clone());
     if let Some(size) = options.page {
         server = server.page_size(size);
     }
@@ -138,49 +129,30 @@ pub(crate) fn serve(options: &Options) -> (Server, Stage) {
     if !options.keys.is_empty() {
         server = server.state_keys(options.keys.iter().map(|key| [*key; 32]));
     }
-    let built = if options.small {
-        small(server).build()
-    } else {
-        full(server).build()
-    };
+    let built = if options.small { small(server).build() } else { full(server).build() };
     let server = built.expect("the fixture can be built");
     if options.small {
-        server
-            .add_prompt(greeting())
-            .expect("the prompt is well described");
+        server.add_prompt(greeting()).expect("the prompt is well described");
     }
     (server, stage)
 }
 
 fn greeting() -> PromptSpec {
     PromptSpec::new("greet", |args: Greet| async move {
-        format!(
-            "Greet {} in a {} way",
-            args.name,
-            args.style.unwrap_or("friendly".into())
-        )
+        format!("Greet {} in a {} way", args.name, args.style.unwrap_or("friendly".into()))
     })
     .title("Greeting")
     .describe("Greets")
-    .icon(Icon {
-        src: "https://example.com/i.png".into(),
-        ..Icon::default()
-    })
+    .icon(Icon { src: "https://example.com/i.png".into(), ..Icon::default() })
     .meta(json!({ "com.example/x": 4 }))
     .complete("style", |prefix, _| async move {
-        ["formal", "friendly"]
-            .into_iter()
-            .filter(|style| style.starts_with(&prefix))
-            .collect::<Vec<_>>()
+        ["formal", "friendly"].into_iter().filter(|style| style.starts_with(&prefix)).collect::<Vec<_>>()
     })
 }
 
 /// Everything a list can say of a thing, once.
 fn small<L: Last>(server: Builder<L>) -> Builder<impl Last> {
-    let icon = || Icon {
-        src: "https://example.com/i.png".into(),
-        ..Icon::default()
-    };
+    let icon = || Icon { src: "https://example.com/i.png".into(), ..Icon::default() };
     let marked = Annotations {
         audience: vec![Role::User],
         priority: Some(0.5),
@@ -193,15 +165,12 @@ fn small<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .server_icon(icon())
         .cache_lists(Duration::from_secs(60), CacheScope::Public)
         .add_tool(
-            ToolSpec::new(
-                "add",
-                |args: Add| async move { Json(Sum { sum: args.a + args.b }) },
-            )
-            .title("Adder")
-            .describe("Adds")
-            .read_only()
-            .icon(icon())
-            .meta(json!({ "com.example/x": 1 })),
+            ToolSpec::new("add", |args: Add| async move { Json(Sum { sum: args.a + args.b }) })
+                .title("Adder")
+                .describe("Adds")
+                .read_only()
+                .icon(icon())
+                .meta(json!({ "com.example/x": 1 })),
         )
         .tool("numbers", || async { Json(vec![3, 9]) })
         .add_resource(
@@ -226,21 +195,12 @@ fn small<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .mime("text/plain")
         .meta(json!({ "com.example/x": 3 }))
         .complete("id", |prefix, _| async move {
-            (0..300)
-                .map(|id| id.to_string())
-                .filter(|id| id.starts_with(&prefix))
-                .collect::<Vec<_>>()
+            (0..300).map(|id| id.to_string()).filter(|id| id.starts_with(&prefix)).collect::<Vec<_>>()
         })
         .prompt("sound", || async {
             vec![
-                PromptMessage {
-                    role: Role::User,
-                    content: Content::audio(b"beep".as_slice(), "audio/wav"),
-                },
-                PromptMessage {
-                    role: Role::Assistant,
-                    content: Content::link(linked()),
-                },
+                PromptMessage { role: Role::User, content: Content::audio(b"beep".as_slice(), "audio/wav") },
+                PromptMessage { role: Role::Assistant, content: Content::link(linked()) },
             ]
         })
 }
@@ -272,25 +232,16 @@ fn full<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .resource("fix://text", || async { "words" })
         .mime("text/plain")
         .resource("fix://ask", |cx: Context| async move {
-            let answer = cx
-                .elicit("page", Form::new("Which page?").field("n", Field::integer()))
-                .await?;
+            let answer = cx.elicit("page", Form::new("Which page?").field("n", Field::integer())).await?;
             Ok::<_, ToolError>(format!("page {:?}", answer.accepted()))
         })
         .resource("fix://broken", || async { Err::<String, _>("the disk is gone") })
-        .template("fix://item/{id}", |args: Item| async move {
-            format!("item {}", args.id)
-        })
+        .template("fix://item/{id}", |args: Item| async move { format!("item {}", args.id) })
         .prompt("plain", || async { "Say something." })
         .prompt("ask", |cx: Context| async move {
-            let answer = cx
-                .elicit("topic", Form::new("About what?").field("topic", Field::text()))
-                .await?;
+            let answer = cx.elicit("topic", Form::new("About what?").field("topic", Field::text())).await?;
             let topic = answer.accepted().unwrap_or_default();
-            Ok::<_, ToolError>(format!(
-                "Write about {}",
-                topic["topic"].as_str().unwrap_or("nothing")
-            ))
+            Ok::<_, ToolError>(format!("Write about {}", topic["topic"].as_str().unwrap_or("nothing")))
         })
 }
 
@@ -313,32 +264,23 @@ fn talking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         })
         // Says `started`, waits for `go`, and tells how it ended.
         .tool("wait", |stage: State<Stage>| async move {
-            let mut fate = Fate {
-                stage: &stage,
-                finished: false,
-            };
+            let mut fate = Fate { stage: &stage, finished: false };
             stage.give("started");
             stage.take("go").await;
             fate.finished = true;
             "went"
         })
         // The same, and speaks before, between and after.
-        .tool(
-            "report",
-            |args: Report, cx: Context, stage: State<Stage>| async move {
-                let mut fate = Fate {
-                    stage: &stage,
-                    finished: false,
-                };
-                for step in 1..=args.steps {
-                    cx.progress_of(f64::from(step), f64::from(args.steps), None).await;
-                    stage.give("started");
-                    stage.take("go").await;
-                }
-                fate.finished = true;
-                format!("reported {}", args.steps)
-            },
-        )
+        .tool("report", |args: Report, cx: Context, stage: State<Stage>| async move {
+            let mut fate = Fate { stage: &stage, finished: false };
+            for step in 1..=args.steps {
+                cx.progress_of(f64::from(step), f64::from(args.steps), None).await;
+                stage.give("started");
+                stage.take("go").await;
+            }
+            fate.finished = true;
+            format!("reported {}", args.steps)
+        })
         .tool("leave", |cx: Context, stage: State<Stage>| async move {
             cx.let_go(Duration::from_millis(7));
             stage.give("started");
@@ -366,44 +308,26 @@ fn asking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         })
         .tool("choose", |cx: Context| async move {
             let form = Form::new("Which?")
-                .field(
-                    "size",
-                    Field::titled_choice([("s", "Small"), ("l", "Large")]).default("s"),
-                )
+                .field("size", Field::titled_choice([("s", "Small"), ("l", "Large")]).default("s"))
                 .optional("age", Field::integer().min(0).max(150).default(7))
                 .optional("mail", Field::email().default("a@b.c"));
             said(cx.elicit("choice", form).await?)
         })
         .tool("choose_many", |cx: Context| async move {
             said(
-                cx.elicit(
-                    "many",
-                    Form::new("Which ones?").field("colors", Field::choices(["red", "blue"])),
-                )
-                .await?,
+                cx.elicit("many", Form::new("Which ones?").field("colors", Field::choices(["red", "blue"])))
+                    .await?,
             )
         })
         .tool("visit", |cx: Context| async move {
-            let answer = cx
-                .elicit_url("login", "Please log in", "https://example.com/login")
-                .await?;
+            let answer = cx.elicit_url("login", "Please log in", "https://example.com/login").await?;
             Ok::<_, ToolError>(format!("{answer:?}"))
         })
-        .tool("sample", |cx: Context| async move {
-            model_said(&cx, "answer", question()).await
-        })
+        .tool("sample", |cx: Context| async move { model_said(&cx, "answer", question()).await })
         .tool("sample_with_tools", |cx: Context| async move {
             let schema = json!({ "type": "object", "properties": { "sku": { "type": "string" } } });
             let tool = Tool::new("qty", toolgate_wire::Raw::from(schema));
-            model_said(
-                &cx,
-                "answer",
-                Sample {
-                    tools: vec![tool],
-                    ..question()
-                },
-            )
-            .await
+            model_said(&cx, "answer", Sample { tools: vec![tool], ..question() }).await
         })
         .tool("roots", |cx: Context| async move {
             let roots = cx.roots().await?;
@@ -412,11 +336,8 @@ fn asking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         })
         .tool("three", |cx: Context| async move {
             let form = Form::new("Name?").field("name", Field::text());
-            let (name, model, roots) = tokio::join!(
-                cx.elicit("name", form),
-                cx.sample("model", question()),
-                cx.roots()
-            );
+            let (name, model, roots) =
+                tokio::join!(cx.elicit("name", form), cx.sample("model", question()), cx.roots());
             let (name, model, roots) = (name?.accepted().unwrap_or_default(), model?, roots?);
             Ok::<_, ToolError>(format!("{name} {} {}", model.model, roots.len()))
         })
@@ -430,21 +351,11 @@ fn asking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
                     Ok::<_, ToolError>("made".to_owned())
                 })
                 .await?;
-            let first = cx
-                .elicit("first", Form::new("First?").field("a", Field::text()))
-                .await?
-                .accepted();
-            let second = cx
-                .elicit("second", Form::new("Second?").field("b", Field::text()))
-                .await?
-                .accepted();
+            let first = cx.elicit("first", Form::new("First?").field("a", Field::text())).await?.accepted();
+            let second =
+                cx.elicit("second", Form::new("Second?").field("b", Field::text())).await?.accepted();
             let (first, second) = (first.unwrap_or_default(), second.unwrap_or_default());
-            Ok::<_, ToolError>(format!(
-                "{made} {} {} in run {}",
-                first["a"],
-                second["b"],
-                runs + 1
-            ))
+            Ok::<_, ToolError>(format!("{made} {} {} in run {}", first["a"], second["b"], runs + 1))
         })
         .tool("endless", |cx: Context| async move {
             for round in 0.. {
@@ -453,17 +364,12 @@ fn asking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
             Ok::<_, ToolError>("never")
         })
         .tool("maybe", |cx: Context| async move {
-            match cx
-                .elicit("ok", Form::new("Really?").field("ok", Field::flag()))
-                .await
-            {
+            match cx.elicit("ok", Form::new("Really?").field("ok", Field::flag())).await {
                 Err(error) if error.is_unsupported() => Ok("did without".to_owned()),
                 other => said(other?),
             }
         })
-        .tool("needy", |cx: Context| async move {
-            model_said(&cx, "answer", question()).await
-        })
+        .tool("needy", |cx: Context| async move { model_said(&cx, "answer", question()).await })
         .needs(Need::Sampling)
 }
 
@@ -474,16 +380,8 @@ pub(crate) fn late_tool(name: &str) -> ToolSpec {
 
 fn question() -> Sample {
     let content = vec![SamplingBlock::Content(Content::text("Why?"))];
-    let message = SamplingMessage {
-        role: Role::User,
-        content,
-        meta: None,
-    };
-    Sample {
-        messages: vec![message],
-        max_tokens: 50,
-        ..Sample::default()
-    }
+    let message = SamplingMessage { role: Role::User, content, meta: None };
+    Sample { messages: vec![message], max_tokens: 50, ..Sample::default() }
 }
 
 async fn model_said(cx: &Context, key: &str, sample: Sample) -> Result<String, ToolError> {
@@ -493,11 +391,7 @@ async fn model_said(cx: &Context, key: &str, sample: Sample) -> Result<String, T
         SamplingBlock::ToolUse { name, input, .. } => format!("{name}({})", input.as_str()),
         other => format!("{other:?}"),
     });
-    Ok(format!(
-        "{}: {}",
-        said.model,
-        blocks.collect::<Vec<_>>().join(", ")
-    ))
+    Ok(format!("{}: {}", said.model, blocks.collect::<Vec<_>>().join(", ")))
 }
 
 fn said(answer: Elicited<Value>) -> Result<String, ToolError> {
@@ -536,17 +430,11 @@ fn shown(kind: &str) -> ToolOutput {
         },
         "structured" => {
             let structured = Some(toolgate_wire::Raw::from(json!({ "only": true })));
-            return ToolOutput {
-                structured,
-                ..ToolOutput::default()
-            };
+            return ToolOutput { structured, ..ToolOutput::default() };
         }
         other => Content::text(other),
     };
-    ToolOutput {
-        content: vec![content],
-        ..ToolOutput::default()
-    }
+    ToolOutput { content: vec![content], ..ToolOutput::default() }
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -100,17 +100,12 @@ fn fixture(ran: &Arc<AtomicUsize>) -> Server {
                 format!("slept {}", args.n)
             }
         })
-        .tool("big", |args: Count| async move {
-            "x".repeat(usize::try_from(args.n).unwrap_or(0))
-        })
+        .tool("big", |args: Count| async move { "x".repeat(usize::try_from(args.n).unwrap_or(0)) })
         .tool("panic", |args: Count| async move {
             assert!(args.n == 0, "a handler fell over at /secret/path.rs");
             "stood"
         })
-        .tool(
-            "region",
-            |args: Region| async move { args.region.unwrap_or_default() },
-        )
+        .tool("region", |args: Region| async move { args.region.unwrap_or_default() })
         .tool("hang", || async { std::future::pending::<String>().await })
         .timeout(ms(150))
         .tool("ask", |args: Message, cx: Context| async move {
@@ -132,19 +127,12 @@ fn fixture(ran: &Arc<AtomicUsize>) -> Server {
             }
             Ok::<_, ToolError>("never here")
         })
-        .prompt(
-            "greet",
-            |args: Named| async move { format!("Greet {}.", args.name) },
-        )
+        .prompt("greet", |args: Named| async move { format!("Greet {}.", args.name) })
         .resource("fx://readme", || async { "Read me" })
         .template("fx://files/{+path}", |args: Path| async move {
-            (args.path == "a.txt")
-                .then_some("A")
-                .ok_or_else(|| ToolError::new("nothing there"))
+            (args.path == "a.txt").then_some("A").ok_or_else(|| ToolError::new("nothing there"))
         })
-        .template("fx://users{/id*}/end", |args: Ids| async move {
-            format!("{} ids", args.id.len())
-        })
+        .template("fx://users{/id*}/end", |args: Ids| async move { format!("{} ids", args.id.len()) })
         .build()
         .expect("the fixture is well described")
 }
@@ -179,23 +167,13 @@ impl House {
         let address = listener.local_addr().expect("a bound listener has an address");
         let serving = server.clone();
         let serving = tokio::spawn(async move {
-            serving
-                .serve(listener)
-                .await
-                .expect("it serves until it is dropped");
+            serving.serve(listener).await.expect("it serves until it is dropped");
         });
-        House {
-            address,
-            server,
-            ran,
-            serving,
-        }
+        House { address, server, ran, serving }
     }
 
     async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address)
-            .await
-            .expect("the server listens")
+        TcpStream::connect(self.address).await.expect("the server listens")
     }
 
     /// Sends bytes and reads until the server closes.
@@ -223,14 +201,8 @@ impl House {
 
     /// A good call works.
     async fn works(&self, row: &str) {
-        let reply = self
-            .post(&Post::call("echo", r#"{"message":"still here"}"#))
-            .await;
-        assert_eq!(
-            (reply.status, reply.text().as_str()),
-            (200, "still here"),
-            "after {row}"
-        );
+        let reply = self.post(&Post::call("echo", r#"{"message":"still here"}"#)).await;
+        assert_eq!((reply.status, reply.text().as_str()), (200, "still here"), "after {row}");
     }
 
     /// One row: what is sent, what must come back, and that the server goes on.
@@ -245,10 +217,7 @@ impl House {
             clip(&reply.body)
         );
         assert!(status.has(reply.status), "status of {at}");
-        assert!(
-            code.has(said["error"]["code"].as_i64().unwrap_or_default()),
-            "code of {at}"
-        );
+        assert!(code.has(said["error"]["code"].as_i64().unwrap_or_default()), "code of {at}");
         reply.is_proper(&at);
         self.works(row).await;
         reply
@@ -298,16 +267,11 @@ struct Post {
 impl Post {
     /// A POST that says nothing of revisions.
     fn new(body: impl Into<Vec<u8>>) -> Post {
-        Post {
-            verb: "POST".into(),
-            target: "/mcp".into(),
-            fields: Vec::new(),
-            body: body.into(),
-        }
-        .with("Host", "127.0.0.1")
-        .with("Connection", "close")
-        .with("Content-Type", "application/json")
-        .with("Accept", "application/json, text/event-stream")
+        Post { verb: "POST".into(), target: "/mcp".into(), fields: Vec::new(), body: body.into() }
+            .with("Host", "127.0.0.1")
+            .with("Connection", "close")
+            .with("Content-Type", "application/json")
+            .with("Accept", "application/json, text/event-stream")
     }
 
     fn empty(verb: &str) -> Post {
@@ -328,9 +292,7 @@ impl Post {
 
     /// The same headers around any body.
     fn modern_raw(method: &str, name: Option<&str>, body: impl Into<Vec<u8>>) -> Post {
-        let post = Post::new(body)
-            .with("MCP-Protocol-Version", MODERN)
-            .with("Mcp-Method", method);
+        let post = Post::new(body).with("MCP-Protocol-Version", MODERN).with("Mcp-Method", method);
         match name {
             Some(name) => post.with("Mcp-Name", name),
             None => post,
@@ -339,11 +301,7 @@ impl Post {
 
     /// A modern call of a tool.
     fn call(tool: &str, arguments: &str) -> Post {
-        Post::modern(
-            "tools/call",
-            Some(tool),
-            &format!(r#""name":"{tool}","arguments":{arguments}"#),
-        )
+        Post::modern("tools/call", Some(tool), &format!(r#""name":"{tool}","arguments":{arguments}"#))
     }
 
     /// A modern call whose client can fill in forms.
@@ -357,9 +315,7 @@ impl Post {
 
     /// A message in a session.
     fn in_session(session: &str, body: impl Into<Vec<u8>>) -> Post {
-        Post::new(body)
-            .with("MCP-Protocol-Version", LEGACY)
-            .with("Mcp-Session-Id", session)
+        Post::new(body).with("MCP-Protocol-Version", LEGACY).with("Mcp-Session-Id", session)
     }
 
     fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Post {
@@ -388,10 +344,7 @@ impl Post {
             bytes.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
         }
         let framed = self.fields.iter().any(|(name, _)| {
-            matches!(
-                name.to_ascii_lowercase().as_str(),
-                "content-length" | "transfer-encoding"
-            )
+            matches!(name.to_ascii_lowercase().as_str(), "content-length" | "transfer-encoding")
         });
         if !framed && (self.verb == "POST" || !self.body.is_empty()) {
             bytes.extend(format!("Content-Length: {}\r\n", self.body.len()).as_bytes());
@@ -409,9 +362,7 @@ impl Post {
             .iter()
             .enumerate()
             .filter(|(at, (name, _))| *at > 3 || !ours.contains(&name.as_str()));
-        fields
-            .map(|(_, (name, value))| format!("{name}: {}", clip(value)))
-            .collect()
+        fields.map(|(_, (name, value))| format!("{name}: {}", clip(value))).collect()
     }
 }
 
@@ -441,59 +392,36 @@ struct Reply {
 
 impl Reply {
     fn read(bytes: &[u8]) -> Reply {
-        let n_answers = bytes
-            .windows(9)
-            .filter(|window| window.starts_with(b"HTTP/1.") && window[8] == b' ')
-            .count();
-        let end = bytes
-            .windows(4)
-            .position(|window| window == b"\r\n\r\n")
-            .unwrap_or(bytes.len());
+        let n_answers =
+            bytes.windows(9).filter(|window| window.starts_with(b"HTTP/1.") && window[8] == b' ').count();
+        let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or(bytes.len());
         let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-        let status = head
-            .get(9..12)
-            .and_then(|status| status.parse().ok())
-            .unwrap_or_default();
+        let status = head.get(9..12).and_then(|status| status.parse().ok()).unwrap_or_default();
         let body = bytes.get(end + 4..).unwrap_or_default();
         let is_chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-        Reply {
-            status,
-            head,
-            body: if is_chunked { whole(body) } else { body.to_vec() },
-            n_answers,
-        }
+        Reply { status, head, body: if is_chunked { whole(body) } else { body.to_vec() }, n_answers }
     }
 
     fn header(&self, name: &str) -> Option<String> {
         let mut fields = self.head.lines().filter_map(|line| line.split_once(": "));
-        fields
-            .find(|(known, _)| known.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.to_owned())
+        fields.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.to_owned())
     }
 
     /// The answer: the body, or the last message of a stream.
     fn json(&self) -> Value {
         let body = String::from_utf8_lossy(&self.body);
-        let is_stream = self
-            .header("content-type")
-            .is_some_and(|kind| kind.starts_with("text/event-stream"));
+        let is_stream = self.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"));
         let last = if is_stream {
-            body.lines()
-                .filter_map(|line| line.strip_prefix("data: "))
-                .next_back()
+            body.lines().filter_map(|line| line.strip_prefix("data: ")).next_back()
         } else {
             Some(&*body)
         };
-        last.and_then(|text| serde_json::from_str(text).ok())
-            .unwrap_or_default()
+        last.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
 
     /// The first text of a tool's result.
     fn text(&self) -> String {
-        self.json()["result"]["content"][0]["text"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
+        self.json()["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
     }
 
     fn is_error(&self) -> bool {
@@ -505,34 +433,15 @@ impl Reply {
         assert!(self.status < 500, "{at}");
         let body = std::str::from_utf8(&self.body).unwrap_or_else(|_| panic!("not UTF-8: {at}"));
         assert!(self.header("server").is_none(), "a name of ours: {at}");
-        for inside in [
-            "/src/",
-            ".rs:",
-            "panicked",
-            "serde",
-            "tokio",
-            "hyper",
-            "toolgate_wire",
-            "stack backtrace",
-        ] {
+        for inside in
+            ["/src/", ".rs:", "panicked", "serde", "tokio", "hyper", "toolgate_wire", "stack backtrace"]
+        {
             assert!(!body.contains(inside), "{inside:?} in {at}");
         }
         if !self.body.is_empty() {
-            assert_eq!(
-                self.header("x-content-type-options").as_deref(),
-                Some("nosniff"),
-                "{at}"
-            );
-            assert!(
-                self.header("cache-control")
-                    .is_some_and(|cache| cache.contains("no-store")),
-                "{at}"
-            );
-            assert!(
-                self.header("content-type")
-                    .is_some_and(|kind| !kind.contains("html")),
-                "{at}"
-            );
+            assert_eq!(self.header("x-content-type-options").as_deref(), Some("nosniff"), "{at}");
+            assert!(self.header("cache-control").is_some_and(|cache| cache.contains("no-store")), "{at}");
+            assert!(self.header("content-type").is_some_and(|kind| !kind.contains("html")), "{at}");
         }
     }
 }
@@ -541,9 +450,8 @@ impl Reply {
 fn whole(mut chunks: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     while let Some(end) = chunks.windows(2).position(|window| window == b"\r\n") {
-        let size = std::str::from_utf8(&chunks[..end])
-            .ok()
-            .and_then(|size| usize::from_str_radix(size, 16).ok());
+        let size =
+            std::str::from_utf8(&chunks[..end]).ok().and_then(|size| usize::from_str_radix(size, 16).ok());
         let data = &chunks[end + 2..];
         let Some(size) = size.filter(|size| *size > 0 && *size + 2 <= data.len()) else {
             break;
@@ -567,11 +475,7 @@ async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> Vec<u8> {
         }
     };
     let ended = tokio::time::timeout(SOON, reading).await;
-    assert!(
-        ended.is_ok(),
-        "the connection stays open after {:?}",
-        clip(&answer)
-    );
+    assert!(ended.is_ok(), "the connection stays open after {:?}", clip(&answer));
     answer
 }
 
@@ -603,9 +507,5 @@ async fn eventually(what: &str, is_so: impl Fn() -> bool) {
 /// Resident memory in MiB, where the system tells. All tests share it: only a flood shows.
 fn resident() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").ok();
-    pages
-        .and_then(|pages| pages.split(' ').nth(1)?.parse::<usize>().ok())
-        .unwrap_or_default()
-        * 4
-        / 1024
+    pages.and_then(|pages| pages.split(' ').nth(1)?.parse::<usize>().ok()).unwrap_or_default() * 4 / 1024
 }

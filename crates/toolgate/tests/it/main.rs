@@ -1,9 +1,6 @@
 //! The house from outside: transcripts, sockets, hostile peers, and the walls themselves.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "what helps a test may unwrap, as the test itself may"
-)]
+#![allow(clippy::unwrap_used, reason = "what helps a test may unwrap, as the test itself may")]
 
 mod ask;
 mod batch;

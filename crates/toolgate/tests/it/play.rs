@@ -72,11 +72,7 @@ async fn play_text(name: &str, prelude: &str, text: &str) -> Option<String> {
             Err((line, fault)) => return Some(format!("{name}:{line}: {fault}")),
         };
         if let Err((line, fault)) = player.run().await {
-            let version = if version.is_empty() {
-                String::new()
-            } else {
-                format!(" ({version})")
-            };
+            let version = if version.is_empty() { String::new() } else { format!(" ({version})") };
             return Some(format!("transcripts/{name}:{line}{version}: {fault}"));
         }
     }
@@ -166,16 +162,7 @@ impl Player {
         let (server, stage) = fixture::serve(&options);
         let endpoint = server.clone().into_service();
         let stdio = stdio.then(HashMap::new);
-        Ok(Player {
-            vars,
-            headers,
-            steps,
-            stage,
-            server,
-            endpoint,
-            stdio,
-            exchanges: HashMap::new(),
-        })
+        Ok(Player { vars, headers, steps, stage, server, endpoint, stdio, exchanges: HashMap::new() })
     }
 
     async fn run(&mut self) -> Result<(), Fault> {
@@ -226,9 +213,7 @@ impl Player {
             }
             ["shut_down"] => self.server.shut_down(),
             ["add_tool", name] => {
-                self.server
-                    .add_tool(fixture::late_tool(name))
-                    .map_err(|error| error.to_string())?;
+                self.server.add_tool(fixture::late_tool(name)).map_err(|error| error.to_string())?;
             }
             ["remove_tool", name] => {
                 if !self.server.remove_tool(name) {
@@ -261,16 +246,8 @@ impl Player {
             return Ok(());
         }
         let text = fill(&whole(step), &self.vars);
-        let bytes = if step.mark == ">b" {
-            unescape(&text)?
-        } else {
-            format!("{text}\n").into_bytes()
-        };
-        let input = self
-            .line(&step.connection)
-            .input
-            .as_mut()
-            .ok_or("the input has ended")?;
+        let bytes = if step.mark == ">b" { unescape(&text)? } else { format!("{text}\n").into_bytes() };
+        let input = self.line(&step.connection).input.as_mut().ok_or("the input has ended")?;
         input.write_all(&bytes).await.map_err(|error| error.to_string())
     }
 
@@ -289,10 +266,8 @@ impl Player {
                 Some(got) => Err(format!("expected the end\n  got      {got}")),
             },
             wanted => {
-                let got = line
-                    .heard()
-                    .await?
-                    .ok_or_else(|| format!("expected {wanted}\n  got      the end"))?;
+                let got =
+                    line.heard().await?.ok_or_else(|| format!("expected {wanted}\n  got      the end"))?;
                 check_json(wanted, &got, &mut self.vars)
             }
         }
@@ -313,15 +288,13 @@ impl Player {
             let got = self.line(&name).heard().await?.ok_or("the output has ended")?;
             faults.clear();
             let mut vars = self.vars.clone();
-            let found = wanted
-                .iter()
-                .position(|step| match check_json(&whole(step), &got, &mut vars) {
-                    Ok(()) => true,
-                    Err(fault) => {
-                        faults.push(fault);
-                        false
-                    }
-                });
+            let found = wanted.iter().position(|step| match check_json(&whole(step), &got, &mut vars) {
+                Ok(()) => true,
+                Err(fault) => {
+                    faults.push(fault);
+                    false
+                }
+            });
             match found {
                 Some(index) => drop(wanted.remove(index)),
                 None => return Err(faults.join("\nor\n")),
@@ -347,10 +320,7 @@ impl Player {
             match word.strip_prefix('+') {
                 Some("modern") => all.extend(mirrored(&body)?),
                 Some(named) => {
-                    let set = self
-                        .headers
-                        .get(named)
-                        .ok_or_else(|| format!("no headers {named}"))?;
+                    let set = self.headers.get(named).ok_or_else(|| format!("no headers {named}"))?;
                     let set = fill(set, &self.vars);
                     all.extend(set.split(" | ").map(read_header).collect::<Result<Vec<_>, _>>()?);
                 }
@@ -358,10 +328,8 @@ impl Player {
                 None => return Err(format!("what is {word}?")),
             }
         }
-        let said = lines
-            .iter()
-            .map(|line| read_header(&fill(line, &self.vars)))
-            .collect::<Result<Vec<_>, _>>()?;
+        let said =
+            lines.iter().map(|line| read_header(&fill(line, &self.vars))).collect::<Result<Vec<_>, _>>()?;
         // A header said here replaces those of a set; one said twice here is sent twice.
         all.retain(|(name, _)| !said.iter().any(|(other, _)| other == name));
         all.extend(said);
@@ -369,18 +337,12 @@ impl Player {
         if let Some(before) = self.exchanges.remove(&step.connection) {
             before.close()?;
         }
-        self.exchanges.insert(
-            step.connection.clone(),
-            Exchange::start(self.endpoint.clone(), request),
-        );
+        self.exchanges.insert(step.connection.clone(), Exchange::start(self.endpoint.clone(), request));
         Ok(())
     }
 
     async fn response(&mut self, step: &Step) -> Result<(), String> {
-        let exchange = self
-            .exchanges
-            .get_mut(&step.connection)
-            .ok_or("no request was sent")?;
+        let exchange = self.exchanges.get_mut(&step.connection).ok_or("no request was sent")?;
         let head = fill(&step.head, &self.vars);
         let (word, rest) = head.split_once(' ').unwrap_or((&head, ""));
         match word {
@@ -421,9 +383,7 @@ impl Player {
     /// Whatever is left is too much.
     async fn finish(&mut self) -> Result<(), String> {
         for (name, exchange) in self.exchanges.drain() {
-            exchange
-                .close()
-                .map_err(|fault| format!("connection [{name}] at the end: {fault}"))?;
+            exchange.close().map_err(|fault| format!("connection [{name}] at the end: {fault}"))?;
         }
         for (name, mut line) in self.stdio.take().into_iter().flatten() {
             line.input = None;
@@ -438,9 +398,7 @@ impl Player {
                 ));
             }
             let served = tokio::time::timeout(PATIENCE, line.serving).await;
-            served
-                .map_err(|_| "the server does not end")?
-                .map_err(|error| error.to_string())??;
+            served.map_err(|_| "the server does not end")?.map_err(|error| error.to_string())??;
         }
         Ok(())
     }
@@ -483,13 +441,8 @@ fn split_rest(rest: &[String]) -> (Vec<String>, String) {
 }
 
 fn read_header(line: &str) -> Result<(String, String), String> {
-    let (name, value) = line
-        .split_once(':')
-        .ok_or_else(|| format!("not a header: {line}"))?;
-    Ok((
-        name.trim().to_owned(),
-        value.strip_prefix(' ').unwrap_or(value).to_owned(),
-    ))
+    let (name, value) = line.split_once(':').ok_or_else(|| format!("not a header: {line}"))?;
+    Ok((name.trim().to_owned(), value.strip_prefix(' ').unwrap_or(value).to_owned()))
 }
 
 /// The headers that the newest revision wants beside this body.
@@ -502,17 +455,11 @@ fn mirrored(body: &str) -> Result<Vec<(String, String)>, String> {
         _ => None,
     };
     let headers = [
-        (
-            "mcp-protocol-version",
-            text("/params/_meta/io.modelcontextprotocol~1protocolVersion"),
-        ),
+        ("mcp-protocol-version", text("/params/_meta/io.modelcontextprotocol~1protocolVersion")),
         ("mcp-method", text("/method")),
         ("mcp-name", name),
     ];
-    Ok(headers
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-        .collect())
+    Ok(headers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
 }
 
 /// A request; what every client says is said unless it is said otherwise (`-`: not at all).
@@ -543,9 +490,7 @@ pub(crate) fn build(
     if let Some(principal) = principal {
         request = request.extension(principal);
     }
-    request
-        .body(Full::new(Bytes::from(body)))
-        .map_err(|error| error.to_string())
+    request.body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())
 }
 
 /// One connection of `@ stdio`.
@@ -561,11 +506,7 @@ impl Line {
         let (printed, output) = tokio::io::duplex(64 << 10);
         let serving =
             tokio::spawn(async move { server.serve_io(theirs, printed).await.map_err(|e| e.to_string()) });
-        Line {
-            input: Some(input),
-            output: BufReader::new(output),
-            serving,
-        }
+        Line { input: Some(input), output: BufReader::new(output), serving }
     }
 
     async fn next(&mut self) -> Result<Option<String>, String> {
@@ -633,14 +574,7 @@ impl Exchange {
                 }
             }
         });
-        Exchange {
-            pieces,
-            task,
-            head: None,
-            buffer: Vec::new(),
-            judged: false,
-            ended: false,
-        }
+        Exchange { pieces, task, head: None, buffer: Vec::new(), judged: false, ended: false }
     }
 
     /// Breaks the connection: whatever serves it is dropped.
@@ -659,10 +593,7 @@ impl Exchange {
             }
         }
         let left = String::from_utf8_lossy(&self.buffer);
-        if left
-            .lines()
-            .any(|line| !line.is_empty() && !line.starts_with(':'))
-        {
+        if left.lines().any(|line| !line.is_empty() && !line.starts_with(':')) {
             return Err(format!("expected nothing more\n  got      {left}"));
         }
         Ok(())
@@ -676,15 +607,12 @@ impl Exchange {
                 _ => return Err("the server did not answer".into()),
             }
         }
-        self.head
-            .as_ref()
-            .ok_or_else(|| "the server did not answer".into())
+        self.head.as_ref().ok_or_else(|| "the server did not answer".into())
     }
 
     pub(crate) async fn body(&mut self) -> Result<String, String> {
-        while let Some(piece) = tokio::time::timeout(PATIENCE, self.pieces.recv())
-            .await
-            .map_err(|_| "the body does not end")?
+        while let Some(piece) =
+            tokio::time::timeout(PATIENCE, self.pieces.recv()).await.map_err(|_| "the body does not end")?
         {
             if let Piece::Data(data) = piece {
                 self.buffer.extend_from_slice(&data);
@@ -718,10 +646,7 @@ impl Exchange {
                 Err(_) => return Ok(None),
                 Ok(None) if self.buffer.is_empty() => self.ended = true,
                 Ok(None) => {
-                    return Err(format!(
-                        "half an event: {:?}",
-                        String::from_utf8_lossy(&self.buffer)
-                    ));
+                    return Err(format!("half an event: {:?}", String::from_utf8_lossy(&self.buffer)));
                 }
                 Ok(Some(Piece::Data(data))) => self.buffer.extend_from_slice(&data),
                 Ok(Some(Piece::Head(_))) => return Err("two heads".into()),
@@ -741,9 +666,7 @@ impl Exchange {
 fn read_event(block: &str) -> Result<Event, String> {
     let (mut message, mut data, mut retry) = (Message::default(), None, None);
     for line in block.lines().filter(|line| !line.is_empty()) {
-        let (field, value) = line
-            .split_once(':')
-            .ok_or_else(|| format!("not a field: {line}"))?;
+        let (field, value) = line.split_once(':').ok_or_else(|| format!("not a field: {line}"))?;
         let value = value.strip_prefix(' ').unwrap_or(value).to_owned();
         match field {
             "" => return Ok(Event::Comment),
@@ -755,11 +678,7 @@ fn read_event(block: &str) -> Result<Event, String> {
         }
     }
     match (data, retry) {
-        (Some(data), retry) => Ok(Event::Message(Message {
-            data,
-            retry,
-            ..message
-        })),
+        (Some(data), retry) => Ok(Event::Message(Message { data, retry, ..message })),
         (None, Some(retry)) => Ok(Event::Retry(retry)),
         (None, None) => Err(format!("neither data nor retry: {block:?}")),
     }
@@ -778,17 +697,9 @@ async fn check_head(
     let head = exchange.head().await?.clone();
     let is_stream = kind == "text/event-stream";
     let (headers, body) = split_rest(rest);
-    let got_kind = head
-        .headers
-        .get("content-type")
-        .and_then(|kind| kind.to_str().ok())
-        .unwrap_or("");
+    let got_kind = head.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or("");
     if head.status.as_str() != status || got_kind != kind {
-        let said = if got_kind == "text/event-stream" {
-            String::new()
-        } else {
-            exchange.body().await?
-        };
+        let said = if got_kind == "text/event-stream" { String::new() } else { exchange.body().await? };
         return Err(format!(
             "expected {status} {kind}\n  got      {} {got_kind} {said}",
             head.status.as_str()
@@ -907,17 +818,11 @@ fn differ(path: &str, wanted: &Value, got: &Value, vars: &mut Vars) -> Option<St
                     return Some(place);
                 }
             }
-            got.keys()
-                .find(|key| !wanted.contains_key(*key))
-                .map(|key| format!("{path}.{key} is too much"))
+            got.keys().find(|key| !wanted.contains_key(*key)).map(|key| format!("{path}.{key} is too much"))
         }
         (Value::Array(wanted), Value::Array(got)) => {
             if wanted.len() != got.len() {
-                return Some(format!(
-                    "{path} has {} items instead of {}",
-                    got.len(),
-                    wanted.len()
-                ));
+                return Some(format!("{path} has {} items instead of {}", got.len(), wanted.len()));
             }
             let mut pairs = wanted.iter().zip(got).enumerate();
             pairs.find_map(|(index, (wanted, got))| differ(&format!("{path}[{index}]"), wanted, got, vars))
@@ -934,10 +839,7 @@ fn matches_text(pattern: &str, text: &str, vars: &mut Vars) -> bool {
         return pattern == text;
     };
     let (before, after) = (&pattern[..open], &pattern[open + close + 1..]);
-    let Some(middle) = text
-        .strip_prefix(before)
-        .and_then(|rest| rest.strip_suffix(after))
-    else {
+    let Some(middle) = text.strip_prefix(before).and_then(|rest| rest.strip_suffix(after)) else {
         return false;
     };
     if let Some(name) = pattern[open..open + close].strip_prefix("<=") {
@@ -979,7 +881,6 @@ fn unescape(text: &str) -> Result<Vec<u8>, String> {
 pub(crate) async fn drain(mut reader: impl tokio::io::AsyncRead + Unpin) -> String {
     let mut text = Vec::new();
     let read = tokio::time::timeout(PATIENCE, reader.read_to_end(&mut text)).await;
-    read.expect("the connection ends in time")
-        .expect("the connection can be read");
+    read.expect("the connection ends in time").expect("the connection can be read");
     String::from_utf8(text).expect("HTTP is text here")
 }

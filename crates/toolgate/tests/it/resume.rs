@@ -25,10 +25,7 @@ async fn streams_that_have_ended_are_forgotten_first() {
     let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"cli","version":"0.1"}}}"#;
     let request = play::build("POST", "/mcp", &[], None, hello.into()).unwrap();
     let mut welcome = Exchange::start(endpoint.clone(), request);
-    let session = welcome.head().await.unwrap().headers["mcp-session-id"]
-        .to_str()
-        .unwrap()
-        .to_owned();
+    let session = welcome.head().await.unwrap().headers["mcp-session-id"].to_str().unwrap().to_owned();
 
     let report = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"report","arguments":{"steps":1},"_meta":{"progressToken":1}}}"#;
     let mut long = exchange(&endpoint, "POST", &session, None, report);

@@ -17,12 +17,7 @@ async fn transcripts() {
 
 const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 
-async fn listen() -> (
-    Server,
-    Stage,
-    std::net::SocketAddr,
-    JoinHandle<Result<(), toolgate::Error>>,
-) {
+async fn listen() -> (Server, Stage, std::net::SocketAddr, JoinHandle<Result<(), toolgate::Error>>) {
     let (server, stage) = fixture::serve(&Options::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -64,9 +59,7 @@ async fn a_call_under_way_is_answered_before_the_server_ends() {
     soon("the call begins", stage.take("started")).await;
     let mut idle = TcpStream::connect(address).await.unwrap();
     idle.write_all(modern("plain").as_bytes()).await.unwrap();
-    let read = soon("an answer on the idle connection", idle.read(&mut [0; 4096]))
-        .await
-        .unwrap();
+    let read = soon("an answer on the idle connection", idle.read(&mut [0; 4096])).await.unwrap();
     assert_ne!(read, 0);
 
     server.shut_down();
@@ -77,10 +70,7 @@ async fn a_call_under_way_is_answered_before_the_server_ends() {
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.contains(r#""text":"went""#), "{answer}");
     soon("the server ends", serving).await.unwrap().unwrap();
-    assert!(
-        TcpStream::connect(address).await.is_err(),
-        "nobody listens any more"
-    );
+    assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
 }
 
 #[tokio::test]
@@ -91,25 +81,17 @@ async fn a_stream_is_told_the_end_before_the_server_ends() {
         r#"{{"jsonrpc":"2.0","id":"L","method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},"_meta":{META}}}}}"#
     );
     let mut listening = TcpStream::connect(address).await.unwrap();
-    listening
-        .write_all(post(headers, &body).as_bytes())
-        .await
-        .unwrap();
+    listening.write_all(post(headers, &body).as_bytes()).await.unwrap();
     let mut seen = String::new();
     while !seen.contains("subscriptions/acknowledged") {
         let mut buffer = [0; 4096];
-        let read = soon("the acknowledgement", listening.read(&mut buffer))
-            .await
-            .unwrap();
+        let read = soon("the acknowledgement", listening.read(&mut buffer)).await.unwrap();
         assert_ne!(read, 0, "{seen}");
         seen.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
     }
     server.shut_down();
     let rest = play::drain(listening).await;
-    assert!(
-        rest.contains(r#""id":"L","result":{"resultType":"complete""#),
-        "{rest}"
-    );
+    assert!(rest.contains(r#""id":"L","result":{"resultType":"complete""#), "{rest}");
     soon("the server ends", serving).await.unwrap().unwrap();
 }
 
@@ -131,11 +113,7 @@ async fn a_broken_connection_cancels_a_modern_call_and_no_other() {
     // The server notices the hang-up in its own time; asking it something else gives it that.
     let mut other = TcpStream::connect(address).await.unwrap();
     other
-        .write_all(
-            modern("plain")
-                .replace("\r\nhost", "\r\nconnection: close\r\nhost")
-                .as_bytes(),
-        )
+        .write_all(modern("plain").replace("\r\nhost", "\r\nconnection: close\r\nhost").as_bytes())
         .await
         .unwrap();
     assert!(play::drain(other).await.contains(r#""text":"plain""#));

@@ -42,29 +42,19 @@ fn the_walls_stand() {
     let mut faults = Vec::new();
     let mut n_files = 0;
     for package in entries(&crates) {
-        let name = package
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default();
+        let name = package.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if let Ok(manifest) = fs::read_to_string(package.join("Cargo.toml")) {
             judge_manifest(&format!("crates/{name}/Cargo.toml"), &manifest, &mut faults);
         }
         for file in sources(&package.join("src")) {
-            let inside = file
-                .strip_prefix(&package)
-                .expect("it was found there")
-                .to_string_lossy()
-                .replace('\\', "/");
+            let inside =
+                file.strip_prefix(&package).expect("it was found there").to_string_lossy().replace('\\', "/");
             let text = fs::read_to_string(&file).expect("source files are text");
             judge_source(&format!("crates/{name}/{inside}"), &text, &mut faults);
             n_files += 1;
         }
     }
-    assert!(
-        n_files > 50,
-        "only {n_files} source files were found below {}",
-        crates.display()
-    );
+    assert!(n_files > 50, "only {n_files} source files were found below {}", crates.display());
     let shown = faults.iter().fold(String::new(), |mut shown, fault| {
         let _ = writeln!(shown, "  {fault}");
         shown
@@ -76,70 +66,39 @@ fn the_walls_stand() {
 #[test]
 fn each_rule_bites() {
     let rows = [
-        (
-            "crates/toolgate/src/hub.rs",
-            "//! a\nuse crate::era::Era;\n",
-            "`hub` (rank 3) uses `era` (rank 7)",
-        ),
+        ("crates/toolgate/src/hub.rs", "//! a\nuse crate::era::Era;\n", "`hub` (rank 3) uses `era` (rank 7)"),
         (
             "crates/toolgate/src/era/feed.rs",
             "//! a\nfn f() { crate::guard::f() }\n",
             "`era` (rank 7) uses `guard`",
         ),
         ("crates/toolgate/src/attic.rs", "//! a\n", "`attic` has no rank"),
-        (
-            "crates/toolgate/src/hub.rs",
-            "//! a\nuse crate::{clock, seal};\n",
-            "one `use crate::` line",
-        ),
+        ("crates/toolgate/src/hub.rs", "//! a\nuse crate::{clock, seal};\n", "one `use crate::` line"),
         (
             "crates/toolgate-wire/src/meta.rs",
             "//! a\nconst D: &str = \"2025-06-18\";\n",
             "`2025-06-18` stands outside",
         ),
-        (
-            "crates/toolgate/src/era.rs",
-            "//! a\nlet e = Edition::E2025_06_18;\n",
-            "names an edition",
-        ),
+        ("crates/toolgate/src/era.rs", "//! a\nlet e = Edition::E2025_06_18;\n", "names an edition"),
         (
             "crates/toolgate/src/entry.rs",
             "//! a\nuse toolgate_wire::Edition;\n",
             "`Edition` is known to `era` only",
         ),
-        (
-            "crates/toolgate/src/hub.rs",
-            "use std::io;\n",
-            "begins with `//!`",
-        ),
-        (
-            "crates/toolgate/src/hub.rs",
-            "//! a\nlet n = Instant::now();\n",
-            "the time comes from `clock`",
-        ),
+        ("crates/toolgate/src/hub.rs", "use std::io;\n", "begins with `//!`"),
+        ("crates/toolgate/src/hub.rs", "//! a\nlet n = Instant::now();\n", "the time comes from `clock`"),
         (
             "crates/toolgate/src/hub.rs",
             "//! a\nlet q = mpsc::unbounded_channel();\n",
             "every queue is bounded",
         ),
-        (
-            "crates/toolgate/src/lib.rs",
-            "//! a\npub use handler::*;\n",
-            "re-exports have names",
-        ),
-        (
-            "crates/toolgate/src/hub.rs",
-            "//! a\nfn f() { todo!() }\n",
-            "unfinished code",
-        ),
+        ("crates/toolgate/src/lib.rs", "//! a\npub use handler::*;\n", "re-exports have names"),
+        ("crates/toolgate/src/hub.rs", "//! a\nfn f() { todo!() }\n", "unfinished code"),
     ];
     for (path, text, wanted) in rows {
         let mut faults = Vec::new();
         judge_source(path, text, &mut faults);
-        assert!(
-            faults.len() == 1 && faults[0].contains(wanted),
-            "{path}: {text:?} gave {faults:?}"
-        );
+        assert!(faults.len() == 1 && faults[0].contains(wanted), "{path}: {text:?} gave {faults:?}");
     }
     let mut faults = Vec::new();
     judge_source(
@@ -166,22 +125,15 @@ fn each_rule_bites() {
 
 fn judge_source(path: &str, text: &str, faults: &mut Vec<String>) {
     if !text.starts_with("//!") {
-        faults.push(format!(
-            "{path}:1: a module begins with `//!`: what it is, and what it must not do"
-        ));
+        faults.push(format!("{path}:1: a module begins with `//!`: what it is, and what it must not do"));
     }
-    let room = path
-        .strip_prefix("crates/toolgate/src/")
-        .filter(|inside| *inside != "lib.rs")
-        .map(|inside| {
-            let end = inside.find(['/', '.']).unwrap_or(inside.len());
-            &inside[..end]
-        });
+    let room = path.strip_prefix("crates/toolgate/src/").filter(|inside| *inside != "lib.rs").map(|inside| {
+        let end = inside.find(['/', '.']).unwrap_or(inside.len());
+        &inside[..end]
+    });
     let own = room.and_then(rank);
     if let (Some(room), None) = (room, own) {
-        faults.push(format!(
-            "{path}:1: module `{room}` has no rank; give it one in tests/it/tidy.rs"
-        ));
+        faults.push(format!("{path}:1: module `{room}` has no rank; give it one in tests/it/tidy.rs"));
     }
     for (number, line) in code(text) {
         let mut say = |rule: &str| faults.push(format!("{path}:{number}: {rule}"));
@@ -190,9 +142,7 @@ fn judge_source(path: &str, text: &str, faults: &mut Vec<String>) {
                 say("one `use crate::` line for each module, so that its rank can be checked");
             }
             for used in line.split("crate::").skip(1).map(word) {
-                let is_known = EXCEPTIONS
-                    .iter()
-                    .any(|(who, whom, _)| (*who, *whom) == (room, used));
+                let is_known = EXCEPTIONS.iter().any(|(who, whom, _)| (*who, *whom) == (room, used));
                 if let Some(other) = rank(used).filter(|other| *other >= own && used != room && !is_known) {
                     say(&format!(
                         "`{room}` (rank {own}) uses `{used}` (rank {other}); only lower ranks may be used"
@@ -211,11 +161,7 @@ fn judge_source(path: &str, text: &str, faults: &mut Vec<String>) {
         if room.is_some_and(|room| room != "era") && words(line).any(|word| word == "Edition") {
             say("the type `Edition` is known to `era` only");
         }
-        if ["Instant::now", "SystemTime::now"]
-            .iter()
-            .any(|now| line.contains(now))
-            && room != Some("clock")
-        {
+        if ["Instant::now", "SystemTime::now"].iter().any(|now| line.contains(now)) && room != Some("clock") {
             say("the time comes from `clock`");
         }
         if path.ends_with("/src/lib.rs") && line.contains("pub use") && line.contains('*') {
@@ -258,17 +204,13 @@ fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     (1..).zip(text[..end].lines()).map(|(number, line)| {
         // The slashes of a URL follow a colon.
         let mut starts = line.match_indices("//").map(|(at, _)| at);
-        let comment = starts
-            .find(|at| !line[..*at].ends_with(':'))
-            .unwrap_or(line.len());
+        let comment = starts.find(|at| !line[..*at].ends_with(':')).unwrap_or(line.len());
         (number, &line[..comment])
     })
 }
 
 fn rank(module: &str) -> Option<u8> {
-    let found = RANKS
-        .iter()
-        .find(|(_, names)| names.split(' ').any(|name| name == module));
+    let found = RANKS.iter().find(|(_, names)| names.split(' ').any(|name| name == module));
     found.map(|(rank, _)| *rank)
 }
 
@@ -284,13 +226,7 @@ fn word(line: &str) -> &str {
 fn date(line: &str) -> Option<&str> {
     let is_date = |text: &[u8]| {
         text.starts_with(b"20")
-            && (0..10).all(|at| {
-                if at == 4 || at == 7 {
-                    text[at] == b'-'
-                } else {
-                    text[at].is_ascii_digit()
-                }
-            })
+            && (0..10).all(|at| if at == 4 || at == 7 { text[at] == b'-' } else { text[at].is_ascii_digit() })
     };
     let at = line.as_bytes().windows(10).position(is_date)?;
     line.get(at..at + 10)
@@ -300,10 +236,7 @@ fn date(line: &str) -> Option<&str> {
 fn sources(directory: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for path in entries(directory) {
-        let name = path
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if path.is_dir() && name != "tests" {
             files.extend(sources(&path));
         } else if name.ends_with(".rs") && name != "tests.rs" {
@@ -314,12 +247,8 @@ fn sources(directory: &Path) -> Vec<PathBuf> {
 }
 
 fn entries(directory: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<_> = fs::read_dir(directory)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .collect();
+    let mut paths: Vec<_> =
+        fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     paths.sort();
     paths
 }

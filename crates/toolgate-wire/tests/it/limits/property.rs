@@ -131,9 +131,7 @@ fn read_and_walk(bytes: Vec<u8>) {
             Ok(Request { params, .. } | Notification { params, .. }) => {
                 params.map(|params| walk(params.view()));
             }
-            Ok(Response {
-                outcome: Ok(result), ..
-            }) => drop(walk(result.view())),
+            Ok(Response { outcome: Ok(result), .. }) => drop(walk(result.view())),
             Ok(Response { .. } | Lost { .. }) => {}
             Err(broken) => assert!(broken.detail.len() <= 200),
         }

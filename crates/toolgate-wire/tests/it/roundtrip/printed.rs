@@ -16,9 +16,8 @@ const NEW: Edition = Edition::E2026_07_28;
 const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"cli","version":"0.1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"sampling":{"tools":{}}}}"#;
 
 fn frame(text: &str) -> Frame {
-    let text = text
-        .replace(r#""_meta":"M""#, r#""_meta":M"#)
-        .replace(r#""_meta":M"#, &format!(r#""_meta":{META}"#));
+    let text =
+        text.replace(r#""_meta":"M""#, r#""_meta":M"#).replace(r#""_meta":M"#, &format!(r#""_meta":{META}"#));
     match read(&Bytes::from(text.clone()), &Limits::default()) {
         Ok(Message::One(frame)) => frame,
         other => panic!("{other:?}: {text}"),
@@ -26,9 +25,7 @@ fn frame(text: &str) -> Frame {
 }
 
 fn call(edition: Edition, text: &str) -> Call {
-    let Frame::Request { method, params, .. } = frame(text) else {
-        panic!("no request: {text}")
-    };
+    let Frame::Request { method, params, .. } = frame(text) else { panic!("no request: {text}") };
     let call = read_call(edition, &method, params.as_ref()).unwrap();
     assert_eq!(call.method(), &*method);
     // What a client would write, but for who it is, which it says in its own words.
@@ -39,12 +36,7 @@ fn call(edition: Edition, text: &str) -> Call {
 }
 
 fn outcome(edition: Edition, call: &Call, text: &str) -> Outcome {
-    let Frame::Response {
-        outcome: Ok(result), ..
-    } = frame(text)
-    else {
-        panic!("no result: {text}")
-    };
+    let Frame::Response { outcome: Ok(result), .. } = frame(text) else { panic!("no result: {text}") };
     let outcome = read_outcome(edition, call, &result).unwrap();
     let again = written(|out| write_outcome(out, edition, &outcome, None)).to_value();
     assert_eq!(again, result.to_value(), "{text}");
@@ -52,9 +44,7 @@ fn outcome(edition: Edition, call: &Call, text: &str) -> Outcome {
 }
 
 fn notice(edition: Edition, text: &str) -> (Notice, Option<RequestId>) {
-    let Frame::Notification { method, params } = frame(text) else {
-        panic!("no notification: {text}")
-    };
+    let Frame::Notification { method, params } = frame(text) else { panic!("no notification: {text}") };
     let (notice, tag) = read_notice(edition, &method, params.as_ref()).unwrap();
     let again = written(|out| assert!(write_notice(out, edition, &notice, tag.as_ref()))).to_value();
     assert_eq!(again, serde_json::from_str::<Value>(text).unwrap());
@@ -67,36 +57,20 @@ fn raw(value: Value) -> Raw {
 
 fn tool_call(name: &str, arguments: Value) -> Call {
     let (arguments, retry) = (Some(raw(arguments)), Retry::default());
-    Call::CallTool {
-        name: name.into(),
-        arguments,
-        retry,
-        task: None,
-    }
+    Call::CallTool { name: name.into(), arguments, retry, task: None }
 }
 
 fn form(message: &str, schema: Value) -> Ask {
-    Ask::Elicit(Elicit::Form(Form {
-        message: message.into(),
-        schema: raw(schema),
-    }))
+    Ask::Elicit(Elicit::Form(Form { message: message.into(), schema: raw(schema) }))
 }
 
 #[test]
 fn a_plain_call() {
     let text = r#"{"jsonrpc":"2.0","id":"c-7","method":"tools/call","params":{"name":"stock.lookup","arguments":{"region":"eu-north","sku":"A17"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":41}}}"#;
     let asked = call(NEW, text);
-    assert_eq!(
-        asked,
-        tool_call("stock.lookup", json!({ "region": "eu-north", "sku": "A17" }))
-    );
-    let Frame::Request { params, .. } = frame(text) else {
-        panic!()
-    };
-    assert_eq!(
-        read_meta(params.as_ref()).unwrap().progress,
-        Some(ProgressToken::from(41))
-    );
+    assert_eq!(asked, tool_call("stock.lookup", json!({ "region": "eu-north", "sku": "A17" })));
+    let Frame::Request { params, .. } = frame(text) else { panic!() };
+    assert_eq!(read_meta(params.as_ref()).unwrap().progress, Some(ProgressToken::from(41)));
     let greeting = (NEW.date().to_owned(), ClientCapabilities::default(), None);
     assert_eq!(read_greeting(params.as_ref()).unwrap(), greeting);
 
@@ -116,25 +90,15 @@ fn a_plain_call() {
     );
 
     let text = r#"{"jsonrpc":"2.0","id":"c-7","result":{"resultType":"complete","content":[{"type":"text","text":"[3,9]"}],"structuredContent":[3,9],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"stock","version":"2.1.0"}}}}"#;
-    let Outcome::Tool(output) = outcome(NEW, &asked, text) else {
-        panic!()
-    };
+    let Outcome::Tool(output) = outcome(NEW, &asked, text) else { panic!() };
     assert_eq!(output.content, [Content::text("[3,9]")]);
     assert_eq!(output.structured, Some(raw(json!([3, 9]))));
     assert!(!output.is_error);
 
     // Said by us, the name of the server comes from elsewhere.
-    let Frame::Response {
-        outcome: Ok(printed), ..
-    } = frame(text)
-    else {
-        panic!()
-    };
-    let server = Implementation {
-        name: "stock".into(),
-        version: "2.1.0".into(),
-        ..Implementation::default()
-    };
+    let Frame::Response { outcome: Ok(printed), .. } = frame(text) else { panic!() };
+    let server =
+        Implementation { name: "stock".into(), version: "2.1.0".into(), ..Implementation::default() };
     let ours = Outcome::Tool(ToolOutput { meta: None, ..output });
     let again = written(|out| write_outcome(out, NEW, &ours, Some(&server)));
     assert_eq!(again.to_value(), printed.to_value());
@@ -144,10 +108,8 @@ fn a_plain_call() {
 
 #[test]
 fn rejections() {
-    let sampling = ClientCapabilities {
-        sampling: Some(SamplingCapability::default()),
-        ..ClientCapabilities::default()
-    };
+    let sampling =
+        ClientCapabilities { sampling: Some(SamplingCapability::default()), ..ClientCapabilities::default() };
     let lacking = raw(json!({ "_meta": { "io.modelcontextprotocol/protocolVersion": "2026-07-28" } }));
     let cases = [
         (
@@ -191,16 +153,8 @@ fn rejections() {
         assert_eq!(fault.status(NEW), status, "{fault}");
         let message = written(|out| write_fault(out, NEW, Some(&RequestId::from(id)), &fault));
         let expected = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
-        assert_eq!(
-            message.to_value(),
-            serde_json::from_str::<Value>(&expected).unwrap()
-        );
-        let Frame::Response {
-            outcome: Err(remote), ..
-        } = frame(message.as_str())
-        else {
-            panic!()
-        };
+        assert_eq!(message.to_value(), serde_json::from_str::<Value>(&expected).unwrap());
+        let Frame::Response { outcome: Err(remote), .. } = frame(message.as_str()) else { panic!() };
         let back = Fault::from_remote(remote, NEW);
         assert_eq!(
             (back.code(NEW), back.message(), back.data()),
@@ -218,9 +172,7 @@ fn a_session_with_a_question_inside_a_call() {
     let printed = frame(
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"cli","version":"0.1"}}}"#,
     );
-    let Frame::Request { params, .. } = printed else {
-        panic!()
-    };
+    let Frame::Request { params, .. } = printed else { panic!() };
     // The empty object means forms.
     assert_eq!(read_call(OLD, "initialize", params.as_ref()).unwrap(), hello);
     assert_eq!(
@@ -228,10 +180,7 @@ fn a_session_with_a_question_inside_a_call() {
         Call::Hello(Hello {
             version: "2025-11-25".into(),
             capabilities: ClientCapabilities {
-                elicitation: Some(ElicitationCapability {
-                    form: true,
-                    url: false
-                }),
+                elicitation: Some(ElicitationCapability { form: true, url: false }),
                 ..ClientCapabilities::default()
             },
             client: Some(Implementation {
@@ -246,15 +195,10 @@ fn a_session_with_a_question_inside_a_call() {
         &hello,
         r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"stock","version":"2.1.0"}}}"#,
     );
-    let Outcome::Welcome(welcome) = welcome else {
-        panic!()
-    };
+    let Outcome::Welcome(welcome) = welcome else { panic!() };
     assert_eq!(
         welcome.capabilities,
-        ServerCapabilities {
-            tools: Some(true),
-            ..ServerCapabilities::default()
-        }
+        ServerCapabilities { tools: Some(true), ..ServerCapabilities::default() }
     );
     assert_eq!(
         notice(OLD, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#),
@@ -267,36 +211,22 @@ fn a_session_with_a_question_inside_a_call() {
     assert_eq!(asked, tool_call("deploy", json!({ "env": "prod" })));
 
     let text = r#"{"jsonrpc":"2.0","id":"srv-1","method":"elicitation/create","params":{"mode":"form","message":"Deploy to prod?","requestedSchema":{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"]}}}"#;
-    let Frame::Request {
-        method,
-        params: Some(params),
-        ..
-    } = frame(text)
-    else {
-        panic!()
-    };
+    let Frame::Request { method, params: Some(params), .. } = frame(text) else { panic!() };
     let ask = read_ask(OLD, &method, Some(&params)).unwrap();
     let schema =
         json!({ "type": "object", "properties": { "ok": { "type": "boolean" } }, "required": ["ok"] });
     assert_eq!(ask, form("Deploy to prod?", schema));
-    assert_eq!(
-        written(|out| write_ask_params(out, OLD, &ask)).to_value(),
-        params.to_value()
-    );
+    assert_eq!(written(|out| write_ask_params(out, OLD, &ask)).to_value(), params.to_value());
     let older = written(|out| write_ask_params(out, Edition::E2025_06_18, &ask)).to_value();
     assert_eq!(older.get("mode"), None);
 
-    let Frame::Response {
-        outcome: Ok(answer), ..
-    } = frame(r#"{"jsonrpc":"2.0","id":"srv-1","result":{"action":"accept","content":{"ok":true}}}"#)
+    let Frame::Response { outcome: Ok(answer), .. } =
+        frame(r#"{"jsonrpc":"2.0","id":"srv-1","result":{"action":"accept","content":{"ok":true}}}"#)
     else {
         panic!()
     };
     let heard = read_answer(OLD, &ask, &answer).unwrap();
-    assert_eq!(
-        heard,
-        Answer::Elicit(ElicitAnswer::Accept(Some(raw(json!({ "ok": true })))))
-    );
+    assert_eq!(heard, Answer::Elicit(ElicitAnswer::Accept(Some(raw(json!({ "ok": true }))))));
     assert_eq!(written(|out| write_answer(out, OLD, &heard)), answer);
     let done = outcome(
         OLD,
@@ -318,9 +248,7 @@ fn two_rounds_of_questions() {
         &first,
         r#"{"jsonrpc":"2.0","id":10,"result":{"resultType":"input_required","inputRequests":{"why":{"method":"elicitation/create","params":{"mode":"form","message":"Reason for closing 4522?","requestedSchema":{"type":"object","properties":{"reason":{"type":"string","oneOf":[{"const":"fixed","title":"Fixed"},{"const":"dup","title":"Duplicate"}]}},"required":["reason"]}}}},"requestState":"v1.k3.AAAA"}}"#,
     );
-    let Outcome::InputRequired(asked) = asked else {
-        panic!()
-    };
+    let Outcome::InputRequired(asked) = asked else { panic!() };
     assert_eq!(asked.state.as_deref(), Some("v1.k3.AAAA"));
     assert_eq!(asked.asks["why"].kind(), AskKind::ElicitForm);
 
@@ -328,15 +256,10 @@ fn two_rounds_of_questions() {
         NEW,
         r#"{"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"ticket.close","arguments":{"ticket":4522},"inputResponses":{"why":{"action":"accept","content":{"reason":"dup"}}},"requestState":"v1.k3.AAAA","_meta":"M"}}"#,
     );
-    let Call::CallTool { retry, .. } = &second else {
-        panic!()
-    };
+    let Call::CallTool { retry, .. } = &second else { panic!() };
     assert_eq!(retry.state.as_deref(), Some("v1.k3.AAAA"));
     let heard = read_answer(NEW, &asked.asks["why"], &retry.responses["why"]).unwrap();
-    assert_eq!(
-        heard,
-        Answer::Elicit(ElicitAnswer::Accept(Some(raw(json!({ "reason": "dup" })))))
-    );
+    assert_eq!(heard, Answer::Elicit(ElicitAnswer::Accept(Some(raw(json!({ "reason": "dup" }))))));
     outcome(
         NEW,
         &second,
@@ -351,10 +274,7 @@ fn two_rounds_of_questions() {
         &third,
         r#"{"jsonrpc":"2.0","id":12,"result":{"resultType":"complete","content":[{"type":"text","text":"4522 closed as duplicate of 4301"}]}}"#,
     );
-    assert_eq!(
-        done,
-        Outcome::Tool(ToolOutput::text("4522 closed as duplicate of 4301"))
-    );
+    assert_eq!(done, Outcome::Tool(ToolOutput::text("4522 closed as duplicate of 4301")));
     let cancelled = read_answer(NEW, &asked.asks["why"], &raw(json!({ "action": "cancel" }))).unwrap();
     assert_eq!(cancelled, Answer::Elicit(ElicitAnswer::Cancel));
 }
@@ -367,25 +287,16 @@ fn a_model_that_calls_tools() {
         &risk,
         r#"{"jsonrpc":"2.0","id":21,"result":{"resultType":"input_required","inputRequests":{"llm/0":{"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"text","text":"Summarize stock risk"}}],"tools":[{"name":"qty","inputSchema":{"type":"object","properties":{"sku":{"type":"string"}},"required":["sku"]}}],"toolChoice":{"mode":"auto"},"maxTokens":400}}},"requestState":"v1.k3.CC"}}"#,
     );
-    let Outcome::InputRequired(asked) = asked else {
-        panic!()
-    };
-    let Ask::Sample(sample) = &asked.asks["llm/0"] else {
-        panic!()
-    };
-    assert_eq!(
-        (sample.max_tokens, sample.tool_choice),
-        (400, Some(ToolChoice::Auto))
-    );
+    let Outcome::InputRequired(asked) = asked else { panic!() };
+    let Ask::Sample(sample) = &asked.asks["llm/0"] else { panic!() };
+    assert_eq!((sample.max_tokens, sample.tool_choice), (400, Some(ToolChoice::Auto)));
     assert_eq!(sample.tools[0].name, "qty");
 
     let again = call(
         NEW,
         r#"{"jsonrpc":"2.0","id":22,"method":"tools/call","params":{"name":"risk","arguments":{},"inputResponses":{"llm/0":{"role":"assistant","model":"m","stopReason":"toolUse","content":[{"type":"tool_use","id":"t1","name":"qty","input":{"sku":"A17"}}]}},"requestState":"v1.k3.CC","_meta":"M"}}"#,
     );
-    let Call::CallTool { retry, .. } = &again else {
-        panic!()
-    };
+    let Call::CallTool { retry, .. } = &again else { panic!() };
     let heard = read_answer(NEW, &asked.asks["llm/0"], &retry.responses["llm/0"]).unwrap();
     let Answer::Sample(sampled) = &heard else { panic!() };
     assert_eq!(sampled.stop_reason.as_deref(), Some("toolUse"));
@@ -427,45 +338,24 @@ fn core_tasks() {
         OLD,
         r#"{"jsonrpc":"2.0","id":30,"method":"tools/call","params":{"name":"build","arguments":{},"task":{"ttl":600000}}}"#,
     );
-    assert!(matches!(
-        build,
-        Call::CallTool {
-            task: Some(Some(600_000)),
-            ..
-        }
-    ));
+    assert!(matches!(build, Call::CallTool { task: Some(Some(600_000)), .. }));
     let started = outcome(
         OLD,
         &build,
         r#"{"jsonrpc":"2.0","id":30,"result":{"task":{"taskId":"t-8c1f","status":"working","createdAt":"2026-08-30T10:00:00Z","lastUpdatedAt":"2026-08-30T10:00:00Z","ttl":600000,"pollInterval":2000}}}"#,
     );
-    let working = Task {
-        poll_ms: Some(2000),
-        ..task(TaskState::Working, "2026-08-30T10:00:00Z")
-    };
+    let working = Task { poll_ms: Some(2000), ..task(TaskState::Working, "2026-08-30T10:00:00Z") };
     assert_eq!(started, Outcome::TaskStarted(working));
-    let result = call(
-        OLD,
-        r#"{"jsonrpc":"2.0","id":31,"method":"tasks/result","params":{"taskId":"t-8c1f"}}"#,
-    );
+    let result =
+        call(OLD, r#"{"jsonrpc":"2.0","id":31,"method":"tasks/result","params":{"taskId":"t-8c1f"}}"#);
     assert_eq!(result, Call::TaskResult { id: "t-8c1f".into() });
     let text = r#"{"jsonrpc":"2.0","id":31,"result":{"content":[{"type":"text","text":"ok"}],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t-8c1f"}}}}"#;
-    let Outcome::TaskPayload { id, output } = outcome(OLD, &result, text) else {
-        panic!()
-    };
+    let Outcome::TaskPayload { id, output } = outcome(OLD, &result, text) else { panic!() };
     assert_eq!(id, "t-8c1f");
     assert!(matches!(*output, Outcome::Tool(output) if output.content == [Content::text("ok")]));
     // Said by us, the mark is put there.
-    let ours = Outcome::TaskPayload {
-        id,
-        output: Box::new(Outcome::Tool(ToolOutput::text("ok"))),
-    };
-    let Frame::Response {
-        outcome: Ok(printed), ..
-    } = frame(text)
-    else {
-        panic!()
-    };
+    let ours = Outcome::TaskPayload { id, output: Box::new(Outcome::Tool(ToolOutput::text("ok"))) };
+    let Frame::Response { outcome: Ok(printed), .. } = frame(text) else { panic!() };
     assert_eq!(written(|out| write_outcome(out, OLD, &ours, None)), printed);
 }
 
@@ -478,10 +368,7 @@ fn tasks_of_the_extension() {
         &build,
         r#"{"jsonrpc":"2.0","id":40,"result":{"resultType":"task","taskId":"t-8c1f","status":"working","createdAt":"2026-08-30T10:00:00Z","lastUpdatedAt":"2026-08-30T10:00:00Z","ttlMs":600000,"pollIntervalMs":2000}}"#,
     );
-    let working = Task {
-        poll_ms: Some(2000),
-        ..task(TaskState::Working, "2026-08-30T10:00:00Z")
-    };
+    let working = Task { poll_ms: Some(2000), ..task(TaskState::Working, "2026-08-30T10:00:00Z") };
     assert_eq!(started, Outcome::TaskStarted(working));
 
     // Printed without the mode, which we say.
@@ -490,18 +377,13 @@ fn tasks_of_the_extension() {
         &get,
         r#"{"jsonrpc":"2.0","id":41,"result":{"resultType":"complete","taskId":"t-8c1f","status":"input_required","createdAt":"2026-08-30T10:00:00Z","lastUpdatedAt":"2026-08-30T10:01:00Z","ttlMs":600000,"inputRequests":{"go":{"method":"elicitation/create","params":{"mode":"form","message":"Publish?","requestedSchema":{"type":"object","properties":{"yes":{"type":"boolean"}}}}}}}}"#,
     );
-    let Frame::Response {
-        outcome: Ok(printed), ..
-    } = frame(
+    let Frame::Response { outcome: Ok(printed), .. } = frame(
         r#"{"jsonrpc":"2.0","id":41,"result":{"resultType":"complete","taskId":"t-8c1f","status":"input_required","createdAt":"2026-08-30T10:00:00Z","lastUpdatedAt":"2026-08-30T10:01:00Z","ttlMs":600000,"inputRequests":{"go":{"method":"elicitation/create","params":{"message":"Publish?","requestedSchema":{"type":"object","properties":{"yes":{"type":"boolean"}}}}}}}}"#,
-    )
-    else {
+    ) else {
         panic!()
     };
     assert_eq!(read_outcome(NEW, &get, &printed).unwrap(), waiting);
-    let Outcome::TaskStatus(waiting) = waiting else {
-        panic!()
-    };
+    let Outcome::TaskStatus(waiting) = waiting else { panic!() };
     let schema = json!({ "type": "object", "properties": { "yes": { "type": "boolean" } } });
     assert_eq!(waiting.asks["go"], form("Publish?", schema));
 
@@ -509,19 +391,10 @@ fn tasks_of_the_extension() {
         NEW,
         r#"{"jsonrpc":"2.0","id":42,"method":"tasks/update","params":{"taskId":"t-8c1f","inputResponses":{"go":{"action":"accept","content":{"yes":true}}},"_meta":"M"}}"#,
     );
-    let Call::UpdateTask { answers, .. } = &update else {
-        panic!()
-    };
+    let Call::UpdateTask { answers, .. } = &update else { panic!() };
+    assert_eq!(answers["go"].to_value(), json!({ "action": "accept", "content": { "yes": true } }));
     assert_eq!(
-        answers["go"].to_value(),
-        json!({ "action": "accept", "content": { "yes": true } })
-    );
-    assert_eq!(
-        outcome(
-            NEW,
-            &update,
-            r#"{"jsonrpc":"2.0","id":42,"result":{"resultType":"complete"}}"#
-        ),
+        outcome(NEW, &update, r#"{"jsonrpc":"2.0","id":42,"result":{"resultType":"complete"}}"#),
         Outcome::Done
     );
 
@@ -531,10 +404,7 @@ fn tasks_of_the_extension() {
         r#"{"jsonrpc":"2.0","id":43,"result":{"resultType":"complete","taskId":"t-8c1f","status":"completed","createdAt":"2026-08-30T10:00:00Z","lastUpdatedAt":"2026-08-30T10:02:00Z","ttlMs":600000,"result":{"content":[{"type":"text","text":"ok"}]}}}"#,
     );
     let end = TaskEnd::Outcome(Box::new(Outcome::Tool(ToolOutput::text("ok"))));
-    let completed = Task {
-        end: Some(end),
-        ..task(TaskState::Completed, "2026-08-30T10:02:00Z")
-    };
+    let completed = Task { end: Some(end), ..task(TaskState::Completed, "2026-08-30T10:02:00Z") };
     assert_eq!(done, Outcome::TaskStatus(Box::new(completed)));
 
     let failed = outcome(
@@ -558,20 +428,13 @@ fn two_listenings() {
         NEW,
         r#"{"jsonrpc":"2.0","id":"L1","method":"subscriptions/listen","params":{"_meta":M,"notifications":{"toolsListChanged":true}}}"#,
     );
-    let tools = Filter {
-        tools: true,
-        ..Filter::default()
-    };
+    let tools = Filter { tools: true, ..Filter::default() };
     assert_eq!(first, Call::Listen(tools.clone()));
     let second = call(
         NEW,
         r#"{"jsonrpc":"2.0","id":"L2","method":"subscriptions/listen","params":{"_meta":M,"notifications":{"resourceSubscriptions":["test://w"],"promptsListChanged":true}}}"#,
     );
-    let filter = Filter {
-        prompts: true,
-        uris: vec!["test://w".into()],
-        ..Filter::default()
-    };
+    let filter = Filter { prompts: true, uris: vec!["test://w".into()], ..Filter::default() };
     assert_eq!(second, Call::Listen(filter));
     let one = Some(RequestId::from("L1"));
     assert_eq!(
@@ -588,10 +451,7 @@ fn two_listenings() {
         ),
         (Notice::ToolsChanged, one)
     );
-    let uris = Filter {
-        uris: vec!["test://w".into()],
-        ..Filter::default()
-    };
+    let uris = Filter { uris: vec!["test://w".into()], ..Filter::default() };
     assert_eq!(
         notice(
             NEW,
@@ -599,15 +459,9 @@ fn two_listenings() {
         ),
         (Notice::Acknowledged(uris), Some(RequestId::from("L2")))
     );
-    let cancelled = Notice::Cancelled {
-        request: Some(RequestId::from("L1")),
-        reason: None,
-    };
+    let cancelled = Notice::Cancelled { request: Some(RequestId::from("L1")), reason: None };
     assert_eq!(
-        notice(
-            NEW,
-            r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L1"}}"#
-        ),
+        notice(NEW, r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L1"}}"#),
         (cancelled, None)
     );
     let ended = outcome(
@@ -615,27 +469,14 @@ fn two_listenings() {
         &first,
         r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":1}}}"#,
     );
-    assert_eq!(
-        ended,
-        Outcome::Listened {
-            subscription: RequestId::from(1)
-        }
-    );
+    assert_eq!(ended, Outcome::Listened { subscription: RequestId::from(1) });
 }
 
 #[test]
 fn a_discovery() {
     let text = r#"{"jsonrpc":"2.0","id":"d1","result":{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{"listChanged":true},"extensions":{"io.modelcontextprotocol/tasks":{}}},"instructions":"be kind","ttlMs":3600000,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"stock","version":"2.1.0"}}}}"#;
-    let Outcome::Discovery(discovery) = outcome(NEW, &Call::Discover, text) else {
-        panic!()
-    };
+    let Outcome::Discovery(discovery) = outcome(NEW, &Call::Discover, text) else { panic!() };
     assert_eq!(discovery.versions, ["2026-07-28", "2025-11-25"]);
-    assert_eq!(
-        discovery.cache,
-        CacheHint {
-            ttl_ms: 3_600_000,
-            scope: CacheScope::Public
-        }
-    );
+    assert_eq!(discovery.cache, CacheHint { ttl_ms: 3_600_000, scope: CacheScope::Public });
     assert_eq!(discovery.server.unwrap().name, "stock");
 }

@@ -20,16 +20,8 @@ fn every_kind_has_its_code_and_status() {
         (Greeting, [-32602; 5], [200, 200, 200, 200, 400]),
         (Resource, [-32002, -32002, -32002, -32002, -32602], [200; 5]),
         (Internal, [-32603; 5], [200; 5]),
-        (
-            Header,
-            [-32600, -32600, -32600, -32600, -32020],
-            [200, 200, 200, 200, 400],
-        ),
-        (
-            Capability,
-            [-32600, -32600, -32600, -32600, -32021],
-            [200, 200, 200, 200, 400],
-        ),
+        (Header, [-32600, -32600, -32600, -32600, -32020], [200, 200, 200, 200, 400]),
+        (Capability, [-32600, -32600, -32600, -32600, -32021], [200, 200, 200, 200, 400]),
         (Version, [-32022; 5], [400; 5]),
         (UrlFirst, [-32600, -32600, -32600, -32042, -32600], [200; 5]),
         (Other(-7), [-7; 5], [200; 5]),
@@ -37,11 +29,7 @@ fn every_kind_has_its_code_and_status() {
     for (kind, codes, statuses) in table {
         let fault = Fault::new(kind, "x");
         assert_eq!(Edition::ALL.map(|edition| fault.code(edition)), codes, "{kind:?}");
-        assert_eq!(
-            Edition::ALL.map(|edition| fault.status(edition)),
-            statuses,
-            "{kind:?}"
-        );
+        assert_eq!(Edition::ALL.map(|edition| fault.status(edition)), statuses, "{kind:?}");
     }
 }
 
@@ -76,21 +64,9 @@ fn a_refusal_names_what_came() {
     let many: Vec<String> = (0..1001).map(|n| n.to_string()).collect();
     let long = "x".repeat(4097);
     let cases = [
-        (
-            "tools/call",
-            json!({}),
-            "params.name must be a string, got nothing",
-        ),
-        (
-            "tools/call",
-            json!({ "name": 5 }),
-            "params.name must be a string, got number",
-        ),
-        (
-            "tools/call",
-            json!({ "name": null }),
-            "params.name must be a string, got null",
-        ),
+        ("tools/call", json!({}), "params.name must be a string, got nothing"),
+        ("tools/call", json!({ "name": 5 }), "params.name must be a string, got number"),
+        ("tools/call", json!({ "name": null }), "params.name must be a string, got null"),
         (
             "tools/call",
             json!({ "name": "x", "arguments": [1] }),
@@ -111,11 +87,7 @@ fn a_refusal_names_what_came() {
             json!({ "name": "x", "requestState": 1 }),
             "params.requestState must be a string, got number",
         ),
-        (
-            "resources/read",
-            json!({ "uri": {} }),
-            "params.uri must be a string, got object",
-        ),
+        ("resources/read", json!({ "uri": {} }), "params.uri must be a string, got object"),
         (
             "prompts/get",
             json!({ "name": "x", "requestState": null }),
@@ -131,16 +103,8 @@ fn a_refusal_names_what_came() {
             json!({ "name": "x", "arguments": "a" }),
             "params.arguments must be an object, got string",
         ),
-        (
-            "tools/list",
-            json!({ "cursor": 7 }),
-            "params.cursor must be a string, got number",
-        ),
-        (
-            "completion/complete",
-            json!({}),
-            "params.argument must be an object, got nothing",
-        ),
+        ("tools/list", json!({ "cursor": 7 }), "params.cursor must be a string, got number"),
+        ("completion/complete", json!({}), "params.argument must be an object, got nothing"),
         (
             "completion/complete",
             json!({ "argument": { "name": "a", "value": "b" }, "ref": { "type": "x" } }),
@@ -156,11 +120,7 @@ fn a_refusal_names_what_came() {
             json!({ "argument": { "name": "a", "value": long }, "ref": { "type": "ref/prompt", "name": "p" } }),
             "params.argument.value must be at most 4096 bytes, got string",
         ),
-        (
-            "subscriptions/listen",
-            json!({}),
-            "params.notifications must be an object, got nothing",
-        ),
+        ("subscriptions/listen", json!({}), "params.notifications must be an object, got nothing"),
         (
             "subscriptions/listen",
             json!({ "notifications": true }),
@@ -186,11 +146,7 @@ fn a_refusal_names_what_came() {
             json!({ "notifications": { "taskIds": "t" } }),
             "notifications.taskIds must be an array, got string",
         ),
-        (
-            "tasks/update",
-            json!({ "taskId": "t" }),
-            "params.inputResponses must be an object, got nothing",
-        ),
+        ("tasks/update", json!({ "taskId": "t" }), "params.inputResponses must be an object, got nothing"),
     ];
     for (method, params, message) in cases {
         assert_eq!(refusal(NEW, method, params), message, "{method}");
@@ -214,26 +170,15 @@ fn a_refusal_names_what_came() {
 fn what_can_be_understood_is_taken() {
     let read =
         |edition, method: &str, params: Value| read_call(edition, method, Some(&Raw::from(params))).unwrap();
-    let tool = |arguments, retry| Call::CallTool {
-        name: "x".into(),
-        arguments,
-        retry,
-        task: None,
-    };
+    let tool = |arguments, retry| Call::CallTool { name: "x".into(), arguments, retry, task: None };
     assert_eq!(
-        read(
-            NEW,
-            "tools/call",
-            json!({ "name": "x", "arguments": null, "task": 7 })
-        ),
+        read(NEW, "tools/call", json!({ "name": "x", "arguments": null, "task": 7 })),
         tool(None, Retry::default()),
     );
     // An answer of the wrong kind is for those to judge who know the question.
-    let Call::CallTool { retry, .. } = read(
-        NEW,
-        "tools/call",
-        json!({ "name": "x", "inputResponses": { "a": 12345, "b": null } }),
-    ) else {
+    let Call::CallTool { retry, .. } =
+        read(NEW, "tools/call", json!({ "name": "x", "inputResponses": { "a": 12345, "b": null } }))
+    else {
         panic!()
     };
     assert_eq!(retry.responses["a"].as_str(), "12345");
@@ -241,10 +186,7 @@ fn what_can_be_understood_is_taken() {
     // Where questions are requests of their own, these mean nothing.
     let odd = json!({ "name": "x", "inputResponses": null, "requestState": 7 });
     for edition in Edition::ALL.into_iter().filter(|edition| edition.shakes_hands()) {
-        assert_eq!(
-            read(edition, "tools/call", odd.clone()),
-            tool(None, Retry::default())
-        );
+        assert_eq!(read(edition, "tools/call", odd.clone()), tool(None, Retry::default()));
     }
     let Call::GetPrompt { arguments, .. } = read(
         NEW,
@@ -254,19 +196,12 @@ fn what_can_be_understood_is_taken() {
         panic!()
     };
     let expected = [("n", "1.5"), ("text", "t"), ("yes", "true")];
-    assert!(
-        arguments
-            .iter()
-            .map(|(name, text)| (name.as_str(), text.as_str()))
-            .eq(expected)
-    );
+    assert!(arguments.iter().map(|(name, text)| (name.as_str(), text.as_str())).eq(expected));
     // The context of a completion came later.
     let completing = json!({ "argument": { "name": "a", "value": "b" },
         "ref": { "type": "ref/resource", "uri": "x://{y}" }, "context": { "arguments": { "k": "v" } } });
     for edition in Edition::ALL {
-        let Call::Complete(read) = read(edition, "completion/complete", completing.clone()) else {
-            panic!()
-        };
+        let Call::Complete(read) = read(edition, "completion/complete", completing.clone()) else { panic!() };
         assert_eq!(read.context.is_empty(), edition < Edition::E2025_06_18);
     }
     // Core tasks have no details, so nothing in their place can be wrong.
@@ -283,26 +218,11 @@ fn a_greeting_names_what_is_missing() {
     let version = key::VERSION;
     let capabilities = key::CAPABILITIES;
     let cases = [
-        (
-            json!({}),
-            format!("params._meta lacks {version} and {capabilities}"),
-        ),
-        (
-            json!({ "_meta": {} }),
-            format!("params._meta lacks {version} and {capabilities}"),
-        ),
-        (
-            json!({ "_meta": 5 }),
-            "params._meta must be an object, got number".to_owned(),
-        ),
-        (
-            json!({ "_meta": { capabilities: {} } }),
-            format!("params._meta lacks {version}"),
-        ),
-        (
-            json!({ "_meta": { version: "x" } }),
-            format!("params._meta lacks {capabilities}"),
-        ),
+        (json!({}), format!("params._meta lacks {version} and {capabilities}")),
+        (json!({ "_meta": {} }), format!("params._meta lacks {version} and {capabilities}")),
+        (json!({ "_meta": 5 }), "params._meta must be an object, got number".to_owned()),
+        (json!({ "_meta": { capabilities: {} } }), format!("params._meta lacks {version}")),
+        (json!({ "_meta": { version: "x" } }), format!("params._meta lacks {capabilities}")),
         (
             json!({ "_meta": { version: 1, capabilities: {} } }),
             format!("params._meta.{version} must be a string, got number"),
@@ -322,10 +242,7 @@ fn a_greeting_names_what_is_missing() {
     ];
     for (params, message) in cases {
         let fault = read_greeting(Some(&Raw::from(params))).unwrap_err();
-        assert_eq!(
-            (fault.kind(), fault.message()),
-            (FaultKind::Greeting, message.as_str())
-        );
+        assert_eq!((fault.kind(), fault.message()), (FaultKind::Greeting, message.as_str()));
     }
     let fault = read_greeting(None).unwrap_err();
     assert_eq!(fault.kind(), FaultKind::Greeting);
@@ -341,14 +258,8 @@ fn meta_is_read_leniently_but_for_the_log_level() {
     assert_eq!(meta(json!(5)).unwrap(), Meta::default());
     assert_eq!(meta(json!({ "progressToken": 1.5 })).unwrap().progress, None);
     assert_eq!(meta(json!({ "progressToken": {} })).unwrap().progress, None);
-    assert_eq!(
-        meta(json!({ "progressToken": "" })).unwrap().progress,
-        Some(ProgressToken::from(""))
-    );
-    assert_eq!(
-        meta(json!({ key::LOG_LEVEL: "error" })).unwrap().log_level,
-        Some(LogLevel::Error)
-    );
+    assert_eq!(meta(json!({ "progressToken": "" })).unwrap().progress, Some(ProgressToken::from("")));
+    assert_eq!(meta(json!({ key::LOG_LEVEL: "error" })).unwrap().log_level, Some(LogLevel::Error));
     for level in [json!("loud"), json!(3)] {
         let fault = meta(json!({ key::LOG_LEVEL: level })).unwrap_err();
         assert_eq!(fault.kind(), FaultKind::Params);
@@ -357,12 +268,7 @@ fn meta_is_read_leniently_but_for_the_log_level() {
 
 #[test]
 fn results_that_do_not_fit_are_invalid() {
-    let tool = Call::CallTool {
-        name: "x".into(),
-        arguments: None,
-        retry: Retry::default(),
-        task: None,
-    };
+    let tool = Call::CallTool { name: "x".into(), arguments: None, retry: Retry::default(), task: None };
     let list = Call::ListTools { cursor: None };
     let required = json!({ "resultType": "input_required", "requestState": "s" });
     let task = json!({ "resultType": "task", "taskId": "t", "status": "working",
@@ -373,11 +279,7 @@ fn results_that_do_not_fit_are_invalid() {
         (NEW, &tool, json!({ "resultType": "input_required" })),
         (NEW, &tool, json!({ "resultType": "complete" })),
         (NEW, &tool, json!({ "content": [{ "type": "hologram" }] })),
-        (
-            NEW,
-            &tool,
-            json!({ "content": [{ "type": "image", "mimeType": "image/png", "data": "A" }] }),
-        ),
+        (NEW, &tool, json!({ "content": [{ "type": "image", "mimeType": "image/png", "data": "A" }] })),
         (
             NEW,
             &tool,
@@ -387,11 +289,7 @@ fn results_that_do_not_fit_are_invalid() {
         (NEW, &list, required.clone()),
         (NEW, &list, task.clone()),
         (NEW, &list, json!({ "tools": [{ "name": "x" }] })),
-        (
-            NEW,
-            &Call::Listen(Filter::default()),
-            json!({ "resultType": "complete" }),
-        ),
+        (NEW, &Call::Listen(Filter::default()), json!({ "resultType": "complete" })),
         (Edition::E2025_11_25, &tool, required),
         (Edition::E2025_11_25, &tool, task),
     ];
@@ -404,30 +302,18 @@ fn results_that_do_not_fit_are_invalid() {
     }
     // No type is the same as complete.
     let plain = Raw::from(json!({ "content": [] }));
-    assert_eq!(
-        read_outcome(NEW, &tool, &plain).unwrap(),
-        Outcome::Tool(ToolOutput::default())
-    );
+    assert_eq!(read_outcome(NEW, &tool, &plain).unwrap(), Outcome::Tool(ToolOutput::default()));
 }
 
 #[test]
 fn answers_that_do_not_fit_are_bad_params() {
     for (ask, result) in [
         (super::samples::asks().remove(0), json!({ "action": "perhaps" })),
-        (
-            super::samples::asks().remove(0),
-            json!({ "action": "accept", "content": 5 }),
-        ),
+        (super::samples::asks().remove(0), json!({ "action": "accept", "content": 5 })),
         (super::samples::asks().remove(0), json!(12345)),
         (Ask::Roots, json!({})),
-        (
-            Ask::Sample(Box::default()),
-            json!({ "role": "assistant", "content": [] }),
-        ),
-        (
-            Ask::Sample(Box::default()),
-            json!({ "role": "robot", "content": [], "model": "m" }),
-        ),
+        (Ask::Sample(Box::default()), json!({ "role": "assistant", "content": [] })),
+        (Ask::Sample(Box::default()), json!({ "role": "robot", "content": [], "model": "m" })),
     ] {
         let fault = read_answer(NEW, &ask, &Raw::from(&result)).unwrap_err();
         assert_eq!(fault.kind(), FaultKind::Params, "{result}: {fault}");
@@ -446,38 +332,14 @@ fn notices_that_do_not_fit_are_ignored() {
         (NEW, "notifications/cancelled", json!({ "requestId": 1.5 })),
         (NEW, "notifications/cancelled", json!({ "requestId": null })),
         (NEW, "notifications/message", json!({ "level": "info" })),
-        (
-            NEW,
-            "notifications/message",
-            json!({ "level": "loud", "data": 1 }),
-        ),
+        (NEW, "notifications/message", json!({ "level": "loud", "data": 1 })),
         (old, "notifications/progress", json!({ "progressToken": 1 })),
-        (
-            old,
-            "notifications/progress",
-            json!({ "progressToken": null, "progress": 1 }),
-        ),
-        (
-            old,
-            "notifications/progress",
-            json!({ "progressToken": 1, "progress": "1" }),
-        ),
-        (
-            old,
-            "notifications/subscriptions/acknowledged",
-            json!({ "notifications": {} }),
-        ),
-        (
-            old,
-            "notifications/elicitation/complete",
-            json!({ "elicitationId": "e" }),
-        ),
+        (old, "notifications/progress", json!({ "progressToken": null, "progress": 1 })),
+        (old, "notifications/progress", json!({ "progressToken": 1, "progress": "1" })),
+        (old, "notifications/subscriptions/acknowledged", json!({ "notifications": {} })),
+        (old, "notifications/elicitation/complete", json!({ "elicitationId": "e" })),
         (old, "notifications/resources/updated", json!({ "uri": 1 })),
     ] {
-        assert_eq!(
-            read_notice(edition, method, Some(&Raw::from(&params))),
-            None,
-            "{method} {params}"
-        );
+        assert_eq!(read_notice(edition, method, Some(&Raw::from(&params))), None, "{method} {params}");
     }
 }

@@ -136,10 +136,7 @@ fn graft(whole: &mut Value, at: Index, value: Value) {
         paths.push(path.to_owned());
         match value {
             Value::Array(items) => {
-                items
-                    .iter()
-                    .enumerate()
-                    .for_each(|(n, item)| parts(item, &format!("{path}/{n}"), paths));
+                items.iter().enumerate().for_each(|(n, item)| parts(item, &format!("{path}/{n}"), paths));
             }
             Value::Object(members) => members.iter().for_each(|(name, member)| {
                 let name = name.replace('~', "~0").replace('/', "~1");

@@ -18,11 +18,7 @@ fn open(sessions: &Sessions, clock: &Clock) -> Option<Arc<Session>> {
 fn a_session_lives_as_long_as_it_is_heard_of() {
     let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
     let session = open(&sessions, &clock).unwrap();
-    let found = || {
-        sessions
-            .find(&session.id, &Principal::anonymous(), &clock)
-            .is_some()
-    };
+    let found = || sessions.find(&session.id, &Principal::anonymous(), &clock).is_some();
     for _ in 0..3 {
         clock.advance(Duration::from_secs(29 * 60));
         assert!(found());
@@ -36,41 +32,24 @@ fn a_session_lives_as_long_as_it_is_heard_of() {
 fn a_call_under_way_keeps_its_session() {
     let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
     let session = open(&sessions, &clock).unwrap();
-    let ticket = session
-        .calls
-        .enter(&RequestId::from(1), &CancellationToken::new());
+    let ticket = session.calls.enter(&RequestId::from(1), &CancellationToken::new());
     clock.advance(Duration::from_secs(60 * 60));
-    assert!(
-        sessions
-            .find(&session.id, &Principal::anonymous(), &clock)
-            .is_some()
-    );
+    assert!(sessions.find(&session.id, &Principal::anonymous(), &clock).is_some());
     drop(ticket);
     clock.advance(Duration::from_secs(60 * 60));
-    assert!(
-        sessions
-            .find(&session.id, &Principal::anonymous(), &clock)
-            .is_none()
-    );
+    assert!(sessions.find(&session.id, &Principal::anonymous(), &clock).is_none());
 }
 
 #[test]
 fn when_there_are_too_many_the_silent_ones_make_room() {
-    let limits = SessionLimits {
-        total: 2,
-        ..SessionLimits::default()
-    };
+    let limits = SessionLimits { total: 2, ..SessionLimits::default() };
     let (sessions, clock) = (Sessions::new(limits), Clock::manual());
     let first = open(&sessions, &clock).unwrap();
     assert!(open(&sessions, &clock).is_some());
     assert!(open(&sessions, &clock).is_none(), "refused while all are in use");
     clock.advance(Duration::from_secs(31 * 60));
     assert!(open(&sessions, &clock).is_some());
-    assert!(
-        sessions
-            .find(&first.id, &Principal::anonymous(), &clock)
-            .is_none()
-    );
+    assert!(sessions.find(&first.id, &Principal::anonymous(), &clock).is_none());
 }
 
 #[test]
@@ -79,18 +58,10 @@ fn a_session_that_is_listened_to_lives_on() {
     let session = open(&sessions, &clock).unwrap();
     let reader = session.standing().reader();
     clock.advance(Duration::from_secs(60 * 60));
-    assert!(
-        sessions
-            .find(&session.id, &Principal::anonymous(), &clock)
-            .is_some()
-    );
+    assert!(sessions.find(&session.id, &Principal::anonymous(), &clock).is_some());
     drop(reader);
     clock.advance(Duration::from_secs(60 * 60));
-    assert!(
-        sessions
-            .find(&session.id, &Principal::anonymous(), &clock)
-            .is_none()
-    );
+    assert!(sessions.find(&session.id, &Principal::anonymous(), &clock).is_none());
 }
 
 #[test]
@@ -109,10 +80,7 @@ fn what_nobody_came_back_for_is_forgotten() {
 
 #[test]
 fn streams_that_have_ended_hold_only_so_much() {
-    let limits = SessionLimits {
-        replay_bytes: 100,
-        ..SessionLimits::default()
-    };
+    let limits = SessionLimits { replay_bytes: 100, ..SessionLimits::default() };
     let (sessions, clock) = (Sessions::new(limits), Clock::manual());
     let session = open(&sessions, &clock).unwrap();
     let numbers: Vec<u64> = (0..3)
@@ -125,10 +93,7 @@ fn streams_that_have_ended_hold_only_so_much() {
         })
         .collect();
     session.keep(&Stream::new(Capacity::default()), &clock);
-    let kept: Vec<bool> = numbers
-        .iter()
-        .map(|number| session.stream(*number).is_some())
-        .collect();
+    let kept: Vec<bool> = numbers.iter().map(|number| session.stream(*number).is_some()).collect();
     assert_eq!(kept, [false, false, true]);
 }
 
@@ -142,53 +107,29 @@ fn two_calls_of_one_id_are_two_calls() {
     drop(ticket);
     calls.cancel(&id);
     assert!(!first.is_cancelled());
-    assert!(
-        second.is_cancelled(),
-        "the one that is left can still be cancelled"
-    );
+    assert!(second.is_cancelled(), "the one that is left can still be cancelled");
 }
 
 #[test]
 fn a_session_belongs_to_its_principal() {
     let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
     let ada = Principal::new("ada");
-    let session = sessions
-        .open(client(), ada.clone(), &Hub::default(), &clock)
-        .unwrap();
+    let session = sessions.open(client(), ada.clone(), &Hub::default(), &clock).unwrap();
     assert!(sessions.find(&session.id, &ada, &clock).is_some());
-    assert!(
-        sessions
-            .find(&session.id, &Principal::new("eve"), &clock)
-            .is_none()
-    );
-    assert!(
-        sessions
-            .find(&session.id, &Principal::anonymous(), &clock)
-            .is_none()
-    );
+    assert!(sessions.find(&session.id, &Principal::new("eve"), &clock).is_none());
+    assert!(sessions.find(&session.id, &Principal::anonymous(), &clock).is_none());
 }
 
 #[test]
 fn only_so_many_streams_can_be_resumed() {
     let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
     let session = open(&sessions, &clock).unwrap();
-    let numbers: Vec<u64> = (0..40)
-        .map(|_| session.keep(&Stream::new(Capacity::default()), &clock))
-        .collect();
+    let numbers: Vec<u64> =
+        (0..40).map(|_| session.keep(&Stream::new(Capacity::default()), &clock)).collect();
     assert!(session.stream(numbers[0]).is_none());
     assert!(session.stream(numbers[39]).is_some());
     assert_eq!(read_event_id(&event_id(7, 9)), Some((7, 9)));
-    for garbage in [
-        "",
-        "-",
-        "7",
-        "7-",
-        "-9",
-        "a-b",
-        "7-9-1",
-        "18446744073709551616-1",
-        "../../etc",
-    ] {
+    for garbage in ["", "-", "7", "7-", "-9", "a-b", "7-9-1", "18446744073709551616-1", "../../etc"] {
         assert_eq!(read_event_id(garbage), None, "{garbage}");
     }
 }

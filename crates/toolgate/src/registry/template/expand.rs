@@ -49,11 +49,7 @@ fn push_joined(out: &mut String, operator: Operator, variable: &Variable, value:
         }
         UriValue::Pairs(pairs) => {
             push_name(out, operator, &variable.name);
-            push_commas(
-                out,
-                operator,
-                pairs.iter().flat_map(|(name, value)| [name, value]),
-            );
+            push_commas(out, operator, pairs.iter().flat_map(|(name, value)| [name, value]));
         }
     }
 }

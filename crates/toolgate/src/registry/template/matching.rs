@@ -107,10 +107,7 @@ fn push_steps(steps: &mut Vec<Step>, expression: &Expression) {
             is_named: operator.is_named(),
             is_optional: !is_plain,
             class,
-            meaning: Meaning::Variable {
-                name: variable.name.clone(),
-                modifier: variable.modifier,
-            },
+            meaning: Meaning::Variable { name: variable.name.clone(), modifier: variable.modifier },
         }));
     }
 }
@@ -120,10 +117,7 @@ fn push_query(steps: &mut Vec<Step>, expression: &Expression) {
     let variables = expression.variables.iter();
     let names = variables.map(|v| (v.name.clone(), v.modifier == Modifier::Explode));
     if expression.operator == Operator::Continuation
-        && let Some(Step::Item(Item {
-            meaning: Meaning::Query(known),
-            ..
-        })) = steps.last_mut()
+        && let Some(Step::Item(Item { meaning: Meaning::Query(known), .. })) = steps.last_mut()
     {
         known.extend(names);
         return;

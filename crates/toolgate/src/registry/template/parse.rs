@@ -91,10 +91,7 @@ fn variable(text: &str, at: usize) -> Result<Variable, TemplateError> {
     if !is_name(name) {
         return Err(error("not a variable name", at));
     }
-    Ok(Variable {
-        name: name.to_owned(),
-        modifier,
-    })
+    Ok(Variable { name: name.to_owned(), modifier })
 }
 
 fn prefix(digits: &str, at: usize) -> Result<Modifier, TemplateError> {

@@ -48,9 +48,9 @@ impl http_body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.get_mut().0 {
             Kind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Kind::Events(events) => events
-                .poll_chunk(cx)
-                .map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk)))),
+            Kind::Events(events) => {
+                events.poll_chunk(cx).map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
+            }
         }
     }
 
@@ -110,11 +110,7 @@ pub(super) struct Lazy<F> {
 impl<F: Future> Lazy<F> {
     /// The future's output, or none if it takes longer than `limit`.
     pub(super) fn within(limit: Duration, future: F) -> impl Future<Output = Option<F::Output>> {
-        let mut lazy = Lazy {
-            future: Box::pin(future),
-            limit,
-            sleep: None,
-        };
+        let mut lazy = Lazy { future: Box::pin(future), limit, sleep: None };
         std::future::poll_fn(move |cx| lazy.poll(cx))
     }
 }
@@ -125,13 +121,9 @@ impl<F: Future> Lazy<Pin<Box<F>>> {
             return Poll::Ready(Some(output));
         }
         let limit = self.limit;
-        let sleep = self
-            .sleep
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         // Bytes that keep coming use up what tokio lets one poll do; the time limit must hold all the same.
-        std::pin::pin!(tokio::task::unconstrained(sleep.as_mut()))
-            .poll(cx)
-            .map(|()| None)
+        std::pin::pin!(tokio::task::unconstrained(sleep.as_mut())).poll(cx).map(|()| None)
     }
 }
 
@@ -174,10 +166,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waiting_has_an_end() {
-        assert_eq!(
-            Lazy::within(Duration::from_secs(1), std::future::pending::<()>()).await,
-            None
-        );
+        assert_eq!(Lazy::within(Duration::from_secs(1), std::future::pending::<()>()).await, None);
         assert_eq!(Lazy::within(Duration::from_secs(1), async { 7 }).await, Some(7));
     }
 }

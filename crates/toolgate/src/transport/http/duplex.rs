@@ -55,18 +55,8 @@ impl Pairs {
             return None;
         }
         let name = token();
-        pairs.insert(
-            name.clone(),
-            Pair {
-                line: Arc::clone(line),
-                principal,
-                calls: calls.clone(),
-            },
-        );
-        Some(Seat {
-            pairs: self.clone(),
-            name,
-        })
+        pairs.insert(name.clone(), Pair { line: Arc::clone(line), principal, calls: calls.clone() });
+        Some(Seat { pairs: self.clone(), name })
     }
 
     /// The connection's line, and a token to hold until what came for it is answered there.
@@ -97,11 +87,7 @@ impl Inner {
             return refused(503, "too many connections of this kind are open");
         };
         // Behind a router the own path is not known; relative to this address, the other one always is.
-        let slash = if matches!(self.options.place, Place::Path(_)) {
-            "/"
-        } else {
-            ""
-        };
+        let slash = if matches!(self.options.place, Place::Path(_)) { "/" } else { "" };
         let opening = format!("event: endpoint\ndata: {slash}messages?session={}\n\n", seat.name);
         let (entry, feeding) = (Arc::clone(&self.entry), line);
         let events = Events::new(out.reader(), self.options.heartbeat)

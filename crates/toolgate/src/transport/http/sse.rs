@@ -42,9 +42,7 @@ pub(super) struct Events {
 
 impl std::fmt::Debug for Events {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Events")
-            .field("number", &self.number)
-            .finish_non_exhaustive()
+        f.debug_struct("Events").field("number", &self.number).finish_non_exhaustive()
     }
 }
 
@@ -148,20 +146,14 @@ impl Events {
         put(&mut chunk, self.number.map(|number| (number, seq)), data);
         while chunk.len() < CHUNK {
             let Some(event) = self.reader.ready() else { break };
-            put(
-                &mut chunk,
-                self.number.map(|number| (number, event.seq)),
-                &event.data,
-            );
+            put(&mut chunk, self.number.map(|number| (number, event.seq)), &event.data);
         }
         chunk.freeze()
     }
 
     fn poll_heartbeat(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let heartbeat = self.heartbeat;
-        let sleep = self
-            .sleep
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep(heartbeat)));
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(heartbeat)));
         if sleep.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }

@@ -121,9 +121,7 @@ fn is_host(text: &[u8]) -> bool {
         _ => {
             let end = text.iter().position(|&b| b == b':').unwrap_or(text.len());
             let good = end > 0
-                && text[..end]
-                    .iter()
-                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'));
+                && text[..end].iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'));
             (good, &text[end..])
         }
     };
@@ -145,10 +143,7 @@ fn is_port(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
-        target: 64,
-        fields: 4,
-    };
+    const LIMITS: Limits = Limits { target: 64, fields: 4 };
 
     fn verdict(version: Version, uri: &str, fields: &[(&str, &str)]) -> Option<u16> {
         let mut request = Request::builder().version(version).uri(uri);
@@ -160,15 +155,7 @@ mod tests {
 
     #[test]
     fn hosts() {
-        for good in [
-            "a",
-            "localhost:8080",
-            "127.0.0.1",
-            "[::1]",
-            "[::1]:80",
-            "x_y.example.com",
-            "a:0",
-        ] {
+        for good in ["a", "localhost:8080", "127.0.0.1", "[::1]", "[::1]:80", "x_y.example.com", "a:0"] {
             assert!(is_host(good.as_bytes()), "{good}");
         }
         for bad in [

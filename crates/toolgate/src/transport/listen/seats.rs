@@ -32,11 +32,7 @@ struct Counts {
 
 impl Seats {
     pub(super) fn new(max_total: usize, max_each: usize) -> Self {
-        Self {
-            max_total,
-            max_each,
-            taken: Arc::default(),
-        }
+        Self { max_total, max_each, taken: Arc::default() }
     }
 
     /// A seat for a connection from this address, unless there is none left.
@@ -49,10 +45,7 @@ impl Seats {
         }
         counts.total += 1;
         counts.each.insert(network, each + 1);
-        Some(Seat {
-            network,
-            taken: Arc::clone(&self.taken),
-        })
+        Some(Seat { network, taken: Arc::clone(&self.taken) })
     }
 }
 

@@ -56,14 +56,7 @@ enum Refusal {
 
 impl Socket {
     pub(super) fn new(stream: TcpStream, line: Arc<Line>) -> Self {
-        Self {
-            stream,
-            line,
-            scan: Scan::new(),
-            refusal: Refusal::None,
-            shut: false,
-            discarded: 0,
-        }
+        Self { stream, line, scan: Scan::new(), refusal: Refusal::None, shut: false, discarded: 0 }
     }
 
     /// Reads through our hands, because safe code cannot see what was put into hyper's buffer.

@@ -148,12 +148,7 @@ struct Wait {
 
 impl Wait {
     fn new() -> Self {
-        Self {
-            phase: Phase::Idle,
-            since: tick(),
-            served: 0,
-            wrote: 0,
-        }
+        Self { phase: Phase::Idle, since: tick(), served: 0, wrote: 0 }
     }
 
     /// Takes note of what happened since the last look.

@@ -7,21 +7,14 @@ const ADA: &str = r#""inputResponses":{"name":{"action":"accept","content":{"nam
 
 /// The state that a first call of `ask` gives its client to carry.
 async fn state_of(house: &House, arguments: &str) -> String {
-    let reply = house
-        .post(&Post::ask("ask", &format!(r#""arguments":{arguments}"#)))
-        .await;
-    reply.json()["result"]["requestState"]
-        .as_str()
-        .unwrap_or_else(|| panic!("{reply:?}"))
-        .to_owned()
+    let reply = house.post(&Post::ask("ask", &format!(r#""arguments":{arguments}"#))).await;
+    reply.json()["result"]["requestState"].as_str().unwrap_or_else(|| panic!("{reply:?}")).to_owned()
 }
 
 #[tokio::test]
 async fn r01_a_client_that_cannot_be_asked() {
     let house = House::open().await;
-    let reply = house
-        .check("R01", &Post::call("ask", r#"{"message":"x"}"#), 400, -32021)
-        .await;
+    let reply = house.check("R01", &Post::call("ask", r#"{"message":"x"}"#), 400, -32021).await;
     let needed = &reply.json()["error"]["data"]["requiredCapabilities"];
     assert!(needed["elicitation"].is_object(), "R01: {}", clip(&reply.body));
 }
@@ -32,20 +25,12 @@ async fn r02_state_that_was_changed_or_is_for_something_else() {
     let x = r#"{"message":"x"}"#;
     let state = state_of(&house, x).await;
     let retry = |tool: &str, arguments: &str, state: &str| {
-        Post::ask(
-            tool,
-            &format!(r#""arguments":{arguments},{ADA},"requestState":"{state}""#),
-        )
+        Post::ask(tool, &format!(r#""arguments":{arguments},{ADA},"requestState":"{state}""#))
     };
     let reply = house.check("R02 control", &retry("ask", x, &state), 200, 0).await;
     assert_eq!(reply.text(), "x, Ada", "R02 control");
     house
-        .check(
-            "R02 control, other spelling",
-            &retry("ask", r#"{ "message" : "\u0078" }"#, &state),
-            200,
-            0,
-        )
+        .check("R02 control, other spelling", &retry("ask", r#"{ "message" : "\u0078" }"#, &state), 200, 0)
         .await;
 
     let mut flipped = state.clone().into_bytes();
@@ -54,36 +39,12 @@ async fn r02_state_that_was_changed_or_is_for_something_else() {
     let flipped = String::from_utf8(flipped).unwrap();
     let foreign = state_of(&House::open().await, x).await;
     let long = "A".repeat(1 << 20);
-    for forged in [
-        &flipped,
-        &state[..state.len() - 4],
-        &foreign,
-        &format!("{state}A"),
-        "v1.",
-        "{}",
-        &long,
-    ] {
-        let reply = house
-            .check("R02", &retry("ask", x, forged), [200, 400], -32602)
-            .await;
+    for forged in [&flipped, &state[..state.len() - 4], &foreign, &format!("{state}A"), "v1.", "{}", &long] {
+        let reply = house.check("R02", &retry("ask", x, forged), [200, 400], -32602).await;
         assert!(reply.body.len() < 1000, "R02: {} bytes", reply.body.len());
     }
-    house
-        .check(
-            "R02 other arguments",
-            &retry("ask", r#"{"message":"y"}"#, &state),
-            [200, 400],
-            -32602,
-        )
-        .await;
-    house
-        .check(
-            "R02 other tool",
-            &retry("ask_on", "{}", &state),
-            [200, 400],
-            -32602,
-        )
-        .await;
+    house.check("R02 other arguments", &retry("ask", r#"{"message":"y"}"#, &state), [200, 400], -32602).await;
+    house.check("R02 other tool", &retry("ask_on", "{}", &state), [200, 400], -32602).await;
 }
 
 #[tokio::test]
@@ -92,16 +53,9 @@ async fn r02_state_of_somebody_else() {
     let first = Post::ask("ask", r#""arguments":{"message":"x"}"#);
     let (_, _, body) = send_as(&server, "ada", "POST", &first).await;
     let state = serde_json::from_slice::<Value>(&body).unwrap()["result"]["requestState"].clone();
-    let retry = Post::ask(
-        "ask",
-        &format!(r#""arguments":{{"message":"x"}},{ADA},"requestState":{state}"#),
-    );
+    let retry = Post::ask("ask", &format!(r#""arguments":{{"message":"x"}},{ADA},"requestState":{state}"#));
     let (_, _, stolen) = send_as(&server, "eve", "POST", &retry).await;
-    assert_eq!(
-        serde_json::from_slice::<Value>(&stolen).unwrap()["error"]["code"],
-        json!(-32602),
-        "R02"
-    );
+    assert_eq!(serde_json::from_slice::<Value>(&stolen).unwrap()["error"]["code"], json!(-32602), "R02");
     let (_, _, own) = send_as(&server, "ada", "POST", &retry).await;
     assert!(clip(&own).contains("x, Ada"), "R02: {}", clip(&own));
 }
@@ -120,10 +74,7 @@ async fn r03_answers_that_are_none() {
         (r#"{"name":{"action":"accept","content":{}}}"#, None),
         (r#"{"name":{"action":"accept"}}"#, None),
         (r#"{"name":{"action":"decline"}}"#, Some("no name")),
-        (
-            r#"{"name":{"action":"accept","content":{"name":"Ada"}},"other":[[1]]}"#,
-            Some("x, Ada"),
-        ),
+        (r#"{"name":{"action":"accept","content":{"name":"Ada"}},"other":[[1]]}"#, Some("x, Ada")),
     ] {
         let post = Post::ask(
             "ask",
@@ -141,17 +92,11 @@ async fn r03_answers_that_are_none() {
         }
     }
     // A long answer is the client's own fault, and so it is told: not that the server failed.
-    let long = format!(
-        r#"{{"first":{{"action":"accept","content":{{"name":"{}"}}}}}}"#,
-        "x".repeat(1 << 19)
-    );
+    let long = format!(r#"{{"first":{{"action":"accept","content":{{"name":"{}"}}}}}}"#, "x".repeat(1 << 19));
     let reply = house
         .check(
             "R03",
-            &Post::ask(
-                "ask_twice",
-                &format!(r#""arguments":{{}},"inputResponses":{long}"#),
-            ),
+            &Post::ask("ask_twice", &format!(r#""arguments":{{}},"inputResponses":{long}"#)),
             [200, 400],
             [0, -32602],
         )
@@ -192,10 +137,7 @@ async fn r05_answers_of_others_and_second_answers() {
     let ours = house.greet_with(r#"{"elicitation":{}}"#).await;
     let theirs = house.greet_with(r#"{"elicitation":{}}"#).await;
     let mut asking = house.connect().await;
-    asking
-        .write_all(&Post::in_session(&ours, call("1", "ask", r#"{"message":"x"}"#)).bytes())
-        .await
-        .unwrap();
+    asking.write_all(&Post::in_session(&ours, call("1", "ask", r#"{"message":"x"}"#)).bytes()).await.unwrap();
     let mut asked = until(&mut asking, "elicitation/create").await;
     while !asked.trim_end().ends_with('}') {
         asked.push_str(&until(&mut asking, "\n").await);
@@ -206,32 +148,15 @@ async fn r05_answers_of_others_and_second_answers() {
         .and_then(|line| line.strip_prefix("data: "))
         .unwrap();
     let id = serde_json::from_str::<Value>(line).unwrap()["id"].clone();
-    assert!(
-        id.as_str().is_some_and(|id| id.len() >= 22),
-        "R05: an id that cannot be guessed: {id}"
-    );
+    assert!(id.as_str().is_some_and(|id| id.len() >= 22), "R05: an id that cannot be guessed: {id}");
     let answer = |name: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","id":{id},"result":{{"action":"accept","content":{{"name":"{name}"}}}}}}"#
         )
     };
 
-    house
-        .check(
-            "R05 another session",
-            &Post::in_session(&theirs, answer("Eve")),
-            202,
-            0,
-        )
-        .await;
-    house
-        .check(
-            "R05 no session",
-            &Post::new(answer("Eve")),
-            [202, 400],
-            [0, -32600],
-        )
-        .await;
+    house.check("R05 another session", &Post::in_session(&theirs, answer("Eve")), 202, 0).await;
+    house.check("R05 no session", &Post::new(answer("Eve")), [202, 400], [0, -32600]).await;
     house
         .check(
             "R05 another id",
@@ -240,16 +165,10 @@ async fn r05_answers_of_others_and_second_answers() {
             0,
         )
         .await;
-    house
-        .check("R05", &Post::in_session(&ours, answer("Ada")), 202, 0)
-        .await;
-    house
-        .check("R05 twice", &Post::in_session(&ours, answer("Eve")), 202, 0)
-        .await;
+    house.check("R05", &Post::in_session(&ours, answer("Ada")), 202, 0).await;
+    house.check("R05 twice", &Post::in_session(&ours, answer("Eve")), 202, 0).await;
     let said = String::from_utf8_lossy(&rest(&mut asking).await).into_owned();
     assert!(said.contains("x, Ada") && !said.contains("Eve"), "R05: {said}");
-    house
-        .check("R05 too late", &Post::in_session(&ours, answer("Eve")), 202, 0)
-        .await;
+    house.check("R05 too late", &Post::in_session(&ours, answer("Eve")), 202, 0).await;
     house.works("R05").await;
 }

@@ -10,10 +10,7 @@ fn envelope(members: &str) -> Post {
 }
 
 fn params() -> String {
-    format!(
-        r#""params":{{"name":"echo","arguments":{{"message":"x"}},{}}}"#,
-        meta(MODERN, "{}")
-    )
+    format!(r#""params":{{"name":"echo","arguments":{{"message":"x"}},{}}}"#, meta(MODERN, "{}"))
 }
 
 #[tokio::test]
@@ -22,50 +19,20 @@ async fn c01_to_c06_envelopes() {
     let params = params();
     let rows = [
         ("C01", format!(r#""id":1,"method":"tools/call",{params}"#)),
-        (
-            "C01",
-            format!(r#""jsonrpc":"1.0","id":1,"method":"tools/call",{params}"#),
-        ),
-        (
-            "C01",
-            format!(r#""jsonrpc":2.0,"id":1,"method":"tools/call",{params}"#),
-        ),
-        (
-            "C01",
-            format!(r#""jsonrpc":null,"id":1,"method":"tools/call",{params}"#),
-        ),
-        (
-            "C02",
-            format!(r#""jsonrpc":"2.0","id":null,"method":"tools/call",{params}"#),
-        ),
-        (
-            "C03",
-            format!(r#""jsonrpc":"2.0","id":1.5,"method":"tools/call",{params}"#),
-        ),
-        (
-            "C03",
-            format!(r#""jsonrpc":"2.0","id":1.0,"method":"tools/call",{params}"#),
-        ),
-        (
-            "C03",
-            format!(r#""jsonrpc":"2.0","id":true,"method":"tools/call",{params}"#),
-        ),
-        (
-            "C03",
-            format!(r#""jsonrpc":"2.0","id":{{}},"method":"tools/call",{params}"#),
-        ),
-        (
-            "C03",
-            format!(r#""jsonrpc":"2.0","id":[1],"method":"tools/call",{params}"#),
-        ),
+        ("C01", format!(r#""jsonrpc":"1.0","id":1,"method":"tools/call",{params}"#)),
+        ("C01", format!(r#""jsonrpc":2.0,"id":1,"method":"tools/call",{params}"#)),
+        ("C01", format!(r#""jsonrpc":null,"id":1,"method":"tools/call",{params}"#)),
+        ("C02", format!(r#""jsonrpc":"2.0","id":null,"method":"tools/call",{params}"#)),
+        ("C03", format!(r#""jsonrpc":"2.0","id":1.5,"method":"tools/call",{params}"#)),
+        ("C03", format!(r#""jsonrpc":"2.0","id":1.0,"method":"tools/call",{params}"#)),
+        ("C03", format!(r#""jsonrpc":"2.0","id":true,"method":"tools/call",{params}"#)),
+        ("C03", format!(r#""jsonrpc":"2.0","id":{{}},"method":"tools/call",{params}"#)),
+        ("C03", format!(r#""jsonrpc":"2.0","id":[1],"method":"tools/call",{params}"#)),
         ("C04", format!(r#""jsonrpc":"2.0","id":1,{params}"#)),
         ("C04", format!(r#""jsonrpc":"2.0","id":1,"method":1,{params}"#)),
         ("C04", format!(r#""jsonrpc":"2.0","id":1,"method":null,{params}"#)),
         ("C04", format!(r#""jsonrpc":"2.0","id":1,"method":"",{params}"#)),
-        (
-            "C06",
-            format!(r#""jsonrpc":"2.0","id":1,"method":"tools/call","result":{{}},{params}"#),
-        ),
+        ("C06", format!(r#""jsonrpc":"2.0","id":1,"method":"tools/call","result":{{}},{params}"#)),
         (
             "C06",
             format!(
@@ -75,15 +42,11 @@ async fn c01_to_c06_envelopes() {
     ];
     for (row, members) in &rows {
         house.check(row, &envelope(members), 400, -32600).await;
-        house
-            .check(row, &Post::new(format!("{{{members}}}")), 400, -32600)
-            .await;
+        house.check(row, &Post::new(format!("{{{members}}}")), 400, -32600).await;
     }
     for wrong in ["[]", "\"x\"", "1", "true"] {
         let members = format!(r#""jsonrpc":"2.0","id":1,"method":"tools/call","params":{wrong}"#);
-        house
-            .check("C05", &envelope(&members), [200, 400], [-32600, -32602])
-            .await;
+        house.check("C05", &envelope(&members), [200, 400], [-32600, -32602]).await;
     }
     assert_eq!(house.ran(), rows.len() * 2 + 4, "only the good calls ran");
 }
@@ -98,10 +61,7 @@ async fn c07_to_c10_names_and_arguments() {
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{{params},{}}}}}"#,
             meta(MODERN, "{}")
         );
-        (
-            Post::modern_raw("tools/call", None, modern),
-            Post::in_session(&session, body),
-        )
+        (Post::modern_raw("tools/call", None, modern), Post::in_session(&session, body))
     };
     for params in [
         r#""name":null,"arguments":{"message":"x"}"#,
@@ -116,9 +76,7 @@ async fn c07_to_c10_names_and_arguments() {
     }
     for arguments in ["[]", "\"x\"", "5"] {
         let (modern, legacy) = odd(&format!(r#""name":"echo","arguments":{arguments}"#));
-        house
-            .check("C08", &modern.with("Mcp-Name", "echo"), 200, -32602)
-            .await;
+        house.check("C08", &modern.with("Mcp-Name", "echo"), 200, -32602).await;
         house.check("C08", &legacy, 200, -32602).await;
     }
     for (name, sentinel) in [
@@ -129,33 +87,16 @@ async fn c07_to_c10_names_and_arguments() {
         ("ECHO", "RUNITw=="),
     ] {
         let (modern, legacy) = odd(&format!(r#""name":"{name}","arguments":{{"message":"x"}}"#));
-        house
-            .check(
-                "C09",
-                &modern.with("Mcp-Name", format!("=?base64?{sentinel}?=")),
-                200,
-                -32602,
-            )
-            .await;
+        house.check("C09", &modern.with("Mcp-Name", format!("=?base64?{sentinel}?=")), 200, -32602).await;
         house.check("C09", &legacy, 200, -32602).await;
     }
-    for arguments in [
-        r#"{"message":1}"#,
-        r#"{"message":null}"#,
-        "{}",
-        r#"{"massage":"x"}"#,
-        r#"{"message":["x"]}"#,
-    ] {
+    for arguments in
+        [r#"{"message":1}"#, r#"{"message":null}"#, "{}", r#"{"massage":"x"}"#, r#"{"message":["x"]}"#]
+    {
         let reply = house.check("C10", &Post::call("echo", arguments), 200, 0).await;
         assert!(reply.is_error(), "C10: {}", clip(&reply.body));
-        let reply = house
-            .check(
-                "C10",
-                &Post::in_session(&session, call("1", "echo", arguments)),
-                200,
-                0,
-            )
-            .await;
+        let reply =
+            house.check("C10", &Post::in_session(&session, call("1", "echo", arguments)), 200, 0).await;
         assert!(reply.is_error(), "C10: {}", clip(&reply.body));
     }
     assert_eq!(house.ran(), 2 * (5 + 3 + 5 + 5), "only the good calls ran");
@@ -184,10 +125,7 @@ async fn c11_ids_come_back_as_they_were() {
             Some("echo"),
             body.replacen("\"id\":1", &format!("\"id\":{id}"), 1),
         );
-        for post in [
-            modern,
-            Post::in_session(&session, call(id, "echo", r#"{"message":"x"}"#)),
-        ] {
+        for post in [modern, Post::in_session(&session, call(id, "echo", r#"{"message":"x"}"#))] {
             let reply = house.check("C11", &post, 200, 0).await;
             assert_eq!(reply.json()["id"], wanted, "C11: {}", clip(&reply.body));
         }
@@ -200,75 +138,33 @@ async fn c12_c19_methods_that_are_not_there() {
     let session = house.greet().await;
     let long = "m".repeat(64 << 10);
     let request = |method: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{}}}}"#);
-    for method in [
-        "tools/calls",
-        "tools",
-        "TOOLS/CALL",
-        "rpc.discover",
-        "__proto__",
-        "completion/complete",
-        &long,
-    ] {
+    for method in
+        ["tools/calls", "tools", "TOOLS/CALL", "rpc.discover", "__proto__", "completion/complete", &long]
+    {
         let row = format!("C12 {}", &method[..method.len().min(30)]);
         let header = if method.len() > 100 { None } else { Some(method) };
         if let Some(method) = header {
-            let reply = house
-                .check(
-                    &row,
-                    &Post::modern(method, None, ""),
-                    [404, 400, 200],
-                    [-32601, -32602],
-                )
-                .await;
+            let reply =
+                house.check(&row, &Post::modern(method, None, ""), [404, 400, 200], [-32601, -32602]).await;
             assert!(reply.body.len() < 16 << 10, "{row}");
         }
-        let reply = house
-            .check(
-                &row,
-                &Post::in_session(&session, request(method)),
-                200,
-                [-32601, -32602],
-            )
-            .await;
+        let reply =
+            house.check(&row, &Post::in_session(&session, request(method)), 200, [-32601, -32602]).await;
         assert!(reply.body.len() < 16 << 10, "{row}: {} bytes", reply.body.len());
-        let reply = house
-            .check(&row, &Post::new(request(method)), 200, [-32601, -32602])
-            .await;
+        let reply = house.check(&row, &Post::new(request(method)), 200, [-32601, -32602]).await;
         assert!(reply.body.len() < 16 << 10, "{row}: {} bytes", reply.body.len());
     }
-    for method in [
-        "tools/calls",
-        "no/such",
-        "resources/subscribe",
-        "logging/setLevel",
-        "tasks/list",
-    ] {
-        house
-            .check("C12", &Post::modern(method, None, ""), 404, -32601)
-            .await;
+    for method in ["tools/calls", "no/such", "resources/subscribe", "logging/setLevel", "tasks/list"] {
+        house.check("C12", &Post::modern(method, None, ""), 404, -32601).await;
     }
     for method in ["tasks/get", "tasks/cancel", "tasks/result"] {
         let guess = r#""taskId":"1""#;
-        house
-            .check(
-                "C19",
-                &Post::modern(method, Some("1"), guess),
-                [404, 200, 400],
-                [-32601, -32602],
-            )
-            .await;
+        house.check("C19", &Post::modern(method, Some("1"), guess), [404, 200, 400], [-32601, -32602]).await;
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{guess}}}}}"#);
-        house
-            .check("C19", &Post::in_session(&session, body), 200, [-32601, -32602])
-            .await;
+        house.check("C19", &Post::in_session(&session, body), 200, [-32601, -32602]).await;
     }
     let reply = house
-        .check(
-            "C19",
-            &Post::modern("prompts/get", Some("{{7*7}}"), r#""name":"{{7*7}}""#),
-            200,
-            -32602,
-        )
+        .check("C19", &Post::modern("prompts/get", Some("{{7*7}}"), r#""name":"{{7*7}}""#), 200, -32602)
         .await;
     assert!(!clip(&reply.body).contains("49"), "C19: {}", clip(&reply.body));
     let post = Post::modern(
@@ -277,11 +173,7 @@ async fn c12_c19_methods_that_are_not_there() {
         r#""name":"greet","arguments":{"name":"{{7*7}} ${7*7} {name}"}"#,
     );
     let reply = house.check("C19", &post, 200, 0).await;
-    assert!(
-        clip(&reply.body).contains("{{7*7}} ${7*7} {name}"),
-        "C19: {}",
-        clip(&reply.body)
-    );
+    assert!(clip(&reply.body).contains("{{7*7}} ${7*7} {name}"), "C19: {}", clip(&reply.body));
 }
 
 #[tokio::test]
@@ -295,17 +187,8 @@ async fn c13_c14_answers_to_nothing_and_strange_notices() {
         r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}"#,
         r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"no"}}"#,
     ] {
-        house
-            .check(
-                "C13",
-                &Post::new(stray).with("MCP-Protocol-Version", MODERN),
-                400,
-                -32600,
-            )
-            .await;
-        let reply = house
-            .check("C13", &Post::in_session(&session, stray), 202, 0)
-            .await;
+        house.check("C13", &Post::new(stray).with("MCP-Protocol-Version", MODERN), 400, -32600).await;
+        let reply = house.check("C13", &Post::in_session(&session, stray), 202, 0).await;
         assert!(reply.body.is_empty(), "C13: {reply:?}");
     }
     let ran = house.ran();
@@ -322,11 +205,7 @@ async fn c13_c14_answers_to_nothing_and_strange_notices() {
         format!(r#"{{"jsonrpc":"2.0","method":"{}"}}"#, "n".repeat(64 << 10)),
     ] {
         let modern = Post::new(notice.clone()).with("MCP-Protocol-Version", MODERN);
-        for post in [
-            modern,
-            Post::in_session(&session, notice.clone()),
-            Post::new(notice),
-        ] {
+        for post in [modern, Post::in_session(&session, notice.clone()), Post::new(notice)] {
             let reply = house.check("C14", &post, [202, 400], [0, -32600, -32602]).await;
             assert!(reply.json().get("result").is_none(), "C14: {reply:?}");
         }
@@ -355,29 +234,14 @@ async fn c15_meta() {
             &format!("\"_meta\":{{{more},"),
             1,
         );
-        let reply = house
-            .check(
-                "C15",
-                &Post {
-                    body: body.into(),
-                    ..good
-                },
-                [200, 400],
-                [0, -32602],
-            )
-            .await;
-        assert!(
-            !reply.head.to_ascii_lowercase().contains("x-evil"),
-            "C15: {reply:?}"
-        );
+        let reply = house.check("C15", &Post { body: body.into(), ..good }, [200, 400], [0, -32602]).await;
+        assert!(!reply.head.to_ascii_lowercase().contains("x-evil"), "C15: {reply:?}");
         let body = call("1", "tell", r#"{"message":"x"}"#).replacen(
             "\"name\"",
             &format!("\"_meta\":{{{more}}},\"name\""),
             1,
         );
-        house
-            .check("C15", &Post::in_session(&session, body), [200, 400], [0, -32602])
-            .await;
+        house.check("C15", &Post::in_session(&session, body), [200, 400], [0, -32602]).await;
     }
     for wrong in ["[]", "\"x\"", "1"] {
         let body = call("1", "echo", r#"{"message":"x"}"#).replacen(
@@ -385,9 +249,7 @@ async fn c15_meta() {
             &format!("\"_meta\":{wrong},\"name\""),
             1,
         );
-        house
-            .check("C15", &Post::in_session(&session, body), [200, 400], [0, -32602])
-            .await;
+        house.check("C15", &Post::in_session(&session, body), [200, 400], [0, -32602]).await;
     }
 }
 
@@ -395,34 +257,15 @@ async fn c15_meta() {
 async fn c16_forged_cursors() {
     let house = House::open().await;
     let first = house.post(&Post::modern("tools/list", None, "")).await.json();
-    let cursor = first["result"]["nextCursor"]
-        .as_str()
-        .expect("there is a second page")
-        .to_owned();
+    let cursor = first["result"]["nextCursor"].as_str().expect("there is a second page").to_owned();
     let next = house
-        .check(
-            "C16 control",
-            &Post::modern("tools/list", None, &format!(r#""cursor":"{cursor}""#)),
-            200,
-            0,
-        )
+        .check("C16 control", &Post::modern("tools/list", None, &format!(r#""cursor":"{cursor}""#)), 200, 0)
         .await;
     assert_ne!(next.json()["result"]["tools"], first["result"]["tools"]);
     let flipped = cursor.replace(cursor.chars().last().unwrap(), "_");
     let half = &cursor[..cursor.len() / 2];
     let long = "x".repeat(64 << 10);
-    for forged in [
-        "",
-        "0",
-        "-1",
-        "2",
-        "MTA=",
-        "../../etc/passwd",
-        "' OR 1=1",
-        half,
-        &flipped,
-        &long,
-    ] {
+    for forged in ["", "0", "-1", "2", "MTA=", "../../etc/passwd", "' OR 1=1", half, &flipped, &long] {
         let post = Post::modern("tools/list", None, &format!(r#""cursor":"{forged}""#));
         let reply = house.check("C16", &post, 200, -32602).await;
         assert!(reply.body.len() < 2000, "C16: {} bytes", reply.body.len());
@@ -469,23 +312,15 @@ async fn c17_c18_uris() {
         "fx://",
         &long,
     ];
-    for (row, uri) in plain
-        .iter()
-        .map(|uri| ("C17", *uri))
-        .chain(evil.iter().map(|uri| ("C18", uri.as_str())))
+    for (row, uri) in
+        plain.iter().map(|uri| ("C17", *uri)).chain(evil.iter().map(|uri| ("C18", uri.as_str())))
     {
         let begin = Instant::now();
         let body =
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{{"uri":"{uri}"}}}}"#);
-        let reply = house
-            .check(row, &Post::in_session(&session, body), 200, [-32002, -32602])
-            .await;
+        let reply = house.check(row, &Post::in_session(&session, body), 200, [-32002, -32602]).await;
         assert!(reply.body.len() < 2000, "{row}: {} bytes", reply.body.len());
-        assert!(
-            !clip(&reply.body).contains("root:"),
-            "{row}: {}",
-            clip(&reply.body)
-        );
+        assert!(!clip(&reply.body).contains("root:"), "{row}: {}", clip(&reply.body));
         if uri.len() < 1000 {
             let name = uri.replace(r"\\", r"\");
             house
@@ -520,48 +355,24 @@ async fn c20_greetings() {
         (hello("20250618", "{}", good), [-32602, -32602]),
         (hello("null", "{}", good), [-32602, -32602]),
         (hello("\"2025-06-18\"", "[]", good), [-32602, -32602]),
-        (
-            hello("\"2025-06-18\"", r#"{"sampling":5,"roots":"x"}"#, good),
-            [0, -32602],
-        ),
+        (hello("\"2025-06-18\"", r#"{"sampling":5,"roots":"x"}"#, good), [0, -32602]),
         (hello("\"2025-06-18\"", "{}", "[]"), [-32602, -32602]),
         (hello("\"2025-06-18\"", "{}", "{}"), [0, -32602]),
+        (hello("\"2025-06-18\"", "{}", &format!(r#"{{"name":"{name}","version":"1"}}"#)), [0, -32602]),
         (
-            hello(
-                "\"2025-06-18\"",
-                "{}",
-                &format!(r#"{{"name":"{name}","version":"1"}}"#),
-            ),
-            [0, -32602],
-        ),
-        (
-            hello(
-                "\"2025-06-18\"",
-                "{}",
-                r#"{"name":"\u001b[31m","version":"<script>alert(1)</script>"}"#,
-            ),
+            hello("\"2025-06-18\"", "{}", r#"{"name":"\u001b[31m","version":"<script>alert(1)</script>"}"#),
             [0, 0],
         ),
-        (
-            r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#.to_owned(),
-            [-32602, -32602],
-        ),
+        (r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#.to_owned(), [-32602, -32602]),
     ] {
         let reply = house.check("C20", &Post::new(body.clone()), 200, codes).await;
         let said = reply.json();
         assert!(reply.body.len() < 16 << 10, "C20: {} bytes", reply.body.len());
         if said["error"].is_null() {
             let served = ["2024-11-05", "2025-03-26", "2025-06-18", LEGACY];
-            let version = said["result"]["protocolVersion"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned();
+            let version = said["result"]["protocolVersion"].as_str().unwrap_or_default().to_owned();
             assert!(served.contains(&version.as_str()), "C20: {}", clip(&reply.body));
-            assert!(
-                !clip(&reply.body).contains("<script>"),
-                "C20: {}",
-                clip(&reply.body)
-            );
+            assert!(!clip(&reply.body).contains("<script>"), "C20: {}", clip(&reply.body));
         }
     }
 }

@@ -23,32 +23,22 @@ async fn a01_to_a28_bad_framing_is_refused_before_any_tool() {
     let post = "POST /mcp HTTP/1.1";
     let host = "Host: 127.0.0.1\r\n";
     let chunked = |size: &str| [size.as_bytes(), b"\r\n", &body, b"\r\n0\r\n\r\n"].concat();
-    let hidden = [
-        b"0\r\n\r\n".as_slice(),
-        &framed(post, &format!("{host}Content-Length: {n}\r\n"), &body),
-    ]
-    .concat();
+    let hidden =
+        [b"0\r\n\r\n".as_slice(), &framed(post, &format!("{host}Content-Length: {n}\r\n"), &body)].concat();
     let rows: Vec<(&str, &[u16], Vec<u8>)> = vec![
         (
             "A01",
             &[400],
             framed(
                 post,
-                &format!(
-                    "{host}Content-Length: {}\r\nTransfer-Encoding: chunked\r\n",
-                    hidden.len()
-                ),
+                &format!("{host}Content-Length: {}\r\nTransfer-Encoding: chunked\r\n", hidden.len()),
                 &hidden,
             ),
         ),
         (
             "A02",
             &[400],
-            framed(
-                post,
-                &format!("{host}Transfer-Encoding: xchunked\r\n"),
-                &chunked(&format!("{n:x}")),
-            ),
+            framed(post, &format!("{host}Transfer-Encoding: xchunked\r\n"), &chunked(&format!("{n:x}"))),
         ),
         (
             "A03",
@@ -59,37 +49,13 @@ async fn a01_to_a28_bad_framing_is_refused_before_any_tool() {
                 &chunked(&format!("{n:x}")),
             ),
         ),
-        (
-            "A04",
-            &[400],
-            framed(
-                post,
-                &format!("{host}Content-Length: {n}\r\nContent-Length: 5\r\n"),
-                &body,
-            ),
-        ),
-        (
-            "A05",
-            &[400],
-            framed(post, &format!("{host}Content-Length: +{n}\r\n"), &body),
-        ),
+        ("A04", &[400], framed(post, &format!("{host}Content-Length: {n}\r\nContent-Length: 5\r\n"), &body)),
+        ("A05", &[400], framed(post, &format!("{host}Content-Length: +{n}\r\n"), &body)),
+        ("A06", &[400], framed(post, &format!("{host}Transfer-Encoding: chunked\r\n"), &chunked("g"))),
         (
             "A06",
             &[400],
-            framed(
-                post,
-                &format!("{host}Transfer-Encoding: chunked\r\n"),
-                &chunked("g"),
-            ),
-        ),
-        (
-            "A06",
-            &[400],
-            framed(
-                post,
-                &format!("{host}Transfer-Encoding: chunked\r\n"),
-                &chunked("fffffffffffffffff"),
-            ),
+            framed(post, &format!("{host}Transfer-Encoding: chunked\r\n"), &chunked("fffffffffffffffff")),
         ),
         (
             "A07",
@@ -101,45 +67,13 @@ async fn a01_to_a28_bad_framing_is_refused_before_any_tool() {
             ),
         ),
         ("A08", &[400], framed(post, "Host: 127.0.0.1\nX: y\r\n", &body)),
-        (
-            "A09",
-            &[400],
-            framed(post, &format!("{host}X-A : 1\r\nContent-Length: {n}\r\n"), &body),
-        ),
-        (
-            "A10",
-            &[400],
-            framed(post, &format!("Content-Length: {n}\r\n"), &body),
-        ),
-        (
-            "A10",
-            &[400],
-            framed(post, &format!("{host}{host}Content-Length: {n}\r\n"), &body),
-        ),
-        (
-            "A11",
-            &[431],
-            framed(post, &format!("{host}X: {}\r\n", "x".repeat(1 << 20)), &body),
-        ),
-        (
-            "A12",
-            &[431],
-            framed(post, &format!("{host}{}", "X: y\r\n".repeat(5000)), &body),
-        ),
-        (
-            "A13",
-            &[414],
-            framed(&format!("POST /{} HTTP/1.1", "x".repeat(200 << 10)), host, &body),
-        ),
-        (
-            "A17",
-            &[400, 505],
-            framed(
-                "POST /mcp HTTP/9.9",
-                &format!("{host}Content-Length: {n}\r\n"),
-                &body,
-            ),
-        ),
+        ("A09", &[400], framed(post, &format!("{host}X-A : 1\r\nContent-Length: {n}\r\n"), &body)),
+        ("A10", &[400], framed(post, &format!("Content-Length: {n}\r\n"), &body)),
+        ("A10", &[400], framed(post, &format!("{host}{host}Content-Length: {n}\r\n"), &body)),
+        ("A11", &[431], framed(post, &format!("{host}X: {}\r\n", "x".repeat(1 << 20)), &body)),
+        ("A12", &[431], framed(post, &format!("{host}{}", "X: y\r\n".repeat(5000)), &body)),
+        ("A13", &[414], framed(&format!("POST /{} HTTP/1.1", "x".repeat(200 << 10)), host, &body)),
+        ("A17", &[400, 505], framed("POST /mcp HTTP/9.9", &format!("{host}Content-Length: {n}\r\n"), &body)),
         (
             "A18",
             &[400],
@@ -158,21 +92,14 @@ async fn a01_to_a28_bad_framing_is_refused_before_any_tool() {
             ]
             .concat(),
         ),
-        (
-            "A28",
-            &[0, 400],
-            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(),
-        ),
+        ("A28", &[0, 400], b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec()),
         ("A28", &[0, 400], b"*1\r\n$4\r\nPING\r\n".to_vec()),
     ];
     for (row, statuses, bytes) in rows {
         let before = house.ran();
         let reply = Reply::read(&house.send(&bytes).await);
         let shown = clip(&bytes);
-        assert!(
-            statuses.contains(&reply.status),
-            "{row}: {shown:?} answered by {reply:?}"
-        );
+        assert!(statuses.contains(&reply.status), "{row}: {shown:?} answered by {reply:?}");
         assert!(reply.n_answers <= 1, "{row}: {reply:?}");
         assert_eq!(house.ran(), before, "{row}: a tool has run");
         reply.is_proper(row);
@@ -184,12 +111,8 @@ async fn a01_to_a28_bad_framing_is_refused_before_any_tool() {
 async fn a14_targets_in_other_forms() {
     let house = House::open().await;
     let call = Post::call("echo", r#"{"message":"x"}"#);
-    house
-        .check("A14", &call.clone().to("http://evil.example/mcp"), 403, -32600)
-        .await;
-    let reply = house
-        .check("A14 own name", &call.clone().to("http://127.0.0.1/mcp"), 200, 0)
-        .await;
+    house.check("A14", &call.clone().to("http://evil.example/mcp"), 403, -32600).await;
+    let reply = house.check("A14 own name", &call.clone().to("http://127.0.0.1/mcp"), 200, 0).await;
     assert_eq!(reply.text(), "x");
     for target in [
         "\0",
@@ -206,10 +129,7 @@ async fn a14_targets_in_other_forms() {
     ] {
         let before = house.ran();
         let reply = house.post(&call.clone().to(target)).await;
-        assert!(
-            [400, 403, 404].contains(&reply.status),
-            "A14 {target:?}: {reply:?}"
-        );
+        assert!([400, 403, 404].contains(&reply.status), "A14 {target:?}: {reply:?}");
         assert_eq!(house.ran(), before, "A14 {target:?}: the tool has run");
         house.works("A14").await;
     }
@@ -234,11 +154,7 @@ async fn a15_other_methods() {
         let before = house.ran();
         let reply = house.post(&post).await;
         assert!(statuses.contains(&reply.status), "A15 {verb}: {reply:?}");
-        assert_eq!(
-            reply.header("allow").is_some(),
-            reply.status == 405,
-            "A15 {verb}: {reply:?}"
-        );
+        assert_eq!(reply.header("allow").is_some(), reply.status == 405, "A15 {verb}: {reply:?}");
         assert!(!format!("{reply:?}").contains(secret), "A15 {verb}: {reply:?}");
         assert_eq!(house.ran(), before, "A15 {verb}: the tool has run");
         house.works("A15").await;
@@ -267,19 +183,10 @@ async fn a19_half_a_body_runs_nothing() {
     let house = House::open().await;
     let post = Post::call("echo", r#"{"message":"x"}"#);
     for (row, bytes) in [
-        (
-            "A19",
-            post.clone()
-                .with("Content-Length", (post.body.len() + 9).to_string())
-                .bytes(),
-        ),
+        ("A19", post.clone().with("Content-Length", (post.body.len() + 9).to_string()).bytes()),
         (
             "A19 chunked",
-            [
-                post.clone().with("Transfer-Encoding", "chunked").bytes(),
-                b"40\r\n{\"half\"".to_vec(),
-            ]
-            .concat(),
+            [post.clone().with("Transfer-Encoding", "chunked").bytes(), b"40\r\n{\"half\"".to_vec()].concat(),
         ),
     ] {
         let mut stream = house.connect().await;
@@ -300,25 +207,17 @@ async fn a20_a25_a29_several_on_one_connection() {
         body.bytes()
     };
     let last = Post::call("echo", r#"{"message":"last"}"#).bytes();
-    let answers = house
-        .send(&[open(0), open(1), open(2), open(3), last.clone()].concat())
-        .await;
+    let answers = house.send(&[open(0), open(1), open(2), open(3), last.clone()].concat()).await;
     let answers = String::from_utf8(answers).unwrap();
     let places: Vec<_> = ["number 0", "number 1", "number 2", "number 3", "last"]
         .iter()
         .map(|text| answers.find(text))
         .collect();
-    assert!(
-        places.iter().all(Option::is_some) && places.is_sorted(),
-        "A25: {answers}"
-    );
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "A25: {answers}");
 
     let answers = house.send(&[open(0), b"garbage\r\n\r\n".to_vec()].concat()).await;
     let answers = String::from_utf8(answers).unwrap();
-    assert!(
-        answers.starts_with("HTTP/1.1 200") && answers.contains("HTTP/1.1 400"),
-        "A20: {answers}"
-    );
+    assert!(answers.starts_with("HTTP/1.1 200") && answers.contains("HTTP/1.1 400"), "A20: {answers}");
 
     let mut stream = house.connect().await;
     stream.write_all(&last).await.unwrap();
@@ -355,16 +254,8 @@ async fn a23_a_body_is_read_up_to_the_limit() {
     house.check("A23 one more", &post, 413, -32600).await;
 
     let before = resident();
-    let mut endless = Post::call("echo", "{}")
-        .with("Transfer-Encoding", "chunked")
-        .bytes();
-    endless.truncate(
-        endless
-            .windows(4)
-            .position(|window| window == b"\r\n\r\n")
-            .unwrap()
-            + 4,
-    );
+    let mut endless = Post::call("echo", "{}").with("Transfer-Encoding", "chunked").bytes();
+    endless.truncate(endless.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4);
     let (mut read, mut write) = house.connect().await.into_split();
     let sending = tokio::spawn(async move {
         let chunk = [b"10000\r\n".as_slice(), &[b' '; 1 << 16], b"\r\n"].concat();
@@ -403,20 +294,14 @@ async fn a27_the_body_of_a_get_is_no_request() {
                 .set("Accept", "application/json"),
             [406, 406],
         ),
-        (
-            Post::in_session("nobody", call("1", "echo", r#"{"message":"x"}"#)),
-            [404, 404],
-        ),
+        (Post::in_session("nobody", call("1", "echo", r#"{"message":"x"}"#)), [404, 404]),
     ] {
         for verb in ["GET", "DELETE"] {
             let mut post = post.clone();
             post.verb = verb.into();
             let before = house.ran();
             let reply = house.post(&post).await;
-            assert!(
-                statuses.contains(&reply.status) || verb == "DELETE",
-                "A27 {verb}: {reply:?}"
-            );
+            assert!(statuses.contains(&reply.status) || verb == "DELETE", "A27 {verb}: {reply:?}");
             assert_eq!(reply.n_answers, 1, "A27 {verb}: {reply:?}");
             assert_eq!(house.ran(), before, "A27 {verb}: the tool has run");
             house.works("A27").await;

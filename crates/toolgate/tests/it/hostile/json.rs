@@ -11,10 +11,7 @@ fn raw(body: impl Into<Vec<u8>>) -> Post {
 /// A good modern call with something in place of its message, quotes included.
 fn saying(message: &[u8]) -> Post {
     let good = Post::call("echo", r#"{"message":"@"}"#).body;
-    let at = good
-        .windows(3)
-        .position(|window| window == b"\"@\"")
-        .expect("it stands there");
+    let at = good.windows(3).position(|window| window == b"\"@\"").expect("it stands there");
     raw([&good[..at], message, &good[at + 3..]].concat())
 }
 
@@ -45,18 +42,9 @@ async fn b01_to_b11_and_b25_b26_not_json() {
         ("B11", raw(good.replacen("\"id\":1,", "\"id\":1,,", 1))),
         ("B11", raw(good.replacen("\"id\":1", "\"id\":01", 1))),
         ("B11", raw(good.replacen("\"id\":1", "\"id\":0x1", 1))),
-        (
-            "B22",
-            raw(good.replacen("\"id\":1", "\"id\":1,\"method\":\"ping\"", 1)),
-        ),
-        (
-            "B22",
-            raw(good.replacen("\"id\":1", "\"id\":1,\"\\u006dethod\":\"ping\"", 1)),
-        ),
-        (
-            "B23",
-            raw(good.replacen("\"name\":\"echo\"", "\"name\":\"echo\",\"name\":\"panic\"", 1)),
-        ),
+        ("B22", raw(good.replacen("\"id\":1", "\"id\":1,\"method\":\"ping\"", 1))),
+        ("B22", raw(good.replacen("\"id\":1", "\"id\":1,\"\\u006dethod\":\"ping\"", 1))),
+        ("B23", raw(good.replacen("\"name\":\"echo\"", "\"name\":\"echo\",\"name\":\"panic\"", 1))),
         ("B25", raw([b"\xef\xbb\xbf", good.as_bytes()].concat())),
         ("B26", saying(br#""\ud800""#)),
         ("B26", saying(br#""\udc00\ud800""#)),
@@ -65,11 +53,7 @@ async fn b01_to_b11_and_b25_b26_not_json() {
     for (row, post) in rows {
         let before = house.ran();
         let reply = house.check(row, &post, 400, -32700).await;
-        assert!(
-            reply.json().get("id").is_none_or(Value::is_null),
-            "{row}: {}",
-            clip(&reply.body)
-        );
+        assert!(reply.json().get("id").is_none_or(Value::is_null), "{row}: {}", clip(&reply.body));
         assert_eq!(house.ran(), before + 1, "{row}: only the good call ran");
     }
 }
@@ -82,24 +66,19 @@ async fn b12_to_b19_deep_long_and_many() {
     let nested = format!("{}{}", "[".repeat(deep), "]".repeat(deep));
     let digits = "9".repeat(1_000_000);
     let many = format!("[{}1]", "1,".repeat(999_999));
-    let calls = format!(
-        "[{}]",
-        vec![call("1", "echo", r#"{"message":"x"}"#); 1000].join(",")
-    );
+    let calls = format!("[{}]", vec![call("1", "echo", r#"{"message":"x"}"#); 1000].join(","));
     let id = |id: &str| {
-        raw(String::from_utf8(Post::call("echo", r#"{"message":"x"}"#).body)
-            .unwrap()
-            .replacen("\"id\":1", &format!("\"id\":{id}"), 1))
+        raw(String::from_utf8(Post::call("echo", r#"{"message":"x"}"#).body).unwrap().replacen(
+            "\"id\":1",
+            &format!("\"id\":{id}"),
+            1,
+        ))
     };
     let rows: Vec<(&str, Post, [i64; 2])> = vec![
         ("B12", raw(nested.clone()), [-32700, -32700]),
         ("B13", raw("{\"a\":".repeat(deep)), [-32700, -32700]),
         ("B14", saying(nested.as_bytes()), [-32700, -32700]),
-        (
-            "B14",
-            saying(format!("{}1{}", "{\"a\":".repeat(70), "}".repeat(70)).as_bytes()),
-            [-32700, -32700],
-        ),
+        ("B14", saying(format!("{}1{}", "{\"a\":".repeat(70), "}".repeat(70)).as_bytes()), [-32700, -32700]),
         ("B15", id(&digits), [-32700, -32600]),
         ("B15", id("9223372036854775808"), [-32700, -32600]),
         ("B16", id("1e400"), [-32700, -32600]),
@@ -125,11 +104,7 @@ async fn b20_b21_b24_keys_and_scalars() {
     let house = House::open().await;
     let good = String::from_utf8(Post::call("echo", r#"{"message":"x"}"#).body).unwrap();
     for (row, body) in [
-        (
-            "B20",
-            good.replace("\"method\"", "\"Method\"")
-                .replace("\"params\"", "\"PARAMS\""),
-        ),
+        ("B20", good.replace("\"method\"", "\"Method\"").replace("\"params\"", "\"PARAMS\"")),
         ("B21", good.replace("\"method\"", "\"method\\u0000\"")),
         ("B24", "1".into()),
         ("B24", "\"x\"".into()),
@@ -139,14 +114,7 @@ async fn b20_b21_b24_keys_and_scalars() {
         house.check(row, &raw(body), 400, -32600).await;
     }
     // `ſ` is an `s` to those who fold cases.
-    house
-        .check(
-            "B21",
-            &raw(good.replace("\"params\"", "\"paramſ\"")),
-            400,
-            [-32600, -32602],
-        )
-        .await;
+    house.check("B21", &raw(good.replace("\"params\"", "\"paramſ\"")), 400, [-32600, -32602]).await;
 }
 
 #[tokio::test]
@@ -168,9 +136,7 @@ async fn b27_b28_odd_characters_and_odd_keys() {
         let reply = house.check("B27", &saying(written.as_bytes()), 200, 0).await;
         assert_eq!(reply.text(), text, "B27");
         let escaped: String = text.encode_utf16().map(|unit| format!("\\u{unit:04X}")).collect();
-        let reply = house
-            .check("B27", &saying(format!("\"{escaped}\"").as_bytes()), 200, 0)
-            .await;
+        let reply = house.check("B27", &saying(format!("\"{escaped}\"").as_bytes()), 200, 0).await;
         assert_eq!(reply.text(), text, "B27 escaped");
     }
     for arguments in [
@@ -190,33 +156,13 @@ async fn b29_b30_large_but_good() {
     let house = House::open().await;
     let begin = Instant::now();
     let keys: String = (0..100_000).map(|n| format!(",\"k{n}\":{n}")).collect();
-    let reply = house
-        .check(
-            "B29",
-            &Post::call("echo", &format!(r#"{{"message":"x"{keys}}}"#)),
-            200,
-            0,
-        )
-        .await;
-    assert!(
-        reply.is_error() || reply.text() == "x",
-        "B29: {}",
-        clip(&reply.body)
-    );
+    let reply = house.check("B29", &Post::call("echo", &format!(r#"{{"message":"x"{keys}}}"#)), 200, 0).await;
+    assert!(reply.is_error() || reply.text() == "x", "B29: {}", clip(&reply.body));
     assert!(reply.body.len() < 64 << 10, "B29: {} bytes", reply.body.len());
     let escapes = "\\u0041".repeat((1 << 20) / 6);
-    let reply = house
-        .check(
-            "B30",
-            &saying(format!("\"{escapes}\"").as_bytes()),
-            [200, 413],
-            [0, -32600],
-        )
-        .await;
-    assert!(
-        reply.status == 413 || reply.text().len() == escapes.len() / 6,
-        "B30"
-    );
+    let reply =
+        house.check("B30", &saying(format!("\"{escapes}\"").as_bytes()), [200, 413], [0, -32600]).await;
+    assert!(reply.status == 413 || reply.text().len() == escapes.len() / 6, "B30");
     let blanks = " ".repeat(3 << 20);
     let good = String::from_utf8(Post::call("echo", r#"{"message":"x"}"#).body).unwrap();
     house
@@ -236,9 +182,7 @@ async fn b31_mutations_of_a_good_body() {
     let good = Post::call("echo", r#"{"message":"x\u00e9\n","n":[1.5e3,true,null,{}]}"#).body;
     let mut seed = 0x2026_0728_u64;
     let mut roll = move |below: usize| {
-        seed = seed
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(seed >> 33).unwrap() % below
     };
     let spice = b"\0\"\\{}[],:eE+-.019ntu\xff\xc3\xed\n ";

@@ -23,13 +23,7 @@ impl Pipe {
             let server = server.clone();
             async move { server.serve_io(theirs, ours).await }
         });
-        Pipe {
-            input: Some(input),
-            output: BufReader::new(output).lines(),
-            server,
-            ran,
-            serving,
-        }
+        Pipe { input: Some(input), output: BufReader::new(output).lines(), server, ran, serving }
     }
 
     /// With a session of 2025-11-25.
@@ -70,8 +64,7 @@ impl Pipe {
     }
 
     async fn works(&mut self, row: &str) {
-        self.say(modern("\"good\"", "echo", r#"{"message":"still here"}"#))
-            .await;
+        self.say(modern("\"good\"", "echo", r#"{"message":"still here"}"#)).await;
         let reply = self.next().await;
         assert_eq!(
             (&reply["id"], &reply["result"]["content"][0]["text"]),
@@ -90,15 +83,9 @@ impl Pipe {
                 );
             }
         };
-        tokio::time::timeout(Duration::from_secs(3), reading)
-            .await
-            .expect(row);
-        let served = tokio::time::timeout(Duration::from_secs(3), self.serving)
-            .await
-            .expect(row);
-        served
-            .expect("no panic")
-            .unwrap_or_else(|error| panic!("{row}: {error}"));
+        tokio::time::timeout(Duration::from_secs(3), reading).await.expect(row);
+        let served = tokio::time::timeout(Duration::from_secs(3), self.serving).await.expect(row);
+        served.expect("no panic").unwrap_or_else(|error| panic!("{row}: {error}"));
         rest
     }
 }
@@ -132,21 +119,13 @@ async fn j01_to_j10_and_j18_lines_that_are_no_message() {
             ("J06", [good.as_bytes(), b"\0"].concat(), -32700),
             ("J06", b"\0\0\0".to_vec(), -32700),
             ("J07", [b"\xef\xbb\xbf", good.as_bytes()].concat(), -32700),
-            (
-                "J08",
-                format!("{deep}{}", deep.replace('[', "]")).into_bytes(),
-                -32700,
-            ),
+            ("J08", format!("{deep}{}", deep.replace('[', "]")).into_bytes(), -32700),
             ("J08", deep.into_bytes(), -32700),
             ("J09", format!("[{good}]").into_bytes(), -32600),
             ("J09", b"[]".to_vec(), -32600),
             ("J10", format!("{good}{good}").into_bytes(), -32700),
             ("J10", format!("{good} {good}").into_bytes(), -32700),
-            (
-                "J18",
-                good.replace("\"id\":1", "\"id\":null").into_bytes(),
-                -32600,
-            ),
+            ("J18", good.replace("\"id\":1", "\"id\":null").into_bytes(), -32600),
             ("J18", b"1".to_vec(), -32600),
         ];
         let n_rows = rows.len();
@@ -157,18 +136,9 @@ async fn j01_to_j10_and_j18_lines_that_are_no_message() {
             pipe.works(row).await;
         }
         pipe.write(b"\n\r\n   \n\t\r\n").await;
-        pipe.write(format!("{}\r\n", modern("2", "echo", r#"{"message":"after blanks"}"#)).as_bytes())
-            .await;
-        assert_eq!(
-            pipe.next().await["result"]["content"][0]["text"],
-            json!("after blanks"),
-            "J03"
-        );
-        assert_eq!(
-            pipe.ran.load(Ordering::SeqCst),
-            ran + n_rows + 1,
-            "only the good calls ran"
-        );
+        pipe.write(format!("{}\r\n", modern("2", "echo", r#"{"message":"after blanks"}"#)).as_bytes()).await;
+        assert_eq!(pipe.next().await["result"]["content"][0]["text"], json!("after blanks"), "J03");
+        assert_eq!(pipe.ran.load(Ordering::SeqCst), ran + n_rows + 1, "only the good calls ran");
         assert!(pipe.end("J12").await.is_empty());
     }
 }
@@ -195,8 +165,7 @@ async fn j04_a_line_of_48_mib() {
 async fn j11_j12_the_end_of_input() {
     let mut pipe = Pipe::open();
     pipe.works("J11").await;
-    pipe.write(modern("1", "echo", r#"{"message":"half"}"#).as_bytes())
-        .await;
+    pipe.write(modern("1", "echo", r#"{"message":"half"}"#).as_bytes()).await;
     let ran = Arc::clone(&pipe.ran);
     assert!(pipe.end("J11").await.is_empty(), "J11: half a line is answered");
     assert_eq!(ran.load(Ordering::SeqCst), 1, "J11: half a line was run");
@@ -204,11 +173,7 @@ async fn j11_j12_the_end_of_input() {
     // What is under way at the end is answered; what listens is not waited for.
     let mut pipe = Pipe::open();
     pipe.say(format!(r#"{{"jsonrpc":"2.0","id":5,"method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},{}}}}}"#, meta(MODERN, "{}"))).await;
-    assert_eq!(
-        pipe.next().await["method"],
-        json!("notifications/subscriptions/acknowledged"),
-        "J12"
-    );
+    assert_eq!(pipe.next().await["method"], json!("notifications/subscriptions/acknowledged"), "J12");
     pipe.say(modern("1", "slow", r#"{"n":100}"#)).await;
     let rest = pipe.end("J12").await;
     assert!(rest.iter().any(|reply| reply["id"] == json!(1)), "J12: {rest:?}");
@@ -218,18 +183,11 @@ async fn j11_j12_the_end_of_input() {
 async fn j14_asked_to_end() {
     let mut pipe = Pipe::greeted().await;
     pipe.say(call("1", "slow", r#"{"n":100}"#)).await;
-    eventually("J14: the call is under way", || {
-        pipe.ran.load(Ordering::SeqCst) == 1
-    })
-    .await;
+    eventually("J14: the call is under way", || pipe.ran.load(Ordering::SeqCst) == 1).await;
     pipe.server.shut_down();
     let input = pipe.input.take();
     let rest = pipe.end("J14").await;
-    assert_eq!(
-        rest[0]["result"]["content"][0]["text"],
-        json!("slept 100"),
-        "J14: {rest:?}"
-    );
+    assert_eq!(rest[0]["result"]["content"][0]["text"], json!("slept 100"), "J14: {rest:?}");
     drop(input);
 }
 
@@ -255,11 +213,7 @@ async fn j15_a_client_that_does_not_read() {
     for id in 0..n_asked {
         let reply = pipe.next().await;
         assert_eq!(reply["id"], json!(id), "J15");
-        assert_eq!(
-            reply["result"]["content"][0]["text"].as_str().map(str::len),
-            Some(16_384),
-            "J15"
-        );
+        assert_eq!(reply["result"]["content"][0]["text"].as_str().map(str::len), Some(16_384), "J15");
     }
     assert!(pipe.end("J15").await.is_empty());
 }
@@ -282,20 +236,8 @@ async fn j16_j17_strays_and_ids() {
             // None of them is answered: the next line answers the good call.
             pipe.works("J16").await;
         }
-        assert_eq!(
-            pipe.ran.load(Ordering::SeqCst),
-            ran + strays.len(),
-            "J16: only the good calls ran"
-        );
-        for id in [
-            "0",
-            "-1",
-            "9007199254740993",
-            "9223372036854775807",
-            "\"1\"",
-            "\"\"",
-            "\"é\\n\"",
-        ] {
+        assert_eq!(pipe.ran.load(Ordering::SeqCst), ran + strays.len(), "J16: only the good calls ran");
+        for id in ["0", "-1", "9007199254740993", "9223372036854775807", "\"1\"", "\"\"", "\"é\\n\""] {
             pipe.say(modern(id, "echo", r#"{"message":"x"}"#)).await;
             let wanted: Value = serde_json::from_str(id).unwrap();
             assert_eq!(pipe.next().await["id"], wanted, "J17");
@@ -311,10 +253,7 @@ async fn j17_an_id_in_flight() {
     pipe.say(modern("1", "slow", r#"{"n":100}"#)).await;
     pipe.say(modern("1", "slow", r#"{"n":100}"#)).await;
     assert_eq!(pipe.next().await["error"]["code"], json!(-32600));
-    assert_eq!(
-        pipe.next().await["result"]["content"][0]["text"],
-        json!("slept 100")
-    );
+    assert_eq!(pipe.next().await["result"]["content"][0]["text"], json!("slept 100"));
     pipe.works("J17").await;
 }
 
@@ -327,11 +266,7 @@ async fn j15_many_waiting_calls_leave_the_line_open() {
     }
     for id in 1024..1100 {
         let reply = pipe.next().await;
-        assert_eq!(
-            (&reply["id"], &reply["error"]["code"]),
-            (&json!(id), &json!(-32603)),
-            "{reply}"
-        );
+        assert_eq!((&reply["id"], &reply["error"]["code"]), (&json!(id), &json!(-32603)), "{reply}");
     }
     for id in 0..1100 {
         pipe.say(format!(

@@ -33,10 +33,7 @@ async fn d01_to_d07_and_d13_d14_mirrored_headers() {
         ("D09", echo().without("MCP-Protocol-Version")),
         ("D13", echo().set("MCP-Protocol-Version", b"\xff\xfe")),
         ("D13", echo().set("MCP-Protocol-Version", "2".repeat(10 << 10))),
-        (
-            "D13",
-            echo().set("MCP-Protocol-Version", format!("{MODERN}, {LEGACY}")),
-        ),
+        ("D13", echo().set("MCP-Protocol-Version", format!("{MODERN}, {LEGACY}"))),
         ("D14", echo().set("Mcp-Name", "écho")),
     ];
     let n_rows = rows.len();
@@ -44,12 +41,8 @@ async fn d01_to_d07_and_d13_d14_mirrored_headers() {
         house.check(row, &post, 400, -32020).await;
     }
     assert_eq!(house.ran(), n_rows, "only the good calls ran");
-    house
-        .check("D05", &echo().set("Mcp-Name", "=?base64?ZWNobw==?="), 200, 0)
-        .await;
-    house
-        .check("D05", &echo().set("Mcp-Name", "  echo \t "), 200, 0)
-        .await;
+    house.check("D05", &echo().set("Mcp-Name", "=?base64?ZWNobw==?="), 200, 0).await;
+    house.check("D05", &echo().set("Mcp-Name", "  echo \t "), 200, 0).await;
 }
 
 /// The same for arguments that a tool marks.
@@ -57,30 +50,16 @@ async fn d01_to_d07_and_d13_d14_mirrored_headers() {
 async fn d01_to_d07_marked_arguments() {
     let house = House::open().await;
     let region = || Post::call("region", r#"{"region":"eu"}"#);
-    let reply = house
-        .check("control", &region().with("Mcp-Param-Region", "eu"), 200, 0)
-        .await;
+    let reply = house.check("control", &region().with("Mcp-Param-Region", "eu"), 200, 0).await;
     assert_eq!(reply.text(), "eu");
-    house
-        .check(
-            "D05",
-            &region().with("Mcp-Param-Region", "=?base64?ZXU=?="),
-            200,
-            0,
-        )
-        .await;
+    house.check("D05", &region().with("Mcp-Param-Region", "=?base64?ZXU=?="), 200, 0).await;
     for (row, post) in [
         ("D01", region().with("Mcp-Param-Region", "us")),
         ("D02", region().with("Mcp-Param-Region", "EU")),
         ("D03", region().with("Mcp-Param-Region", "")),
         ("D04", region()),
         ("D06", region().with("Mcp-Param-Region", "=?base64?ZX?=")),
-        (
-            "D07",
-            region()
-                .with("Mcp-Param-Region", "eu")
-                .with("Mcp-Param-Region", "eu"),
-        ),
+        ("D07", region().with("Mcp-Param-Region", "eu").with("Mcp-Param-Region", "eu")),
         ("D14", region().with("Mcp-Param-Region", "eü")),
     ] {
         house.check(row, &post, 400, -32020).await;
@@ -99,19 +78,11 @@ async fn d10_to_d12_what_a_request_says_of_itself() {
         Post::modern_raw("tools/call", Some("echo"), body(meta)).set("MCP-Protocol-Version", version)
     };
     for unknown in ["2099-01-01", "2026-07-27", "latest", "DRAFT-2026-v1"] {
-        let reply = house
-            .check(
-                "D10",
-                &sent(unknown, &format!(",{}", meta(unknown, "{}"))),
-                400,
-                -32022,
-            )
-            .await;
+        let reply =
+            house.check("D10", &sent(unknown, &format!(",{}", meta(unknown, "{}"))), 400, -32022).await;
         let data = &reply.json()["error"]["data"];
         assert!(
-            data["supported"]
-                .as_array()
-                .is_some_and(|dates| dates.contains(&json!(MODERN))),
+            data["supported"].as_array().is_some_and(|dates| dates.contains(&json!(MODERN))),
             "D10: {data}"
         );
         assert_eq!(data["requested"], json!(unknown), "D10");
@@ -129,11 +100,7 @@ async fn d10_to_d12_what_a_request_says_of_itself() {
     house
         .check(
             "D11",
-            &Post::modern_raw(
-                "tools/list",
-                None,
-                r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
-            ),
+            &Post::modern_raw("tools/list", None, r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#),
             400,
             -32602,
         )
@@ -165,14 +132,10 @@ async fn d15_to_d18_methods_and_headers_of_other_revisions() {
         ("sampling/createMessage", r#""messages":[],"maxTokens":1"#),
         ("elicitation/create", r#""message":"x""#),
     ] {
-        house
-            .check("D15", &Post::modern(method, None, params), 404, -32601)
-            .await;
+        house.check("D15", &Post::modern(method, None, params), 404, -32601).await;
     }
     for session in ["guess", "x y", "", "\u{7f}"] {
-        let post = echo()
-            .with("Mcp-Session-Id", session)
-            .with("Last-Event-ID", "../../0-0");
+        let post = echo().with("Mcp-Session-Id", session).with("Last-Event-ID", "../../0-0");
         let reply = house.check("D16", &post, [200, 400], [0, 0]).await;
         assert!(reply.header("mcp-session-id").is_none(), "D16: {reply:?}");
         assert!(session == "\u{7f}" || reply.status == 200, "D16: {reply:?}");
@@ -201,12 +164,9 @@ async fn d15_to_d18_methods_and_headers_of_other_revisions() {
         let reply = house.check("D17", &post, 200, 0).await;
         assert_eq!(reply.text(), "x", "D17: {}", clip(&reply.body));
     }
-    for wrong in [
-        r#""requestState":5"#,
-        r#""requestState":{}"#,
-        r#""inputResponses":[]"#,
-        r#""inputResponses":"x""#,
-    ] {
+    for wrong in
+        [r#""requestState":5"#, r#""requestState":{}"#, r#""inputResponses":[]"#, r#""inputResponses":"x""#]
+    {
         let post = Post::modern(
             "tools/call",
             Some("echo"),
@@ -215,41 +175,18 @@ async fn d15_to_d18_methods_and_headers_of_other_revisions() {
         house.check("D17", &post, [200, 400], [0, -32602]).await;
     }
     let reply = house.check("D18", &echo(), 200, 0).await;
-    assert!(
-        reply.json()["result"]["resultType"].is_string(),
-        "D18: {}",
-        clip(&reply.body)
-    );
-    let reply = house
-        .check("D18", &Post::ask("ask", r#""arguments":{"message":"x"}"#), 200, 0)
-        .await;
-    assert_eq!(
-        reply.json()["result"]["resultType"],
-        json!("input_required"),
-        "D18: {}",
-        clip(&reply.body)
-    );
-    assert!(
-        !clip(&reply.body).contains("elicitation/create\",\"id\""),
-        "D18: {}",
-        clip(&reply.body)
-    );
+    assert!(reply.json()["result"]["resultType"].is_string(), "D18: {}", clip(&reply.body));
+    let reply = house.check("D18", &Post::ask("ask", r#""arguments":{"message":"x"}"#), 200, 0).await;
+    assert_eq!(reply.json()["result"]["resultType"], json!("input_required"), "D18: {}", clip(&reply.body));
+    assert!(!clip(&reply.body).contains("elicitation/create\",\"id\""), "D18: {}", clip(&reply.body));
 }
 
 #[tokio::test]
 async fn d19_listening() {
     let house = House::open().await;
-    let listen = |filter: &str| {
-        Post::modern(
-            "subscriptions/listen",
-            None,
-            &format!(r#""notifications":{filter}"#),
-        )
-    };
-    let many = format!(
-        r#"{{"resourceSubscriptions":[{}"x"]}}"#,
-        "\"fx://x\",".repeat(1000)
-    );
+    let listen =
+        |filter: &str| Post::modern("subscriptions/listen", None, &format!(r#""notifications":{filter}"#));
+    let many = format!(r#"{{"resourceSubscriptions":[{}"x"]}}"#, "\"fx://x\",".repeat(1000));
     for absurd in [
         "[]",
         "\"x\"",
@@ -267,11 +204,7 @@ async fn d19_listening() {
     for _ in 0..60 {
         let mut stream = house.connect().await;
         stream
-            .write_all(
-                &listen(r#"{"toolsListChanged":true}"#)
-                    .without("Connection")
-                    .bytes(),
-            )
+            .write_all(&listen(r#"{"toolsListChanged":true}"#).without("Connection").bytes())
             .await
             .unwrap();
         until(&mut stream, "notifications/subscriptions/acknowledged").await;

@@ -46,21 +46,14 @@ async fn g01_g02_g05_foreign_origins() {
     .to_vec();
     origins.extend([b"http://\xff\xfe".as_slice(), long.as_bytes()]);
     for origin in &origins {
-        let reply = house
-            .check("G01 G02", &echo().with("Origin", origin), 403, -32600)
-            .await;
-        assert!(
-            reply.header("access-control-allow-origin").is_none(),
-            "G01: {reply:?}"
-        );
+        let reply = house.check("G01 G02", &echo().with("Origin", origin), 403, -32600).await;
+        assert!(reply.header("access-control-allow-origin").is_none(), "G01: {reply:?}");
         assert!(reply.body.len() < 1000, "G02: {} bytes", reply.body.len());
     }
     house
         .check(
             "G02 twice",
-            &echo()
-                .with("Origin", "http://localhost")
-                .with("Origin", "http://localhost"),
+            &echo().with("Origin", "http://localhost").with("Origin", "http://localhost"),
             403,
             -32600,
         )
@@ -71,36 +64,16 @@ async fn g01_g02_g05_foreign_origins() {
             .with("Origin", "https://evil.example")
             .with("Access-Control-Request-Method", "POST");
         let reply = house.check("G05", &post, 403, -32600).await;
-        assert!(
-            !reply.head.to_ascii_lowercase().contains("access-control-allow"),
-            "G05: {reply:?}"
-        );
+        assert!(!reply.head.to_ascii_lowercase().contains("access-control-allow"), "G05: {reply:?}");
     }
     for target in ["/sse", "/messages?session=x", "/nowhere"] {
         let reply = house
-            .check(
-                "G05",
-                &Post::empty("GET")
-                    .to(target)
-                    .with("Origin", "https://evil.example"),
-                403,
-                -32600,
-            )
+            .check("G05", &Post::empty("GET").to(target).with("Origin", "https://evil.example"), 403, -32600)
             .await;
-        assert!(
-            !reply.head.to_ascii_lowercase().contains("access-control-allow"),
-            "G05: {reply:?}"
-        );
+        assert!(!reply.head.to_ascii_lowercase().contains("access-control-allow"), "G05: {reply:?}");
     }
-    for own in [
-        "http://localhost",
-        "http://127.0.0.1:9999",
-        "http://[::1]:1",
-        "https://localhost:8443",
-    ] {
-        house
-            .check("G01 control", &echo().with("Origin", own), 200, 0)
-            .await;
+    for own in ["http://localhost", "http://127.0.0.1:9999", "http://[::1]:1", "https://localhost:8443"] {
+        house.check("G01 control", &echo().with("Origin", own), 200, 0).await;
     }
 }
 
@@ -119,37 +92,19 @@ async fn g03_g04_foreign_hosts() {
         "127.1",
     ] {
         house.check("G03", &echo().set("Host", host), 403, -32600).await;
-        house
-            .check(
-                "G03 SSE",
-                &Post::empty("GET").to("/sse").set("Host", host),
-                403,
-                -32600,
-            )
-            .await;
+        house.check("G03 SSE", &Post::empty("GET").to("/sse").set("Host", host), 403, -32600).await;
     }
     house
-        .check(
-            "G04",
-            &echo()
-                .set("Host", "evil.example")
-                .with("Origin", "http://evil.example"),
-            403,
-            -32600,
-        )
+        .check("G04", &echo().set("Host", "evil.example").with("Origin", "http://evil.example"), 403, -32600)
         .await;
     let post = echo()
         .set("Host", "evil.example")
         .with("X-Forwarded-Host", "localhost")
         .with("Forwarded", "host=localhost");
     house.check("G04", &post, 403, -32600).await;
-    let post = echo()
-        .with("X-Forwarded-Host", "evil.example")
-        .with("X-Original-Host", "evil.example");
+    let post = echo().with("X-Forwarded-Host", "evil.example").with("X-Original-Host", "evil.example");
     house.check("G04 ignored", &post, 200, 0).await;
-    house
-        .check("G03 control", &echo().set("Host", "LocalHost:1234"), 200, 0)
-        .await;
+    house.check("G03 control", &echo().set("Host", "LocalHost:1234"), 200, 0).await;
 }
 
 #[tokio::test]
@@ -173,43 +128,13 @@ async fn g06_to_g08_types() {
         "application/vnd.api+json",
         "application/json\u{b}",
     ] {
-        house
-            .check(
-                "G06 G07",
-                &echo().set("Content-Type", kind),
-                [415, 400],
-                [-32600, 0],
-            )
-            .await;
+        house.check("G06 G07", &echo().set("Content-Type", kind), [415, 400], [-32600, 0]).await;
     }
-    house
-        .check("G06 none", &echo().without("Content-Type"), 415, -32600)
-        .await;
-    house
-        .check(
-            "G07 twice",
-            &echo().with("Content-Type", "application/json"),
-            415,
-            -32600,
-        )
-        .await;
-    house
-        .check(
-            "G07 twice",
-            &echo().with("Content-Type", "text/plain"),
-            415,
-            -32600,
-        )
-        .await;
-    for accept in [
-        "text/html",
-        "image/png, text/html",
-        "application/json;q=0, text/event-stream;q=0",
-        "",
-    ] {
-        house
-            .check("G08", &echo().set("Accept", accept), 406, -32600)
-            .await;
+    house.check("G06 none", &echo().without("Content-Type"), 415, -32600).await;
+    house.check("G07 twice", &echo().with("Content-Type", "application/json"), 415, -32600).await;
+    house.check("G07 twice", &echo().with("Content-Type", "text/plain"), 415, -32600).await;
+    for accept in ["text/html", "image/png, text/html", "application/json;q=0, text/event-stream;q=0", ""] {
+        house.check("G08", &echo().set("Accept", accept), 406, -32600).await;
     }
     assert_eq!(house.ran(), 23, "only the good calls ran");
 }
@@ -218,31 +143,19 @@ async fn g06_to_g08_types() {
 async fn g10_markup_is_never_markup() {
     let house = House::open().await;
     let markup = "<script>alert(1)</script>";
-    house
-        .check("G10", &echo().to("/%3Cscript%3Ealert(1)%3C/script%3E"), 404, 0)
-        .await;
+    house.check("G10", &echo().to("/%3Cscript%3Ealert(1)%3C/script%3E"), 404, 0).await;
     let call = Post::modern("tools/call", Some(markup), &format!(r#""name":"{markup}""#));
     let reply = house.check("G10", &call, 200, -32602).await;
-    assert_eq!(
-        reply.header("content-type").as_deref(),
-        Some("application/json"),
-        "G10"
-    );
+    assert_eq!(reply.header("content-type").as_deref(), Some("application/json"), "G10");
     let reply = house
         .check(
             "G10",
-            &echo()
-                .set("Host", "127.0.0.1")
-                .with("Origin", format!("http://{markup}")),
+            &echo().set("Host", "127.0.0.1").with("Origin", format!("http://{markup}")),
             403,
             -32600,
         )
         .await;
-    assert_eq!(
-        reply.header("content-type").as_deref(),
-        Some("application/json"),
-        "G10"
-    );
+    assert_eq!(reply.header("content-type").as_deref(), Some("application/json"), "G10");
 }
 
 /// I01: frames by hand; hyper has no client here.
@@ -265,16 +178,10 @@ async fn i01_the_authority_of_http2() {
         let row = format!("I01 {authority} {host:?}: {status:x?}");
         // None: the stream was reset, or the connection closed.
         assert!(
-            status
-                .as_ref()
-                .is_none_or(|status| wanted.iter().any(|wanted| status.starts_with(wanted))),
+            status.as_ref().is_none_or(|status| wanted.iter().any(|wanted| status.starts_with(wanted))),
             "{row}"
         );
-        assert_eq!(
-            status.is_some_and(|status| status.starts_with(ok)),
-            wanted[0] == ok,
-            "{row}"
-        );
+        assert_eq!(status.is_some_and(|status| status.starts_with(ok)), wanted[0] == ok, "{row}");
         assert_eq!(house.ran() - before, usize::from(wanted[0] == ok), "{row}");
         house.works("I01").await;
     }
@@ -288,38 +195,21 @@ async fn http2(house: &House, authority: &str, host: Option<&str>) -> Option<Vec
     };
     let field = |name: &str, value: &str| {
         let length = |text: &str| u8::try_from(text.len()).expect("a short text");
-        [
-            &[0, length(name)],
-            name.as_bytes(),
-            &[length(value)],
-            value.as_bytes(),
-        ]
-        .concat()
+        [&[0, length(name)], name.as_bytes(), &[length(value)], value.as_bytes()].concat()
     };
     let post = echo();
     // `:method: POST`, `:scheme: http`.
     let mut block = vec![0x83, 0x86];
     block.extend(field(":authority", authority));
     block.extend(field(":path", "/mcp"));
-    for (name, value) in post
-        .fields
-        .iter()
-        .filter(|(name, _)| !["Host", "Connection"].contains(&name.as_str()))
+    for (name, value) in
+        post.fields.iter().filter(|(name, _)| !["Host", "Connection"].contains(&name.as_str()))
     {
-        block.extend(field(
-            &name.to_ascii_lowercase(),
-            std::str::from_utf8(value).expect("a text"),
-        ));
+        block.extend(field(&name.to_ascii_lowercase(), std::str::from_utf8(value).expect("a text")));
     }
     block.extend(host.map(|host| field("host", host)).unwrap_or_default());
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-    let bytes = [
-        preface,
-        frame(4, 0, 0, &[]),
-        frame(1, 4, 1, &block),
-        frame(0, 1, 1, &post.body),
-    ]
-    .concat();
+    let bytes = [preface, frame(4, 0, 0, &[]), frame(1, 4, 1, &block), frame(0, 1, 1, &post.body)].concat();
     let mut stream = house.connect().await;
     stream.write_all(&bytes).await.expect("the server reads");
     let reading = async {
@@ -336,7 +226,5 @@ async fn http2(house: &House, authority: &str, host: Option<&str>) -> Option<Vec
             }
         }
     };
-    tokio::time::timeout(SOON, reading)
-        .await
-        .expect("an answer in time")
+    tokio::time::timeout(SOON, reading).await.expect("an answer in time")
 }

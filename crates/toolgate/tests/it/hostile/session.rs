@@ -35,10 +35,7 @@ async fn e01_ids_cannot_be_guessed() {
     assert_eq!(ids.len(), 16, "E01");
     for id in &ids {
         // 22 characters of base64 are 132 bits.
-        assert!(
-            id.len() >= 22 && id.bytes().all(|byte| (0x21..=0x7e).contains(&byte)),
-            "E01: {id}"
-        );
+        assert!(id.len() >= 22 && id.bytes().all(|byte| (0x21..=0x7e).contains(&byte)), "E01: {id}");
         let twins = ids.iter().filter(|other| other[..6] == id[..6]).count();
         assert_eq!(twins, 1, "E01: ids begin alike: {id}");
     }
@@ -49,19 +46,13 @@ async fn e01_ids_cannot_be_guessed() {
 async fn e02_to_e07_ids_that_are_none() {
     let house = House::open().await;
     let own = house.greet().await;
-    house
-        .check("E02", &echo(&own).without("Mcp-Session-Id"), 400, -32600)
-        .await;
-    let turned: String = own
-        .chars()
-        .map(|letter| {
-            if letter.is_lowercase() {
-                letter.to_ascii_uppercase()
-            } else {
-                letter.to_ascii_lowercase()
-            }
-        })
-        .collect();
+    house.check("E02", &echo(&own).without("Mcp-Session-Id"), 400, -32600).await;
+    let turned: String =
+        own.chars()
+            .map(|letter| {
+                if letter.is_lowercase() { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() }
+            })
+            .collect();
     let list = format!("{own}, {own}");
     let long = "x".repeat(10 << 10);
     for guess in [
@@ -79,88 +70,38 @@ async fn e02_to_e07_ids_that_are_none() {
     ] {
         house.check("E03", &echo(guess), 404, -32600).await;
         house.check("E03 GET", &get(guess), [404, 400], -32600).await;
-        house
-            .check("E03 DELETE", &with_verb(get(guess), "DELETE"), [404, 400], -32600)
-            .await;
+        house.check("E03 DELETE", &with_verb(get(guess), "DELETE"), [404, 400], -32600).await;
     }
     let mut bytes = echo("");
     bytes = bytes.set("Mcp-Session-Id", b"\xff\xfe\x80");
     house.check("E03", &bytes, [404, 400], -32600).await;
-    house
-        .check(
-            "E03 twice",
-            &echo(&own).with("Mcp-Session-Id", &own),
-            [404, 400],
-            -32600,
-        )
-        .await;
+    house.check("E03 twice", &echo(&own).with("Mcp-Session-Id", &own), [404, 400], -32600).await;
 
     let hello = format!(
         r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
     );
-    let reply = house
-        .check(
-            "E04",
-            &Post::new(hello).with("Mcp-Session-Id", "chosen-by-the-client"),
-            200,
-            0,
-        )
-        .await;
-    assert_ne!(
-        reply.header("mcp-session-id").as_deref(),
-        Some("chosen-by-the-client"),
-        "E04"
-    );
-    house
-        .check("E04", &echo("chosen-by-the-client"), 404, -32600)
-        .await;
+    let reply =
+        house.check("E04", &Post::new(hello).with("Mcp-Session-Id", "chosen-by-the-client"), 200, 0).await;
+    assert_ne!(reply.header("mcp-session-id").as_deref(), Some("chosen-by-the-client"), "E04");
+    house.check("E04", &echo("chosen-by-the-client"), 404, -32600).await;
 
     let bare = echo(&own).without("Mcp-Session-Id");
     house
         .check(
             "E06 query",
-            &bare
-                .clone()
-                .to(&format!("/mcp?Mcp-Session-Id={own}&session={own}")),
+            &bare.clone().to(&format!("/mcp?Mcp-Session-Id={own}&session={own}")),
             400,
             -32600,
         )
         .await;
-    house
-        .check(
-            "E06 cookie",
-            &bare.with("Cookie", format!("Mcp-Session-Id={own}")),
-            400,
-            -32600,
-        )
-        .await;
+    house.check("E06 cookie", &bare.with("Cookie", format!("Mcp-Session-Id={own}")), 400, -32600).await;
 
-    for version in [
-        "1999-01-01",
-        "9999-99-99",
-        "",
-        "x",
-        "2025-11-25, 2025-06-18",
-        "\u{7f}",
-        &"2".repeat(9 << 10),
-    ] {
-        house
-            .check(
-                "E07",
-                &echo(&own).set("MCP-Protocol-Version", version),
-                400,
-                [-32600, -32022, 0],
-            )
-            .await;
+    for version in
+        ["1999-01-01", "9999-99-99", "", "x", "2025-11-25, 2025-06-18", "\u{7f}", &"2".repeat(9 << 10)]
+    {
+        house.check("E07", &echo(&own).set("MCP-Protocol-Version", version), 400, [-32600, -32022, 0]).await;
     }
-    house
-        .check(
-            "E07 twice",
-            &echo(&own).with("MCP-Protocol-Version", LEGACY),
-            400,
-            [-32600, -32022],
-        )
-        .await;
+    house.check("E07 twice", &echo(&own).with("MCP-Protocol-Version", LEGACY), 400, [-32600, -32022]).await;
     house.check("the session is unharmed", &echo(&own), 200, 0).await;
 }
 
@@ -168,24 +109,14 @@ async fn e02_to_e07_ids_that_are_none() {
 async fn e05_an_ended_session_is_over() {
     let house = House::open().await;
     let (ended, other) = (house.greet().await, house.greet().await);
-    house
-        .check("E05", &with_verb(get(&ended), "DELETE"), 204, 0)
-        .await;
+    house.check("E05", &with_verb(get(&ended), "DELETE"), 204, 0).await;
     house.check("E05", &echo(&ended), 404, -32600).await;
     house.check("E05", &get(&ended), 404, -32600).await;
-    house
-        .check("E05", &with_verb(get(&ended), "DELETE"), 404, -32600)
-        .await;
-    house
-        .check("E05", &with_verb(get("unknown"), "DELETE"), 404, -32600)
-        .await;
+    house.check("E05", &with_verb(get(&ended), "DELETE"), 404, -32600).await;
+    house.check("E05", &with_verb(get("unknown"), "DELETE"), 404, -32600).await;
     house.check("E05", &echo(&other), 200, 0).await;
     let told = house.post(&echo(&ended)).await;
-    assert_eq!(
-        told.body,
-        house.post(&echo("unknown")).await.body,
-        "E05: the same words for both"
-    );
+    assert_eq!(told.body, house.post(&echo("unknown")).await.body, "E05: the same words for both");
 }
 
 #[tokio::test]
@@ -217,19 +148,10 @@ async fn e08_places_in_streams_of_others() {
         "",
         &long,
     ] {
-        let reply = house
-            .check(
-                "E08",
-                &get(&ours).with("Last-Event-ID", place),
-                [400, 404],
-                -32600,
-            )
-            .await;
+        let reply = house.check("E08", &get(&ours).with("Last-Event-ID", place), [400, 404], -32600).await;
         assert!(!clip(&reply.body).contains("for others"), "E08: {reply:?}");
     }
-    let reply = house
-        .check("E08 control", &get(&theirs).with("Last-Event-ID", id), 200, 0)
-        .await;
+    let reply = house.check("E08 control", &get(&theirs).with("Last-Event-ID", id), 200, 0).await;
     assert!(clip(&reply.body).contains("for others"), "E08 control: {reply:?}");
     house.check("E08", &echo(&ours), 200, 0).await;
 }
@@ -238,26 +160,14 @@ async fn e08_places_in_streams_of_others() {
 async fn e09_many_standing_streams() {
     let house = House::open().await;
     let session = house.greet().await;
-    house
-        .check(
-            "E09",
-            &get(&session).set("Accept", "application/json"),
-            406,
-            -32600,
-        )
-        .await;
+    house.check("E09", &get(&session).set("Accept", "application/json"), 406, -32600).await;
     let mut streams = Vec::new();
     for _ in 0..20 {
         let mut stream = house.connect().await;
-        stream
-            .write_all(&get(&session).without("Connection").bytes())
-            .await
-            .unwrap();
+        stream.write_all(&get(&session).without("Connection").bytes()).await.unwrap();
         let head = until(&mut stream, "\r\n\r\n").await;
         assert!(
-            ["HTTP/1.1 200", "HTTP/1.1 409", "HTTP/1.1 429"]
-                .iter()
-                .any(|line| head.starts_with(line)),
+            ["HTTP/1.1 200", "HTTP/1.1 409", "HTTP/1.1 429"].iter().any(|line| head.starts_with(line)),
             "E09: {head}"
         );
         streams.push(stream);
@@ -284,9 +194,7 @@ async fn e10_a_session_begins_once() {
     let hello = format!(
         r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{LEGACY}","capabilities":{{}},"clientInfo":{{"name":"t","version":"1"}}}}}}"#
     );
-    house
-        .check("E10", &Post::in_session(&session, hello), 200, -32602)
-        .await;
+    house.check("E10", &Post::in_session(&session, hello), 200, -32602).await;
     house.check("E10", &echo(&session), 200, 0).await;
 }
 
@@ -307,18 +215,12 @@ async fn e11_abandoned_sessions() {
         let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
         let reply = house.post(&Post::new(body)).await;
         assert!([200, 503].contains(&reply.status), "E11: {reply:?}");
-        assert_eq!(
-            reply.header("retry-after").is_some(),
-            reply.status == 503,
-            "E11: {reply:?}"
-        );
+        assert_eq!(reply.header("retry-after").is_some(), reply.status == 503, "E11: {reply:?}");
         n_refused += usize::from(reply.status == 503);
     }
     assert_eq!(n_refused, 251, "E11: the ceiling holds");
     assert!(resident() < before + 160, "E11: {} MiB", resident() - before);
-    house
-        .check("E11: those that are open go on", &echo(&first), 200, 0)
-        .await;
+    house.check("E11: those that are open go on", &echo(&first), 200, 0).await;
 }
 
 /// Sends as a principal, which a layer in front puts into a request: no socket, the service itself.
@@ -328,30 +230,18 @@ pub(super) async fn send_as(
     verb: &str,
     post: &Post,
 ) -> (u16, Option<String>, Bytes) {
-    let mut request = http::Request::builder()
-        .method(verb)
-        .uri("/")
-        .extension(Principal::new(who));
+    let mut request = http::Request::builder().method(verb).uri("/").extension(Principal::new(who));
     for (name, value) in &post.fields {
         request = request.header(name, value.as_slice());
     }
-    let request = request
-        .body(Full::new(Bytes::from(post.body.clone())))
-        .expect("a good request");
+    let request = request.body(Full::new(Bytes::from(post.body.clone()))).expect("a good request");
     let Ok(reply) = server.clone().into_service().call(request).await;
-    let (status, session) = (
-        reply.status().as_u16(),
-        reply.headers().get("mcp-session-id").cloned(),
-    );
+    let (status, session) = (reply.status().as_u16(), reply.headers().get("mcp-session-id").cloned());
     if status == 200 && verb == "GET" {
         return (status, None, Bytes::new());
     }
     let Ok(body) = reply.into_body().collect().await;
-    (
-        status,
-        session.and_then(|id| id.to_str().map(str::to_owned).ok()),
-        body.to_bytes(),
-    )
+    (status, session.and_then(|id| id.to_str().map(str::to_owned).ok()), body.to_bytes())
 }
 
 #[tokio::test]
@@ -365,11 +255,7 @@ async fn e12_a_session_belongs_to_its_principal() {
     for verb in ["POST", "GET", "DELETE"] {
         let (status, _, stolen) = send_as(&server, "eve", verb, &echo(&session)).await;
         let (_, _, unknown) = send_as(&server, "eve", verb, &echo("unknown")).await;
-        assert_eq!(
-            (status, stolen),
-            (404, unknown),
-            "E12 {verb}: as if it did not exist"
-        );
+        assert_eq!((status, stolen), (404, unknown), "E12 {verb}: as if it did not exist");
     }
     let (status, _, _) = send_as(&server, "ada", "POST", &echo(&session)).await;
     assert_eq!(status, 200, "E12: the owner is unharmed");
@@ -383,20 +269,12 @@ async fn e03_names_of_pairs_cannot_be_guessed() {
     let get = Post::empty("GET").to("/sse").set("Accept", "text/event-stream");
     stream.write_all(&get.bytes()).await.unwrap();
     let opening = until(&mut stream, "\n\n").await;
-    let address = opening
-        .lines()
-        .find_map(|line| line.strip_prefix("data: "))
-        .unwrap()
-        .to_owned();
+    let address = opening.lines().find_map(|line| line.strip_prefix("data: ")).unwrap().to_owned();
     assert!(address.len() >= "/messages?session=".len() + 22, "E01: {address}");
     let post = Post::new(call("1", "echo", r#"{"message":"x"}"#));
-    for guess in [
-        "/messages",
-        "/messages?",
-        "/messages?session=",
-        "/messages?session=guess",
-        &format!("{address}x"),
-    ] {
+    for guess in
+        ["/messages", "/messages?", "/messages?session=", "/messages?session=guess", &format!("{address}x")]
+    {
         house.check("E03", &post.clone().to(guess), 404, -32600).await;
     }
     let evil = post.clone().to(&address).with("Origin", "https://evil.example");

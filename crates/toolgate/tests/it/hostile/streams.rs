@@ -11,11 +11,7 @@ async fn f01_one_id_for_everyone() {
     let clients = (0..24).map(|client| {
         let house = &house;
         async move {
-            let session = if client % 2 == 0 {
-                Some(house.greet().await)
-            } else {
-                None
-            };
+            let session = if client % 2 == 0 { Some(house.greet().await) } else { None };
             for n in 0..15 {
                 let wanted = format!("client {client} call {n}");
                 let arguments = format!(r#"{{"message":"{wanted}"}}"#);
@@ -73,23 +69,14 @@ async fn f03_f04_results_cannot_write_events_or_headers() {
             "\"_meta\":{\"progressToken\":\"t\"},\"name\"",
             1,
         );
-        for post in [
-            Post::modern_raw("tools/call", Some("tell"), modern),
-            Post::in_session(&session, legacy),
-        ] {
+        for post in [Post::modern_raw("tools/call", Some("tell"), modern), Post::in_session(&session, legacy)]
+        {
             let reply = house.check("F03 F04", &post, 200, 0).await;
-            assert_eq!(
-                reply.header("content-type").as_deref(),
-                Some("text/event-stream"),
-                "{reply:?}"
-            );
+            assert_eq!(reply.header("content-type").as_deref(), Some("text/event-stream"), "{reply:?}");
             assert_eq!(reply.text(), text, "F03: the text is whole");
             assert!(reply.header("x-evil").is_none(), "F04: {reply:?}");
             let body = String::from_utf8(reply.body).unwrap();
-            let events = body
-                .split("\n\n")
-                .filter(|event| event.contains("data: "))
-                .count();
+            let events = body.split("\n\n").filter(|event| event.contains("data: ")).count();
             assert_eq!(events, 2, "F03: progress and result: {body:?}");
             for line in body.split(['\n', '\r']) {
                 let known = ["", "event: message", "data:"].contains(&line)
@@ -109,19 +96,12 @@ async fn f05_unread_answers() {
     let mut unread = Vec::new();
     for _ in 0..20 {
         let mut stream = house.connect().await;
-        stream
-            .write_all(&Post::call("big", r#"{"n":1048576}"#).bytes())
-            .await
-            .unwrap();
+        stream.write_all(&Post::call("big", r#"{"n":1048576}"#).bytes()).await.unwrap();
         unread.push(stream);
     }
     let begin = Instant::now();
     house.works("F05").await;
-    assert!(
-        begin.elapsed() < Duration::from_secs(4),
-        "F05: {:?}",
-        begin.elapsed()
-    );
+    assert!(begin.elapsed() < Duration::from_secs(4), "F05: {:?}", begin.elapsed());
     assert!(resident() < before + 320, "F05: {} MiB", resident() - before);
     drop(unread);
     house.works("F05").await;
@@ -149,19 +129,10 @@ async fn f06_to_f08_resets_idlers_and_streams() {
     for n in 0..100 {
         let mut stream = house.connect().await;
         let post = match n % 2 {
-            0 => Post::modern(
-                "subscriptions/listen",
-                None,
-                r#""notifications":{"toolsListChanged":true}"#,
-            ),
-            _ => Post::empty("GET")
-                .with("Mcp-Session-Id", &session)
-                .with("MCP-Protocol-Version", LEGACY),
+            0 => Post::modern("subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#),
+            _ => Post::empty("GET").with("Mcp-Session-Id", &session).with("MCP-Protocol-Version", LEGACY),
         };
-        stream
-            .write_all(&post.without("Connection").bytes())
-            .await
-            .unwrap();
+        stream.write_all(&post.without("Connection").bytes()).await.unwrap();
         streams.push(stream);
     }
     house.works("F06 to F08").await;
@@ -255,9 +226,7 @@ async fn y01_handlers_that_fall_over() {
         }
     }))
     .await;
-    let reply = house
-        .check("Y01", &Post::call("panic", r#"{"n":0}"#), 200, 0)
-        .await;
+    let reply = house.check("Y01", &Post::call("panic", r#"{"n":0}"#), 200, 0).await;
     assert_eq!(reply.text(), "stood", "Y01");
 }
 
@@ -273,10 +242,7 @@ async fn y02_handlers_that_hang() {
     };
     let (replies, ()) = tokio::join!(hanging, meanwhile);
     for reply in replies {
-        assert!(
-            reply.is_error() && reply.text().contains("timeout"),
-            "Y02: {reply:?}"
-        );
+        assert!(reply.is_error() && reply.text().contains("timeout"), "Y02: {reply:?}");
     }
     house.works("Y02").await;
 }
@@ -299,10 +265,7 @@ async fn y02_handlers_that_never_rest() {
         .unwrap();
     let house = House::serve(server, Arc::default()).await;
     let reply = house.check("Y02", &Post::call("spin", "{}"), 200, 0).await;
-    assert!(
-        reply.is_error() && reply.text().contains("timeout"),
-        "Y02: {reply:?}"
-    );
+    assert!(reply.is_error() && reply.text().contains("timeout"), "Y02: {reply:?}");
 }
 
 static HANG: std::sync::LazyLock<Post> = std::sync::LazyLock::new(|| Post::call("hang", "{}"));
@@ -312,11 +275,7 @@ static HANG: std::sync::LazyLock<Post> = std::sync::LazyLock::new(|| Post::call(
 async fn y05_draining() {
     let mut house = House::open().await;
     let mut listening = house.connect().await;
-    let listen = Post::modern(
-        "subscriptions/listen",
-        None,
-        r#""notifications":{"toolsListChanged":true}"#,
-    );
+    let listen = Post::modern("subscriptions/listen", None, r#""notifications":{"toolsListChanged":true}"#);
     listening.write_all(&listen.bytes()).await.unwrap();
     until(&mut listening, "acknowledged").await;
     let slow = Post::call("slow", r#"{"n":200}"#);
@@ -330,18 +289,9 @@ async fn y05_draining() {
         assert_eq!(reply.text(), "slept 200", "Y05: {reply:?}");
     }
     let ended = String::from_utf8_lossy(&rest(&mut listening).await).into_owned();
-    assert!(
-        ended.contains("\"result\""),
-        "Y05: the stream ends with its answer: {ended}"
-    );
-    tokio::time::timeout(SOON, &mut house.serving)
-        .await
-        .expect("Y05: it ends")
-        .unwrap();
-    assert!(
-        TcpStream::connect(house.address).await.is_err(),
-        "Y05: the port is closed"
-    );
+    assert!(ended.contains("\"result\""), "Y05: the stream ends with its answer: {ended}");
+    tokio::time::timeout(SOON, &mut house.serving).await.expect("Y05: it ends").unwrap();
+    assert!(TcpStream::connect(house.address).await.is_err(), "Y05: the port is closed");
 }
 
 async fn join<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
@@ -355,11 +305,7 @@ async fn join<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
                 *output = Some(ready);
             }
         }
-        if outputs.iter().all(Option::is_some) {
-            Poll::Ready(())
-        } else {
-            Poll::Pending
-        }
+        if outputs.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
     outputs.into_iter().flatten().collect()

@@ -1,0 +1,73 @@
+//! Lists as bytes, kept for the next client that asks.
+//!
+//! A list is the same for everybody until it changes, and writing it out is the larger part of answering.
+//! What was written last is kept, per edition, with the very things it was written from: as long as a page
+//! holds the same ones, its bytes are right, so there is nothing to invalidate.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use toolgate_wire::model::{Outcome, Page, Prompt, Resource, ResourceTemplate, Tool};
+use toolgate_wire::{Edition, codec};
+
+use super::Face;
+
+/// The lists written last.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    tools: Kept<Tool>,
+    resources: Kept<Resource>,
+    templates: Kept<ResourceTemplate>,
+    prompts: Kept<Prompt>,
+}
+
+/// One slot for each edition.
+type Kept<T> = [ArcSwapOption<Written<T>>; Edition::ALL.len()];
+
+#[derive(Debug)]
+struct Written<T> {
+    page: Page<T>,
+    bytes: Vec<u8>,
+}
+
+impl Lists {
+    /// Writes a result; a list from memory, if it is the one that was written last.
+    pub(super) fn write(&self, out: &mut Vec<u8>, edition: Edition, outcome: &Outcome, face: &Face) {
+        match outcome {
+            Outcome::Tools(page) => recall(&self.tools, out, edition, outcome, page, face),
+            Outcome::Resources(page) => recall(&self.resources, out, edition, outcome, page, face),
+            Outcome::Templates(page) => recall(&self.templates, out, edition, outcome, page, face),
+            Outcome::Prompts(page) => recall(&self.prompts, out, edition, outcome, page, face),
+            _ => codec::write_outcome(out, edition, outcome, Some(&face.info)),
+        }
+    }
+}
+
+fn recall<T>(
+    kept: &Kept<T>,
+    out: &mut Vec<u8>,
+    edition: Edition,
+    outcome: &Outcome,
+    page: &Page<T>,
+    face: &Face,
+) {
+    let slot = &kept[edition as usize];
+    if let Some(written) = slot.load().as_ref()
+        && is_same(&written.page, page)
+    {
+        out.extend_from_slice(&written.bytes);
+        return;
+    }
+    let start = out.len();
+    codec::write_outcome(out, edition, outcome, Some(&face.info));
+    let page = Page { items: page.items.clone(), next: page.next.clone(), cache: page.cache };
+    slot.store(Some(Arc::new(Written { page, bytes: out[start..].to_vec() })));
+}
+
+/// The very same things: a slot keeps them alive, so no other thing can have taken their place in memory.
+fn is_same<T>(one: &Page<T>, other: &Page<T>) -> bool {
+    one.items.len() == other.items.len()
+        && one.next == other.next
+        && one.cache == other.cache
+        && one.items.iter().zip(&other.items).all(|(one, other)| Arc::ptr_eq(one, other))
+}
