@@ -6,14 +6,15 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context as TaskContext, Poll};
+use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
 
 use tokio::time::Sleep;
 use toolgate_wire::model::{
-    CacheHint, Call, ClientCapabilities, Completing, Completion, Outcome, PromptOutput, Reference, ToolOutput,
+    CacheHint, Call, ClientCapabilities, Completing, Completion, Outcome, PromptArgument, PromptOutput,
+    Reference, ToolOutput,
 };
-use toolgate_wire::{Fault, Raw};
+use toolgate_wire::{Fault, FaultKind, Raw};
 
 use crate::handler::{Context, Failed, Found, Rejection, Shared, Voice};
 use crate::registry::{Pager, Registry, Snapshot, ToolEntry};
@@ -31,214 +32,266 @@ pub(crate) struct Hall {
 }
 
 impl Hall {
-    /// Answers one wish. Wishes that are about the connection (greeting, subscribing) are not for the hall.
+    /// Begins to fulfil a wish: everything that needs no waiting. Wishes that are about the connection
+    /// (greeting, subscribing) are not for the hall.
     ///
-    /// Cancel safe: yes, a dropped call drops its handler.
-    pub(crate) async fn answer(&self, request: Request, voice: &Arc<dyn Voice>) -> Result<Outcome, Stop> {
+    /// Not `async`, so that nothing of the request has to be kept while its handler runs.
+    pub(crate) fn begin(&self, request: Request, voice: &Arc<dyn Voice>) -> Result<Work, Stop> {
         let Request { call, caller, cancel } = request;
         let context = |caller: Caller, timeout: Option<Duration>| {
             let limit = timeout.unwrap_or(self.timeout);
-            Context::new(caller, Arc::clone(voice), cancel.clone(), Arc::clone(&self.shared), limit)
+            Context::new(caller, Arc::clone(voice), cancel, Arc::clone(&self.shared), limit)
         };
         let catalog = self.registry.snapshot();
+        if !is_offered(&catalog, &call) {
+            return Err(Fault::method(call.method()).into());
+        }
         match call {
             Call::CallTool { name, arguments, .. } => {
                 let entry = catalog.tools.get(&name).ok_or_else(|| unknown_tool(&catalog, &name))?;
-                let entry = Arc::clone(entry);
-                drop(catalog);
-                self.call_tool(&entry, arguments, caller, context).await
+                begin_tool(Arc::clone(entry), arguments, caller, context)
             }
-            Call::ListTools { .. } if catalog.tools.is_empty() => Err(Fault::method(call.method()).into()),
-            Call::ListResources { .. } | Call::ListTemplates { .. } | Call::Read { .. }
-                if catalog.resources.is_empty() && catalog.templates.is_empty() =>
-            {
-                Err(Fault::method(call.method()).into())
-            }
-            Call::ListPrompts { .. } if catalog.prompts.is_empty() => {
-                Err(Fault::method(call.method()).into())
-            }
-            Call::Complete(_) if !catalog.completes() => Err(Fault::method(call.method()).into()),
             Call::ListTools { cursor } => {
-                Ok(Outcome::Tools(self.pager.page("tools", &catalog.tools, cursor.as_deref())?))
+                let page = self.pager.page("tools", &catalog.tools, cursor.as_deref())?;
+                Ok(Work::Done(Outcome::Tools(page)))
             }
             Call::ListResources { cursor } => {
-                Ok(Outcome::Resources(self.pager.page("resources", &catalog.resources, cursor.as_deref())?))
+                let page = self.pager.page("resources", &catalog.resources, cursor.as_deref())?;
+                Ok(Work::Done(Outcome::Resources(page)))
             }
             Call::ListTemplates { cursor } => {
-                Ok(Outcome::Templates(self.pager.page("templates", &catalog.templates, cursor.as_deref())?))
+                let page = self.pager.page("templates", &catalog.templates, cursor.as_deref())?;
+                Ok(Work::Done(Outcome::Templates(page)))
             }
             Call::ListPrompts { cursor } => {
-                Ok(Outcome::Prompts(self.pager.page("prompts", &catalog.prompts, cursor.as_deref())?))
+                let page = self.pager.page("prompts", &catalog.prompts, cursor.as_deref())?;
+                Ok(Work::Done(Outcome::Prompts(page)))
             }
             Call::Read { uri, .. } => {
                 let (run, cache, words) = match catalog.resources.get(&uri) {
-                    Some(entry) => (Arc::clone(&entry.run), entry.cache, Vec::new()),
+                    Some(entry) => (&entry.run, entry.cache, Vec::new()),
                     None => {
                         let (entry, words) =
                             catalog.template_of(&uri).ok_or_else(|| Fault::resource(&uri))?;
-                        (Arc::clone(&entry.run), entry.cache, words)
+                        (&entry.run, entry.cache, words)
                     }
                 };
-                drop(catalog);
                 let cx = context(caller, None);
-                let start = || run(cx.clone(), uri.clone(), words);
-                self.read(&uri, &cx, cache.unwrap_or_default(), start).await
+                let run = Running::start("resource", cx, |cx| run(cx, uri.clone(), words))?;
+                Ok(Work::Read { uri, cache: cache.unwrap_or_default(), run })
             }
             Call::GetPrompt { name, arguments, .. } => {
                 let entry = catalog.prompts.get(&name).ok_or_else(|| unknown("prompt", &name))?;
-                if let Some(missing) = entry
-                    .prompt
-                    .arguments
-                    .iter()
-                    .find(|known| known.required && !arguments.contains_key(&known.name))
-                {
-                    return Err(Fault::params(format!(
-                        "argument `{}` is required and missing",
-                        missing.name
-                    ))
-                    .into());
+                let missing =
+                    |known: &&PromptArgument| known.required && !arguments.contains_key(&known.name);
+                if let Some(missing) = entry.prompt.arguments.iter().find(missing) {
+                    let said = format!("argument `{}` is required and missing", missing.name);
+                    return Err(Fault::params(said).into());
                 }
-                let run = Arc::clone(&entry.run);
-                drop(catalog);
                 let cx = context(caller, None);
-                let start = || run(cx.clone(), arguments.into_iter().collect());
-                self.prompt(&name, &cx, start).await
+                let run =
+                    Running::start("prompt", cx, |cx| (entry.run)(cx, arguments.into_iter().collect()))?;
+                Ok(Work::Prompt { name, run })
             }
             Call::Complete(completing) => {
-                let completer = completer(&catalog, &completing)?;
-                drop(catalog);
-                let Some(completer) = completer else {
-                    return Ok(Outcome::Completion(Completion::default()));
+                let Some(completer) = completer(&catalog, &completing)? else {
+                    return Ok(Work::Done(Outcome::Completion(Completion::default())));
                 };
                 let cx = context(caller, None);
-                let start = || completer(cx.clone(), completing.value);
-                self.complete(&cx, start).await
+                Ok(Work::Complete(Running::start("completion", cx, |cx| completer(cx, completing.value))?))
             }
             other => Err(Fault::method(other.method()).into()),
         }
     }
+}
 
-    async fn call_tool(
-        &self,
-        entry: &ToolEntry,
-        arguments: Option<Raw>,
-        caller: Caller,
-        context: impl FnOnce(Caller, Option<Duration>) -> Context,
-    ) -> Result<Outcome, Stop> {
-        let arguments = arguments.unwrap_or_else(Raw::empty_object);
-        if caller.mirrors && !entry.mirrors.is_empty() {
-            crate::registry::agree(&entry.mirrors, &arguments, &caller.headers)?;
+/// A method whose capability is not offered is unknown.
+fn is_offered(catalog: &Snapshot, call: &Call) -> bool {
+    match call {
+        Call::ListTools { .. } => !catalog.tools.is_empty(),
+        Call::ListResources { .. } | Call::ListTemplates { .. } | Call::Read { .. } => {
+            !catalog.resources.is_empty() || !catalog.templates.is_empty()
         }
-        check_needs(entry, &caller)?;
-        let cx = context(caller, entry.timeout);
-        check_luggage(&cx)?;
-        if entry.check.is_needed()
-            && let Some(faults) = entry.check.faults(&arguments)
-        {
-            return Ok(Outcome::Tool(bad_arguments(&faults)));
-        }
-        let start = || (entry.run)(cx.clone(), arguments.clone());
-        let name = &entry.tool.name;
-        match run("tool", name, &cx, start).await? {
-            Ok(output) => {
-                if entry.tool.output_schema.is_some() && output.structured.is_none() && !output.is_error {
-                    tracing::warn!(tool = %name, "declares an output schema and returned no structured output");
-                }
-                Ok(Outcome::Tool(output))
-            }
-            Err(Failed::Handler(output)) => Ok(Outcome::Tool(*output)),
-            Err(Failed::Arguments(Rejection::Arguments(error))) => {
-                // The type has refused; the schema says it in words that name the parameter.
-                let faults = entry.check.faults(&arguments).unwrap_or(error);
-                Ok(Outcome::Tool(bad_arguments(&faults)))
-            }
-            Err(Failed::Arguments(Rejection::State(missing))) => Err(no_state("tool", name, missing).into()),
-        }
-    }
-
-    async fn read(
-        &self,
-        uri: &str,
-        cx: &Context,
-        cache: CacheHint,
-        start: impl FnOnce() -> BoxFuture<'static, Result<Found, Failed>>,
-    ) -> Result<Outcome, Stop> {
-        match run("resource", uri, cx, start).await? {
-            Ok(Found::Contents(contents)) => Ok(Outcome::Read { contents, cache }),
-            // Variables that do not fit the template's type name nothing: there is no such resource.
-            Ok(Found::Nothing) | Err(Failed::Arguments(Rejection::Arguments(_))) => {
-                Err(Fault::resource(uri).into())
-            }
-            Err(Failed::Arguments(Rejection::State(missing))) => {
-                Err(no_state("resource", uri, missing).into())
-            }
-            Err(Failed::Handler(output)) => Err(failed("resource", uri, &output).into()),
-        }
-    }
-
-    async fn prompt(
-        &self,
-        name: &str,
-        cx: &Context,
-        start: impl FnOnce() -> BoxFuture<'static, Result<PromptOutput, Failed>>,
-    ) -> Result<Outcome, Stop> {
-        match run("prompt", name, cx, start).await? {
-            Ok(prompt) => Ok(Outcome::Prompt(prompt)),
-            Err(Failed::Arguments(Rejection::Arguments(error))) => Err(Fault::params(error).into()),
-            Err(Failed::Arguments(Rejection::State(missing))) => {
-                Err(no_state("prompt", name, missing).into())
-            }
-            Err(Failed::Handler(output)) => Err(failed("prompt", name, &output).into()),
-        }
-    }
-
-    async fn complete(
-        &self,
-        cx: &Context,
-        start: impl FnOnce() -> BoxFuture<'static, Result<Vec<String>, Failed>>,
-    ) -> Result<Outcome, Stop> {
-        let mut values = run("completion", "", cx, start).await?.unwrap_or_default();
-        let total = values.len();
-        values.truncate(Completion::MAX);
-        Ok(Outcome::Completion(Completion {
-            has_more: Some(total > values.len()),
-            total: u64::try_from(total).ok(),
-            values,
-        }))
+        Call::ListPrompts { .. } => !catalog.prompts.is_empty(),
+        Call::Complete(_) => catalog.completes(),
+        _ => true,
     }
 }
 
-/// Runs a handler inside walls: its panic, its hanging and its questions stay its own.
-async fn run<T>(
-    kind: &'static str,
-    name: &str,
-    cx: &Context,
-    start: impl FnOnce() -> BoxFuture<'static, Result<T, Failed>>,
-) -> Result<Result<T, Failed>, Stop> {
-    check_luggage(cx)?;
-    // A handler may panic before its future exists: in a closure's own code, or reading its arguments.
-    let ended = match std::panic::catch_unwind(AssertUnwindSafe(start)) {
-        Ok(run) => Walled { run, sleep: None, asked: 0, cx }.await,
-        Err(panic) => Ended::Panicked(words(panic.as_ref())),
-    };
+fn begin_tool(
+    entry: Arc<ToolEntry>,
+    arguments: Option<Raw>,
+    caller: Caller,
+    context: impl FnOnce(Caller, Option<Duration>) -> Context,
+) -> Result<Work, Stop> {
+    let arguments = arguments.unwrap_or_else(Raw::empty_object);
+    if caller.mirrors && !entry.mirrors.is_empty() {
+        crate::registry::agree(&entry.mirrors, &arguments, &caller.headers)?;
+    }
+    check_needs(&entry, &caller)?;
+    let cx = context(caller, entry.timeout);
+    check_luggage(&cx)?;
+    if entry.check.is_needed()
+        && let Some(faults) = entry.check.faults(&arguments)
+    {
+        return Ok(Work::Done(Outcome::Tool(bad_arguments(&faults))));
+    }
+    let run = Running::start("tool", cx, |cx| (entry.run)(cx, arguments.clone()))?;
+    Ok(Work::Tool { entry, arguments, run })
+}
+
+/// A wish that is being fulfilled.
+pub(crate) enum Work {
+    Done(Outcome),
+    Tool { entry: Arc<ToolEntry>, arguments: Raw, run: Running<ToolOutput> },
+    Read { uri: String, cache: CacheHint, run: Running<Found> },
+    Prompt { name: String, run: Running<PromptOutput> },
+    Complete(Running<Vec<String>>),
+}
+
+impl Work {
+    /// Waits for what comes of it. By hand, so that what waits is this value and nothing around it.
+    ///
+    /// Cancel safe: yes, whoever drops it drops the handler.
+    pub(crate) fn poll(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<Outcome, Stop>> {
+        Poll::Ready(match self {
+            Work::Done(outcome) => Ok(std::mem::replace(outcome, Outcome::Done)),
+            Work::Tool { entry, arguments, run } => {
+                let ended = ready!(run.poll(task));
+                let ended = run.settle(&entry.tool.name, ended)?;
+                end_tool(entry, arguments, ended)
+            }
+            Work::Read { uri, cache, run } => {
+                let ended = ready!(run.poll(task));
+                match run.settle(uri, ended)? {
+                    Ok(Found::Contents(contents)) => Ok(Outcome::Read { contents, cache: *cache }),
+                    // Variables that do not fit the template's type name nothing: there is no such resource.
+                    Ok(Found::Nothing) | Err(Failed::Arguments(Rejection::Arguments(_))) => {
+                        Err(Fault::resource(uri).into())
+                    }
+                    Err(failed) => Err(failed_fault("resource", uri, &failed).into()),
+                }
+            }
+            Work::Prompt { name, run } => {
+                let ended = ready!(run.poll(task));
+                match run.settle(name, ended)? {
+                    Ok(prompt) => Ok(Outcome::Prompt(prompt)),
+                    Err(Failed::Arguments(Rejection::Arguments(error))) => Err(Fault::params(error).into()),
+                    Err(failed) => Err(failed_fault("prompt", name, &failed).into()),
+                }
+            }
+            Work::Complete(run) => {
+                let ended = ready!(run.poll(task));
+                Ok(Outcome::Completion(completion(run.settle("", ended)?.unwrap_or_default())))
+            }
+        })
+    }
+}
+
+fn end_tool(entry: &ToolEntry, arguments: &Raw, ended: Result<ToolOutput, Failed>) -> Result<Outcome, Stop> {
+    let name = &entry.tool.name;
     match ended {
-        Ended::Returned(Err(failed)) => match cx.voice().stopped(said(&failed)) {
-            // It gave up because an answer is missing: that is no failure.
-            Some(stop) => Err(stop),
-            None => Ok(Err(failed)),
-        },
-        Ended::Returned(returned) => Ok(returned),
-        Ended::Panicked(what) => {
-            let reference = reference();
-            tracing::error!(kind, name, reference, panic = %what, "handler panicked");
-            Ok(Err(told(format!("the {kind} failed unexpectedly, ref {reference}"))))
+        Ok(output) => {
+            if entry.tool.output_schema.is_some() && output.structured.is_none() && !output.is_error {
+                tracing::warn!(tool = %name, "declares an output schema and returned no structured output");
+            }
+            Ok(Outcome::Tool(output))
         }
-        Ended::TimedOut => {
-            let limit = cx.limit();
-            tracing::warn!(kind, name, ?limit, "handler ran out of time");
-            Ok(Err(told(format!("timeout: the {kind} did not finish within {limit:?}"))))
+        Err(Failed::Handler(output)) => Ok(Outcome::Tool(*output)),
+        Err(Failed::Arguments(Rejection::Arguments(error))) => {
+            // The type has refused; the schema says it in words that name the parameter.
+            let faults = entry.check.faults(arguments).unwrap_or(error);
+            Ok(Outcome::Tool(bad_arguments(&faults)))
+        }
+        Err(failed @ Failed::Arguments(Rejection::State(_))) => {
+            Err(failed_fault("tool", name, &failed).into())
         }
     }
+}
+
+fn completion(mut values: Vec<String>) -> Completion {
+    let total = values.len();
+    values.truncate(Completion::MAX);
+    Completion { has_more: Some(total > values.len()), total: u64::try_from(total).ok(), values }
+}
+
+/// A handler inside walls: its panic, its hanging and its questions stay its own.
+pub(crate) struct Running<T> {
+    kind: &'static str,
+    cx: Context,
+    /// What it said if it panicked before its future existed: in a closure's own code, or reading arguments.
+    run: Result<BoxFuture<'static, Result<T, Failed>>, String>,
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// Questions counted when the timer was last set: a human's time is not the handler's.
+    asked: u32,
+}
+
+impl<T> Running<T> {
+    fn start(
+        kind: &'static str,
+        cx: Context,
+        start: impl FnOnce(Context) -> BoxFuture<'static, Result<T, Failed>>,
+    ) -> Result<Running<T>, Stop> {
+        check_luggage(&cx)?;
+        let run = std::panic::catch_unwind(AssertUnwindSafe(|| start(cx.clone())));
+        Ok(Running { kind, cx, run: run.map_err(|panic| words(panic.as_ref())), sleep: None, asked: 0 })
+    }
+
+    /// What an end means.
+    fn settle(&self, name: &str, ended: Ended<T>) -> Result<Result<T, Failed>, Stop> {
+        let Running { kind, cx, .. } = self;
+        match ended {
+            Ended::Returned(Err(failed)) => match cx.voice().stopped(said(&failed)) {
+                // It gave up because an answer is missing: that is no failure.
+                Some(stop) => Err(stop),
+                None => Ok(Err(failed)),
+            },
+            Ended::Returned(returned) => Ok(returned),
+            Ended::Panicked(what) => {
+                let reference = reference();
+                tracing::error!(kind, name, reference, panic = %what, "handler panicked");
+                Ok(Err(told(format!("the {kind} failed unexpectedly, ref {reference}"))))
+            }
+            Ended::TimedOut => {
+                let limit = cx.limit();
+                tracing::warn!(kind, name, ?limit, "handler ran out of time");
+                Ok(Err(told(format!("timeout: the {kind} did not finish within {limit:?}"))))
+            }
+        }
+    }
+
+    /// Panics are caught and time is bounded. No timer is set before the first time it has to wait: most
+    /// handlers never do.
+    fn poll(&mut self, task: &mut TaskContext<'_>) -> Poll<Ended<T>> {
+        let run = match &mut self.run {
+            Ok(run) => run,
+            Err(what) => return Poll::Ready(Ended::Panicked(std::mem::take(what))),
+        };
+        match std::panic::catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(task))) {
+            Ok(Poll::Ready(returned)) => return Poll::Ready(Ended::Returned(returned)),
+            Ok(Poll::Pending) => {}
+            Err(panic) => return Poll::Ready(Ended::Panicked(words(panic.as_ref()))),
+        }
+        let cx = &self.cx;
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(cx.deadline())));
+        // A handler that is never out of work uses up what tokio lets one poll do: without `unconstrained` its
+        // time would never be seen to be over.
+        while std::pin::pin!(tokio::task::unconstrained(sleep.as_mut())).poll(task).is_ready() {
+            let asked = cx.asked();
+            if !cx.is_asking() && asked == self.asked {
+                return Poll::Ready(Ended::TimedOut);
+            }
+            self.asked = asked;
+            sleep.as_mut().reset(cx.extend());
+        }
+        Poll::Pending
+    }
+}
+
+enum Ended<T> {
+    Returned(Result<T, Failed>),
+    Panicked(String),
+    TimedOut,
 }
 
 fn said(failed: &Failed) -> &str {
@@ -312,17 +365,16 @@ fn clip(text: &str) -> &str {
     text.char_indices().nth(128).map_or(text, |(end, _)| &text[..end])
 }
 
-/// A resource or prompt that failed. Its own words are for the caller, like those of a tool.
-fn failed(kind: &str, name: &str, output: &ToolOutput) -> Fault {
-    let said = output.content.first().and_then(|content| content.as_text()).unwrap_or_default();
+/// Why a handler gave nothing. Its own words are for the caller; what is missing in the server is not.
+fn failed_fault(kind: &str, name: &str, failed: &Failed) -> Fault {
+    if let Failed::Arguments(Rejection::State(missing)) = failed {
+        let reference = reference();
+        tracing::error!(kind, name, reference, missing, "the server was built without this state");
+        return Fault::internal(&reference);
+    }
+    let said = said(failed);
     tracing::warn!(kind, name, said, "handler failed");
-    Fault::new(toolgate_wire::FaultKind::Internal, said.to_owned())
-}
-
-fn no_state(kind: &str, name: &str, missing: &str) -> Fault {
-    let reference = reference();
-    tracing::error!(kind, name, reference, missing, "the server was built without this state");
-    Fault::internal(&reference)
+    Fault::new(FaultKind::Internal, said)
 }
 
 fn completer(
@@ -342,49 +394,6 @@ fn completer(
         },
     };
     Ok(completers.get(argument).cloned())
-}
-
-enum Ended<T> {
-    Returned(Result<T, Failed>),
-    Panicked(String),
-    TimedOut,
-}
-
-/// A handler's future whose panics are caught and whose time is bounded. No timer is set before the first
-/// time it has to wait: most handlers never do.
-struct Walled<'a, T> {
-    run: BoxFuture<'static, Result<T, Failed>>,
-    sleep: Option<Pin<Box<Sleep>>>,
-    /// Questions counted when the timer was last set: a human's time is not the handler's.
-    asked: u32,
-    cx: &'a Context,
-}
-
-impl<T> Future for Walled<'_, T> {
-    type Output = Ended<T>;
-
-    fn poll(self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Ended<T>> {
-        let this = self.get_mut();
-        let run = &mut this.run;
-        match std::panic::catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(task))) {
-            Ok(Poll::Ready(returned)) => return Poll::Ready(Ended::Returned(returned)),
-            Ok(Poll::Pending) => {}
-            Err(panic) => return Poll::Ready(Ended::Panicked(words(panic.as_ref()))),
-        }
-        let cx = this.cx;
-        let sleep = this.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(cx.deadline())));
-        // A handler that is never out of work uses up what tokio lets one poll do: without `unconstrained` its
-        // time would never be seen to be over.
-        while std::pin::pin!(tokio::task::unconstrained(sleep.as_mut())).poll(task).is_ready() {
-            let asked = cx.asked();
-            if !cx.is_asking() && asked == this.asked {
-                return Poll::Ready(Ended::TimedOut);
-            }
-            this.asked = asked;
-            sleep.as_mut().reset(cx.extend());
-        }
-        Poll::Pending
-    }
 }
 
 fn words(panic: &(dyn std::any::Any + Send)) -> String {

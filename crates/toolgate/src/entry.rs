@@ -3,14 +3,16 @@
 //! A reader who reads only this file knows the server.
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use tokio_util::sync::CancellationToken;
 use toolgate_wire::{Fault, FaultKind, Frame, Limits, Message, read};
 
-use crate::dispatch::Hall;
-use crate::era::{Answer, Arrival, Era, Peer, Visit, refuse};
+use crate::dispatch::{Hall, Work};
+use crate::era::{Answer, Arrival, Closing, Era, Listening, Peer, Visit, refuse};
 use crate::request::{BoxFuture, Stop};
 use crate::stream::Stream;
 
@@ -25,13 +27,17 @@ impl Entry {
     /// Answers one message. What a call says on the way goes to `out`; the answer itself is returned.
     ///
     /// Cancel safe: yes, whoever drops it has cancelled the call.
-    pub(crate) async fn message(&self, bytes: Bytes, peer: &Peer, out: &Arc<Stream>) -> Answer {
-        match read(&bytes, &self.limits) {
-            Ok(Message::One(frame)) => self.frame(frame, peer, out, false).await,
-            Ok(Message::Batch(frames)) if self.era.takes_batches(peer) => self.batch(frames, peer, out).await,
-            Ok(Message::Batch(_)) => self.era.broken(&no_batches(), peer),
-            Err(broken) => self.era.broken(&broken, peer),
-        }
+    pub(crate) async fn message(&self, bytes: &Bytes, peer: &Peer, out: &Arc<Stream>) -> Answer {
+        self.finish(match read(bytes, &self.limits) {
+            Ok(Message::One(frame)) => self.start(frame, peer, out, false),
+            // What is rare is boxed, so that what is common stays small.
+            Ok(Message::Batch(frames)) if self.era.takes_batches(peer) => {
+                return Box::pin(self.batch(frames, peer, out)).await;
+            }
+            Ok(Message::Batch(_)) => Started::Answered(self.era.broken(&no_batches(), peer)),
+            Err(broken) => Started::Answered(self.era.broken(&broken, peer)),
+        })
+        .await
     }
 
     /// The refusal of a request for which there is no room; none for what costs nothing: answers and notices.
@@ -45,23 +51,38 @@ impl Entry {
         Some(refuse(id.as_ref(), &fault))
     }
 
-    async fn frame(&self, frame: Frame, peer: &Peer, out: &Arc<Stream>, in_batch: bool) -> Answer {
-        match self.era.arrive(frame, peer, out, in_batch) {
-            Arrival::Answered(answer) => answer,
-            Arrival::Listening(listening) => self.era.tell(*listening).await,
-            Arrival::Visit(visit) => {
-                let Visit { request, voice, closing } = *visit;
-                let cancel = request.cancel.clone();
+    /// Waits for what was started. By reference inside, so that a call that waits is kept once.
+    async fn finish(&self, mut started: Started) -> Answer {
+        match &mut started {
+            Started::Answered(answer) => std::mem::replace(answer, Answer::Silence),
+            Started::Listening(listening) => Box::pin(self.era.tell(listening)).await,
+            Started::Working(work, cancel, closing) => {
+                let mut cancelled = pin!(cancel.cancelled());
                 // The call first: most end at once, and then nobody needs to be told of a cancellation.
-                let ended = tokio::select! {
-                    biased;
-                    ended = self.hall.answer(request, &voice) => ended,
-                    () = cancel.cancelled() => Err(Stop::Cancelled),
-                };
+                let ended = poll_fn(|task| match work.poll(task) {
+                    Poll::Pending => cancelled.as_mut().poll(task).map(|()| Err(Stop::Cancelled)),
+                    ended => ended,
+                });
+                let ended = ended.await;
                 // What was taken back is not answered, even if it ended in the same moment.
                 let ended = if cancel.is_cancelled() { Err(Stop::Cancelled) } else { ended };
-                self.era.close(&closing, ended)
+                self.era.close(closing, ended)
             }
+        }
+    }
+
+    /// Everything that needs no waiting, apart from what does: a call that waits keeps little of it.
+    fn start(&self, frame: Frame, peer: &Peer, out: &Arc<Stream>, in_batch: bool) -> Started {
+        let visit = match self.era.arrive(frame, peer, out, in_batch) {
+            Arrival::Answered(answer) => return Started::Answered(answer),
+            Arrival::Listening(listening) => return Started::Listening(listening),
+            Arrival::Visit(visit) => visit,
+        };
+        let Visit { request, voice, closing } = *visit;
+        let cancel = request.cancel.clone();
+        match self.hall.begin(request, &voice) {
+            Ok(work) => Started::Working(work, cancel, closing),
+            Err(stop) => Started::Answered(self.era.close(&closing, Err(stop))),
         }
     }
 
@@ -74,7 +95,7 @@ impl Entry {
     ) -> Answer {
         let calls = frames.into_iter().map(|frame| -> BoxFuture<'_, Answer> {
             match frame {
-                Ok(frame) => Box::pin(self.frame(frame, peer, out, true)),
+                Ok(frame) => Box::pin(self.finish(self.start(frame, peer, out, true))),
                 Err(broken) => Box::pin(async move { self.era.broken(&broken, peer) }),
             }
         });
@@ -91,6 +112,15 @@ impl Entry {
         array.put_u8(b']');
         Answer::Body { status: 200, body: array.freeze(), session: None }
     }
+}
+
+/// What became of a message before anybody had to wait.
+// The largest variant is the common one, and lives where it is made.
+#[allow(clippy::large_enum_variant)]
+enum Started {
+    Answered(Answer),
+    Listening(Box<Listening>),
+    Working(Work, CancellationToken, Closing),
 }
 
 fn no_batches() -> toolgate_wire::Broken {

@@ -25,7 +25,7 @@ use toolgate_wire::{
 };
 
 pub(crate) use feed::Listening;
-pub(crate) use header::single;
+pub(crate) use header::{LAST_EVENT, SESSION, single};
 pub(crate) use session::{Line, SessionLimits, Sessions, event_id};
 
 use crate::clock::Clock;

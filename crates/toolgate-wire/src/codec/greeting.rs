@@ -42,7 +42,8 @@ impl<'a> Said<'a> {
     pub fn of(params: Option<&'a Raw>) -> Result<Said<'a>, Fault> {
         let params = Part::params(params)?;
         let [meta] = params.pick(["_meta"]);
-        let keys = meta.part("params._meta").ok().map(|part| {
+        let there = meta.given().is_some_and(|value| value.kind() == Kind::Object);
+        let keys = there.then(|| meta.part("params._meta").ok()).flatten().map(|part| {
             let [version, capabilities, client, progress, level] = part
                 .refused_as(FaultKind::Greeting)
                 .pick([key::VERSION, key::CAPABILITIES, key::CLIENT, key::PROGRESS, key::LOG_LEVEL]);

@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
+use http::HeaderName;
 use toolgate_wire::codec::{self, Said};
 use toolgate_wire::model::{Call, Discovery};
 use toolgate_wire::{Client, Edition, Fault, FaultKind, Greeting, Raw};
 
-use super::header::single;
+use super::header::{METHOD, NAME, VERSION, single};
 use super::{Era, Peer, Road};
 use crate::registry::decode;
 use crate::request::Caller;
-
-const VERSION: &str = "mcp-protocol-version";
-const METHOD: &str = "mcp-method";
-const NAME: &str = "mcp-name";
 
 impl Era {
     /// Whether a message is to be read by the rules of these editions.
@@ -28,7 +25,7 @@ impl Era {
         if method == "initialize" {
             return false;
         }
-        let named = single(&peer.headers, VERSION).ok().flatten().and_then(Edition::of);
+        let named = single(&peer.headers, &VERSION).ok().flatten().and_then(Edition::of);
         named.is_some_and(|edition| edition.facts().greeting == Greeting::Each)
     }
 
@@ -42,8 +39,8 @@ impl Era {
     ) -> Result<(Edition, Call, Caller), Fault> {
         let (version, capabilities, info) = said.greeting()?;
         let posted = matches!(peer.road, Road::Post { .. });
-        if posted && required(peer, VERSION)? != version {
-            return Err(mismatch(VERSION, "the `_meta` of the body"));
+        if posted && required(peer, &VERSION)? != version {
+            return Err(mismatch(&VERSION, "the `_meta` of the body"));
         }
         let edition = match Edition::of(&version) {
             Some(edition) if !edition.shakes_hands() => edition,
@@ -51,15 +48,15 @@ impl Era {
             Some(_) if method == "server/discover" => Edition::NEWEST,
             _ => return Err(Fault::version(&version)),
         };
-        if posted && required(peer, METHOD)? != method {
-            return Err(mismatch(METHOD, "the method of the body"));
+        if posted && required(peer, &METHOD)? != method {
+            return Err(mismatch(&METHOD, "the method of the body"));
         }
         let call = codec::read_call(edition, method, params)?;
         let mirrors = posted && edition.facts().mirror_headers;
         if let (true, Some(subject)) = (mirrors, call.subject()) {
-            let name = required(peer, NAME)?;
+            let name = required(peer, &NAME)?;
             if decode(name.as_bytes()).as_deref() != Some(subject) {
-                return Err(mismatch(NAME, "the body"));
+                return Err(mismatch(&NAME, "the body"));
             }
         }
         let meta = said.meta()?;
@@ -81,14 +78,14 @@ impl Era {
 
 /// Notifications need not mirror themselves; one that does must tell the truth.
 pub(super) fn check_method_if_sent(method: &str, peer: &Peer) -> Result<(), Fault> {
-    match single(&peer.headers, METHOD) {
+    match single(&peer.headers, &METHOD) {
         Ok(None) => Ok(()),
         Ok(Some(sent)) if sent == method => Ok(()),
-        _ => Err(mismatch(METHOD, "the method of the body")),
+        _ => Err(mismatch(&METHOD, "the method of the body")),
     }
 }
 
-fn required<'a>(peer: &'a Peer, name: &str) -> Result<&'a str, Fault> {
+fn required<'a>(peer: &'a Peer, name: &HeaderName) -> Result<&'a str, Fault> {
     match single(&peer.headers, name) {
         Ok(Some(value)) => Ok(value),
         Ok(None) => Err(Fault::new(FaultKind::Header, format!("header {name} is missing"))),
@@ -96,6 +93,6 @@ fn required<'a>(peer: &'a Peer, name: &str) -> Result<&'a str, Fault> {
     }
 }
 
-fn mismatch(name: &str, other: &str) -> Fault {
+fn mismatch(name: &HeaderName, other: &str) -> Fault {
     Fault::new(FaultKind::Header, format!("header {name} differs from {other}"))
 }

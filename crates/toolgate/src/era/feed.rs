@@ -58,18 +58,19 @@ impl Era {
     }
 
     /// Tells one listener of changes; ends when it leaves or the house closes.
-    pub(crate) async fn tell(&self, listening: Listening) -> Answer {
+    pub(crate) async fn tell(&self, listening: &Listening) -> Answer {
         let Listening { edition, id, accepted, subscriber, cancel, out, hung_up, _ticket } = listening;
+        let edition = *edition;
         let on_a_line = hung_up.is_some();
-        let hung_up = hung_up.unwrap_or_default();
+        let hung_up = hung_up.clone().unwrap_or_default();
         let telling = async {
-            let acknowledged = Notice::Acknowledged(accepted);
-            if !write(&out, edition, &acknowledged, Some(&id)).await {
+            let acknowledged = Notice::Acknowledged(accepted.clone());
+            if !write(out, edition, &acknowledged, Some(id)).await {
                 return;
             }
             loop {
                 let changes = subscriber.changes().await;
-                if !write_all(&out, edition, changes, Some(&id)).await {
+                if !write_all(out, edition, changes, Some(id)).await {
                     return;
                 }
             }
@@ -80,8 +81,8 @@ impl Era {
             // Before the hanging up, which a closing house does as well: the client is still there to hear it.
             () = self.drain.cancelled() => {
                 let ended = Outcome::Listened { subscription: id.clone() };
-                let answer = self.answer(edition, &id, &ended);
-                if on_a_line { end_on_line(&out, edition, id, answer) } else { answer }
+                let answer = self.answer(edition, id, &ended);
+                if on_a_line { end_on_line(out, edition, id.clone(), answer) } else { answer }
             }
             () = hung_up.cancelled() => Answer::Silence,
             () = telling => Answer::Silence,

@@ -5,11 +5,8 @@ use std::sync::Arc;
 use toolgate_wire::model::{Call, Outcome, Welcome};
 use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RequestId, codec};
 
-use super::header::single;
+use super::header::{SESSION, VERSION, single};
 use super::{Answer, Era, Peer, Road, Speaker, refusal};
-
-const VERSION: &str = "mcp-protocol-version";
-pub(super) const SESSION: &str = "mcp-session-id";
 
 impl Era {
     /// Answers `initialize` and remembers who greeted.
@@ -60,9 +57,9 @@ impl Era {
             return Ok(line.session().map_or(Speaker::Nobody, Speaker::Session));
         }
         let refuse = |fault| (Edition::NEWEST_HANDSHAKE, fault);
-        let session = single(&peer.headers, SESSION)
+        let session = single(&peer.headers, &SESSION)
             .map_err(|_| refuse(Fault::new(FaultKind::Session, "header mcp-session-id must be sent once")))?;
-        let version = single(&peer.headers, VERSION)
+        let version = single(&peer.headers, &VERSION)
             .map_err(|_| refuse(Fault::invalid("header mcp-protocol-version must be sent once, as text")))?;
         if let Some(unknown) = version.filter(|version| Edition::of(version).is_none()) {
             return Err(refuse(Fault::version(unknown)));

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{ClientCapabilities, Filter, LogLevel};
 use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RemoteError, RequestId, Resume};
 
-use super::handshake::{SESSION, no_session};
-use super::header::single;
+use super::handshake::no_session;
+use super::header::{SESSION, VERSION, single};
 use super::{Era, Peer};
 use crate::clock::Clock;
 use crate::hub::{Hub, Subscriber};
@@ -367,8 +367,8 @@ impl Era {
 
     /// The session that a request without a body names.
     fn session_of(&self, peer: &Peer) -> Result<Arc<Session>, Fault> {
-        let id = single(&peer.headers, SESSION).map_err(|_| no_session())?.ok_or_else(no_session)?;
-        if let Ok(Some(version)) = single(&peer.headers, "mcp-protocol-version")
+        let id = single(&peer.headers, &SESSION).map_err(|_| no_session())?.ok_or_else(no_session)?;
+        if let Ok(Some(version)) = single(&peer.headers, &VERSION)
             && Edition::of(version).is_none()
         {
             return Err(Fault::version(version));

@@ -90,7 +90,7 @@ impl Connection {
             road: Road::Line(Arc::clone(&self.line)),
         };
         let mut call: BoxFuture<'static, ()> = Box::pin(async move {
-            if let Answer::Body { body, .. } = entry.message(bytes, &peer, &out).await {
+            if let Answer::Body { body, .. } = entry.message(&bytes, &peer, &out).await {
                 out.push(body);
             }
             drop(permit);

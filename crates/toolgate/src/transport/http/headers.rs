@@ -36,7 +36,7 @@ pub(super) fn check(headers: &HeaderMap, limit: usize) -> Result<Accepts, Refuse
             None => return refuse(400, "header content-length is malformed"),
         }
     }
-    if !single(headers, "content-type").ok().flatten().is_some_and(is_json) {
+    if !single(headers, &header::CONTENT_TYPE).ok().flatten().is_some_and(is_json) {
         return refuse(415, "a message is sent as `Content-Type: application/json`");
     }
     if headers.contains_key(header::CONTENT_ENCODING) {
