@@ -173,7 +173,7 @@ impl Era {
         let said = codec::Said::of(params).map_err(|fault| (Edition::NEWEST, fault))?;
         if self.is_each(method, &said, peer) {
             let (edition, call, caller) =
-                self.greet_each(method, params, &said, peer).map_err(|fault| (Edition::NEWEST, fault))?;
+                self.greet_each(method, &said, peer).map_err(|fault| (Edition::NEWEST, fault))?;
             return self.seat(edition, id, call, caller, None, peer, out);
         }
         if method == "initialize" {
@@ -196,7 +196,7 @@ impl Era {
             }
         };
         let told = |fault| (edition, fault);
-        let call = codec::read_call(edition, method, params).map_err(told)?;
+        let call = said.call(edition, method).map_err(told)?;
         let meta = said.meta().map_err(told)?;
         let client = match &session {
             Some(session) => Arc::clone(&session.client),

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use super::capability::{read_client_capabilities, read_implementation};
-use super::fields::{Field, Part};
-use super::greeting::{RequestMeta, read_level};
+use super::fields::Field;
+use super::greeting::{RequestMeta, Said, read_level};
 use super::object::{Flag, Object, Open, Put, nest};
 use crate::Edition::{self, E2025_06_18, E2025_11_25, E2026_07_28};
 use crate::Fault;
@@ -26,8 +26,21 @@ const MAX_VALUE: usize = 4096;
 /// Reads a request. The fault says that the edition has no such method, or
 /// names the parameter that does not fit.
 pub fn read_call(edition: Edition, method: &str, params: Option<&Raw>) -> Result<Call, Fault> {
+    Said::of(params)?.call(edition, method)
+}
+
+impl Said<'_> {
+    /// The request that this is beside; see [`read_call`].
+    ///
+    /// # Errors
+    /// As [`read_call`].
+    pub fn call(&self, edition: Edition, method: &str) -> Result<Call, Fault> {
+        read(edition, method, self)
+    }
+}
+
+fn read(edition: Edition, method: &str, params: &Said<'_>) -> Result<Call, Fault> {
     let facts = edition.facts();
-    let params = Part::params(params)?;
     match method {
         "tools/call" => read_call_tool(edition, params),
         "tools/list" => Ok(Call::ListTools { cursor: read_cursor(params)? }),
@@ -64,15 +77,15 @@ pub fn read_call(edition: Edition, method: &str, params: Option<&Raw>) -> Result
     }
 }
 
-fn read_cursor(params: Part<'_>) -> Result<Option<String>, Fault> {
+fn read_cursor(params: &Said<'_>) -> Result<Option<String>, Fault> {
     params.field("cursor").maybe_text()
 }
 
-fn read_task_id(params: Part<'_>) -> Result<String, Fault> {
+fn read_task_id(params: &Said<'_>) -> Result<String, Fault> {
     params.field("taskId").text()
 }
 
-fn read_call_tool(edition: Edition, params: Part<'_>) -> Result<Call, Fault> {
+fn read_call_tool(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
     let [name, arguments, responses, state, task] =
         params.pick(["name", "arguments", "inputResponses", "requestState", "task"]);
     Ok(Call::CallTool {
@@ -106,12 +119,12 @@ fn read_retry(edition: Edition, responses: Field<'_>, state: Field<'_>) -> Resul
     })
 }
 
-fn read_read(edition: Edition, params: Part<'_>) -> Result<Call, Fault> {
+fn read_read(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
     let [uri, responses, state] = params.pick(["uri", "inputResponses", "requestState"]);
     Ok(Call::Read { uri: uri.text()?, retry: read_retry(edition, responses, state)? })
 }
 
-fn read_get_prompt(edition: Edition, params: Part<'_>) -> Result<Call, Fault> {
+fn read_get_prompt(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
     let [name, arguments, responses, state] =
         params.pick(["name", "arguments", "inputResponses", "requestState"]);
     Ok(Call::GetPrompt {
@@ -137,7 +150,7 @@ fn read_texts(field: Field<'_>) -> Result<BTreeMap<String, String>, Fault> {
     Ok(texts.into_iter().filter_map(|(name, text)| Some((name, text?))).collect())
 }
 
-fn read_complete(edition: Edition, params: Part<'_>) -> Result<Call, Fault> {
+fn read_complete(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
     let [reference, argument, context] = params.pick(["ref", "argument", "context"]);
     let [name, value] = argument.part("params.argument")?.pick(["name", "value"]);
     let completing = Completing {
@@ -164,7 +177,7 @@ fn read_reference(field: Field<'_>) -> Result<Reference, Fault> {
     }
 }
 
-fn read_hello(params: Part<'_>) -> Result<Call, Fault> {
+fn read_hello(params: &Said<'_>) -> Result<Call, Fault> {
     let [version, capabilities, client] = params.pick(["protocolVersion", "capabilities", "clientInfo"]);
     Ok(Call::Hello(Hello {
         version: version.text()?,

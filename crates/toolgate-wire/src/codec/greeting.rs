@@ -16,14 +16,20 @@ use crate::meta::{Client, Meta, key};
 use crate::model::{ClientCapabilities, Implementation, LogLevel};
 use crate::{Fault, FaultKind, ProgressToken, RequestId};
 
-/// What a request says beside its parameters, found in one walk.
+/// What a request says, and what it says beside that, found in one walk.
 #[derive(Clone, Copy)]
 pub struct Said<'a> {
     params: Part<'a>,
+    /// The parameters that most calls have, in the order of [`COMMON`].
+    common: [Field<'a>; COMMON.len()],
     meta: Field<'a>,
     /// None if there is no `_meta`, or it is no object.
     keys: Option<Keys<'a>>,
 }
+
+/// What nearly every call is made of.
+const COMMON: [&str; 8] =
+    ["_meta", "name", "arguments", "uri", "cursor", "inputResponses", "requestState", "task"];
 
 #[derive(Clone, Copy)]
 struct Keys<'a> {
@@ -41,7 +47,8 @@ impl<'a> Said<'a> {
     /// If the params are no object.
     pub fn of(params: Option<&'a Raw>) -> Result<Said<'a>, Fault> {
         let params = Part::params(params)?;
-        let [meta] = params.pick(["_meta"]);
+        let common = params.pick(COMMON);
+        let [meta, ..] = common;
         let there = meta.given().is_some_and(|value| value.kind() == Kind::Object);
         let keys = there.then(|| meta.part("params._meta").ok()).flatten().map(|part| {
             let [version, capabilities, client, progress, level] = part
@@ -49,7 +56,20 @@ impl<'a> Said<'a> {
                 .pick([key::VERSION, key::CAPABILITIES, key::CLIENT, key::PROGRESS, key::LOG_LEVEL]);
             Keys { version, capabilities, client, progress, level }
         });
-        Ok(Said { params, meta, keys })
+        Ok(Said { params, common, meta, keys })
+    }
+
+    /// A parameter.
+    pub(super) fn field(&self, name: &'static str) -> Field<'a> {
+        match COMMON.iter().position(|known| *known == name) {
+            Some(place) => self.common[place],
+            None => self.params.field(name),
+        }
+    }
+
+    /// Parameters by name.
+    pub(super) fn pick<const N: usize>(&self, names: [&'static str; N]) -> [Field<'a>; N] {
+        names.map(|name| self.field(name))
     }
 
     /// The edition that it names, if that is a string.

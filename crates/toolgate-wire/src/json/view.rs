@@ -306,17 +306,19 @@ fn container_len(bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
         match byte {
-            b'"' => {
-                at += string_len(&bytes[at..]);
-                continue;
+            b'"' => at += string_len(&bytes[at..]),
+            b'{' | b'[' => {
+                depth += 1;
+                at += 1;
             }
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth -= 1,
-            _ => {}
-        }
-        at += 1;
-        if depth == 0 {
-            return at;
+            b'}' | b']' => {
+                depth -= 1;
+                at += 1;
+                if depth == 0 {
+                    return at;
+                }
+            }
+            _ => at += 1,
         }
     }
     bytes.len()

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use http::HeaderName;
-use toolgate_wire::codec::{self, Said};
+use toolgate_wire::codec::Said;
 use toolgate_wire::model::{Call, Discovery};
-use toolgate_wire::{Client, Edition, Fault, FaultKind, Greeting, Raw};
+use toolgate_wire::{Client, Edition, Fault, FaultKind, Greeting};
 
 use super::header::{METHOD, NAME, VERSION, single};
 use super::{Era, Peer, Road};
@@ -33,7 +33,6 @@ impl Era {
     pub(super) fn greet_each(
         &self,
         method: &str,
-        params: Option<&Raw>,
         said: &Said<'_>,
         peer: &Peer,
     ) -> Result<(Edition, Call, Caller), Fault> {
@@ -51,7 +50,7 @@ impl Era {
         if posted && required(peer, &METHOD)? != method {
             return Err(mismatch(&METHOD, "the method of the body"));
         }
-        let call = codec::read_call(edition, method, params)?;
+        let call = said.call(edition, method)?;
         let mirrors = posted && edition.facts().mirror_headers;
         if let (true, Some(subject)) = (mirrors, call.subject()) {
             let name = required(peer, &NAME)?;
