@@ -492,10 +492,13 @@ impl<L: Last> Builder<L> {
         })
     }
 
-    /// Also serves requests for this host.
+    /// Also serves requests for this host, on any port.
     #[cfg(feature = "http")]
     pub fn allow_host(self, host: &str) -> Builder<L> {
-        self.set(|parts| parts.http.hosts.allow_host(host))
+        self.set(|parts| {
+            let checked = parts.http.hosts.allow_host(host);
+            parts.note(checked.map_err(|fault| format!("allow_host: {fault}")));
+        })
     }
 
     /// Also serves pages of this origin, for example `https://app.example.com`.

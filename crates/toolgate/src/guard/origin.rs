@@ -23,9 +23,17 @@ pub(crate) struct Refused {
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 impl Hosts {
-    /// Also serves requests for this host.
-    pub(crate) fn allow_host(&mut self, host: &str) {
+    /// Also serves requests for this host, on any port.
+    ///
+    /// # Errors
+    /// If it is not a host alone.
+    pub(crate) fn allow_host(&mut self, host: &str) -> Result<(), String> {
+        let alone = host.parse::<Authority>().is_ok_and(|authority| authority.host() == host);
+        if !alone {
+            return Err(format!("{host:?} is not a host such as `mcp.example.com`, without scheme and port"));
+        }
         self.hosts.push(host.to_ascii_lowercase());
+        Ok(())
     }
 
     /// Also serves pages of this origin, for example `https://app.example.com`.
@@ -51,8 +59,7 @@ impl Hosts {
             uri.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https")).ok_or_else(wrong)?;
         let authority = uri.authority().ok_or_else(wrong)?;
         self.allow_origin(&format!("{scheme}://{authority}"))?;
-        self.allow_host(&host);
-        Ok(())
+        self.allow_host(&host)
     }
 
     /// Judges the head of a request.
@@ -234,6 +241,9 @@ mod tests {
         assert_eq!(gate(&hosts, "mcp.example.com", Some("https://mcp.example.com")), 200);
         assert_eq!(gate(&hosts, "mcp.example.com", Some("http://mcp.example.com")), 403);
         assert_eq!(gate(&hosts, "mcp.example.com", Some("https://mcp.example.com:8443")), 403);
+        assert!(hosts.allow_host("mcp.example.com:8080").is_err());
+        assert!(hosts.allow_host("https://mcp.example.com").is_err());
+        assert!(hosts.allow_host("[2001:db8::1]").is_ok());
         assert!(hosts.allow_url("mcp.example.com").is_err());
         assert!(hosts.allow_origin("example.com").is_err());
     }

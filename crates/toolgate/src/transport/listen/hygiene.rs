@@ -1,6 +1,6 @@
 //! Checks a parsed request head before the service sees it, for HTTP/1 and HTTP/2 alike.
 //!
-//! Rows 2, 4 and 6 of the error contract, as far as hyper leaves them open: a request has one transfer
+//! What hyper leaves open of a clean head: a request has one transfer
 //! coding at most and that is `chunked`, a target and a number of fields within limits, and exactly one
 //! well-formed host. The service behind may then trust that there is one host to compare.
 //!
