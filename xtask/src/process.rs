@@ -179,7 +179,7 @@ mod tests {
 
     /// A process that was told to end does so when the machine lets it.
     fn has_ended(pid: &str) -> bool {
-        let pid = pid.trim().parse().unwrap();
+        let pid = pid.trim().parse().expect("a process id");
         (0..200).any(|_| {
             thread::sleep(Duration::from_millis(10));
             !family::is_running(pid)

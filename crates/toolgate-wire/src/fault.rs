@@ -7,6 +7,9 @@ use crate::json::Raw;
 use crate::model::ClientCapabilities;
 use crate::{Edition, RemoteError};
 
+/// The longest message of a refusal, in bytes.
+const LONGEST: usize = 1024;
+
 /// A refusal, ready to be told to the peer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault(Box<Repr>);
@@ -55,7 +58,11 @@ pub enum FaultKind {
 impl Fault {
     /// A fault with a message for the peer: lower case, no full stop, naming the value at fault.
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Fault {
-        Fault(Box::new(Repr { kind, message: message.into(), data: None }))
+        let mut message = message.into();
+        // A refusal is no echo chamber, whatever part of a request it is made of.
+        let end = clip_to(&message, LONGEST).len();
+        message.truncate(end);
+        Fault(Box::new(Repr { kind, message, data: None }))
     }
 
     /// The parameters do not fit.
@@ -208,10 +215,14 @@ impl std::error::Error for Fault {}
 
 /// At most 256 bytes of a foreign text, so that no refusal is an echo chamber.
 fn clip(text: &str) -> &str {
-    if text.len() <= 256 {
+    clip_to(text, 256)
+}
+
+fn clip_to(text: &str, most: usize) -> &str {
+    if text.len() <= most {
         return text;
     }
-    let mut end = 256;
+    let mut end = most;
     while !text.is_char_boundary(end) {
         end -= 1;
     }

@@ -43,7 +43,7 @@ impl Hall {
             Context::new(caller, Arc::clone(voice), cancel, Arc::clone(&self.shared), limit)
         };
         let catalog = self.registry.snapshot();
-        if !is_offered(&catalog, &call) {
+        if !is_offered(&self.registry, &call) {
             return Err(Fault::method(call.method()).into());
         }
         match call {
@@ -67,7 +67,7 @@ impl Hall {
                 let page = self.pager.page("prompts", &catalog.prompts, cursor.as_deref())?;
                 Ok(Work::Done(Outcome::Prompts(page)))
             }
-            Call::Read { uri, .. } => {
+            Call::Read { uri, retry } => {
                 let (run, cache, words) = match catalog.resources.get(&uri) {
                     Some(entry) => (&entry.run, entry.cache, Vec::new()),
                     None => {
@@ -78,7 +78,9 @@ impl Hall {
                 };
                 let cx = context(caller, None);
                 let run = Running::start("resource", cx, |cx| run(cx, uri.clone(), words))?;
-                Ok(Work::Read { uri, cache: cache.unwrap_or_default(), run })
+                // What depends on answers of this caller is good for nobody else.
+                let cache = cache.filter(|_| retry.is_empty()).unwrap_or_default();
+                Ok(Work::Read { uri, cache, run })
             }
             Call::GetPrompt { name, arguments, .. } => {
                 let entry = catalog.prompts.get(&name).ok_or_else(|| unknown("prompt", &name))?;
@@ -97,6 +99,7 @@ impl Hall {
                 let Some(completer) = completer(&catalog, &completing)? else {
                     return Ok(Work::Done(Outcome::Completion(Completion::default())));
                 };
+                let caller = Caller { given: completing.context, ..caller };
                 let cx = context(caller, None);
                 Ok(Work::Complete(Running::start("completion", cx, |cx| completer(cx, completing.value))?))
             }
@@ -106,14 +109,13 @@ impl Hall {
 }
 
 /// A method whose capability is not offered is unknown.
-fn is_offered(catalog: &Snapshot, call: &Call) -> bool {
+fn is_offered(registry: &Registry, call: &Call) -> bool {
+    let offer = registry.offer();
     match call {
-        Call::ListTools { .. } => !catalog.tools.is_empty(),
-        Call::ListResources { .. } | Call::ListTemplates { .. } | Call::Read { .. } => {
-            !catalog.resources.is_empty() || !catalog.templates.is_empty()
-        }
-        Call::ListPrompts { .. } => !catalog.prompts.is_empty(),
-        Call::Complete(_) => catalog.completes(),
+        Call::ListTools { .. } | Call::CallTool { .. } => offer.tools,
+        Call::ListResources { .. } | Call::ListTemplates { .. } | Call::Read { .. } => offer.resources,
+        Call::ListPrompts { .. } | Call::GetPrompt { .. } => offer.prompts,
+        Call::Complete(_) => offer.completions,
         _ => true,
     }
 }
@@ -191,12 +193,15 @@ impl Work {
 fn end_tool(entry: &ToolEntry, arguments: &Raw, ended: Result<ToolOutput, Failed>) -> Result<Outcome, Stop> {
     let name = &entry.tool.name;
     match ended {
-        Ok(output) => {
-            if entry.tool.output_schema.is_some() && output.structured.is_none() && !output.is_error {
-                tracing::warn!(tool = %name, "declares an output schema and returned no structured output");
+        Ok(output) => match broken_promise(entry, &output) {
+            None => Ok(Outcome::Tool(output)),
+            Some(fault) => {
+                let reference = reference();
+                tracing::error!(tool = %name, reference, fault, "the output does not fit its schema");
+                let said = format!("the tool gave a result that does not fit its schema, ref {reference}");
+                Ok(Outcome::Tool(ToolOutput::error(said)))
             }
-            Ok(Outcome::Tool(output))
-        }
+        },
         Err(Failed::Handler(output)) => Ok(Outcome::Tool(*output)),
         Err(Failed::Arguments(Rejection::Arguments(error))) => {
             // The type has refused; the schema says it in words that name the parameter.
@@ -206,6 +211,15 @@ fn end_tool(entry: &ToolEntry, arguments: &Raw, ended: Result<ToolOutput, Failed
         Err(failed @ Failed::Arguments(Rejection::State(_))) => {
             Err(failed_fault("tool", name, &failed).into())
         }
+    }
+}
+
+/// Why an output is not what its schema promised. What a type describes is right by itself.
+fn broken_promise(entry: &ToolEntry, output: &ToolOutput) -> Option<String> {
+    let check = entry.output_check.as_ref().filter(|_| !output.is_error)?;
+    match &output.structured {
+        Some(structured) => check.faults(structured),
+        None => Some("there is no structured output".into()),
     }
 }
 
@@ -308,7 +322,7 @@ fn told(text: String) -> Failed {
 }
 
 fn bad_arguments(faults: &str) -> ToolOutput {
-    ToolOutput::error(format!("Validation error: {faults}"))
+    ToolOutput::error(format!("Validation error: {}", clip(faults, 2000)))
 }
 
 fn check_needs(entry: &ToolEntry, caller: &Caller) -> Result<(), Fault> {
@@ -336,13 +350,13 @@ fn unknown_tool(catalog: &Snapshot, name: &str) -> Fault {
     let closest =
         catalog.tools.iter().map(|entry| entry.tool.name.as_str()).find(|known| is_close(known, name));
     match closest {
-        Some(known) => Fault::params(format!("unknown tool: {}; did you mean {known}?", clip(name))),
+        Some(known) => Fault::params(format!("unknown tool: {}; did you mean {known}?", clip(name, 128))),
         None => unknown("tool", name),
     }
 }
 
 fn unknown(kind: &str, name: &str) -> Fault {
-    Fault::params(format!("unknown {kind}: {}", clip(name)))
+    Fault::params(format!("unknown {kind}: {}", clip(name, 128)))
 }
 
 /// The same but for case and separators, or for one character.
@@ -361,8 +375,8 @@ fn is_close(known: &str, name: &str) -> bool {
     rest - same_end.count() <= 1 && same_start > 0
 }
 
-fn clip(text: &str) -> &str {
-    text.char_indices().nth(128).map_or(text, |(end, _)| &text[..end])
+fn clip(text: &str, most: usize) -> &str {
+    text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end])
 }
 
 /// Why a handler gave nothing. Its own words are for the caller; what is missing in the server is not.

@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio_util::sync::CancellationToken;
-use toolgate_wire::{Fault, FaultKind, Frame, Limits, Message, read};
+use toolgate_wire::{Broken, BrokenKind, Fault, FaultKind, Frame, Limits, Message, read};
 
 use crate::dispatch::{Hall, Work};
 use crate::era::{Answer, Arrival, Closing, Era, Listening, Peer, Visit, refuse};
@@ -28,16 +28,18 @@ impl Entry {
     ///
     /// Cancel safe: yes, whoever drops it has cancelled the call.
     pub(crate) async fn message(&self, bytes: &Bytes, peer: &Peer, out: &Arc<Stream>) -> Answer {
-        self.finish(match read(bytes, &self.limits) {
+        self.finish(self.open(bytes, peer, out), peer, out).await
+    }
+
+    /// Reads one message and does everything for it that needs no waiting: a call that waits keeps little of
+    /// it. No handler has run yet.
+    pub(crate) fn open(&self, bytes: &Bytes, peer: &Peer, out: &Arc<Stream>) -> Started {
+        match read(bytes, &self.limits) {
             Ok(Message::One(frame)) => self.start(frame, peer, out, false),
-            // What is rare is boxed, so that what is common stays small.
-            Ok(Message::Batch(frames)) if self.era.takes_batches(peer) => {
-                return Box::pin(self.batch(frames, peer, out)).await;
-            }
+            Ok(Message::Batch(frames)) if self.era.takes_batches(peer) => Started::Batch(frames),
             Ok(Message::Batch(_)) => Started::Answered(self.era.broken(&no_batches(), peer)),
             Err(broken) => Started::Answered(self.era.broken(&broken, peer)),
-        })
-        .await
+        }
     }
 
     /// The refusal of a request for which there is no room; none for what costs nothing: answers and notices.
@@ -52,9 +54,13 @@ impl Entry {
     }
 
     /// Waits for what was started. By reference inside, so that a call that waits is kept once.
-    async fn finish(&self, mut started: Started) -> Answer {
+    ///
+    /// Cancel safe: yes, whoever drops it has cancelled the call.
+    pub(crate) async fn finish(&self, mut started: Started, peer: &Peer, out: &Arc<Stream>) -> Answer {
         match &mut started {
             Started::Answered(answer) => std::mem::replace(answer, Answer::Silence),
+            // What is rare is boxed, so that what is common stays small.
+            Started::Batch(frames) => self.batch(std::mem::take(frames), peer, out).await,
             Started::Listening(listening) => Box::pin(self.era.tell(listening)).await,
             Started::Working(work, cancel, closing) => {
                 let mut cancelled = pin!(cancel.cancelled());
@@ -71,7 +77,6 @@ impl Entry {
         }
     }
 
-    /// Everything that needs no waiting, apart from what does: a call that waits keeps little of it.
     fn start(&self, frame: Frame, peer: &Peer, out: &Arc<Stream>, in_batch: bool) -> Started {
         let visit = match self.era.arrive(frame, peer, out, in_batch) {
             Arrival::Answered(answer) => return Started::Answered(answer),
@@ -87,45 +92,53 @@ impl Entry {
     }
 
     /// All at once; the answers in one array, in the order of the questions.
-    async fn batch(
-        &self,
-        frames: Vec<Result<Frame, toolgate_wire::Broken>>,
-        peer: &Peer,
-        out: &Arc<Stream>,
-    ) -> Answer {
-        let calls = frames.into_iter().map(|frame| -> BoxFuture<'_, Answer> {
-            match frame {
-                Ok(frame) => Box::pin(self.finish(self.start(frame, peer, out, true))),
-                Err(broken) => Box::pin(async move { self.era.broken(&broken, peer) }),
-            }
+    fn batch<'a>(
+        &'a self,
+        frames: Vec<Result<Frame, Broken>>,
+        peer: &'a Peer,
+        out: &'a Arc<Stream>,
+    ) -> BoxFuture<'a, Answer> {
+        let calls = frames.into_iter().map(move |frame| -> BoxFuture<'a, Answer> {
+            let started = match frame {
+                Ok(frame) => self.start(frame, peer, out, true),
+                Err(broken) => Started::Answered(self.era.broken(&broken, peer)),
+            };
+            Box::pin(self.finish(started, peer, out))
         });
-        let mut array = BytesMut::new();
-        for answer in all(calls.collect()).await {
-            if let Answer::Body { body, .. } = answer {
-                array.put_u8(if array.is_empty() { b'[' } else { b',' });
-                array.put(body);
-            }
-        }
-        if array.is_empty() {
-            return Answer::Accepted;
-        }
-        array.put_u8(b']');
-        Answer::Body { status: 200, body: array.freeze(), session: None }
+        let calls = calls.collect();
+        Box::pin(async move { array_of(all(calls).await) })
     }
+}
+
+/// Answers in one array; those that are none leave no trace.
+fn array_of(answers: Vec<Answer>) -> Answer {
+    let mut array = BytesMut::new();
+    for answer in answers {
+        if let Answer::Body { body, .. } = answer {
+            array.put_u8(if array.is_empty() { b'[' } else { b',' });
+            array.put(body);
+        }
+    }
+    if array.is_empty() {
+        return Answer::Accepted;
+    }
+    array.put_u8(b']');
+    Answer::Body { status: 200, body: array.freeze(), session: None }
 }
 
 /// What became of a message before anybody had to wait.
 // The largest variant is the common one, and lives where it is made.
 #[allow(clippy::large_enum_variant)]
-enum Started {
+pub(crate) enum Started {
     Answered(Answer),
+    Batch(Vec<Result<Frame, Broken>>),
     Listening(Box<Listening>),
     Working(Work, CancellationToken, Closing),
 }
 
-fn no_batches() -> toolgate_wire::Broken {
-    toolgate_wire::Broken {
-        kind: toolgate_wire::BrokenKind::Invalid,
+fn no_batches() -> Broken {
+    Broken {
+        kind: BrokenKind::Invalid,
         id: None,
         detail: "batches are not part of this protocol version".into(),
     }

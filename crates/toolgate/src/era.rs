@@ -13,6 +13,7 @@ mod header;
 mod list;
 mod session;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -172,6 +173,12 @@ impl Era {
     ) -> Result<Arrival, (Edition, Fault)> {
         let said = codec::Said::of(params).map_err(|fault| (Edition::NEWEST, fault))?;
         if self.is_each(method, &said, peer) {
+            if in_batch {
+                return Err((
+                    Edition::NEWEST,
+                    Fault::invalid("a request of this kind cannot be part of a batch"),
+                ));
+            }
             let (edition, call, caller) =
                 self.greet_each(method, &said, peer).map_err(|fault| (Edition::NEWEST, fault))?;
             return self.seat(edition, id, call, caller, None, peer, out);
@@ -262,6 +269,7 @@ impl Era {
         out: &Arc<Stream>,
     ) -> Result<Arrival, Fault> {
         let (cancel, ticket) = self.ticket(id, session.as_ref(), peer)?;
+        let posted = matches!(peer.road, Road::Post { .. });
         if !edition.facts().leaving_cancels {
             out.outlive_reader();
         }
@@ -272,9 +280,11 @@ impl Era {
         let method = call.method();
         let out = streams.then(|| Arc::clone(out));
         let (voice, retrying): (Arc<dyn Voice>, _) = match edition.facts().asking {
-            Asking::Reverse => (Arc::new(Reversing::new(edition, session, out, cancel.clone())), None),
+            Asking::Reverse => {
+                (Arc::new(Reversing::new(edition, session, out, cancel.clone(), posted)), None)
+            }
             Asking::Retry => {
-                let retrying = Arc::new(Retrying::new(edition, &call, &caller, out, &self.seal, &self.clock));
+                let retrying = Arc::new(Retrying::new(edition, &call, &caller, out, self));
                 (Arc::clone(&retrying) as Arc<dyn Voice>, Some(retrying))
             }
         };
@@ -296,8 +306,9 @@ impl Era {
         let calls = match (&peer.road, session) {
             (Road::Line(line), _) => {
                 if line.calls.contains(id) {
-                    return Err(Fault::invalid(format!("a request with id {id} is in flight")));
+                    return Err(Fault::invalid("a request with this id is in flight"));
                 }
+                line.check_room()?;
                 &line.calls
             }
             (Road::Post { .. }, Some(session)) => {
@@ -318,6 +329,7 @@ impl Era {
             remote: peer.remote,
             meta,
             mirrors,
+            given: BTreeMap::new(),
         }
     }
 

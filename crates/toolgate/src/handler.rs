@@ -28,7 +28,7 @@ pub(crate) use ask::{AskErrorKind, Voice};
 pub(crate) use context::Shared;
 pub(crate) use extract::{Arguments, Rejection};
 pub(crate) use output::{Failed, Found};
-pub(crate) use schema::{schema_of, tidy};
+pub(crate) use schema::{is_width, schema_of, tidy};
 pub(crate) use words::Words;
 
 use crate::request::BoxFuture;

@@ -76,28 +76,38 @@ impl Subscriber {
         }
     }
 
-    /// What has changed since the last look; waits until something has.
+    /// Waits until something has changed since it was last taken.
     ///
-    /// Cancel safe: yes, topics are taken only when they are returned.
-    pub(crate) async fn changes(&self) -> BTreeSet<Topic> {
+    /// Cancel safe: yes, it takes nothing.
+    pub(crate) async fn stirred(&self) {
         loop {
             // Created before the look, so that a change in between is not missed.
             let stirred = self.stirred.notified();
-            let changed = std::mem::take(&mut lock(&self.state).changed);
-            if !changed.is_empty() {
-                return changed;
+            if !lock(&self.state).changed.is_empty() {
+                return;
             }
             stirred.await;
         }
     }
 
+    /// Takes something that has changed. Whoever cannot tell of it gives it back.
+    pub(crate) fn take(&self) -> Option<Topic> {
+        lock(&self.state).changed.pop_first()
+    }
+
+    /// Gives back what was taken.
+    pub(crate) fn give_back(&self, topic: Topic) {
+        lock(&self.state).changed.insert(topic);
+    }
+
     /// Wants to hear of one more resource. False if that would be too many.
-    pub(crate) fn add(&self, uri: &str, most: usize) -> bool {
+    pub(crate) fn add(&self, uri: &str, most: usize, most_bytes: usize) -> bool {
         let mut state = lock(&self.state);
         if state.wants.uris.iter().any(|known| known == uri) {
             return true;
         }
-        if state.wants.uris.len() >= most {
+        let bytes: usize = state.wants.uris.iter().map(String::len).sum();
+        if state.wants.uris.len() >= most || bytes + uri.len() > most_bytes {
             return false;
         }
         state.wants.uris.push(uri.to_owned());
@@ -147,7 +157,8 @@ mod tests {
             hub.publish(&Topic::Resource("a://b".into()));
             hub.publish(&Topic::Resource("a://c".into()));
         }
-        let changes: Vec<_> = subscriber.changes().await.into_iter().collect();
+        subscriber.stirred().await;
+        let changes: Vec<_> = std::iter::from_fn(|| subscriber.take()).collect();
         assert_eq!(changes, [Topic::Tools, Topic::Resource("a://b".into())]);
     }
 
@@ -165,9 +176,10 @@ mod tests {
     async fn a_resource_can_be_left_again() {
         let hub = Hub::default();
         let subscriber = hub.subscribe(Filter::default());
-        assert!(subscriber.add("a://b", 1));
-        assert!(subscriber.add("a://b", 1));
-        assert!(!subscriber.add("a://c", 1));
+        assert!(subscriber.add("a://b", 1, 100));
+        assert!(subscriber.add("a://b", 1, 100));
+        assert!(!subscriber.add("a://c", 1, 100));
+        assert!(!subscriber.add("a://c", 2, 9), "too many bytes");
         hub.publish(&Topic::Resource("a://b".into()));
         subscriber.remove("a://b");
         hub.publish(&Topic::Resource("a://b".into()));

@@ -121,8 +121,8 @@ impl<T: Keyed> Shelf<T> {
         self.items.is_empty()
     }
 
-    /// Adds a thing, or puts it in the place of the one with the same key.
-    pub(crate) fn put(&mut self, item: T) {
+    /// Adds a thing, or puts it in the place of the one with the same key. Always a change.
+    pub(crate) fn put(&mut self, item: T) -> bool {
         match self.places.get(item.key()) {
             Some(place) => self.items[*place] = Arc::new(item),
             None => {
@@ -130,6 +130,7 @@ impl<T: Keyed> Shelf<T> {
                 self.items.push(Arc::new(item));
             }
         }
+        true
     }
 
     /// Takes a thing out, and says whether it was there.
@@ -151,31 +152,61 @@ impl<T: Keyed> Shelf<T> {
 #[derive(Debug)]
 pub(crate) struct Registry {
     current: ArcSwap<Snapshot>,
+    /// What has been offered. It stays offered: a client was told so, and lists may become empty.
+    offer: ArcSwap<Offer>,
     /// Held while a change is made, so that no change is lost to another.
     changing: Mutex<()>,
     hub: Arc<Hub>,
 }
 
+/// What a server offers at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) tools: bool,
+    pub(crate) resources: bool,
+    pub(crate) prompts: bool,
+    pub(crate) completions: bool,
+}
+
+impl Offer {
+    fn with(self, catalog: &Snapshot) -> Offer {
+        Offer {
+            tools: self.tools || !catalog.tools.is_empty(),
+            resources: self.resources || !catalog.resources.is_empty() || !catalog.templates.is_empty(),
+            prompts: self.prompts || !catalog.prompts.is_empty(),
+            completions: self.completions || catalog.completes(),
+        }
+    }
+}
+
 impl Registry {
-    pub(crate) fn new(snapshot: Snapshot, hub: Arc<Hub>) -> Registry {
-        Registry { current: ArcSwap::from_pointee(snapshot), changing: Mutex::new(()), hub }
+    /// Offers what there is, and what is promised.
+    pub(crate) fn new(snapshot: Snapshot, promised: Offer, hub: Arc<Hub>) -> Registry {
+        let offer = ArcSwap::from_pointee(promised.with(&snapshot));
+        Registry { current: ArcSwap::from_pointee(snapshot), offer, changing: Mutex::new(()), hub }
     }
 
     pub(crate) fn snapshot(&self) -> arc_swap::Guard<Arc<Snapshot>> {
         self.current.load()
     }
 
-    /// Changes what is offered and tells clients which list changed.
-    pub(crate) fn change<R>(&self, topic: &Topic, change: impl FnOnce(&mut Snapshot) -> R) -> R {
-        let result = {
+    pub(crate) fn offer(&self) -> Offer {
+        **self.offer.load()
+    }
+
+    /// Changes what is offered, if `change` says that it did, and tells clients which list changed.
+    pub(crate) fn change(&self, topic: &Topic, change: impl FnOnce(&mut Snapshot) -> bool) -> bool {
+        {
             let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
             let mut next = Snapshot::clone(&self.current.load());
-            let result = change(&mut next);
+            if !change(&mut next) {
+                return false;
+            }
+            self.offer.store(Arc::new(self.offer().with(&next)));
             self.current.store(Arc::new(next));
-            result
-        };
+        }
         self.hub.publish(topic);
-        result
+        true
     }
 }
 

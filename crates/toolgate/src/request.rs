@@ -1,5 +1,6 @@
 //! What travels through the house once the vestibule has taken off its edition.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,8 +16,7 @@ pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Who is calling, as far as it was proven.
 ///
 /// Without authentication everyone is [`Principal::anonymous`]. An authenticating layer in front of the
-/// endpoint puts a `Principal` into the request's extensions; sessions, request state and cursors are
-/// bound to it.
+/// endpoint puts a `Principal` into the request's extensions; sessions and request state are bound to it.
 ///
 /// ```
 /// # use toolgate::Principal;
@@ -58,6 +58,8 @@ pub(crate) struct Caller {
     pub(crate) meta: Meta,
     /// Marked arguments must stand in headers too, and agree.
     pub(crate) mirrors: bool,
+    /// What the other arguments are already, while one of them is completed.
+    pub(crate) given: BTreeMap<String, String>,
 }
 
 /// One wish, ready for the hall.

@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind};
 use crate::handler::{Changes, Context, Handler, IntoContents, IntoOutput, IntoPrompt, Shared};
 use crate::hub::{Hub, Topic};
 use crate::registry::{
-    Need, Pager, PromptSpec, Registry, ResourceSpec, Snapshot, TemplateSpec, ToolSpec, cache_hint,
+    Need, Offer, Pager, PromptSpec, Registry, ResourceSpec, Snapshot, TemplateSpec, ToolSpec, cache_hint,
 };
 use crate::seal::Seal;
 #[cfg(feature = "http")]
@@ -98,7 +98,7 @@ impl Server {
                 serving.await
             }
         };
-        flushed.wait().await;
+        flushed.wait(self.0.drain).await;
         served.map_err(io)
     }
 
@@ -139,10 +139,29 @@ impl Server {
         http.place = Place::Path("/mcp".into());
         let endpoint = Endpoint::new(Arc::clone(&self.0.entry), http);
         let drain = self.0.entry.era.drain.clone();
-        let served =
-            listen::serve_until_signal(listener, endpoint.clone(), self.0.listen.clone(), drain).await;
-        // What a client left behind is finished too, within the same time.
-        let _ = tokio::time::timeout(self.0.drain, endpoint.settle()).await;
+        let serving = async {
+            let served =
+                listen::serve(listener, endpoint.clone(), self.0.listen.clone(), drain.clone()).await;
+            // What a client left behind is finished too.
+            endpoint.settle().await;
+            served
+        };
+        let asked_twice = async {
+            signal::signal().await;
+            self.shut_down();
+            signal::signal().await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        };
+        let out_of_time = async {
+            drain.cancelled().await;
+            tokio::time::sleep(self.0.drain + Duration::from_secs(1)).await;
+        };
+        let served = tokio::select! {
+            biased;
+            served = serving => served,
+            () = asked_twice => Ok(()),
+            () = out_of_time => Ok(()),
+        };
         served.map_err(|error| Error::io("cannot go on listening", error))
     }
 
@@ -208,6 +227,24 @@ impl Server {
         self.registry().change(&Topic::Resources, |catalog| catalog.resources.remove(uri))
     }
 
+    /// Adds a template, or replaces the one of that text, and tells connected clients.
+    ///
+    /// # Errors
+    /// If the description cannot work; what is served stays as it was.
+    pub fn add_template(&self, template: TemplateSpec) -> Result<(), Error> {
+        let text = template.uri_template().to_owned();
+        let entry =
+            template.finish().map_err(|fault| description(&[format!("template `{text}`: {fault}")]))?;
+        self.registry().change(&Topic::Resources, |catalog| catalog.templates.put(entry));
+        Ok(())
+    }
+
+    /// Takes a template away and tells connected clients; false if there was none of that text.
+    #[must_use]
+    pub fn remove_template(&self, uri_template: &str) -> bool {
+        self.registry().change(&Topic::Resources, |catalog| catalog.templates.remove(uri_template))
+    }
+
     /// Adds a prompt, or replaces the one of that name, and tells connected clients.
     ///
     /// # Errors
@@ -253,6 +290,8 @@ struct Parts {
     info: Implementation,
     instructions: Option<String>,
     catalog: Snapshot,
+    /// What is offered although nothing of it is there yet.
+    promised: Offer,
     states: HashMap<TypeId, Arc<dyn std::any::Any + Send + Sync>>,
     limits: Limits,
     page_size: usize,
@@ -275,6 +314,7 @@ impl Parts {
             info: Implementation { name, version, ..Implementation::default() },
             instructions: None,
             catalog: Snapshot::default(),
+            promised: Offer::default(),
             states: HashMap::new(),
             limits: Limits::default(),
             page_size: 1000,
@@ -321,7 +361,9 @@ macro_rules! lasts {
                     return;
                 }
                 match self.finish() {
-                    Ok(entry) => parts.catalog.$shelf.put(entry),
+                    Ok(entry) => {
+                        parts.catalog.$shelf.put(entry);
+                    }
                     Err(fault) => parts.faults.push(format!(concat!($what, " `{}`: {}"), key, fault)),
                 }
             }
@@ -416,6 +458,14 @@ impl<L: Last> Builder<L> {
         })
     }
 
+    /// Offers tools, resources and prompts from the start, even if there are none yet: clients that connect
+    /// before the first one is added then know to look again.
+    pub fn changing(self) -> Builder<L> {
+        self.set(|parts| {
+            parts.promised = Offer { tools: true, resources: true, prompts: true, completions: false };
+        })
+    }
+
     /// How to use the server, for a model.
     pub fn instructions(self, instructions: impl Into<String>) -> Builder<L> {
         self.set(|parts| parts.instructions = Some(instructions.into()))
@@ -479,7 +529,13 @@ impl<L: Last> Builder<L> {
     /// Secrets that seal what clients carry between calls: the first seals, all open. Give the same ones to
     /// every process that serves the same clients; without any, each process makes up its own.
     pub fn state_keys(self, secrets: impl IntoIterator<Item = [u8; 32]>) -> Builder<L> {
-        self.set(|parts| parts.seal = Some(Seal::from_secrets(secrets)).filter(|seal| !seal.is_empty()))
+        self.set(|parts| {
+            let seal = Seal::from_secrets(secrets);
+            if seal.is_empty() {
+                parts.faults.push("state_keys: at least one secret is needed".into());
+            }
+            parts.seal = Some(seal);
+        })
     }
 
     /// The address that clients know the server by, where that is not this machine: its host is served,
@@ -674,13 +730,13 @@ fn description(faults: &[String]) -> Error {
 fn open(parts: Parts) -> Server {
     let hub = Arc::new(Hub::default());
     let seal = parts.seal.unwrap_or_else(Seal::random);
-    let registry = Arc::new(Registry::new(parts.catalog, Arc::clone(&hub)));
+    let registry = Arc::new(Registry::new(parts.catalog, parts.promised, Arc::clone(&hub)));
     let face = Face {
         info: parts.info,
         instructions: parts.instructions,
         capabilities: Box::new({
             let registry = Arc::clone(&registry);
-            move || capabilities(&registry.snapshot())
+            move || capabilities(registry.offer())
         }),
         cache: parts.cache,
     };
@@ -703,14 +759,13 @@ fn open(parts: Parts) -> Server {
 }
 
 /// Derived, never declared: what is offered is what is there.
-fn capabilities(catalog: &Snapshot) -> ServerCapabilities {
-    let resources = !catalog.resources.is_empty() || !catalog.templates.is_empty();
+fn capabilities(offer: Offer) -> ServerCapabilities {
     ServerCapabilities {
-        tools: (!catalog.tools.is_empty()).then_some(true),
-        prompts: (!catalog.prompts.is_empty()).then_some(true),
-        resources: resources.then_some(true),
-        resource_updates: resources,
-        completions: catalog.completes(),
+        tools: offer.tools.then_some(true),
+        prompts: offer.prompts.then_some(true),
+        resources: offer.resources.then_some(true),
+        resource_updates: offer.resources,
+        completions: offer.completions,
         logging: true,
         ..ServerCapabilities::default()
     }

@@ -117,7 +117,7 @@ impl Stream {
     /// Adds a message if there is room, and says whether there was.
     pub(crate) fn hint(&self, data: Bytes) -> bool {
         let mut inner = self.lock();
-        if inner.gone || !inner.has_room() {
+        if inner.gone || inner.finished || !inner.has_room() {
             return false;
         }
         inner.add(data);
@@ -143,6 +143,16 @@ impl Stream {
             }
             room.await;
         }
+    }
+
+    /// Whether there is room for one more message.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lock().has_room()
+    }
+
+    /// Whether nobody reads any more, and nobody will.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.lock().gone
     }
 
     /// Waits until there is room for one more message, or nobody reads any more.
@@ -331,6 +341,13 @@ impl Reader {
 
     /// The next message, if it is there already.
     pub(crate) fn ready(&mut self) -> Option<Event> {
+        {
+            // A cut is for whoever waits, and must not be taken here.
+            let inner = self.stream.lock();
+            if inner.wanted >= inner.next {
+                return None;
+            }
+        }
         match self.poll_next(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Next::Event(event)) => Some(event),
             _ => None,
@@ -449,6 +466,18 @@ mod tests {
         drop(stream.reader());
         assert!(stream.send(message("a")).await.is_err());
         assert!(!stream.hint(message("a")));
+    }
+
+    #[tokio::test]
+    async fn looking_for_more_does_not_take_the_cut() {
+        let stream = Stream::new(Capacity::default());
+        stream.keep();
+        stream.push(message("a"));
+        stream.cut(Duration::from_millis(5));
+        let mut reader = stream.reader();
+        assert!(reader.ready().is_some());
+        assert!(reader.ready().is_none());
+        assert!(matches!(reader.next().await, Next::Cut(_)));
     }
 
     #[tokio::test]

@@ -62,7 +62,7 @@ const COUNTED: &[&str] = &[
 ];
 
 pub(crate) fn all(quick: bool) -> Vec<Measure> {
-    let seconds = if quick { "0.7" } else { "2" };
+    let seconds = if quick { "0.5" } else { "1.5" };
     let http = |names: &[&str], n_connections: &str| -> Vec<Measure> {
         let one = |name: &&str| {
             let arguments = ["http", name, "--connections", n_connections, "--seconds", seconds];

@@ -29,7 +29,7 @@ impl Facts {
             format!("date: {}", said(places, &["date", "-u", "+%Y-%m-%d %H:%M UTC"])),
             format!("commit: {}", said(places, &["git", "describe", "--always", "--dirty"])),
             format!("compiler: {}", said(places, &["rustc", "--version"])),
-            format!("command: `cargo xtask bench {}`", arguments.join(" ")).replace(" `", "`"),
+            format!("command: `{}`", [&["cargo xtask bench"], arguments].concat().join(" ")),
         ];
         Self { lines, load: load() }
     }
@@ -91,6 +91,7 @@ pub(crate) fn render(
              server opens a session, `initialize` includes the request that ends it.\n";
     text += &table.ours();
     text += &table.everyone(Unit::Cpu, "CPU µs per request");
+    text += &table.latencies();
     text += &table.everyone(Unit::Bytes, "Bytes of resident memory for each");
     text += &table.everyone(Unit::Start, "Milliseconds from start to first answer");
     text += &table.everyone(Unit::Instructions, "User-space instructions per request");
@@ -168,8 +169,7 @@ impl Table<'_> {
         if numbers.is_empty() {
             return String::new();
         }
-        let mut text =
-            format!("\n## {title}\n\n|  |{}\n|---|{}\n", self.names(), "--:|".repeat(self.contenders.len()));
+        let mut text = format!("\n## {title}\n\n{}", self.header());
         for number in numbers {
             let cell = |index: usize| {
                 let outcome = self.results.get(&(number, index));
@@ -191,6 +191,24 @@ impl Table<'_> {
         text
     }
 
+    fn latencies(&self) -> String {
+        let mut rows = String::new();
+        for (number, measure) in self.measures.iter().enumerate() {
+            let figure = |index, name| median(self.results.get(&(number, index)), name);
+            let cell =
+                |index| format!(" {} / {} |", shown(figure(index, "p50_us")), shown(figure(index, "p99_us")));
+            let is_timed = (0..self.contenders.len()).any(|index| figure(index, "p50_us").is_some());
+            if is_timed {
+                let cells: String = (0..self.contenders.len()).map(cell).collect();
+                let _ = writeln!(rows, "| {} |{cells}", measure.name);
+            }
+        }
+        match rows.is_empty() {
+            true => rows,
+            false => format!("\n## Latency in µs, p50 / p99\n\n{}{rows}", self.header()),
+        }
+    }
+
     fn start_rss(&self, index: usize) -> Option<f64> {
         let number = self.measures.iter().position(|measure| measure.unit == Unit::Start)?;
         median(self.results.get(&(number, index)), "idle_rss_kib")
@@ -200,15 +218,14 @@ impl Table<'_> {
         let mib = |contender: &Contender| contender.n_bytes.map(|bytes| bytes as f64 / 1e6);
         let cells: String =
             self.contenders.iter().map(|contender| format!(" {} |", shown(mib(contender)))).collect();
-        format!(
-            "\n## Stripped executable\n\n|  |{}\n|---|{}\n| MB |{cells}\n",
-            self.names(),
-            "--:|".repeat(self.contenders.len())
-        )
+        format!("\n## Stripped executable\n\n{}| MB |{cells}\n", self.header())
     }
 
-    fn names(&self) -> String {
-        self.contenders.iter().map(|contender| format!(" {} |", contender.name)).collect()
+    /// The first two lines of a table with a column for each contender.
+    fn header(&self) -> String {
+        let names: String =
+            self.contenders.iter().map(|contender| format!(" {} |", contender.name)).collect();
+        format!("|  |{names}\n|---|{}\n", "--:|".repeat(self.contenders.len()))
     }
 
     /// Why there is no figure, for our server; a peer's reasons would fill a page.

@@ -16,6 +16,7 @@ use toolgate_wire::model::{
 };
 use toolgate_wire::{Client, Edition, Fault, Kind, Raw, View, codec};
 
+use super::Era;
 use crate::clock::Clock;
 use crate::handler::{AskError, AskErrorKind, Voice};
 use crate::registry::Check;
@@ -46,6 +47,8 @@ pub(super) struct Retrying {
 }
 
 struct Binding {
+    /// Servers may share their keys; what one made up is not for the other.
+    server: String,
     principal: Principal,
     method: &'static str,
     subject: String,
@@ -76,8 +79,7 @@ impl Retrying {
         call: &Call,
         caller: &Caller,
         out: Option<Arc<Stream>>,
-        seal: &Seal,
-        clock: &Clock,
+        era: &Era,
     ) -> Retrying {
         let (arguments, retry) = match call {
             Call::CallTool { arguments, retry, .. } => (arguments.clone(), Some(retry)),
@@ -87,6 +89,7 @@ impl Retrying {
         };
         let Retry { responses, state } = retry.cloned().unwrap_or_default();
         let binding = Binding {
+            server: era.face.info.name.clone(),
             principal: caller.principal.clone(),
             method: call.method(),
             subject: call.subject().unwrap_or_default().to_owned(),
@@ -100,8 +103,8 @@ impl Retrying {
             out,
             is_tool: matches!(call, Call::CallTool { .. }),
             binding,
-            seal: seal.clone(),
-            clock: clock.clone(),
+            seal: era.seal.clone(),
+            clock: era.clock.clone(),
             journal: Mutex::new(journal),
         }
     }
@@ -275,7 +278,7 @@ impl Journal {
 impl Binding {
     fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
-        let parts = [self.principal.id().unwrap_or_default(), self.method, &self.subject];
+        let parts = [&self.server, self.principal.id().unwrap_or_default(), self.method, &self.subject];
         for part in parts {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);

@@ -25,6 +25,8 @@ pub(super) struct Reversing {
     /// None: the client takes one message only, the answer.
     out: Option<Arc<Stream>>,
     cancel: CancellationToken,
+    /// It came by a request of its own, whose connection can be freed.
+    posted: bool,
     /// There is one run only; what is set aside stays here.
     memory: Mutex<BTreeMap<String, Raw>>,
 }
@@ -35,12 +37,13 @@ impl Reversing {
         session: Option<Arc<Session>>,
         out: Option<Arc<Stream>>,
         cancel: CancellationToken,
+        posted: bool,
     ) -> Reversing {
-        Reversing { edition, session, out, cancel, memory: Mutex::default() }
+        Reversing { edition, session, out, cancel, posted, memory: Mutex::default() }
     }
 
     async fn ask_session(&self, session: &Session, out: &Stream, ask: &Ask) -> Result<Answer, AskError> {
-        let (id, answer) = session.expect();
+        let (id, answer) = session.expect().ok_or(AskError(AskErrorKind::Gone))?;
         let mut forget = Forget { session, id: &id, taken_back: Some((out, self.edition)) };
         let mut params = Vec::new();
         codec::write_ask_params(&mut params, self.edition, ask);
@@ -102,7 +105,8 @@ impl Voice for Reversing {
     }
 
     fn send_away(&self, retry: Duration) {
-        if self.edition.facts().resume == Resume::Polling
+        if self.posted
+            && self.edition.facts().resume == Resume::Polling
             && self.session.is_some()
             && let Some(out) = &self.out
         {

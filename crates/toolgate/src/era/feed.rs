@@ -1,7 +1,6 @@
 //! Change notices on their way to a client: on the standing stream of a session, or on a stream that the
 //! client opened to listen.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -68,12 +67,7 @@ impl Era {
             if !write(out, edition, &acknowledged, Some(id)).await {
                 return;
             }
-            loop {
-                let changes = subscriber.changes().await;
-                if !write_all(out, edition, changes, Some(id)).await {
-                    return;
-                }
-            }
+            tell_all(subscriber, out, edition, Some(id)).await;
         };
         tokio::select! {
             biased;
@@ -91,14 +85,7 @@ impl Era {
 
     /// Tells a session of changes on `out`; ends when the session or the house does.
     pub(crate) async fn feed(&self, session: &Session, out: &Stream) {
-        let feeding = async {
-            loop {
-                let changes = session.subscriber().changes().await;
-                if !write_all(out, session.client.edition, changes, None).await {
-                    return;
-                }
-            }
-        };
+        let feeding = tell_all(session.subscriber(), out, session.client.edition, None);
         tokio::select! {
             biased;
             () = session.over.cancelled() => {}
@@ -108,24 +95,27 @@ impl Era {
     }
 }
 
-async fn write_all(
-    out: &Stream,
-    edition: Edition,
-    changes: BTreeSet<Topic>,
-    tag: Option<&RequestId>,
-) -> bool {
-    for topic in changes {
-        let notice = match topic {
+/// Tells of changes until nobody reads any more. A change is taken only when there is room to tell of it:
+/// what the reader does not live to hear is there for the next one.
+async fn tell_all(subscriber: &Subscriber, out: &Stream, edition: Edition, tag: Option<&RequestId>) {
+    loop {
+        subscriber.stirred().await;
+        out.room().await;
+        if out.is_gone() || out.is_finished() {
+            return;
+        }
+        let Some(topic) = subscriber.take() else { continue };
+        let notice = match topic.clone() {
             Topic::Tools => Notice::ToolsChanged,
             Topic::Prompts => Notice::PromptsChanged,
             Topic::Resources => Notice::ResourcesChanged,
             Topic::Resource(uri) => Notice::ResourceUpdated { uri: uri.into() },
         };
-        if !write(out, edition, &notice, tag).await {
-            return false;
+        let mut message = Vec::with_capacity(160);
+        if codec::write_notice(&mut message, edition, &notice, tag) && !out.hint(message.into()) {
+            subscriber.give_back(topic);
         }
     }
-    true
 }
 
 /// On a line nothing closes with a listening. Spec 2026-07-28 has two words for its end, the result and

@@ -6,6 +6,7 @@ use toolgate_wire::model::{Call, Outcome, Welcome};
 use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RequestId, codec};
 
 use super::header::{SESSION, VERSION, single};
+use super::session::GREETING;
 use super::{Answer, Era, Peer, Road, Speaker, refusal};
 
 impl Era {
@@ -23,25 +24,33 @@ impl Era {
         if greeted {
             return Err(Fault::params("this session has been initialized before"));
         }
+        if params.is_some_and(|params| params.as_bytes().len() > GREETING) {
+            return Err(Fault::params(format!(
+                "the params of `initialize` are longer than {GREETING} bytes"
+            )));
+        }
         let call = codec::read_call(Edition::NEWEST_HANDSHAKE, "initialize", params)?;
         let Call::Hello(hello) = call else {
             return Err(Fault::params("`initialize` expected"));
         };
         let edition = Edition::negotiate(&hello.version);
         let client = Arc::new(Client { edition, capabilities: hello.capabilities, info: hello.client });
+        let capabilities = (self.face.capabilities)();
+        let offered = capabilities.clone();
         let welcome = Outcome::Welcome(Box::new(Welcome {
             version: edition.date().to_owned(),
-            capabilities: (self.face.capabilities)(),
+            capabilities,
             server: self.face.info.clone(),
             instructions: self.face.instructions.clone(),
         }));
         let session = match &peer.road {
             Road::Line(line) => {
-                line.greet(self.sessions.unlisted(client, peer.principal.clone(), &self.hub));
+                line.greet(self.sessions.unlisted(client, peer.principal.clone(), &offered, &self.hub));
                 None
             }
             Road::Post { .. } => {
-                let session = self.sessions.open(client, peer.principal.clone(), &self.hub, &self.clock);
+                let session =
+                    self.sessions.open(client, peer.principal.clone(), &offered, &self.hub, &self.clock);
                 let Some(session) = session else {
                     return Ok(full(id));
                 };

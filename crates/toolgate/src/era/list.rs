@@ -51,6 +51,11 @@ fn recall<T>(
     page: &Page<T>,
     face: &Face,
 ) {
+    if page.next.is_some() {
+        // Its cursor is sealed anew each time: no two of these are the same.
+        codec::write_outcome(out, edition, outcome, Some(&face.info));
+        return;
+    }
     let slot = &kept[edition as usize];
     if let Some(written) = slot.load().as_ref()
         && is_same(&written.page, page)

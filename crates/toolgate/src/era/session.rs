@@ -5,13 +5,13 @@
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use toolgate_wire::model::{ClientCapabilities, Filter, LogLevel};
+use toolgate_wire::model::{ClientCapabilities, Filter, LogLevel, ServerCapabilities};
 use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RemoteError, RequestId, Resume};
 
 use super::handshake::no_session;
@@ -22,6 +22,21 @@ use crate::hub::{Hub, Subscriber};
 use crate::request::Principal;
 use crate::seal::token;
 use crate::stream::{Capacity, Stream};
+
+/// Calls of one standing connection that may be under way at once.
+const LINE_CALLS: usize = 1024;
+
+/// How long a greeting may be: it is remembered as long as its session.
+pub(super) const GREETING: usize = 32 << 10;
+
+/// How many bytes of URIs one session may subscribe to.
+const SUBSCRIBED: usize = 256 << 10;
+
+/// How often silent sessions are looked for.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// A session that was never used after its greeting makes room for another one after this time.
+const UNUSED: Duration = Duration::from_secs(30);
 
 /// How many sessions, how long, and how much each may hold.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +77,8 @@ pub(crate) struct Sessions {
     open: RwLock<HashMap<Box<str>, Arc<Session>>>,
     /// Stands in for clients that say nothing of themselves.
     bare: Arc<Client>,
+    /// When all sessions were last looked at, in milliseconds of uptime.
+    swept: AtomicU64,
 }
 
 /// One remembered client.
@@ -75,14 +92,19 @@ pub(crate) struct Session {
     level: AtomicU8,
     subscriber: Arc<Subscriber>,
     /// Questions under way, by the id they were asked with.
-    pending: Mutex<HashMap<RequestId, oneshot::Sender<Result<Raw, RemoteError>>>>,
+    /// None once no answer can come any more.
+    pending: Mutex<Option<Pending>>,
     pub(crate) calls: Calls,
     streams: Mutex<Streams>,
     /// When it was last heard of, in milliseconds of uptime.
     seen: AtomicU64,
+    /// It was heard of again after its greeting.
+    used: AtomicBool,
     /// Falls when the session ends.
     pub(crate) over: CancellationToken,
 }
+
+type Pending = HashMap<RequestId, oneshot::Sender<Result<Raw, RemoteError>>>;
 
 /// Streams that can be resumed. Number 0 is the standing one, for what belongs to no request.
 #[derive(Debug, Default)]
@@ -134,7 +156,7 @@ impl Sessions {
     pub(crate) fn new(limits: SessionLimits) -> Sessions {
         let capabilities = ClientCapabilities::default();
         let bare = Arc::new(Client { edition: Edition::UNNAMED, capabilities, info: None });
-        Sessions { limits, open: RwLock::default(), bare }
+        Sessions { limits, open: RwLock::default(), bare, swept: AtomicU64::new(0) }
     }
 
     pub(super) fn bare_client(&self) -> Arc<Client> {
@@ -146,26 +168,40 @@ impl Sessions {
         &self,
         client: Arc<Client>,
         principal: Principal,
+        offered: &ServerCapabilities,
         hub: &Hub,
         clock: &Clock,
     ) -> Option<Arc<Session>> {
-        let session = self.unlisted(client, principal, hub);
+        let session = self.unlisted(client, principal, offered, hub);
         session.touch(clock);
+        let now = clock.uptime();
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        let full = open.len() >= self.limits.total;
+        // Looking at all of them takes a while, so even a full house does it once a second at most.
+        if self.is_due(now, if full { Duration::from_secs(1) } else { SWEEP }) {
+            open.retain(|_, session| !(session.is_stale(now) || full && session.is_unused(now)));
+        }
         if open.len() >= self.limits.total {
-            let now = clock.uptime();
-            open.retain(|_, session| !session.is_stale(now));
-            if open.len() >= self.limits.total {
-                return None;
-            }
+            return None;
         }
         open.insert(session.id.clone(), Arc::clone(&session));
         Some(session)
     }
 
     /// A session that is found by its connection and not by its id.
-    pub(super) fn unlisted(&self, client: Arc<Client>, principal: Principal, hub: &Hub) -> Arc<Session> {
-        let wants = Filter { tools: true, prompts: true, resources: true, ..Filter::default() };
+    pub(super) fn unlisted(
+        &self,
+        client: Arc<Client>,
+        principal: Principal,
+        offered: &ServerCapabilities,
+        hub: &Hub,
+    ) -> Arc<Session> {
+        let wants = Filter {
+            tools: offered.tools == Some(true),
+            prompts: offered.prompts == Some(true),
+            resources: offered.resources == Some(true),
+            ..Filter::default()
+        };
         Arc::new(Session {
             id: token().into(),
             client,
@@ -173,10 +209,11 @@ impl Sessions {
             limits: self.limits,
             level: AtomicU8::new(LogLevel::Info as u8),
             subscriber: hub.subscribe(wants),
-            pending: Mutex::default(),
+            pending: Mutex::new(Some(HashMap::new())),
             calls: Calls::default(),
             streams: Mutex::default(),
             seen: AtomicU64::new(0),
+            used: AtomicBool::new(false),
             over: CancellationToken::new(),
         })
     }
@@ -195,7 +232,19 @@ impl Sessions {
             return None;
         }
         session.touch(clock);
+        session.used.store(true, Ordering::Relaxed);
         Some(session)
+    }
+
+    /// Whether the last look at all sessions was so long ago.
+    fn is_due(&self, now: Duration, every: Duration) -> bool {
+        let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        let last = self.swept.load(Ordering::Relaxed);
+        let due = now.saturating_sub(last) >= u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
+        if due {
+            self.swept.store(now, Ordering::Relaxed);
+        }
+        due
     }
 
     fn close(&self, session: &Session) {
@@ -212,9 +261,17 @@ impl Session {
         self.seen.store(now, Ordering::Relaxed);
     }
 
+    fn silent(&self, now: Duration) -> Duration {
+        now.saturating_sub(Duration::from_millis(self.seen.load(Ordering::Relaxed)))
+    }
+
+    /// Whether nobody came back after the greeting.
+    fn is_unused(&self, now: Duration) -> bool {
+        !self.used.load(Ordering::Relaxed) && self.silent(now) > UNUSED
+    }
+
     fn is_stale(&self, now: Duration) -> bool {
-        let silent = now.saturating_sub(Duration::from_millis(self.seen.load(Ordering::Relaxed)));
-        silent > self.limits.idle && self.calls.is_empty() && !self.is_listening()
+        self.silent(now) > self.limits.idle && self.calls.is_empty() && !self.is_listening()
     }
 
     /// Whether its standing stream is being read.
@@ -225,7 +282,7 @@ impl Session {
     fn end(&self) {
         self.over.cancel();
         self.calls.cancel_all();
-        lock(&self.pending).clear();
+        *lock(&self.pending) = None;
     }
 
     pub(super) fn set_level(&self, level: LogLevel) {
@@ -238,10 +295,12 @@ impl Session {
 
     pub(super) fn subscribe(&self, uri: &str) -> Result<(), Fault> {
         let most = self.limits.subscriptions;
-        if uri.len() > 64 << 10 || !self.subscriber.add(uri, most) {
-            return Err(Fault::params(format!("a session may subscribe to at most {most} resources")));
+        if self.subscriber.add(uri, most, SUBSCRIBED) {
+            return Ok(());
         }
-        Ok(())
+        let said =
+            format!("a session may subscribe to {most} resources and {SUBSCRIBED} bytes of URIs at most");
+        Err(Fault::params(said))
     }
 
     pub(super) fn unsubscribe(&self, uri: &str) {
@@ -253,22 +312,24 @@ impl Session {
     }
 
     /// Waits for the answer to a question that is about to be asked under the returned id.
-    pub(super) fn expect(&self) -> (RequestId, oneshot::Receiver<Result<Raw, RemoteError>>) {
+    /// None if no answer can come any more.
+    pub(super) fn expect(&self) -> Option<(RequestId, oneshot::Receiver<Result<Raw, RemoteError>>)> {
         let (sender, receiver) = oneshot::channel();
         // Unguessable, and looked up in this session only: no other client can answer it.
         let id = RequestId::from(token());
-        lock(&self.pending).insert(id.clone(), sender);
-        (id, receiver)
+        lock(&self.pending).as_mut()?.insert(id.clone(), sender);
+        Some((id, receiver))
     }
 
     /// Nobody waits for this answer any more; false if nobody did.
     pub(super) fn forget(&self, id: &RequestId) -> bool {
-        lock(&self.pending).remove(id).is_some()
+        lock(&self.pending).as_mut().is_some_and(|pending| pending.remove(id).is_some())
     }
 
     /// An answer has come. One that nobody waits for, or a second one, is dropped.
     pub(super) fn hear(&self, id: &RequestId, outcome: Result<Raw, RemoteError>) {
-        if let Some(waiting) = lock(&self.pending).remove(id) {
+        let waiting = lock(&self.pending).as_mut().and_then(|pending| pending.remove(id));
+        if let Some(waiting) = waiting {
             // Nobody there any more: the question was taken back in this very moment.
             let _ = waiting.send(outcome);
         }
@@ -420,11 +481,19 @@ impl Line {
         self.greeted.cancel();
     }
 
+    /// Refuses one call too many.
+    pub(super) fn check_room(&self) -> Result<(), Fault> {
+        if self.calls.len() < LINE_CALLS {
+            return Ok(());
+        }
+        Err(Fault::new(FaultKind::Busy, "too many calls are under way; wait for some of them to end"))
+    }
+
     /// Nothing more will come from the client: no answer, no greeting. Calls under way may still end.
     pub(crate) fn hang_up(&self) {
         self.hung_up.cancel();
         if let Some(session) = self.session.get() {
-            lock(&session.pending).clear();
+            *lock(&session.pending) = None;
         }
     }
 

@@ -154,6 +154,12 @@ impl Context {
         self.0.caller.meta.raw.as_ref()
     }
 
+    /// In a completer: what another argument is already, if the client says so.
+    #[must_use]
+    pub fn given(&self, argument: &str) -> Option<&str> {
+        self.0.caller.given.get(argument).map(String::as_str)
+    }
+
     /// Whether nobody waits for the answer any more.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
@@ -188,9 +194,8 @@ impl Context {
             return;
         };
         // Spec, all revisions: the value must increase. What does not is not worth a message.
-        let last = f64::from_bits(self.0.progress.swap(done.to_bits(), Ordering::Relaxed));
-        if !done.is_finite() || done <= last {
-            self.0.progress.store(last.to_bits(), Ordering::Relaxed);
+        let further = |last: u64| (done.is_finite() && done > f64::from_bits(last)).then_some(done.to_bits());
+        if self.0.progress.fetch_update(Ordering::Relaxed, Ordering::Relaxed, further).is_err() {
             return;
         }
         let notice = Notice::Progress { token, progress: done, total, message: message.map(str::to_owned) };
@@ -214,7 +219,8 @@ impl Context {
     }
 
     async fn tell(&self, notice: &Notice) {
-        if self.0.voice.tell(notice) {
+        // A call that has ended, or was taken back, says nothing more.
+        if !self.is_cancelled() && self.0.voice.tell(notice) {
             yield_once().await;
         }
     }
@@ -314,8 +320,9 @@ impl Context {
             return Ok(done);
         }
         let done = work().await?;
-        if let Ok(raw) = Raw::of(&done) {
-            self.0.voice.remember(&slot, raw);
+        match Raw::of(&done) {
+            Ok(raw) => self.0.voice.remember(&slot, raw),
+            Err(error) => tracing::error!(name, %error, "a step cannot be recorded and may be done again"),
         }
         Ok(done)
     }
@@ -329,8 +336,9 @@ impl Context {
     /// Sets something aside for the next run of this handler, sealed so that the client that carries it
     /// can neither read nor change it.
     pub fn set_state<T: Serialize>(&self, state: &T) {
-        if let Ok(raw) = Raw::of(state) {
-            self.0.voice.remember("state", raw);
+        match Raw::of(state) {
+            Ok(raw) => self.0.voice.remember("state", raw),
+            Err(error) => tracing::error!(%error, "this state cannot be set aside"),
         }
     }
 

@@ -59,7 +59,8 @@ fn tidy_one(schema: &mut Value) {
     }
 }
 
-fn is_width(format: &str) -> bool {
+/// Whether a format only says how wide a number is in Rust.
+pub(crate) fn is_width(format: &str) -> bool {
     matches!(
         format,
         "int8"

@@ -44,7 +44,8 @@ struct Word<'a> {
 impl Word<'_> {
     fn parse<T: std::str::FromStr>(self, what: &str) -> Result<T, Error> {
         let Word { name, text } = self;
-        text.parse().map_err(|_| de::Error::custom(format_args!("`{name}` must be {what}, got {text:?}")))
+        let shown = text.char_indices().nth(80).map_or(text, |(end, _)| &text[..end]);
+        text.parse().map_err(|_| de::Error::custom(format_args!("`{name}` must be {what}, got {shown:?}")))
     }
 }
 

@@ -1,7 +1,9 @@
 //! Arguments against their schema, with complaints that a model can act on.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use toolgate_wire::Raw;
+
+use crate::handler::is_width;
 
 /// How many faults are told at once.
 const MOST: usize = 10;
@@ -67,7 +69,7 @@ fn explain(error: &jsonschema::ValidationError<'_>) -> String {
     let place = if path.is_empty() {
         "the arguments".to_owned()
     } else {
-        format!("`{}`", path.trim_start_matches('/'))
+        format!("`{}`", clip(path.trim_start_matches('/')))
     };
     let got = brief(error.instance());
     match error.kind() {
@@ -92,7 +94,7 @@ fn explain(error: &jsonschema::ValidationError<'_>) -> String {
         Kind::MinLength { limit } => format!("{place} must have at least {limit} characters, got {got}"),
         Kind::MaxLength { limit } => format!("{place} must have at most {limit} characters, got {got}"),
         Kind::AdditionalProperties { unexpected } => {
-            format!("unknown parameter `{}`", unexpected.join("`, `"))
+            format!("unknown parameter `{}`", clip(&unexpected.join("`, `")))
         }
         _ => format!("{place}: {}", clip(&error.masked_with(&got).to_string())),
     }
@@ -143,14 +145,21 @@ fn says_more_than_types(schema: &Value) -> bool {
                 inner.as_object().is_some_and(|all| all.values().any(says_more_than_types))
             }
             "items" => says_more_than_types(inner),
-            // The least value of an unsigned integer.
-            "minimum" => inner.as_i64() != Some(0),
+            // The least value of an unsigned integer; of anything else it is a demand.
+            "minimum" => inner.as_i64() != Some(0) || !is_unsigned(object),
+            "maximum" => !is_unsigned(object),
+            // Widths of numbers, which reading into the type notices.
+            "format" => !inner.as_str().is_some_and(is_width),
             "additionalProperties" => *inner == Value::Bool(false) || says_more_than_types(inner),
             "anyOf" | "oneOf" => inner.as_array().is_some_and(|all| all.iter().any(says_more_than_types)),
             key => !TYPES.contains(&key) && !key.starts_with("x-"),
         }),
         _ => false,
     }
+}
+
+fn is_unsigned(schema: &Map<String, Value>) -> bool {
+    schema.get("format").and_then(Value::as_str).is_some_and(|format| format.starts_with("uint"))
 }
 
 fn depth(value: &Value) -> usize {
@@ -203,11 +212,20 @@ mod tests {
 
     #[test]
     fn only_what_types_cannot_see_needs_a_check_each_time() {
-        let plain = json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 0}}});
+        let plain = json!({"type": "object", "properties": {
+            "n": {"type": ["integer", "null"], "format": "uint32", "minimum": 0}}});
         assert!(!Check::new(&plain, true).unwrap().is_needed());
         assert!(Check::new(&plain, false).unwrap().is_needed());
-        let ranged = json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}});
-        assert!(Check::new(&ranged, true).unwrap().is_needed());
+        for property in [
+            json!({"type": "integer", "format": "uint32", "minimum": 1}),
+            json!({"type": "integer", "format": "int64", "minimum": 0}),
+            json!({"type": "number", "format": "double", "minimum": 0}),
+            json!({"type": "string", "format": "email"}),
+            json!({"type": "string", "minLength": 1}),
+        ] {
+            let ranged = json!({"type": "object", "properties": {"n": property}});
+            assert!(Check::new(&ranged, true).unwrap().is_needed(), "{ranged}");
+        }
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(crate) struct ToolEntry {
     pub(crate) tool: Arc<Tool>,
     pub(crate) run: ToolFn,
     pub(crate) check: Check,
+    /// Where the author promised a schema that no type keeps.
+    pub(crate) output_check: Option<Check>,
     pub(crate) mirrors: Vec<Mirror>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) needs: Vec<Need>,
@@ -94,7 +96,10 @@ pub struct ToolSpec {
     run: ToolFn,
     /// None: made from the handler's types.
     schema: Option<Value>,
+    /// As the type describes it: what calls are checked against. Lists show it tidied.
     generated: Value,
+    /// The output schema was written by hand: what it says is checked.
+    output_by_hand: bool,
     timeout: Option<Duration>,
     needs: Vec<Need>,
 }
@@ -113,12 +118,20 @@ impl ToolSpec {
         H::Output: IntoOutput,
     {
         let generated = match H::schema() {
-            Some(schema) => tidy(schema.to_value()),
+            Some(schema) => schema.to_value(),
             None => json!({ "type": "object", "additionalProperties": false }),
         };
         let mut tool = Tool::new(name, Raw::empty_object());
         tool.output_schema = H::Output::schema().map(|schema| Raw::from(tidy(schema.to_value())));
-        ToolSpec { tool, run: erase_tool(handler), schema: None, generated, timeout: None, needs: Vec::new() }
+        ToolSpec {
+            tool,
+            run: erase_tool(handler),
+            schema: None,
+            generated,
+            output_by_hand: false,
+            timeout: None,
+            needs: Vec::new(),
+        }
     }
 
     /// What it does, for a model.
@@ -189,6 +202,7 @@ impl ToolSpec {
     #[must_use]
     pub fn output_schema(mut self, schema: Value) -> ToolSpec {
         self.tool.output_schema = Some(Raw::from(schema));
+        self.output_by_hand = true;
         self
     }
 
@@ -212,11 +226,12 @@ impl ToolSpec {
 
     /// What is kept of it, or what is wrong with it.
     pub(crate) fn finish(self) -> Result<ToolEntry, String> {
-        let ToolSpec { mut tool, run, schema, generated, timeout, needs } = self;
+        let ToolSpec { mut tool, run, schema, generated, output_by_hand, timeout, needs } = self;
         check_name(&tool.name)?;
         check_icons(&tool.icons)?;
         let typed = schema.is_none();
-        let schema = schema.unwrap_or(generated);
+        let checked = schema.clone().unwrap_or_else(|| generated.clone());
+        let schema = schema.unwrap_or_else(|| tidy(generated));
         if schema.get("type").and_then(Value::as_str) != Some("object") {
             return Err(
                 "the arguments must be an object: use a struct, or a schema with `\"type\": \"object\"`"
@@ -227,14 +242,18 @@ impl ToolSpec {
             return Err("`meta` must be a JSON object".into());
         }
         let check =
-            Check::new(&schema, typed).map_err(|error| format!("its input schema is wrong: {error}"))?;
-        if let Some(output) = &tool.output_schema {
-            Check::new(&output.to_value(), false)
-                .map_err(|error| format!("its output schema is wrong: {error}"))?;
+            Check::new(&checked, typed).map_err(|error| format!("its input schema is wrong: {error}"))?;
+        let output_check = match &tool.output_schema {
+            Some(output) => {
+                let check = Check::new(&output.to_value(), false);
+                Some(check.map_err(|error| format!("its output schema is wrong: {error}"))?)
+            }
+            None => None,
         }
+        .filter(|_| output_by_hand);
         let mirrors = mirror::marks(&schema)?;
         tool.input_schema = Raw::from(schema);
-        Ok(ToolEntry { tool: Arc::new(tool), run, check, mirrors, timeout, needs })
+        Ok(ToolEntry { tool: Arc::new(tool), run, check, output_check, mirrors, timeout, needs })
     }
 }
 

@@ -38,6 +38,9 @@ use sse::Events;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// Calls whose clients left that may go on at once. One more ends with its client.
+const ADOPTED: usize = 1024;
+
 /// Where an endpoint's paths are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -356,7 +359,8 @@ impl Driving {
 impl Drop for Driving {
     fn drop(&mut self) {
         let Some(call) = self.call.take() else { return };
-        if self.out.outlives_reader() && tokio::runtime::Handle::try_current().is_ok() {
+        let room = self.tasks.len() < ADOPTED && tokio::runtime::Handle::try_current().is_ok();
+        if self.out.outlives_reader() && room {
             self.tasks.spawn(finish(call, Arc::clone(&self.out)));
         }
     }

@@ -48,7 +48,6 @@ use tower_service::Service;
 use self::seats::{Seat, Seats};
 use self::socket::Socket;
 use self::watch::{Line, Stop};
-use crate::transport::signal::signal;
 
 /// What hyper needs at least as its buffer, and so the smallest limit of a request head.
 const SMALLEST_HEAD: usize = 8 * 1024;
@@ -193,7 +192,7 @@ impl Options {
 
     /// Sets how long requests in flight may take to finish after shutdown began.
     #[must_use]
-    pub fn drain(mut self, limit: Duration) -> Self {
+    pub(crate) fn drain(mut self, limit: Duration) -> Self {
         self.drain = limit;
         self
     }
@@ -262,36 +261,6 @@ where
     streams.close();
     let _ = tokio::time::timeout(END, streams.wait()).await;
     Ok(())
-}
-
-/// Serves until SIGTERM or Ctrl-C, then drains; a second signal ends the drain within a second.
-///
-/// # Errors
-///
-/// As [`serve`].
-pub(crate) async fn serve_until_signal<S, B>(
-    listener: TcpListener,
-    service: S,
-    options: Options,
-    shutdown: CancellationToken,
-) -> io::Result<()>
-where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
-    let patience = async {
-        signal().await;
-        shutdown.cancel();
-        signal().await;
-        tokio::time::sleep(END).await;
-    };
-    tokio::select! {
-        biased;
-        served = serve(listener, service, options, shutdown.clone()) => served,
-        () = patience => Ok(()),
-    }
 }
 
 /// What all connections of a listener share.

@@ -5,7 +5,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -15,9 +14,9 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::entry::Entry;
+use crate::entry::{Entry, Started};
 use crate::era::{Answer, Line, Peer, Road};
-use crate::request::{BoxFuture, Principal};
+use crate::request::Principal;
 use crate::stream::{Capacity, Next, Reader, Stream};
 
 /// Calls of one connection that may be under way at once. One more is refused: to wait for room would keep
@@ -39,19 +38,29 @@ where
     let out = Stream::new(Capacity { messages: 1024, bytes: 4 << 20 });
     let line = Line::new(Arc::clone(&out));
     let tasks = TaskTracker::new();
-    let writer = tokio::spawn(write(out.reader(), output));
+    let mut writer = tokio::spawn(write(out.reader(), output));
     tasks.spawn({
         let (entry, line) = (Arc::clone(&entry), Arc::clone(&line));
         async move { entry.era.feed_line(&line).await }
     });
     let mut connection = Connection { entry, line, out, tasks, at_once: Arc::new(Semaphore::new(AT_ONCE)) };
+    let broken = |joined: Result<io::Result<()>, _>| joined.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()));
     let ended = tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
+        // Nobody can be answered any more: nothing more is run.
+        written = &mut writer => return broken(written),
         ended = connection.read(input) => ended,
     };
     connection.finish(drain).await;
-    let written = writer.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
+    // A client that does not read what is left must not keep the process.
+    let written = match tokio::time::timeout(drain, &mut writer).await {
+        Ok(written) => broken(written),
+        Err(_) => {
+            writer.abort();
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    };
     ended.and(written)
 }
 
@@ -68,35 +77,36 @@ impl Connection {
         let mut lines = Lines::new(input, self.entry.limits.max_bytes);
         while let Some(line) = lines.next().await? {
             self.out.room().await;
-            self.message(line).await;
+            self.message(&line);
         }
         Ok(())
     }
 
-    /// Most messages are answered at once; only what has to wait becomes a task.
-    async fn message(&self, bytes: Bytes) {
+    /// What needs no handler is answered at once. A handler becomes a task before it runs: one that blocks
+    /// its thread must not keep the next message from being read.
+    fn message(&self, bytes: &Bytes) {
         let permit = Arc::clone(&self.at_once).try_acquire_owned().ok();
         if permit.is_none()
-            && let Some(refusal) = self.entry.too_many(&bytes)
+            && let Some(refusal) = self.entry.too_many(bytes)
         {
             self.out.push(refusal);
             return;
         }
-        let (entry, out) = (Arc::clone(&self.entry), Arc::clone(&self.out));
         let peer = Peer {
             principal: Principal::anonymous(),
             headers: Arc::new(HeaderMap::new()),
             remote: None,
             road: Road::Line(Arc::clone(&self.line)),
         };
-        let mut call: BoxFuture<'static, ()> = Box::pin(async move {
-            if let Answer::Body { body, .. } = entry.message(&bytes, &peer, &out).await {
-                out.push(body);
+        let (entry, out) = (Arc::clone(&self.entry), Arc::clone(&self.out));
+        match self.entry.open(bytes, &peer, &self.out) {
+            Started::Answered(answer) => answer_on(&out, answer),
+            started => {
+                self.tasks.spawn(async move {
+                    answer_on(&out, entry.finish(started, &peer, &out).await);
+                    drop(permit);
+                });
             }
-            drop(permit);
-        });
-        if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            self.tasks.spawn(call);
         }
     }
 
@@ -106,15 +116,33 @@ impl Connection {
         self.tasks.close();
         // Those that need longer are cancelled: their client has left.
         let _ = tokio::time::timeout(drain, self.tasks.wait()).await;
+    }
+}
+
+/// However serving ends, dropped in the middle included, nothing of it stays behind.
+impl Drop for Connection {
+    fn drop(&mut self) {
         self.line.end();
         self.out.finish();
+    }
+}
+
+fn answer_on(out: &Stream, answer: Answer) {
+    if let Answer::Body { body, .. } = answer {
+        out.push(body);
     }
 }
 
 /// Writes what there is in as few writes as possible.
 async fn write(mut reader: Reader, mut output: impl AsyncWrite + Unpin) -> io::Result<()> {
     let mut buffer = Vec::new();
-    while let Next::Event(event) = reader.next().await {
+    loop {
+        let event = match reader.next().await {
+            Next::Event(event) => event,
+            // A line is not freed and taken up again.
+            Next::Cut(_) => continue,
+            Next::End => break,
+        };
         buffer.clear();
         let mut event = Some(event);
         while let Some(next) = event {
@@ -230,9 +258,10 @@ pub(crate) fn process() -> io::Result<(DuplexStream, DuplexStream, Flushed)> {
 pub(crate) struct Flushed(tokio::sync::oneshot::Receiver<()>);
 
 impl Flushed {
-    pub(crate) async fn wait(self) {
-        // The thread is gone either way.
-        let _ = self.0.await;
+    /// Waits for that, but not for a client that does not read.
+    pub(crate) async fn wait(self, limit: Duration) {
+        // The thread is gone, or the client does not read: there is nothing left to do either way.
+        let _ = tokio::time::timeout(limit, self.0).await;
     }
 }
 
@@ -251,6 +280,7 @@ fn take_output() -> io::Result<io::Stdout> {
 #[cfg(test)]
 mod tests {
     use std::pin::Pin;
+    use std::task::Context;
 
     use super::*;
 

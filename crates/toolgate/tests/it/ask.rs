@@ -93,7 +93,7 @@ async fn a_call_cannot_ask_for_ever() {
 fn sealed(journal: &Value) -> String {
     let (secret, nonce) = ([1; 32], [7; 24]);
     let mut purpose = Sha256::new();
-    for part in ["", "tools/call", "confirm"] {
+    for part in ["fixture", "", "tools/call", "confirm"] {
         purpose.update((part.len() as u64).to_le_bytes());
         purpose.update(part);
     }

@@ -16,5 +16,6 @@ mod session;
 mod shutdown;
 mod stdio;
 
+mod handlers;
 mod hostile;
 mod tidy;

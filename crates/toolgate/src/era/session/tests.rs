@@ -11,7 +11,8 @@ fn client() -> Arc<Client> {
 }
 
 fn open(sessions: &Sessions, clock: &Clock) -> Option<Arc<Session>> {
-    sessions.open(client(), Principal::anonymous(), &Hub::default(), clock)
+    let offered = ServerCapabilities::default();
+    sessions.open(client(), Principal::anonymous(), &offered, &Hub::default(), clock)
 }
 
 #[test]
@@ -50,6 +51,31 @@ fn when_there_are_too_many_the_silent_ones_make_room() {
     clock.advance(Duration::from_secs(31 * 60));
     assert!(open(&sessions, &clock).is_some());
     assert!(sessions.find(&first.id, &Principal::anonymous(), &clock).is_none());
+}
+
+#[test]
+fn a_greeting_that_nobody_followed_up_makes_room_first() {
+    let limits = SessionLimits { total: 2, ..SessionLimits::default() };
+    let (sessions, clock) = (Sessions::new(limits), Clock::manual());
+    let used = open(&sessions, &clock).unwrap();
+    let unused = open(&sessions, &clock).unwrap();
+    let found = |session: &Session| sessions.find(&session.id, &Principal::anonymous(), &clock).is_some();
+    assert!(found(&used));
+    clock.advance(Duration::from_secs(31));
+    assert!(open(&sessions, &clock).is_some());
+    assert!(found(&used));
+    assert!(!found(&unused));
+}
+
+#[test]
+fn silent_sessions_are_forgotten_without_being_asked_for() {
+    let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
+    for _ in 0..10 {
+        open(&sessions, &clock).unwrap();
+    }
+    clock.advance(Duration::from_secs(31 * 60));
+    open(&sessions, &clock).unwrap();
+    assert_eq!(sessions.open.read().unwrap().len(), 1);
 }
 
 #[test]
@@ -114,7 +140,8 @@ fn two_calls_of_one_id_are_two_calls() {
 fn a_session_belongs_to_its_principal() {
     let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
     let ada = Principal::new("ada");
-    let session = sessions.open(client(), ada.clone(), &Hub::default(), &clock).unwrap();
+    let offered = ServerCapabilities::default();
+    let session = sessions.open(client(), ada.clone(), &offered, &Hub::default(), &clock).unwrap();
     assert!(sessions.find(&session.id, &ada, &clock).is_some());
     assert!(sessions.find(&session.id, &Principal::new("eve"), &clock).is_none());
     assert!(sessions.find(&session.id, &Principal::anonymous(), &clock).is_none());

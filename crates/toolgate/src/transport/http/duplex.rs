@@ -124,6 +124,9 @@ impl Inner {
             Err(response) => return closing(response),
         };
         let out = Arc::clone(&line.out);
+        if !out.has_room() {
+            return refused(503, "the answers that are there already are not being read");
+        }
         let mut call = self.begin(bytes, peer(parts, Road::Line(line)), &out);
         match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             // What is no message at all is refused here; everything else is answered on the stream.

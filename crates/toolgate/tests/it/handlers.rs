@@ -1,0 +1,215 @@
+//! What handlers can rely on, from outside: their schemas are kept, their promises too.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use toolgate::model::CacheScope;
+use toolgate::{Context, Field, Form, Server, ToolError, ToolSpec};
+
+/// Sends one request of the newest revision; gives `result` or `error`.
+async fn ask(server: &Server, method: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
+    });
+    let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string() + "\n";
+    let (output, answers) = tokio::io::duplex(1 << 20);
+    let (serving, line) = tokio::join!(server.serve_io(request.as_bytes(), output), async {
+        let mut line = String::new();
+        BufReader::new(answers).read_line(&mut line).await.unwrap();
+        line
+    });
+    serving.unwrap();
+    let answer: Value = serde_json::from_str(&line).unwrap();
+    answer.get("result").or(answer.get("error")).cloned().unwrap()
+}
+
+async fn call(server: &Server, tool: &str, arguments: Value) -> Value {
+    ask(server, "tools/call", json!({ "name": tool, "arguments": arguments })).await
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Payment {
+    #[schemars(range(min = 0))]
+    amount: i64,
+    #[schemars(range(min = 1, max = 9))]
+    parts: Option<u32>,
+}
+
+#[tokio::test]
+async fn limits_hold_and_null_is_the_same_as_nothing() {
+    let pay = |args: Payment| async move { format!("{} in {:?}", args.amount, args.parts) };
+    let server = Server::new("pay", "1").tool("pay", pay).build().unwrap();
+    let refused = call(&server, "pay", json!({ "amount": -5 })).await;
+    assert_eq!(
+        refused["content"][0]["text"],
+        "Validation error: `amount` must be at least 0, got the number -5"
+    );
+    for good in [json!({ "amount": 5, "parts": null }), json!({ "amount": 5 })] {
+        assert_eq!(call(&server, "pay", good).await["content"][0]["text"], "5 in None");
+    }
+    let listed = ask(&server, "tools/list", json!({})).await;
+    assert_eq!(
+        listed["tools"][0]["inputSchema"]["properties"]["parts"],
+        json!({ "type": "integer", "minimum": 1, "maximum": 9 })
+    );
+}
+
+#[tokio::test]
+async fn a_promised_output_is_checked() {
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
+    let server = Server::new("promise", "1")
+        .tool("kept", || async { json!({ "n": 1 }) })
+        .output_schema(schema.clone())
+        .tool("broken", || async { json!({ "n": "one" }) })
+        .output_schema(schema.clone())
+        .tool("missing", || async { "no structure" })
+        .output_schema(schema)
+        .build()
+        .unwrap();
+    assert_eq!(call(&server, "kept", json!({})).await["structuredContent"], json!({ "n": 1 }));
+    for tool in ["broken", "missing"] {
+        let answer = call(&server, tool, json!({})).await;
+        assert_eq!(answer["isError"], true, "{tool}: {answer}");
+        assert!(answer.get("structuredContent").is_none());
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_depends_on_the_caller_is_not_cached() {
+    let read = |cx: Context| async move {
+        cx.elicit("who", Form::new("Who?").optional("name", Field::text())).await?;
+        Ok::<_, ToolError>("for you only")
+    };
+    let server = Server::new("cache", "1")
+        .resource("x://asks", read)
+        .cache(Duration::from_secs(3600), CacheScope::Public)
+        .resource("x://plain", || async { "for all" })
+        .cache(Duration::from_secs(3600), CacheScope::Public)
+        .build()
+        .unwrap();
+    let plain = ask(&server, "resources/read", json!({ "uri": "x://plain" })).await;
+    assert_eq!((&plain["ttlMs"], &plain["cacheScope"]), (&json!(3_600_000), &json!("public")));
+    let asked = ask(&server, "resources/read", json!({ "uri": "x://asks" })).await;
+    let brought = json!({
+        "uri": "x://asks",
+        "inputResponses": { "who": { "action": "decline" } },
+        "requestState": asked["requestState"],
+    });
+    let answered = ask(&server, "resources/read", brought).await;
+    assert_eq!((&answered["ttlMs"], &answered["cacheScope"]), (&json!(0), &json!("private")), "{answered}");
+}
+
+#[tokio::test]
+async fn what_was_offered_stays_offered() {
+    let server = Server::new("empty", "1").changing().build().unwrap();
+    assert_eq!(ask(&server, "tools/list", json!({})).await["tools"], json!([]));
+    server.add_tool(ToolSpec::new("late", || async { "here" })).unwrap();
+    assert_eq!(call(&server, "late", json!({})).await["content"][0]["text"], "here");
+    assert!(server.remove_tool("late"));
+    assert!(!server.remove_tool("late"));
+    assert_eq!(ask(&server, "tools/list", json!({})).await["tools"], json!([]));
+
+    let none = Server::new("none", "1").build().unwrap();
+    for (method, params) in [
+        ("tools/list", json!({})),
+        ("tools/call", json!({ "name": "x" })),
+        ("prompts/get", json!({ "name": "x" })),
+    ] {
+        assert_eq!(ask(&none, method, params).await["code"], -32601, "{method}");
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Place {
+    country: String,
+    city: String,
+}
+
+#[tokio::test]
+async fn a_completer_knows_the_other_arguments() {
+    let server = Server::new("complete", "1")
+        .prompt("place", |args: Place| async move { format!("{}, {}", args.city, args.country) })
+        .complete("city", |_, cx| async move {
+            match cx.given("country") {
+                Some("france") => vec!["paris", "lyon"],
+                _ => vec![],
+            }
+        })
+        .build()
+        .unwrap();
+    let params = json!({
+        "ref": { "type": "ref/prompt", "name": "place" },
+        "argument": { "name": "city", "value": "" },
+        "context": { "arguments": { "country": "france" } },
+    });
+    let answer = ask(&server, "completion/complete", params).await;
+    assert_eq!(answer["completion"]["values"], json!(["paris", "lyon"]));
+}
+
+#[tokio::test]
+async fn a_tool_that_blocks_keeps_no_message_from_being_read() {
+    let server = Server::new("block", "1")
+        .tool("block", || async {
+            std::thread::sleep(Duration::from_millis(300));
+            "awake"
+        })
+        .build()
+        .unwrap();
+    let server = std::sync::Arc::new(server);
+    // Its own runtime with two threads: one to be blocked, one to go on.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (output, answers) = tokio::io::duplex(1 << 16);
+    let (mut typed, input) = tokio::io::duplex(1 << 16);
+    let serving = runtime.spawn({
+        let server = std::sync::Arc::clone(&server);
+        async move { server.serve_io(input, output).await }
+    });
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    for request in [
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"block",{meta}}}}}"#),
+        format!(r#"{{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{{{meta}}}}}"#),
+    ] {
+        typed.write_all((request + "\n").as_bytes()).await.unwrap();
+    }
+    let mut answers = BufReader::new(answers).lines();
+    let first: Value = serde_json::from_str(&answers.next_line().await.unwrap().unwrap()).unwrap();
+    assert_eq!(first["id"], 2, "the list does not wait for the one that blocks");
+    let second: Value = serde_json::from_str(&answers.next_line().await.unwrap().unwrap()).unwrap();
+    assert_eq!(second["result"]["content"][0]["text"], "awake");
+    drop(typed);
+    serving.await.unwrap().unwrap();
+    runtime.shutdown_background();
+}
+
+#[test]
+fn a_description_that_cannot_work_says_everything_at_once() {
+    let error = Server::new("wrong", "1")
+        .tool("bad name", || async { "x" })
+        .tool("twice", || async { "x" })
+        .tool("twice", || async { "x" })
+        .tool("list", |_: Vec<String>| async { "x" })
+        .resource("no-scheme", || async { "x" })
+        .template("x://{", || async { "x" })
+        .allow_origin("not an origin")
+        .allow_host("host:1")
+        .state_keys([])
+        .build()
+        .unwrap_err()
+        .to_string();
+    for part in [
+        "`bad name`",
+        "`twice`",
+        "`list`",
+        "`no-scheme`",
+        "`x://{`",
+        "allow_origin",
+        "allow_host",
+        "state_keys",
+    ] {
+        assert!(error.contains(part), "{part} is missing in:\n{error}");
+    }
+}
