@@ -83,11 +83,7 @@ async fn main() -> ExitCode {
     passed &= report("complete", complete(&client)).await;
     passed &= report("elicit", elicit(&client)).await;
     passed &= report("close", async { Ok(client.cancel().await.map(drop)?) }).await;
-    if passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 async fn report(name: &str, step: impl Future<Output = Outcome>) -> bool {
@@ -117,9 +113,7 @@ async fn open(handler: Handler, kind: &str, mode: &str, target: &[String]) -> Re
     }
     let mut command = Command::new(first);
     command.args(rest);
-    let (transport, _) = TokioChildProcess::builder(command)
-        .stderr(Stdio::null())
-        .spawn()?;
+    let (transport, _) = TokioChildProcess::builder(command).stderr(Stdio::null()).spawn()?;
     Ok(handler.serve_with_lifecycle(transport, lifecycle).await?)
 }
 
@@ -145,10 +139,7 @@ async fn list_tools(client: &Client) -> Outcome {
 
 async fn call_tool(client: &Client) -> Outcome {
     let result = call(client, "test_simple_text", json!({})).await?;
-    expect(
-        text_of(&result) == "This is a simple text response for testing.",
-        &result,
-    )
+    expect(text_of(&result) == "This is a simple text response for testing.", &result)
 }
 
 async fn progress(client: &Client, handler: &Handler) -> Outcome {
@@ -165,14 +156,9 @@ async fn progress(client: &Client, handler: &Handler) -> Outcome {
 }
 
 async fn read_resource(client: &Client) -> Outcome {
-    let result = client
-        .read_resource(ReadResourceRequestParams::new("test://static-text"))
-        .await?;
+    let result = client.read_resource(ReadResourceRequestParams::new("test://static-text")).await?;
     let value = serde_json::to_value(&result)?;
-    expect(
-        value["contents"][0]["text"] == "This is the content of the static text resource.",
-        &value,
-    )
+    expect(value["contents"][0]["text"] == "This is the content of the static text resource.", &value)
 }
 
 async fn get_prompt(client: &Client) -> Outcome {
@@ -185,9 +171,7 @@ async fn get_prompt(client: &Client) -> Outcome {
 }
 
 async fn complete(client: &Client) -> Outcome {
-    client
-        .complete_prompt_simple("test_prompt_with_arguments", "arg1", "test")
-        .await?;
+    client.complete_prompt_simple("test_prompt_with_arguments", "arg1", "test").await?;
     Ok(())
 }
 
