@@ -12,6 +12,7 @@ mod output;
 mod schema;
 mod words;
 
+use std::any::TypeId;
 use std::sync::Arc;
 
 use schemars::Schema;
@@ -26,7 +27,7 @@ pub use output::{IntoContents, IntoOutput, IntoPrompt, Json, ToolError};
 
 pub(crate) use ask::{AskErrorKind, Voice};
 pub(crate) use context::Shared;
-pub(crate) use extract::{Arguments, Rejection};
+pub(crate) use extract::{Arguments, Needed, Rejection};
 pub(crate) use output::{Failed, Found};
 pub(crate) use schema::{is_width, schema_of, tidy};
 pub(crate) use words::Words;
@@ -56,6 +57,10 @@ pub trait Handler<A>: Send + Sync + 'static {
     #[doc(hidden)]
     fn schema() -> Option<Schema>;
 
+    /// What the function cannot do without, and whether it can be called at all.
+    #[doc(hidden)]
+    fn needs() -> Needs;
+
     /// Takes the parameters out of a call and starts the function.
     #[doc(hidden)]
     fn start(
@@ -80,6 +85,12 @@ macro_rules! handlers {
                 None$(.or_else(<$part as Extract>::schema))*
             }
 
+            fn needs() -> Needs {
+                let arguments: usize = 0 $(+ usize::from(<$part as Extract>::schema().is_some()))*;
+                let states: [Option<Needed>; _] = [$(<$part as Extract>::state()),*];
+                Needs { states: states.into_iter().flatten().collect(), arguments }
+            }
+
             fn start(
                 &self,
                 cx: &Context,
@@ -99,6 +110,29 @@ handlers! {
     (A1, A2, A3)
     (A1, A2, A3, A4)
     (A1, A2, A3, A4, A5)
+}
+
+/// What a handler's parameters demand of its server.
+#[derive(Clone, Debug, Default)]
+#[doc(hidden)]
+pub struct Needs {
+    states: Vec<Needed>,
+    /// How many of its parameters are arguments.
+    arguments: usize,
+}
+
+impl Needs {
+    /// Why a handler cannot be served with these states; none if it can.
+    pub(crate) fn unmet(&self, has: impl Fn(&TypeId) -> bool) -> Option<String> {
+        if self.arguments > 1 {
+            return Some("its handler takes two arguments structs; put their fields into one".into());
+        }
+        let missing = self.states.iter().find(|needed| !has(&needed.id))?;
+        Some(format!(
+            "its handler takes `State<{}>`, which the server was not given: add `.state(…)`",
+            missing.name
+        ))
+    }
 }
 
 /// A tool's function, erased.

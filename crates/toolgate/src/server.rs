@@ -18,7 +18,7 @@ use crate::dispatch::Hall;
 use crate::entry::Entry;
 use crate::era::{Era, Face, SessionLimits, Sessions};
 use crate::error::{Error, ErrorKind};
-use crate::handler::{Changes, Context, Handler, IntoContents, IntoOutput, IntoPrompt, Shared};
+use crate::handler::{Changes, Context, Handler, IntoContents, IntoOutput, IntoPrompt, Needs, Shared};
 use crate::hub::{Hub, Topic};
 use crate::registry::{
     Need, Offer, Pager, PromptSpec, Registry, ResourceSpec, Snapshot, TemplateSpec, ToolSpec, cache_hint,
@@ -198,7 +198,9 @@ impl Server {
     /// If the description cannot work; what is served stays as it was.
     pub fn add_tool(&self, tool: ToolSpec) -> Result<(), Error> {
         let name = tool.name().to_owned();
-        let entry = tool.finish().map_err(|fault| description(&[format!("tool `{name}`: {fault}")]))?;
+        let fault = |fault| description(&[format!("tool `{name}`: {fault}")]);
+        self.meets(&tool.demands).map_err(fault)?;
+        let entry = tool.finish().map_err(fault)?;
         self.registry().change(&Topic::Tools, |catalog| catalog.tools.put(entry));
         Ok(())
     }
@@ -215,8 +217,9 @@ impl Server {
     /// If the description cannot work; what is served stays as it was.
     pub fn add_resource(&self, resource: ResourceSpec) -> Result<(), Error> {
         let uri = resource.uri().to_owned();
-        let entry =
-            resource.finish().map_err(|fault| description(&[format!("resource `{uri}`: {fault}")]))?;
+        let fault = |fault| description(&[format!("resource `{uri}`: {fault}")]);
+        self.meets(&resource.demands).map_err(fault)?;
+        let entry = resource.finish().map_err(fault)?;
         self.registry().change(&Topic::Resources, |catalog| catalog.resources.put(entry));
         Ok(())
     }
@@ -233,8 +236,9 @@ impl Server {
     /// If the description cannot work; what is served stays as it was.
     pub fn add_template(&self, template: TemplateSpec) -> Result<(), Error> {
         let text = template.uri_template().to_owned();
-        let entry =
-            template.finish().map_err(|fault| description(&[format!("template `{text}`: {fault}")]))?;
+        let fault = |fault| description(&[format!("template `{text}`: {fault}")]);
+        self.meets(&template.demands).map_err(fault)?;
+        let entry = template.finish().map_err(fault)?;
         self.registry().change(&Topic::Resources, |catalog| catalog.templates.put(entry));
         Ok(())
     }
@@ -251,7 +255,9 @@ impl Server {
     /// If the description cannot work; what is served stays as it was.
     pub fn add_prompt(&self, prompt: PromptSpec) -> Result<(), Error> {
         let name = prompt.name().to_owned();
-        let entry = prompt.finish().map_err(|fault| description(&[format!("prompt `{name}`: {fault}")]))?;
+        let fault = |fault| description(&[format!("prompt `{name}`: {fault}")]);
+        self.meets(&prompt.demands).map_err(fault)?;
+        let entry = prompt.finish().map_err(fault)?;
         self.registry().change(&Topic::Prompts, |catalog| catalog.prompts.put(entry));
         Ok(())
     }
@@ -260,6 +266,11 @@ impl Server {
     #[must_use]
     pub fn remove_prompt(&self, name: &str) -> bool {
         self.registry().change(&Topic::Prompts, |catalog| catalog.prompts.remove(name))
+    }
+
+    fn meets(&self, demands: &Needs) -> Result<(), String> {
+        let states = &self.0.entry.hall.shared.states;
+        demands.unmet(|state| states.contains_key(state)).map_or(Ok(()), Err)
     }
 
     fn registry(&self) -> &Registry {
@@ -304,6 +315,8 @@ struct Parts {
     http: HttpOptions,
     #[cfg(feature = "http")]
     listen: listen::Options,
+    /// What the handlers of these need.
+    demands: Vec<(String, Needs)>,
     /// Everything that is wrong.
     faults: Vec<String>,
 }
@@ -327,6 +340,7 @@ impl Parts {
             http: HttpOptions::default(),
             #[cfg(feature = "http")]
             listen: listen::Options::default(),
+            demands: Vec::new(),
             faults: Vec::new(),
         }
     }
@@ -360,6 +374,8 @@ macro_rules! lasts {
                     parts.faults.push(format!(concat!($what, " `{}`: there are two of them"), key));
                     return;
                 }
+                // States may be given later; whether they were is seen when all is there.
+                parts.demands.push((format!(concat!($what, " `{}`"), key), self.demands.clone()));
                 match self.finish() {
                     Ok(entry) => {
                         parts.catalog.$shelf.put(entry);
@@ -590,7 +606,11 @@ impl<L: Last> Builder<L> {
     /// # Errors
     /// If the description cannot work. The error lists everything that is wrong with it.
     pub fn build(self) -> Result<Server, Error> {
-        let Builder { parts, .. } = self.then(());
+        let Builder { mut parts, .. } = self.then(());
+        for (what, demands) in std::mem::take(&mut parts.demands) {
+            let unmet = demands.unmet(|state| parts.states.contains_key(state));
+            parts.faults.extend(unmet.map(|fault| format!("{what}: {fault}")));
+        }
         if !parts.faults.is_empty() {
             return Err(description(&parts.faults));
         }

@@ -1,6 +1,6 @@
 //! What a handler can take out of a call.
 
-use std::any::type_name;
+use std::any::{TypeId, type_name};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -27,9 +27,24 @@ pub trait Extract: Sized + Send {
         None
     }
 
+    /// The shared state that this is, if it is any.
+    #[doc(hidden)]
+    #[must_use]
+    fn state() -> Option<Needed> {
+        None
+    }
+
     /// Takes it out.
     #[doc(hidden)]
     fn extract(cx: &Context, arguments: Arguments<'_>) -> Result<Self, Rejection>;
+}
+
+/// Shared state that a handler cannot do without.
+#[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
+pub struct Needed {
+    pub(crate) id: TypeId,
+    pub(crate) name: &'static str,
 }
 
 /// The arguments of a call, in one of the two shapes the protocol has for them.
@@ -109,6 +124,10 @@ impl<T> Deref for State<T> {
 }
 
 impl<T: Send + Sync + 'static> Extract for State<T> {
+    fn state() -> Option<Needed> {
+        Some(Needed { id: TypeId::of::<T>(), name: type_name::<T>() })
+    }
+
     fn extract(cx: &Context, _: Arguments<'_>) -> Result<State<T>, Rejection> {
         cx.shared_state().map(State).ok_or(Rejection::State(type_name::<T>()))
     }

@@ -10,7 +10,7 @@ use toolgate_wire::model::{Icon, Prompt, PromptArgument};
 use super::tool::{check_icons, check_name};
 use super::{Keyed, Listed};
 use crate::handler::{
-    CompleteFn, Context, Handler, IntoPrompt, PromptFn, erase_complete, erase_prompt, tidy,
+    CompleteFn, Context, Handler, IntoPrompt, Needs, PromptFn, erase_complete, erase_prompt, tidy,
 };
 
 /// A prompt as it is kept.
@@ -45,6 +45,7 @@ pub struct PromptSpec {
     prompt: Prompt,
     run: PromptFn,
     completers: BTreeMap<String, CompleteFn>,
+    pub(crate) demands: Needs,
 }
 
 impl std::fmt::Debug for PromptSpec {
@@ -62,7 +63,7 @@ impl PromptSpec {
     {
         let arguments = H::schema().map(|schema| arguments_of(&tidy(schema.to_value()))).unwrap_or_default();
         let prompt = Prompt { name: name.into(), arguments, ..Prompt::default() };
-        PromptSpec { prompt, run: erase_prompt(handler), completers: BTreeMap::new() }
+        PromptSpec { prompt, run: erase_prompt(handler), completers: BTreeMap::new(), demands: H::needs() }
     }
 
     /// What it is for.
@@ -111,7 +112,7 @@ impl PromptSpec {
     }
 
     pub(crate) fn finish(self) -> Result<PromptEntry, String> {
-        let PromptSpec { prompt, run, completers } = self;
+        let PromptSpec { prompt, run, completers, .. } = self;
         check_name(&prompt.name)?;
         check_icons(&prompt.icons)?;
         if let Some(unknown) =

@@ -11,7 +11,7 @@ use toolgate_wire::model::{Annotations, CacheHint, CacheScope, Icon, Resource, R
 use super::template::UriTemplate;
 use super::tool::check_icons;
 use super::{Keyed, Listed};
-use crate::handler::{CompleteFn, Context, Handler, IntoContents, ReadFn, erase_complete, erase_read};
+use crate::handler::{CompleteFn, Context, Handler, IntoContents, Needs, ReadFn, erase_complete, erase_read};
 
 /// A resource as it is kept.
 pub(crate) struct ResourceEntry {
@@ -74,6 +74,7 @@ pub struct ResourceSpec {
     resource: Resource,
     make: Box<dyn FnOnce(Option<String>) -> ReadFn + Send>,
     cache: Option<CacheHint>,
+    pub(crate) demands: Needs,
 }
 
 /// The description of a template, to be given to a server.
@@ -82,6 +83,7 @@ pub struct TemplateSpec {
     make: Box<dyn FnOnce(Option<String>) -> ReadFn + Send>,
     cache: Option<CacheHint>,
     completers: BTreeMap<String, CompleteFn>,
+    pub(crate) demands: Needs,
 }
 
 macro_rules! described {
@@ -165,7 +167,12 @@ impl ResourceSpec {
     {
         let uri = uri.into();
         let resource = Resource { name: last_part(&uri), uri, ..Resource::default() };
-        ResourceSpec { resource, make: Box::new(|mime| erase_read(handler, mime)), cache: None }
+        ResourceSpec {
+            resource,
+            make: Box::new(|mime| erase_read(handler, mime)),
+            cache: None,
+            demands: H::needs(),
+        }
     }
 
     /// How many bytes it has.
@@ -180,7 +187,7 @@ impl ResourceSpec {
     }
 
     pub(crate) fn finish(self) -> Result<ResourceEntry, String> {
-        let ResourceSpec { resource, make, cache } = self;
+        let ResourceSpec { resource, make, cache, .. } = self;
         check_icons(&resource.icons)?;
         if !has_scheme(&resource.uri) {
             return Err("a resource's URI starts with a scheme, such as `notes://`".into());
@@ -201,7 +208,7 @@ impl TemplateSpec {
         let template =
             ResourceTemplate { name: last_part(&uri_template), uri_template, ..ResourceTemplate::default() };
         let make = Box::new(|mime| erase_read(handler, mime));
-        TemplateSpec { template, make, cache: None, completers: BTreeMap::new() }
+        TemplateSpec { template, make, cache: None, completers: BTreeMap::new(), demands: H::needs() }
     }
 
     /// How a variable could go on, given what is there so far.
@@ -222,7 +229,7 @@ impl TemplateSpec {
     }
 
     pub(crate) fn finish(self) -> Result<TemplateEntry, String> {
-        let TemplateSpec { template, make, cache, completers } = self;
+        let TemplateSpec { template, make, cache, completers, .. } = self;
         check_icons(&template.icons)?;
         let pattern = UriTemplate::parse(&template.uri_template).map_err(|error| error.to_string())?;
         if let Some(unknown) =

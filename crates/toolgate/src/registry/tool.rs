@@ -9,7 +9,7 @@ use toolgate_wire::model::{ClientCapabilities, ElicitationCapability, Icon, Samp
 
 use super::mirror::{self, Mirror};
 use super::{Check, Keyed, Listed};
-use crate::handler::{Handler, IntoOutput, ToolFn, erase_tool, tidy};
+use crate::handler::{Handler, IntoOutput, Needs, ToolFn, erase_tool, tidy};
 
 /// A tool as it is kept.
 pub(crate) struct ToolEntry {
@@ -102,6 +102,7 @@ pub struct ToolSpec {
     output_by_hand: bool,
     timeout: Option<Duration>,
     needs: Vec<Need>,
+    pub(crate) demands: Needs,
 }
 
 impl std::fmt::Debug for ToolSpec {
@@ -131,6 +132,7 @@ impl ToolSpec {
             output_by_hand: false,
             timeout: None,
             needs: Vec::new(),
+            demands: H::needs(),
         }
     }
 
@@ -226,7 +228,7 @@ impl ToolSpec {
 
     /// What is kept of it, or what is wrong with it.
     pub(crate) fn finish(self) -> Result<ToolEntry, String> {
-        let ToolSpec { mut tool, run, schema, generated, output_by_hand, timeout, needs } = self;
+        let ToolSpec { mut tool, run, schema, generated, output_by_hand, timeout, needs, .. } = self;
         check_name(&tool.name)?;
         check_icons(&tool.icons)?;
         let typed = schema.is_none();

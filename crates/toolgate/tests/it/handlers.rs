@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use toolgate::model::CacheScope;
-use toolgate::{Context, Field, Form, Server, ToolError, ToolSpec};
+use toolgate::{Context, Field, Form, Server, State, ToolError, ToolSpec};
 
 /// Sends one request of the newest revision; gives `result` or `error`.
 async fn ask(server: &Server, method: &str, mut params: Value) -> Value {
@@ -186,12 +186,24 @@ async fn a_tool_that_blocks_keeps_no_message_from_being_read() {
 }
 
 #[test]
+fn a_state_may_be_given_after_the_tool_that_takes_it() {
+    let tool = |place: State<Place>| async move { place.city.clone() };
+    let place = Place { country: "france".into(), city: "paris".into() };
+    let server = Server::new("late", "1").tool("city", tool).state(place).build().unwrap();
+    assert!(server.add_tool(ToolSpec::new("again", tool)).is_ok());
+    let refused = server.add_tool(ToolSpec::new("other", |_: State<Payment>| async { "x" }));
+    assert!(refused.unwrap_err().to_string().contains("Payment>`"));
+}
+
+#[test]
 fn a_description_that_cannot_work_says_everything_at_once() {
     let error = Server::new("wrong", "1")
         .tool("bad name", || async { "x" })
         .tool("twice", || async { "x" })
         .tool("twice", || async { "x" })
         .tool("list", |_: Vec<String>| async { "x" })
+        .tool("stateless", |_: State<Place>| async { "x" })
+        .tool("two", |_: Place, _: Payment| async { "x" })
         .resource("no-scheme", || async { "x" })
         .template("x://{", || async { "x" })
         .allow_origin("not an origin")
@@ -204,6 +216,8 @@ fn a_description_that_cannot_work_says_everything_at_once() {
         "`bad name`",
         "`twice`",
         "`list`",
+        "Place>`, which the server was not given",
+        "`two`",
         "`no-scheme`",
         "`x://{`",
         "allow_origin",
