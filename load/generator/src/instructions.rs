@@ -1,0 +1,49 @@
+//! User-space instructions per request: the server under callgrind, with few and with many requests; the difference
+//! is free of start-up and shutdown.
+
+use std::path::Path;
+
+use crate::load::{Load, Stop};
+use crate::options::Options;
+use crate::server::{Server, pinned};
+use crate::workload::Workload;
+use crate::{Failure, Figures};
+
+const FEW: u64 = 300;
+const MANY: u64 = 1300;
+
+pub(crate) fn measure(options: &Options, workload: Workload) -> Result<Figures, Failure> {
+    let file = std::env::temp_dir().join(format!("callgrind.{}", std::process::id()));
+    let few = count(options, workload, &file, FEW);
+    let many = few.and_then(|few| Ok((few, count(options, workload, &file, MANY)?)));
+    let _ = std::fs::remove_file(&file);
+    let (few, many) = many?;
+    Ok(vec![
+        ("instructions", (many - few) / (MANY - FEW) as f64),
+        ("total", many),
+    ])
+}
+
+fn count(options: &Options, workload: Workload, file: &Path, n_requests: u64) -> Result<f64, Failure> {
+    let mut command = vec![
+        "valgrind".to_owned(),
+        "--tool=callgrind".to_owned(),
+        format!("--callgrind-out-file={}", file.display()),
+    ];
+    command.extend_from_slice(&options.command);
+    // On one core a server that asks for the number of cores starts one worker.
+    let server = Server::start_with(pinned(&options.server_cores, &command))?;
+    let mut load = Load::open(&server, workload, options.n_connections)?;
+    load.until(Stop::Count(n_requests))?;
+    if load.n_failed > 0 {
+        return Err(format!("{} of {n_requests} answers were wrong", load.n_failed).into());
+    }
+    drop(load);
+    server.finish()?;
+    let profile = std::fs::read_to_string(file)?;
+    let total = profile
+        .lines()
+        .find_map(|line| line.strip_prefix("totals:"))
+        .ok_or("no totals")?;
+    Ok(total.trim().parse()?)
+}

@@ -1,0 +1,114 @@
+//! The command line.
+
+use std::time::Duration;
+
+use crate::stdio::Message;
+use crate::workload::{Era, Workload};
+
+pub(crate) const USAGE: &str = "\
+usage: generator MODE [OPTIONS] -- PROGRAM [ARGUMENTS]
+
+modes:
+  http WORKLOAD          closed loop over keep-alive connections: CPU per request, latency, memory
+  stdio ping|echo        the same over standard input and output
+  sessions               memory per idle session
+  streams 2025|2026      memory per open event stream, and how many were refused
+  connections            memory per idle connection
+  start                  from the start of the process to its first answer
+  instructions WORKLOAD  user-space instructions per request, under valgrind's callgrind
+
+workloads: echo-2025 echo-2025-session echo-2026 big-2025 big-2025-session big-2026 list-2025 list-2025-session
+           list-2026 ping-2025 ping-2025-session initialize-2025 discover-2026
+
+options:
+  --connections N        connections, or messages in flight over stdio (32)
+  --seconds S            length of the measured window (2)
+  --count N              sessions, streams, connections or starts (1000)
+  --server-cores LIST    cores of the server, as taskset takes them (0)
+  --own-cores LIST       cores of the generator (1)";
+
+/// What to measure.
+pub(crate) enum Mode {
+    Http(Workload),
+    Stdio(Message),
+    Sessions,
+    Streams(Era),
+    Connections,
+    Start,
+    Instructions(Workload),
+}
+
+/// Everything the command line says.
+pub(crate) struct Options {
+    pub(crate) mode: Mode,
+    pub(crate) n_connections: usize,
+    pub(crate) window: Duration,
+    pub(crate) count: usize,
+    pub(crate) server_cores: String,
+    pub(crate) own_cores: String,
+    /// The program and its arguments; never empty.
+    pub(crate) command: Vec<String>,
+}
+
+impl Options {
+    pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
+        let split = arguments
+            .iter()
+            .position(|argument| argument == "--")
+            .ok_or("no `--`")?;
+        let (head, command) = (&arguments[..split], arguments[split + 1..].to_vec());
+        if command.is_empty() {
+            return Err("no program after `--`".to_owned());
+        }
+        let words: Vec<&str> = head.iter().map(String::as_str).collect();
+        let (mode, rest) = mode(&words)?;
+        let mut options = Self {
+            mode,
+            n_connections: 32,
+            window: Duration::from_secs(2),
+            count: 1000,
+            server_cores: "0".to_owned(),
+            own_cores: "1".to_owned(),
+            command,
+        };
+        for pair in rest.chunks(2) {
+            let [name, value] = pair else {
+                return Err(format!("no value after `{}`", pair[0]));
+            };
+            options.set(name, value)?;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let wrong = || format!("cannot read `{value}` after `{name}`");
+        match name {
+            "--connections" => self.n_connections = value.parse().map_err(|_| wrong())?,
+            "--seconds" => {
+                let seconds: f64 = value.parse().map_err(|_| wrong())?;
+                self.window = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
+            }
+            "--count" => self.count = value.parse().map_err(|_| wrong())?,
+            "--server-cores" => self.server_cores = value.to_owned(),
+            "--own-cores" => self.own_cores = value.to_owned(),
+            _ => return Err(format!("unknown option `{name}`")),
+        }
+        Ok(())
+    }
+}
+
+fn mode<'a, 'b>(words: &'b [&'a str]) -> Result<(Mode, &'b [&'a str]), String> {
+    let workload = |name: &str| Workload::named(name).ok_or_else(|| format!("unknown workload `{name}`"));
+    Ok(match words {
+        ["http", name, rest @ ..] => (Mode::Http(workload(name)?), rest),
+        ["stdio", "ping", rest @ ..] => (Mode::Stdio(Message::Ping), rest),
+        ["stdio", "echo", rest @ ..] => (Mode::Stdio(Message::Echo), rest),
+        ["sessions", rest @ ..] => (Mode::Sessions, rest),
+        ["streams", "2025", rest @ ..] => (Mode::Streams(Era::Session), rest),
+        ["streams", "2026", rest @ ..] => (Mode::Streams(Era::Modern), rest),
+        ["connections", rest @ ..] => (Mode::Connections, rest),
+        ["start", rest @ ..] => (Mode::Start, rest),
+        ["instructions", name, rest @ ..] => (Mode::Instructions(workload(name)?), rest),
+        _ => return Err("unknown mode".to_owned()),
+    })
+}

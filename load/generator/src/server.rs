@@ -1,0 +1,173 @@
+//! The measured server: a child on its own cores, what `/proc` says of it, and its end.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Failure;
+use crate::options::Options;
+
+/// Linux counts process times in these, on every architecture that matters here.
+const TICKS_PER_SECOND: f64 = 100.0;
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// A listening server, killed when dropped.
+pub(crate) struct Server {
+    child: Guarded,
+    pub(crate) endpoint: Endpoint,
+}
+
+/// Where it listens, as it said itself.
+#[derive(Clone)]
+pub(crate) struct Endpoint {
+    pub(crate) address: SocketAddr,
+    pub(crate) path: String,
+}
+
+/// A child that does not outlive this value.
+pub(crate) struct Guarded(pub(crate) Child);
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // Both fail only for a child that has ended meanwhile.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Server {
+    pub(crate) fn start(options: &Options) -> Result<Self, Failure> {
+        Self::start_with(pinned(&options.server_cores, &options.command))
+    }
+
+    /// Starts a command that takes `--listen`, and waits until it says where it listens.
+    pub(crate) fn start_with(mut command: Command) -> Result<Self, Failure> {
+        command
+            .args(["--listen", "127.0.0.1:0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        let mut child = Guarded(command.stderr(Stdio::piped()).spawn()?);
+        let stderr = child.0.stderr.take().ok_or("no stderr")?;
+        // One endpoint is sent, so one place is enough; what follows is read and forgotten, lest the pipe fill up.
+        let (found, endpoints) = sync_channel(1);
+        thread::spawn(move || {
+            let mut said = String::new();
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                match listening(&line) {
+                    Some(endpoint) => drop(found.try_send(Ok(endpoint))),
+                    None if said.len() < 2000 => said = format!("{said}{line}\n"),
+                    None => {}
+                }
+            }
+            let _ = found.try_send(Err(said));
+        });
+        let endpoint = match endpoints.recv_timeout(START_LIMIT)? {
+            Ok(endpoint) => endpoint,
+            Err(said) => return Err(format!("the server ended before it listened: {}", said.trim()).into()),
+        };
+        // Some say where they will listen, and only then do.
+        let deadline = Instant::now() + START_LIMIT;
+        while let Err(error) = TcpStream::connect(endpoint.address) {
+            if Instant::now() >= deadline || child.0.try_wait()?.is_some() {
+                return Err(format!("nobody listens on {}: {error}", endpoint.address).into());
+            }
+            thread::sleep(Duration::from_micros(200));
+        }
+        Ok(Self { child, endpoint })
+    }
+
+    /// Seconds of CPU, in user space and in the kernel.
+    pub(crate) fn cpu_seconds(&self) -> Result<f64, Failure> {
+        cpu_seconds(self.child.0.id())
+    }
+
+    pub(crate) fn rss_kib(&self) -> Result<f64, Failure> {
+        rss_kib(self.child.0.id())
+    }
+
+    /// Asks it to end and waits, so that a tool it runs under can write what it found.
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        let pid = self.child.0.id().to_string();
+        Command::new("kill").args(["-TERM", &pid]).status()?;
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while Instant::now() < deadline {
+            if self.child.0.try_wait()?.is_some() {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Err("the server did not end when asked to".into())
+    }
+}
+
+pub(crate) fn cpu_seconds(pid: u32) -> Result<f64, Failure> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name, in parentheses, may hold anything; times are the 14th and 15th field.
+    let (_, fields) = stat.rsplit_once(')').ok_or("no name in stat")?;
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let ticks =
+        |index: usize| -> Result<f64, Failure> { Ok(fields.get(index).ok_or("short stat")?.parse()?) };
+    Ok((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
+}
+
+/// CPU in microseconds for each request, unless the clock of `/proc` is too coarse for so few.
+pub(crate) fn cpu_each(cpu_seconds: f64, n_requests: u64) -> Option<f64> {
+    let n_ticks = cpu_seconds * TICKS_PER_SECOND;
+    (n_requests > 0 && n_ticks >= 4.5).then(|| cpu_seconds * 1e6 / n_requests as f64)
+}
+
+pub(crate) fn rss_kib(pid: u32) -> Result<f64, Failure> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .ok_or("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}
+
+/// The command on the given cores. Without `taskset` it runs anywhere.
+pub(crate) fn pinned(cores: &str, command: &[String]) -> Command {
+    let mut pinned = match has_taskset() {
+        true => {
+            let mut taskset = Command::new("taskset");
+            taskset.args(["-c", cores]).arg(&command[0]);
+            taskset
+        }
+        false => Command::new(&command[0]),
+    };
+    pinned.args(&command[1..]);
+    pinned
+}
+
+/// Moves this process to the given cores, before it has a second thread.
+pub(crate) fn pin_self(cores: &str) {
+    if has_taskset() {
+        let pid = std::process::id().to_string();
+        // A machine without that core measures less well, but measures.
+        let _ = Command::new("taskset")
+            .args(["-cp", cores, &pid])
+            .stdout(Stdio::null())
+            .status();
+    }
+}
+
+fn has_taskset() -> bool {
+    let version = Command::new("taskset")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    version.is_ok_and(|status| status.success())
+}
+
+fn listening(line: &str) -> Option<Endpoint> {
+    let (_, rest) = line.split_once("listening on http://")?;
+    let (address, path) = rest.split_whitespace().next()?.split_once('/')?;
+    Some(Endpoint {
+        address: address.parse().ok()?,
+        path: format!("/{path}"),
+    })
+}
