@@ -4,7 +4,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolgate::Server;
+use toolgate::{ListenOptions, Server};
 
 #[derive(Deserialize, JsonSchema)]
 struct Echo {
@@ -22,7 +22,9 @@ struct Add {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // A bench opens thousands of connections from one address.
     let mut server = Server::new("bench", "1.0.0")
+        .listener(ListenOptions::default().max_connections_per_ip(10_000))
         .resource("bench://text", || async { "A short text" })
         .mime("text/plain")
         .tool("echo", |args: Echo| async move { args.message })

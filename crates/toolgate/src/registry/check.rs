@@ -1,5 +1,8 @@
 //! Arguments against their schema, with complaints that a model can act on.
 
+#[cfg(feature = "validate")]
+use std::sync::OnceLock;
+
 use serde_json::{Map, Value};
 use toolgate_wire::Raw;
 
@@ -8,10 +11,14 @@ use crate::handler::is_width;
 /// How many faults are told at once.
 const MOST: usize = 10;
 
-/// A schema that was read once and is used for every call.
+/// A schema that is read once and used for every call.
 pub(crate) struct Check {
+    /// A validator is many times larger than its schema. Where the type that reads the arguments notices every
+    /// violation by itself, it is made when one has to be explained, and that may be never.
     #[cfg(feature = "validate")]
-    validator: jsonschema::Validator,
+    validator: OnceLock<Option<Box<jsonschema::Validator>>>,
+    #[cfg(feature = "validate")]
+    schema: Raw,
     /// The type that reads the arguments notices every violation by itself.
     typed: bool,
 }
@@ -31,11 +38,27 @@ impl Check {
         if depth(schema) > 64 {
             return Err("the schema is nested deeper than 64 levels".into());
         }
-        Ok(Check {
+        let typed = typed && !says_more_than_types(schema);
+        let check = Check {
             #[cfg(feature = "validate")]
-            validator: jsonschema::draft202012::new(schema).map_err(|error| error.to_string())?,
-            typed: typed && !says_more_than_types(schema),
-        })
+            validator: OnceLock::new(),
+            #[cfg(feature = "validate")]
+            schema: Raw::from(schema),
+            typed,
+        };
+        #[cfg(feature = "validate")]
+        if !typed {
+            let validator = jsonschema::draft202012::new(schema).map_err(|error| error.to_string())?;
+            // Nobody else has it yet, so it is empty.
+            let _ = check.validator.set(Some(Box::new(validator)));
+        }
+        Ok(check)
+    }
+
+    #[cfg(feature = "validate")]
+    fn validator(&self) -> Option<&jsonschema::Validator> {
+        let make = || jsonschema::draft202012::new(&self.schema.to_value()).ok().map(Box::new);
+        self.validator.get_or_init(make).as_deref()
     }
 
     /// Whether every call must be checked before its handler reads the arguments. Where not, a check is
@@ -50,7 +73,7 @@ impl Check {
         {
             let value = arguments.to_value();
             let faults: Vec<String> =
-                self.validator.iter_errors(&value).take(MOST).map(|e| explain(&e)).collect();
+                self.validator()?.iter_errors(&value).take(MOST).map(|e| explain(&e)).collect();
             if !faults.is_empty() {
                 return Some(faults.join("; "));
             }
