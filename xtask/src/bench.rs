@@ -110,6 +110,9 @@ fn rounds(generator: &Path, contenders: &[Contender], measures: &[Measure], n_ro
     for (number, measure) in measures.iter().enumerate() {
         for round in 1..=n_rounds.min(measure.n_rounds) {
             for (index, contender) in contenders.iter().enumerate() {
+                if round > contender.n_rounds {
+                    continue;
+                }
                 let outcome = results.entry((number, index)).or_insert_with(|| Ok(Vec::new()));
                 let Ok(figures) = outcome else { continue };
                 match once(generator, contender, measure) {

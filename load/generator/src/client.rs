@@ -34,10 +34,7 @@ impl Client {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Self {
-            endpoint: endpoint.clone(),
-            stream,
-        })
+        Ok(Self { endpoint: endpoint.clone(), stream })
     }
 
     /// Sends bytes and reads a whole response.

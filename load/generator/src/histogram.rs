@@ -13,10 +13,7 @@ pub(crate) struct Histogram {
 
 impl Histogram {
     pub(crate) fn new() -> Self {
-        Self {
-            buckets: vec![0; N_BUCKETS],
-            n_values: 0,
-        }
+        Self { buckets: vec![0; N_BUCKETS], n_values: 0 }
     }
 
     pub(crate) fn add(&mut self, latency: Duration) {
@@ -60,24 +57,9 @@ mod tests {
 
     #[test]
     fn buckets_hold_their_bounds_within_two_percent() {
-        for nanos in [
-            0,
-            1,
-            63,
-            64,
-            65,
-            127,
-            128,
-            1000,
-            123_456,
-            44_000_000,
-            60_000_000_000,
-        ] {
+        for nanos in [0, 1, 63, 64, 65, 127, 128, 1000, 123_456, 44_000_000, 60_000_000_000] {
             let bound = lower_bound(bucket(nanos));
-            assert!(
-                bound <= nanos && nanos - bound <= nanos / 50,
-                "{nanos} is in the bucket of {bound}"
-            );
+            assert!(bound <= nanos && nanos - bound <= nanos / 50, "{nanos} is in the bucket of {bound}");
         }
     }
 

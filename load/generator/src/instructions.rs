@@ -18,10 +18,7 @@ pub(crate) fn measure(options: &Options, workload: Workload) -> Result<Figures, 
     let many = few.and_then(|few| Ok((few, count(options, workload, &file, MANY)?)));
     let _ = std::fs::remove_file(&file);
     let (few, many) = many?;
-    Ok(vec![
-        ("instructions", (many - few) / (MANY - FEW) as f64),
-        ("total", many),
-    ])
+    Ok(vec![("instructions", (many - few) / (MANY - FEW) as f64), ("total", many)])
 }
 
 fn count(options: &Options, workload: Workload, file: &Path, n_requests: u64) -> Result<f64, Failure> {
@@ -41,9 +38,6 @@ fn count(options: &Options, workload: Workload, file: &Path, n_requests: u64) ->
     drop(load);
     server.finish()?;
     let profile = std::fs::read_to_string(file)?;
-    let total = profile
-        .lines()
-        .find_map(|line| line.strip_prefix("totals:"))
-        .ok_or("no totals")?;
+    let total = profile.lines().find_map(|line| line.strip_prefix("totals:")).ok_or("no totals")?;
     Ok(total.trim().parse()?)
 }

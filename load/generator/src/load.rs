@@ -72,17 +72,10 @@ impl Load {
         for number in 0..n_connections {
             let mut connection = Connection::open(server, workload, number)?;
             let interest = Interest::READABLE | Interest::WRITABLE;
-            poll.registry()
-                .register(&mut connection.stream, Token(number), interest)?;
+            poll.registry().register(&mut connection.stream, Token(number), interest)?;
             connections.push(connection);
         }
-        Ok(Self {
-            poll,
-            connections,
-            latencies: Histogram::new(),
-            n_done: 0,
-            n_failed: 0,
-        })
+        Ok(Self { poll, connections, latencies: Histogram::new(), n_done: 0, n_failed: 0 })
     }
 
     /// Forgets what was counted; requests under way go on.

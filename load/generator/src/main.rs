@@ -60,9 +60,6 @@ fn run(options: &Options) -> Result<Figures, Failure> {
 }
 
 fn json(figures: &Figures) -> String {
-    let fields: Vec<String> = figures
-        .iter()
-        .map(|(name, value)| format!("\"{name}\":{value}"))
-        .collect();
+    let fields: Vec<String> = figures.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
     format!("{{{}}}", fields.join(","))
 }

@@ -9,14 +9,16 @@ use crate::server::Server;
 use crate::workload::{Ask, Era, Kind, Workload};
 use crate::{Failure, Figures};
 
-/// Opened before the first measure, so that buffers and tables which exist anyway are not counted.
-const SHARE_TO_WARM: usize = 20;
+/// How many of so many to open before the first measure, so that what exists anyway is not counted.
+fn n_to_warm(count: usize) -> usize {
+    (count / 20).min(50)
+}
 
 /// Opens sessions one after the other and leaves them alone.
 pub(crate) fn sessions(options: &Options) -> Result<Figures, Failure> {
     let server = Server::start(options)?;
     let mut client = Client::connect(&server.endpoint)?;
-    let n_warm = options.count / SHARE_TO_WARM;
+    let n_warm = n_to_warm(options.count);
     let mut n_opened = 0;
     let mut before = server.rss_kib()?;
     for number in 0..options.count {
@@ -37,7 +39,7 @@ pub(crate) fn sessions(options: &Options) -> Result<Figures, Failure> {
 /// Opens streams, each on a connection (and before 2026, in a session) of its own.
 pub(crate) fn streams(options: &Options, era: Era) -> Result<Figures, Failure> {
     let server = Server::start(options)?;
-    let n_warm = options.count / SHARE_TO_WARM;
+    let n_warm = n_to_warm(options.count);
     let mut kept = Vec::with_capacity(options.count);
     let (mut before, mut n_before) = (server.rss_kib()?, 0);
     for number in 0..options.count {
@@ -63,13 +65,10 @@ fn stream(server: &Server, era: Era, number: usize) -> Option<Client> {
 /// Opens connections, has each answered once, and leaves them open.
 pub(crate) fn connections(options: &Options) -> Result<Figures, Failure> {
     let server = Server::start(options)?;
-    let n_warm = options.count / SHARE_TO_WARM;
+    let n_warm = n_to_warm(options.count);
     let mut kept = Vec::with_capacity(options.count);
     let (mut before, mut n_before) = (server.rss_kib()?, 0);
-    let discover = Workload {
-        kind: Kind::Discover,
-        era: Era::Modern,
-    };
+    let discover = Workload { kind: Kind::Discover, era: Era::Modern };
     for number in 0..options.count {
         if number == n_warm {
             (before, n_before) = (server.rss_kib()?, kept.len());
@@ -83,7 +82,7 @@ pub(crate) fn connections(options: &Options) -> Result<Figures, Failure> {
 
 fn each(server: &Server, before: f64, n_opened: usize, n_asked: usize) -> Result<Figures, Failure> {
     if n_opened == 0 {
-        return Err("every one was refused".into());
+        return Err("none was opened".into());
     }
     // Whatever the server does behind the last answer.
     thread::sleep(Duration::from_millis(300));

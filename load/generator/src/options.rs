@@ -52,10 +52,7 @@ pub(crate) struct Options {
 
 impl Options {
     pub(crate) fn parse(arguments: &[String]) -> Result<Self, String> {
-        let split = arguments
-            .iter()
-            .position(|argument| argument == "--")
-            .ok_or("no `--`")?;
+        let split = arguments.iter().position(|argument| argument == "--").ok_or("no `--`")?;
         let (head, command) = (&arguments[..split], arguments[split + 1..].to_vec());
         if command.is_empty() {
             return Err("no program after `--`".to_owned());

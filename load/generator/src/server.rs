@@ -45,10 +45,7 @@ impl Server {
 
     /// Starts a command that takes `--listen`, and waits until it says where it listens.
     pub(crate) fn start_with(mut command: Command) -> Result<Self, Failure> {
-        command
-            .args(["--listen", "127.0.0.1:0"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
+        command.args(["--listen", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = Guarded(command.stderr(Stdio::piped()).spawn()?);
         let stderr = child.0.stderr.take().ok_or("no stderr")?;
         // One endpoint is sent, so one place is enough; what follows is read and forgotten, lest the pipe fill up.
@@ -121,10 +118,7 @@ pub(crate) fn cpu_each(cpu_seconds: f64, n_requests: u64) -> Option<f64> {
 
 pub(crate) fn rss_kib(pid: u32) -> Result<f64, Failure> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .ok_or("no VmRSS")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
 
@@ -147,27 +141,18 @@ pub(crate) fn pin_self(cores: &str) {
     if has_taskset() {
         let pid = std::process::id().to_string();
         // A machine without that core measures less well, but measures.
-        let _ = Command::new("taskset")
-            .args(["-cp", cores, &pid])
-            .stdout(Stdio::null())
-            .status();
+        let _ = Command::new("taskset").args(["-cp", cores, &pid]).stdout(Stdio::null()).status();
     }
 }
 
 fn has_taskset() -> bool {
-    let version = Command::new("taskset")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+    let version =
+        Command::new("taskset").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     version.is_ok_and(|status| status.success())
 }
 
 fn listening(line: &str) -> Option<Endpoint> {
     let (_, rest) = line.split_once("listening on http://")?;
     let (address, path) = rest.split_whitespace().next()?.split_once('/')?;
-    Some(Endpoint {
-        address: address.parse().ok()?,
-        path: format!("/{path}"),
-    })
+    Some(Endpoint { address: address.parse().ok()?, path: format!("/{path}") })
 }

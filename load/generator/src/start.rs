@@ -10,10 +10,7 @@ use crate::{Failure, Figures};
 
 pub(crate) fn measure(options: &Options) -> Result<Figures, Failure> {
     // The one request that every server answers first.
-    let discover = Workload {
-        kind: Kind::Discover,
-        era: Era::Modern,
-    };
+    let discover = Workload { kind: Kind::Discover, era: Era::Modern };
     let mut millis = Vec::with_capacity(options.count);
     let mut rss = 0.0;
     for _ in 0..options.count {
@@ -29,9 +26,5 @@ pub(crate) fn measure(options: &Options) -> Result<Figures, Failure> {
     }
     millis.sort_by(f64::total_cmp);
     let median = millis.get(millis.len() / 2).ok_or("nothing was started")?;
-    Ok(vec![
-        ("median_ms", *median),
-        ("best_ms", millis[0]),
-        ("idle_rss_kib", rss),
-    ])
+    Ok(vec![("median_ms", *median), ("best_ms", millis[0]), ("idle_rss_kib", rss)])
 }

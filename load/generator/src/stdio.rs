@@ -22,24 +22,12 @@ pub(crate) enum Message {
 
 pub(crate) fn measure(options: &Options, message: Message) -> Result<Figures, Failure> {
     let mut command = pinned(&options.server_cores, &options.command);
-    command
-        .arg("--stdio")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
+    command.arg("--stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = Guarded(command.spawn()?);
     let pid = child.0.id();
     let stdin = child.0.stdin.take().ok_or("no stdin")?;
     let stdout = child.0.stdout.take().ok_or("no stdout")?;
-    let mut pipe = Pipe {
-        stdin,
-        stdout,
-        message,
-        next_id: 10,
-        n_done: 0,
-        n_failed: 0,
-        held: Vec::new(),
-    };
+    let mut pipe = Pipe { stdin, stdout, message, next_id: 10, n_done: 0, n_failed: 0, held: Vec::new() };
     // A server that stops answering would leave the read below waiting: it is killed, which ends the pipe.
     let limit = options.window + Duration::from_secs(30);
     std::thread::spawn(move || watchdog(pid, limit));
@@ -67,9 +55,7 @@ pub(crate) fn measure(options: &Options, message: Message) -> Result<Figures, Fa
 /// Ends with this process, or ends it: the child is killed by the guard that unwinding the failure drops.
 fn watchdog(pid: u32, limit: Duration) {
     std::thread::sleep(limit);
-    let _ = std::process::Command::new("kill")
-        .args(["-KILL", &pid.to_string()])
-        .status();
+    let _ = std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status();
 }
 
 struct Pipe<W, R> {
@@ -89,8 +75,7 @@ impl<W: Write, R: Read> Pipe<W, R> {
         let hello = request(Era::Legacy, "initialize", client, 1) + "\n";
         self.stdin.write_all(hello.as_bytes())?;
         while self.answers(|line| memmem::find(line, b"serverInfo").is_some())? == 0 {}
-        self.stdin
-            .write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")?;
+        self.stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")?;
         match self.n_failed {
             0 => Ok(()),
             _ => Err("initialize was not answered as it should be".into()),

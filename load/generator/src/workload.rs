@@ -33,10 +33,7 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
-    pub(crate) const START: Self = Self {
-        kind: Kind::Initialize,
-        era: Era::Legacy,
-    };
+    pub(crate) const START: Self = Self { kind: Kind::Initialize, era: Era::Legacy };
 
     pub(crate) fn named(name: &str) -> Option<Self> {
         let (kind, era) = name.split_once('-')?;
@@ -63,10 +60,9 @@ impl Workload {
     pub(crate) fn ask(self, endpoint: &Endpoint, session: Option<&str>, number: usize) -> Ask {
         let message = self.message(number);
         let (method, params) = match self.kind {
-            Kind::Echo | Kind::Big => (
-                "tools/call",
-                format!(r#""name":"echo","arguments":{{"message":"{message}"}}"#),
-            ),
+            Kind::Echo | Kind::Big => {
+                ("tools/call", format!(r#""name":"echo","arguments":{{"message":"{message}"}}"#))
+            }
             Kind::List => ("tools/list", String::new()),
             Kind::Ping => ("ping", String::new()),
             Kind::Initialize => ("initialize", CLIENT.to_owned()),
@@ -78,10 +74,7 @@ impl Workload {
             Kind::Initialize => post(endpoint, None, None, None),
             _ => post(endpoint, Some(self.era), session, Some((method, name))),
         };
-        Ask {
-            bytes: finish(&head, &body),
-            markers: self.markers(message, number + 1),
-        }
+        Ask { bytes: finish(&head, &body), markers: self.markers(message, number + 1) }
     }
 
     fn message(self, number: usize) -> String {
@@ -97,15 +90,9 @@ impl Workload {
     fn markers(self, message: String, id: usize) -> Vec<String> {
         match self.kind {
             Kind::Echo | Kind::Big => vec![message],
-            Kind::List => [
-                "\"echo\"",
-                "\"add\"",
-                "\"dummy_1\"",
-                "\"dummy_50\"",
-                "inputSchema",
-            ]
-            .map(str::to_owned)
-            .into(),
+            Kind::List => ["\"echo\"", "\"add\"", "\"dummy_1\"", "\"dummy_50\"", "inputSchema"]
+                .map(str::to_owned)
+                .into(),
             Kind::Ping => vec!["\"result\"".to_owned(), id.to_string()],
             Kind::Initialize => vec!["serverInfo".to_owned()],
             Kind::Discover => vec!["supportedVersions".to_owned()],
@@ -127,16 +114,8 @@ impl Ask {
     /// `subscriptions/listen`, whose answer is a stream.
     pub(crate) fn listen(endpoint: &Endpoint, id: usize) -> Vec<u8> {
         let method = "subscriptions/listen";
-        let body = request(
-            Era::Modern,
-            method,
-            r#""notifications":{"toolsListChanged":true}"#,
-            id,
-        );
-        finish(
-            &post(endpoint, Some(Era::Modern), None, Some((method, None))),
-            &body,
-        )
+        let body = request(Era::Modern, method, r#""notifications":{"toolsListChanged":true}"#, id);
+        finish(&post(endpoint, Some(Era::Modern), None, Some((method, None))), &body)
     }
 
     /// The notification that ends the handshake.
@@ -189,16 +168,12 @@ fn post(
     match (era, named) {
         (Some(Era::Modern), Some((method, name))) => {
             head += &format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n");
-            head += &name
-                .map(|name| format!("Mcp-Name: {name}\r\n"))
-                .unwrap_or_default();
+            head += &name.map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
         }
         (Some(_), _) => head += "MCP-Protocol-Version: 2025-11-25\r\n",
         (None, _) => {}
     }
-    head + &session
-        .map(|id| format!("Mcp-Session-Id: {id}\r\n"))
-        .unwrap_or_default()
+    head + &session.map(|id| format!("Mcp-Session-Id: {id}\r\n")).unwrap_or_default()
 }
 
 fn finish(head: &str, body: &str) -> Vec<u8> {

@@ -150,18 +150,12 @@ fn listen(id: &RawValue, out: &mut Vec<u8>) {
 
 /// The 52 tools with the schemas that our server lists, so that both send as many bytes.
 fn tools() -> String {
-    let message = schema(
-        r#""message":{"type":"string","description":"What to say"}"#,
-        r#""message""#,
-    );
+    let message = schema(r#""message":{"type":"string","description":"What to say"}"#, r#""message""#);
     let numbers = schema(
         r#""a":{"type":"integer","description":"The first number"},"b":{"type":"integer","description":"The second number"}"#,
         r#""a","b""#,
     );
-    let mut tools = vec![
-        tool("echo", "Says it again", &message),
-        tool("add", "Adds two numbers", &numbers),
-    ];
+    let mut tools = vec![tool("echo", "Says it again", &message), tool("add", "Adds two numbers", &numbers)];
     tools.extend((1..=50).map(|number| tool(&format!("dummy_{number}"), "One of many", &message)));
     tools.join(",")
 }

@@ -23,17 +23,11 @@ pub(crate) struct Outgoing {
 
 impl Outgoing {
     pub(crate) fn full(bytes: Bytes) -> Self {
-        Self {
-            bytes: Some(bytes),
-            then: Then::End,
-        }
+        Self { bytes: Some(bytes), then: Then::End }
     }
 
     pub(crate) fn open(bytes: Bytes) -> Self {
-        Self {
-            bytes: Some(bytes),
-            then: Then::Silence,
-        }
+        Self { bytes: Some(bytes), then: Then::Silence }
     }
 }
 

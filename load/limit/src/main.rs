@@ -50,9 +50,7 @@ async fn connection(lists: &'static Lists, stream: TcpStream) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| respond(lists, request));
     // A client that goes away is no news.
-    let _ = http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
 async fn respond(
@@ -89,17 +87,13 @@ async fn respond(
 
 fn json(out: Vec<u8>) -> Response<Outgoing> {
     let mut response = Response::new(Outgoing::full(out.into()));
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
 fn stream(body: Outgoing) -> Response<Outgoing> {
     let mut response = Response::new(body);
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     response
 }
 
@@ -122,10 +116,7 @@ fn lines(lists: &Lists) -> io::Result<()> {
         pending.extend_from_slice(&chunk[..n_read]);
         let mut start = 0;
         while let Some(length) = pending[start..].iter().position(|byte| *byte == b'\n') {
-            if !matches!(
-                lists.answer(&pending[start..start + length], &mut out),
-                Answer::Nothing
-            ) {
+            if !matches!(lists.answer(&pending[start..start + length], &mut out), Answer::Nothing) {
                 out.push(b'\n');
             }
             start += length + 1;

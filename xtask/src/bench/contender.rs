@@ -29,6 +29,8 @@ pub(crate) struct Contender {
     pub(crate) command: Vec<String>,
     /// The stripped executable; a script has none.
     pub(crate) n_bytes: Option<u64>,
+    /// A script takes a second to start and is slower by orders of magnitude: one round says enough.
+    pub(crate) n_rounds: usize,
 }
 
 /// A peer that could not be had, and why.
@@ -63,7 +65,14 @@ const PEERS: &[Peer] = &[
     },
     Peer {
         name: "tower-mcp",
-        wirings: &[Wiring { name: "tower-mcp", about: "tower-mcp 0.25.0, JSON", arguments: &[] }],
+        wirings: &[
+            Wiring { name: "tower-mcp", about: "tower-mcp 0.25.0, JSON, its defaults", arguments: &[] },
+            Wiring {
+                name: "tower-mcp, stateless",
+                about: "tower-mcp 0.25.0, JSON, no sessions, no streams",
+                arguments: &["--stateless"],
+            },
+        ],
     },
     Peer {
         name: "turbomcp",
@@ -84,7 +93,7 @@ const PEERS: &[Peer] = &[
         name: "rust-mcp-sdk",
         wirings: &[Wiring {
             name: "rust-mcp-sdk",
-            about: "rust-mcp-sdk 2.0.0, JSON, 2026-07-28 only",
+            about: "rust-mcp-sdk 2.0.0, 2026-07-28 only; JSON, which turns its streams off",
             arguments: &[],
         }],
     },
@@ -179,7 +188,8 @@ impl Contender {
         // A script is the second word, after its interpreter.
         let is_script = command.get(1).is_some_and(|word| !word.starts_with("--"));
         let n_bytes = std::fs::metadata(&command[0]).ok().filter(|_| !is_script).map(|file| file.len());
-        Self { name, role, about: about.to_owned(), command, n_bytes }
+        let n_rounds = if is_script { 1 } else { usize::MAX };
+        Self { name, role, about: about.to_owned(), command, n_bytes, n_rounds }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Medians and ratios, as Markdown that a terminal shows just as well.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::Command;
 use std::time::Duration;
@@ -87,7 +88,8 @@ pub(crate) fn render(
     text += "\nThe server is pinned to one core and the generator to another; rounds are interleaved and medians \
              taken. CPU is user and kernel time of the server from `/proc/PID/stat`, divided by the requests of the \
              window. Everyone is built with the same profile (thin LTO, one codegen unit) and the system's allocator, \
-             and serves the same 52 tools. Every answer is checked; `–` means that a server cannot do it. Where a \
+             and serves the same 52 tools. Every answer is checked; `–` means that there is no figure, \
+             and the end says why. Where a \
              server opens a session, `initialize` includes the request that ends it.\n";
     text += &table.ours();
     text += &table.everyone(Unit::Cpu, "CPU µs per request");
@@ -228,13 +230,20 @@ impl Table<'_> {
         format!("|  |{names}\n|---|{}\n", "--:|".repeat(self.contenders.len()))
     }
 
-    /// Why there is no figure, for our server; a peer's reasons would fill a page.
+    /// Why there is no figure: for each contender the reasons, and what they kept from being measured.
     fn refusals(&self) -> String {
         let mut text = String::new();
-        for ((number, index), outcome) in self.results {
-            let contender = &self.contenders[*index];
-            if let (Err(why), Role::Ours | Role::Limit) = (outcome, contender.role) {
-                let _ = writeln!(text, "- {} on {}: {why}", self.measures[*number].name, contender.name);
+        for (index, contender) in self.contenders.iter().enumerate() {
+            let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+            for (number, measure) in self.measures.iter().enumerate() {
+                if let Some(Err(why)) = self.results.get(&(number, index)) {
+                    // The counts differ from measure to measure, the reason does not.
+                    let why = if why.ends_with("answers were wrong") { "refused or wrong" } else { why };
+                    reasons.entry(why).or_default().push(&measure.name);
+                }
+            }
+            for (why, names) in reasons {
+                let _ = writeln!(text, "- {}: {why}: {}", contender.name, names.join(", "));
             }
         }
         match text.is_empty() {
@@ -259,8 +268,6 @@ fn times(ratio: Option<f64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     #[test]

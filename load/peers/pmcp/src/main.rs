@@ -33,11 +33,7 @@ struct Text;
 #[async_trait]
 impl ResourceHandler for Text {
     async fn read(&self, uri: &str, _extra: RequestHandlerExtra) -> pmcp::Result<ReadResourceResult> {
-        Ok(ReadResourceResult::new(vec![Content::resource_with_text(
-            uri,
-            "A short text",
-            "text/plain",
-        )]))
+        Ok(ReadResourceResult::new(vec![Content::resource_with_text(uri, "A short text", "text/plain")]))
     }
 
     async fn list(
@@ -45,10 +41,7 @@ impl ResourceHandler for Text {
         _cursor: Option<String>,
         _extra: RequestHandlerExtra,
     ) -> pmcp::Result<ListResourcesResult> {
-        Ok(ListResourcesResult::new(vec![ResourceInfo::new(
-            "bench://text",
-            "text",
-        )]))
+        Ok(ListResourcesResult::new(vec![ResourceInfo::new("bench://text", "text")]))
     }
 }
 
@@ -89,10 +82,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-#[expect(
-    clippy::disallowed_types,
-    reason = "the type of the lock is part of its interface"
-)]
+#[expect(clippy::disallowed_types, reason = "the type of the lock is part of its interface")]
 async fn listen(address: &str, config: StreamableHttpServerConfig) -> Result<(), Box<dyn std::error::Error>> {
     let server = Arc::new(tokio::sync::Mutex::new(server()?));
     let http = StreamableHttpServer::with_config(address.parse()?, server, config);

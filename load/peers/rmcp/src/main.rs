@@ -49,16 +49,10 @@ impl Bench {
         tools.add_route(ToolRoute::new(echo, say));
         tools.add_route(ToolRoute::new(add, sum));
         for number in 1..=50 {
-            let dummy = Tool::new(
-                format!("dummy_{number}"),
-                "One of many",
-                schema_for_type::<Echo>(),
-            );
+            let dummy = Tool::new(format!("dummy_{number}"), "One of many", schema_for_type::<Echo>());
             tools.add_route(ToolRoute::new(dummy, say));
         }
-        Self {
-            tools: Arc::new(tools),
-        }
+        Self { tools: Arc::new(tools) }
     }
 }
 
@@ -85,9 +79,7 @@ impl ServerHandler for Bench {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.tools
-            .call(ToolCallContext::new(self, request, context))
-            .await
+        self.tools.call(ToolCallContext::new(self, request, context)).await
     }
 
     async fn list_tools(
@@ -103,10 +95,7 @@ impl ServerHandler for Bench {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        Ok(ListResourcesResult::with_all_items(vec![Resource::new(
-            "bench://text",
-            "text",
-        )]))
+        Ok(ListResourcesResult::with_all_items(vec![Resource::new("bench://text", "text")]))
     }
 
     async fn read_resource(

@@ -84,11 +84,7 @@ impl ServerHandler for Bench {
                 let add: Add = serde_json::from_value(arguments).map_err(CallToolError::new)?;
                 (add.a + add.b).to_string()
             }
-            _ => {
-                serde_json::from_value::<Echo>(arguments)
-                    .map_err(CallToolError::new)?
-                    .message
-            }
+            _ => serde_json::from_value::<Echo>(arguments).map_err(CallToolError::new)?.message,
         };
         Ok(CallToolResult::text_content(vec![TextContent::from(text)]).into())
     }
@@ -105,9 +101,7 @@ fn details() -> ServerDetails {
             website_url: None,
         },
         capabilities: ServerCapabilities {
-            tools: Some(ServerCapabilitiesTools {
-                list_changed: Some(true),
-            }),
+            tools: Some(ServerCapabilitiesTools { list_changed: Some(true) }),
             ..Default::default()
         },
         meta: None,
@@ -123,12 +117,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ["--stdio"] => {
             let transport = StdioTransport::new(TransportOptions::default())?;
             let server_details = details();
-            let options = McpServerOptions {
-                server_details,
-                transport,
-                handler,
-                message_observer: None,
-            };
+            let options = McpServerOptions { server_details, transport, handler, message_observer: None };
             server_runtime::create_server(options).start().await?;
         }
         ["--listen", address] => {

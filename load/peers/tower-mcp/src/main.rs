@@ -1,6 +1,8 @@
-//! The small server of the benchmarks on tower-mcp: JSON answers, sessions optional.
+//! The small server of the benchmarks on tower-mcp: JSON answers.
 //!
-//! `--listen ADDR` serves HTTP, `--stdio` standard input and output.
+//! `--listen ADDR` serves HTTP by its defaults, which open a session for each request of 2025 that names none;
+//! `--stateless --listen ADDR` does without, but refuses `subscriptions/listen`; `--stdio` serves standard input and
+//! output.
 
 use axum::serve::ListenerExt;
 use schemars::JsonSchema;
@@ -35,18 +37,13 @@ fn router() -> McpRouter {
         .description("Adds two numbers")
         .handler(|args: Add| async move { Ok(CallToolResult::text((args.a + args.b).to_string())) })
         .build();
-    let text = ResourceBuilder::new("bench://text")
-        .name("text")
-        .mime_type("text/plain")
-        .text("A short text");
+    let text = ResourceBuilder::new("bench://text").name("text").mime_type("text/plain").text("A short text");
     let router = McpRouter::new()
         .server_info("bench", "1.0.0")
         .resource(text)
         .tool(echo("echo".to_owned(), "Says it again"))
         .tool(add);
-    (1..=50).fold(router, |router, number| {
-        router.tool(echo(format!("dummy_{number}"), "One of many"))
-    })
+    (1..=50).fold(router, |router, number| router.tool(echo(format!("dummy_{number}"), "One of many")))
 }
 
 #[tokio::main]
@@ -54,20 +51,28 @@ async fn main() -> Result<(), BoxError> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--stdio"] => StdioTransport::new(router()).run().await?,
-        ["--listen", address] => {
-            // The default numbers are lower than what the benchmark opens.
-            let transport = HttpTransport::new(router())
-                .stateless(StatelessConfig::backward_compatible())
-                .subscription_limits(SubscriptionLimits::default().max_active(10_000))
-                .max_sessions(20_000);
-            let listener = tokio::net::TcpListener::bind(address).await?;
-            eprintln!("listening on http://{}/mcp", listener.local_addr()?);
-            let listener = listener.tap_io(|stream| {
-                let _ = stream.set_nodelay(true);
-            });
-            axum::serve(listener, transport.into_router_at("/mcp")).await?;
+        ["--listen", address] => listen(address, transport()).await?,
+        ["--stateless", "--listen", address] => {
+            listen(address, transport().stateless(StatelessConfig::backward_compatible())).await?;
         }
-        _ => return Err("usage: peer-tower-mcp --listen ADDR | --stdio".into()),
+        _ => return Err("usage: peer-tower-mcp [--stateless] --listen ADDR | --stdio".into()),
     }
+    Ok(())
+}
+
+/// The default limits are lower than what the benchmark opens.
+fn transport() -> HttpTransport {
+    HttpTransport::new(router())
+        .subscription_limits(SubscriptionLimits::default().max_active(10_000))
+        .max_sessions(20_000)
+}
+
+async fn listen(address: &str, transport: HttpTransport) -> Result<(), BoxError> {
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    eprintln!("listening on http://{}/mcp", listener.local_addr()?);
+    let listener = listener.tap_io(|stream| {
+        let _ = stream.set_nodelay(true);
+    });
+    axum::serve(listener, transport.into_router_at("/mcp")).await?;
     Ok(())
 }
