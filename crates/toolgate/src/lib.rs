@@ -197,6 +197,7 @@ mod error;
 mod guard;
 mod handler;
 mod hub;
+mod profile;
 mod registry;
 mod request;
 mod seal;
@@ -209,6 +210,7 @@ pub use handler::{
     AskError, Changes, Context, Elicited, Extract, Field, Form, Handler, IntoContents, IntoOutput,
     IntoPrompt, Json, State, ToolError,
 };
+pub use profile::Profile;
 pub use registry::{
     Need, PromptSpec, ResourceSpec, TemplateError, TemplateSpec, ToolSpec, UriTemplate, UriValue,
 };

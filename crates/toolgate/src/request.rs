@@ -6,9 +6,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use http::HeaderMap;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::Call;
 use toolgate_wire::{Client, Fault, Meta};
+
+use crate::profile::Profile;
 
 /// A future with its type forgotten.
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -16,21 +19,32 @@ pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Who is calling, as far as it was proven.
 ///
 /// Without authentication everyone is [`Principal::anonymous`]. An authenticating layer in front of the
-/// endpoint puts a `Principal` into the request's extensions; sessions and request state are bound to it.
+/// endpoint puts a `Principal` into the request's extensions; sessions and request state are bound to it. Two
+/// principals are the same if their identities are, whatever else is known of them.
 ///
 /// ```
-/// # use toolgate::Principal;
-/// let ada = Principal::new("https://id.example.com/ada");
+/// # use toolgate::{Principal, Profile};
+/// let ada = Principal::new("https://id.example.com/ada")
+///     .with_profile(Profile::readonly())
+///     .with_attribute("tenant", 7);
 /// assert_eq!(ada.id(), Some("https://id.example.com/ada"));
+/// assert_eq!(ada.attribute("tenant"), Some(&serde_json::json!(7)));
 /// assert_eq!(Principal::anonymous().id(), None);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Principal(Option<Arc<str>>);
+#[derive(Clone, Debug, Default)]
+pub struct Principal(Option<Arc<Identity>>);
+
+#[derive(Clone, Debug, Default)]
+struct Identity {
+    id: Option<Arc<str>>,
+    profile: Option<Profile>,
+    attributes: BTreeMap<String, Value>,
+}
 
 impl Principal {
     /// Somebody with this identity, unique among all principals of this server.
     pub fn new(id: impl Into<Arc<str>>) -> Principal {
-        Principal(Some(id.into()))
+        Principal(Some(Arc::new(Identity { id: Some(id.into()), ..Identity::default() })))
     }
 
     /// Nobody in particular.
@@ -42,7 +56,51 @@ impl Principal {
     /// The identity, if there is one.
     #[must_use]
     pub fn id(&self) -> Option<&str> {
-        self.0.as_deref()
+        self.0.as_deref()?.id.as_deref()
+    }
+
+    /// The same, who sees and may call only what this profile allows.
+    #[must_use]
+    pub fn with_profile(mut self, profile: Profile) -> Principal {
+        self.known().profile = Some(profile);
+        self
+    }
+
+    /// The same, of whom this is known too: a tenant, a plan, a role.
+    #[must_use]
+    pub fn with_attribute(mut self, name: impl Into<String>, value: impl Into<Value>) -> Principal {
+        self.known().attributes.insert(name.into(), value.into());
+        self
+    }
+
+    /// What a caller may see, if that is not everything.
+    #[must_use]
+    pub fn profile(&self) -> Option<&Profile> {
+        self.0.as_deref()?.profile.as_ref()
+    }
+
+    /// Something that is known of the caller.
+    #[must_use]
+    pub fn attribute(&self, name: &str) -> Option<&Value> {
+        self.0.as_deref()?.attributes.get(name)
+    }
+
+    fn known(&mut self) -> &mut Identity {
+        Arc::make_mut(self.0.get_or_insert_default())
+    }
+}
+
+impl PartialEq for Principal {
+    fn eq(&self, other: &Principal) -> bool {
+        self.id() == other.id()
+    }
+}
+
+impl Eq for Principal {}
+
+impl std::hash::Hash for Principal {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.id().hash(state);
     }
 }
 

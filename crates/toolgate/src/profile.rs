@@ -1,0 +1,189 @@
+//! What a caller may see: names that are let in and names that are kept out.
+//!
+//! What a profile hides is absent from lists and cannot be called: a caller cannot tell it from what does not
+//! exist.
+
+use std::sync::Arc;
+
+/// A named choice of tools, prompts and resources, for callers who may not have all of them.
+///
+/// A pattern is a name in which `*` stands for anything, nothing included. What matches none of the included
+/// patterns is hidden; so is what matches one of the excluded. Without included patterns everything is included.
+///
+/// ```
+/// # use toolgate::Profile;
+/// let operator = Profile::new("operator").include_tools(["*_get*", "scheduler_*"]).exclude_tools(["app_stop"]);
+/// assert!(operator.allows_tool("cache_get_stats"));
+/// assert!(!operator.allows_tool("cache_clear"));
+/// assert!(!operator.allows_tool("app_stop"));
+/// assert!(operator.allows_prompt("anything"), "nothing was said of prompts");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Profile(Arc<Parts>);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Parts {
+    name: String,
+    tools: Filter,
+    prompts: Filter,
+    resources: Filter,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Filter {
+    include: Vec<String>,
+    exclude: Vec<String>,
+}
+
+impl Filter {
+    fn allows(&self, name: &str) -> bool {
+        let among = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, name));
+        (self.include.is_empty() || among(&self.include)) && !among(&self.exclude)
+    }
+}
+
+macro_rules! filters {
+    ($($(#[$doc:meta])* $method:ident $filter:ident $list:ident;)*) => {$(
+        $(#[$doc])*
+        pub fn $method<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Profile {
+            let parts = Arc::make_mut(&mut self.0);
+            parts.$filter.$list.extend(patterns.into_iter().map(Into::into));
+            self
+        }
+    )*};
+}
+
+impl Profile {
+    /// A profile with this name that hides nothing yet.
+    pub fn new(name: impl Into<String>) -> Profile {
+        Profile(Arc::new(Parts { name: name.into(), ..Parts::default() }))
+    }
+
+    /// Everything.
+    pub fn admin() -> Profile {
+        Profile::new("admin")
+    }
+
+    /// Tools that say by their name that they only look: `*_get*`, `*_has*`, `*_search*`, `*_read*`.
+    pub fn readonly() -> Profile {
+        Profile::new("readonly").include_tools(["*_get*", "*_has*", "*_search*", "*_read*"])
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    filters! {
+        /// Only tools that match one of these, or one given before.
+        include_tools tools include;
+        /// No tool that matches one of these.
+        exclude_tools tools exclude;
+        /// Only prompts that match one of these, or one given before.
+        include_prompts prompts include;
+        /// No prompt that matches one of these.
+        exclude_prompts prompts exclude;
+        /// Only resources and templates whose URI matches one of these, or one given before.
+        include_resources resources include;
+        /// No resource and no template whose URI matches one of these.
+        exclude_resources resources exclude;
+    }
+
+    /// Whether a tool of this name is shown.
+    #[must_use]
+    pub fn allows_tool(&self, name: &str) -> bool {
+        self.0.tools.allows(name)
+    }
+
+    /// Whether a prompt of this name is shown.
+    #[must_use]
+    pub fn allows_prompt(&self, name: &str) -> bool {
+        self.0.prompts.allows(name)
+    }
+
+    /// Whether a resource with this URI is shown, or a template with this text.
+    #[must_use]
+    pub fn allows_resource(&self, uri: &str) -> bool {
+        self.0.resources.allows(uri)
+    }
+}
+
+/// Whether a name is what a pattern says. `*` is anything, everything else is itself.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(rest) = parts.next().and_then(|start| name.strip_prefix(start)) else {
+        return false;
+    };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(end) = parts.pop() else {
+        return rest.is_empty();
+    };
+    let mut rest = rest;
+    for part in parts {
+        // The first place is as good as any later one: what follows may begin anywhere after it.
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_star_is_anything() {
+        for (pattern, name) in [
+            ("*", ""),
+            ("*", "x"),
+            ("cache_get*", "cache_get"),
+            ("cache_get*", "cache_get_stats"),
+            ("*_get*", "jvm_get_memory_info"),
+            ("a*b*c", "abc"),
+            ("a*b*c", "a-b-b-c"),
+            ("a*a", "aa"),
+            ("app_stop", "app_stop"),
+        ] {
+            assert!(matches(pattern, name), "{pattern} should match {name}");
+        }
+        for (pattern, name) in [
+            ("cache_get*", "cache_clear"),
+            ("app_stop", "app_stopped"),
+            ("a*a", "a"),
+            ("a*b*c", "acb"),
+            ("", "x"),
+            ("*x", "xy"),
+        ] {
+            assert!(!matches(pattern, name), "{pattern} should not match {name}");
+        }
+    }
+
+    /// The same question asked one character at a time.
+    fn slow(pattern: &[u8], name: &[u8]) -> bool {
+        match pattern.split_first() {
+            None => name.is_empty(),
+            Some((b'*', rest)) => (0..=name.len()).any(|skip| slow(rest, &name[skip..])),
+            Some((first, rest)) => name.first() == Some(first) && slow(rest, &name[1..]),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn matching_is_what_it_says(pattern in "[ab*]{0,7}", name in "[ab]{0,8}") {
+            prop_assert_eq!(matches(&pattern, &name), slow(pattern.as_bytes(), name.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn the_built_in_profiles() {
+        assert!(Profile::admin().allows_tool("app_stop"));
+        assert!(Profile::readonly().allows_tool("jvm_get_memory_info"));
+        assert!(!Profile::readonly().allows_tool("jvm_trigger_gc"));
+    }
+}
