@@ -29,5 +29,5 @@ pub use call::{read_call, write_call_params};
 pub use capability::write_client_capabilities;
 pub use greeting::{Said, read_greeting, read_meta, read_version};
 pub use notice::{read_notice, write_notice};
-pub use put::{write_fault, write_outcome};
+pub use put::{write_bare_fault, write_bare_outcome, write_fault, write_outcome};
 pub use reply::read_outcome;

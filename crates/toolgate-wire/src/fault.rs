@@ -19,6 +19,10 @@ struct Repr {
     kind: FaultKind,
     message: String,
     data: Option<Raw>,
+    /// The name or URI that is at fault: dialects have their own words for it.
+    subject: Option<Box<str>>,
+    /// The HTTP status, where it does not follow from the kind.
+    status: Option<u16>,
 }
 
 /// What went wrong.
@@ -51,6 +55,25 @@ pub enum FaultKind {
     Session,
     /// There is no room for one more right now.
     Busy,
+    /// No tool has that name.
+    Tool,
+    /// No prompt has that name.
+    Prompt,
+    /// A tool was called with arguments that it does not take. Where nothing else is agreed on, this is told as
+    /// the tool's result.
+    Arguments,
+    /// A tool ran and failed. Where nothing else is agreed on, this is told as the tool's result.
+    Failed,
+    /// Credentials are missing or wrong.
+    Unauthorized,
+    /// The body is longer than is read here.
+    TooLarge,
+    /// Too many requests from there.
+    RateLimited,
+    /// The server is paused.
+    Paused,
+    /// Somebody who listens to requests would not have this one.
+    Rejected,
     /// A number chosen elsewhere: by an upstream server or an application.
     Other(i64),
 }
@@ -62,7 +85,7 @@ impl Fault {
         // A refusal is no echo chamber, whatever part of a request it is made of.
         let end = clip_to(&message, LONGEST).len();
         message.truncate(end);
-        Fault(Box::new(Repr { kind, message, data: None }))
+        Fault(Box::new(Repr { kind, message, data: None, subject: None, status: None }))
     }
 
     /// The parameters do not fit.
@@ -85,7 +108,20 @@ impl Fault {
     #[must_use]
     pub fn resource(uri: &str) -> Fault {
         let data = Raw::from(serde_json::json!({ "uri": clip(uri) }));
-        Fault::new(FaultKind::Resource, format!("no such resource: {}", clip(uri))).with_data(data)
+        Fault::new(FaultKind::Resource, format!("no such resource: {}", clip(uri))).about(uri).with_data(data)
+    }
+
+    /// No tool has this name. `closest` is one that the caller may have meant.
+    #[must_use]
+    pub fn tool(name: &str, closest: Option<&str>) -> Fault {
+        let meant = closest.map(|known| format!("; did you mean {known}?")).unwrap_or_default();
+        Fault::new(FaultKind::Tool, format!("unknown tool: {}{meant}", clip(name))).about(name)
+    }
+
+    /// No prompt has this name.
+    #[must_use]
+    pub fn prompt(name: &str) -> Fault {
+        Fault::new(FaultKind::Prompt, format!("unknown prompt: {}", clip(name))).about(name)
     }
 
     /// The client must declare these capabilities first.
@@ -119,6 +155,24 @@ impl Fault {
         self
     }
 
+    /// The same fault, which is about this name or URI.
+    fn about(mut self, subject: &str) -> Fault {
+        self.0.subject = Some(clip(subject).into());
+        self
+    }
+
+    /// The same fault with an HTTP status of its own.
+    #[must_use]
+    pub fn with_status(mut self, status: u16) -> Fault {
+        self.0.status = Some(status);
+        self
+    }
+
+    /// The name or URI that is at fault.
+    pub(crate) fn subject(&self) -> Option<&str> {
+        self.0.subject.as_deref()
+    }
+
     /// What went wrong.
     #[must_use]
     pub fn kind(&self) -> FaultKind {
@@ -144,11 +198,15 @@ impl Fault {
             FaultKind::Parse => -32700,
             FaultKind::Invalid | FaultKind::Session => -32600,
             FaultKind::Method => -32601,
-            FaultKind::Params | FaultKind::Greeting => -32602,
+            FaultKind::Params
+            | FaultKind::Greeting
+            | FaultKind::Tool
+            | FaultKind::Prompt
+            | FaultKind::Arguments => -32602,
             // Spec since 2026-07-28: an absent resource is a bad parameter; the old number must not be sent.
             FaultKind::Resource if edition >= Edition::E2026_07_28 => -32602,
             FaultKind::Resource => -32002,
-            FaultKind::Internal | FaultKind::Busy => -32603,
+            FaultKind::Internal | FaultKind::Busy | FaultKind::Failed => -32603,
             // These three exist since 2026-07-28; an older peer would not know them.
             FaultKind::Header if edition >= Edition::E2026_07_28 => -32020,
             FaultKind::Header => -32600,
@@ -158,6 +216,24 @@ impl Fault {
             FaultKind::Version => -32022,
             FaultKind::UrlFirst if edition == Edition::E2025_11_25 => -32042,
             FaultKind::UrlFirst => -32600,
+            // Since 2026-07-28 nobody may make up numbers in the reserved range. What has none of its own is told
+            // by its HTTP status.
+            FaultKind::Unauthorized
+            | FaultKind::TooLarge
+            | FaultKind::RateLimited
+            | FaultKind::Paused
+            | FaultKind::Rejected
+                if edition >= Edition::E2026_07_28 =>
+            {
+                match self.status(edition) {
+                    200 => 403,
+                    status => i64::from(status),
+                }
+            }
+            FaultKind::Paused => -32005,
+            FaultKind::Unauthorized | FaultKind::TooLarge | FaultKind::RateLimited | FaultKind::Rejected => {
+                -32000
+            }
             FaultKind::Other(code) => code,
         }
     }
@@ -165,7 +241,14 @@ impl Fault {
     /// The HTTP status of an answer that is this fault, in `edition`.
     #[must_use]
     pub fn status(&self, edition: Edition) -> u16 {
+        if let Some(status) = self.0.status {
+            return status;
+        }
         match self.0.kind {
+            FaultKind::Unauthorized => 401,
+            FaultKind::TooLarge => 413,
+            FaultKind::RateLimited => 429,
+            FaultKind::Paused => 503,
             FaultKind::Parse | FaultKind::Invalid | FaultKind::Version => 400,
             FaultKind::Session => 404,
             FaultKind::Busy => 503,

@@ -7,6 +7,7 @@
 //! Nothing in this crate does I/O, waits, reads a clock, draws a random number or logs.
 
 pub mod codec;
+mod dialect;
 mod edition;
 mod fault;
 mod frame;
@@ -15,6 +16,7 @@ mod json;
 mod meta;
 pub mod model;
 
+pub use dialect::Dialect;
 pub use edition::{
     Asking, Edition, Elicitation, Facts, Feeding, Greeting, LogLevels, Resume, Structured, Tasks,
 };

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use tokio::time::Sleep;
 use toolgate_wire::model::{
     CacheHint, Call, ClientCapabilities, Completing, Completion, Outcome, PromptArgument, PromptOutput,
@@ -17,9 +18,13 @@ use toolgate_wire::model::{
 use toolgate_wire::{Fault, FaultKind, Raw};
 
 use crate::handler::{Context, Failed, Found, Rejection, Shared, Voice};
-use crate::registry::{Pager, Registry, Snapshot, ToolEntry};
-use crate::request::{BoxFuture, Caller, Request, Stop};
+use crate::profile::Profile;
+use crate::registry::{Pager, Registry, Snapshot, ToolEntry, View};
+use crate::request::{BoxFuture, Caller, Failure, Request, Stop};
 use crate::seal::reference;
+
+/// The kind of handlers whose failures are results.
+const TOOL: &str = "tool";
 
 /// See the module.
 #[derive(Debug)]
@@ -29,6 +34,8 @@ pub(crate) struct Hall {
     pub(crate) pager: Pager,
     /// How long a handler may run, unless its tool says otherwise.
     pub(crate) timeout: Duration,
+    /// What anybody may see. None: everything.
+    pub(crate) shown: ArcSwapOption<Profile>,
 }
 
 impl Hall {
@@ -46,28 +53,34 @@ impl Hall {
         if !is_offered(&self.registry, &call) {
             return Err(Fault::method(call.method()).into());
         }
+        let (shown, principal) = (self.shown.load(), caller.principal.clone());
+        let view = View([shown.as_deref(), principal.profile()]);
         match call {
             Call::CallTool { name, arguments, .. } => {
-                let entry = catalog.tools.get(&name).ok_or_else(|| unknown_tool(&catalog, &name))?;
+                let entry = catalog.tools.get(&name).filter(|_| view.shows_tool(&name));
+                let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &name))?;
                 begin_tool(Arc::clone(entry), arguments, caller, context)
             }
             Call::ListTools { cursor } => {
-                let page = self.pager.page("tools", &catalog.tools, cursor.as_deref())?;
+                let page = self.pager.page("tools", &catalog.tools, cursor.as_deref(), view)?;
                 Ok(Work::Done(Outcome::Tools(page)))
             }
             Call::ListResources { cursor } => {
-                let page = self.pager.page("resources", &catalog.resources, cursor.as_deref())?;
+                let page = self.pager.page("resources", &catalog.resources, cursor.as_deref(), view)?;
                 Ok(Work::Done(Outcome::Resources(page)))
             }
             Call::ListTemplates { cursor } => {
-                let page = self.pager.page("templates", &catalog.templates, cursor.as_deref())?;
+                let page = self.pager.page("templates", &catalog.templates, cursor.as_deref(), view)?;
                 Ok(Work::Done(Outcome::Templates(page)))
             }
             Call::ListPrompts { cursor } => {
-                let page = self.pager.page("prompts", &catalog.prompts, cursor.as_deref())?;
+                let page = self.pager.page("prompts", &catalog.prompts, cursor.as_deref(), view)?;
                 Ok(Work::Done(Outcome::Prompts(page)))
             }
             Call::Read { uri, retry } => {
+                if !view.shows_resource(&uri) {
+                    return Err(Fault::resource(&uri).into());
+                }
                 let (run, cache, words) = match catalog.resources.get(&uri) {
                     Some(entry) => (&entry.run, entry.cache, Vec::new()),
                     None => {
@@ -83,7 +96,8 @@ impl Hall {
                 Ok(Work::Read { uri, cache, run })
             }
             Call::GetPrompt { name, arguments, .. } => {
-                let entry = catalog.prompts.get(&name).ok_or_else(|| unknown("prompt", &name))?;
+                let entry = catalog.prompts.get(&name).filter(|_| view.shows_prompt(&name));
+                let entry = entry.ok_or_else(|| Fault::prompt(&name))?;
                 let missing =
                     |known: &&PromptArgument| known.required && !arguments.contains_key(&known.name);
                 if let Some(missing) = entry.prompt.arguments.iter().find(missing) {
@@ -96,7 +110,7 @@ impl Hall {
                 Ok(Work::Prompt { name, run })
             }
             Call::Complete(completing) => {
-                let Some(completer) = completer(&catalog, &completing)? else {
+                let Some(completer) = completer(&catalog, view, &completing)? else {
                     return Ok(Work::Done(Outcome::Completion(Completion::default())));
                 };
                 let caller = Caller { given: completing.context, ..caller };
@@ -136,9 +150,9 @@ fn begin_tool(
     if entry.check.is_needed()
         && let Some(faults) = entry.check.faults(&arguments)
     {
-        return Ok(Work::Done(Outcome::Tool(bad_arguments(&faults))));
+        return Err(bad_arguments(&faults));
     }
-    let run = Running::start("tool", cx, |cx| (entry.run)(cx, arguments.clone()))?;
+    let run = Running::start(TOOL, cx, |cx| (entry.run)(cx, arguments.clone()))?;
     Ok(Work::Tool { entry, arguments, run })
 }
 
@@ -199,14 +213,14 @@ fn end_tool(entry: &ToolEntry, arguments: &Raw, ended: Result<ToolOutput, Failed
                 let reference = reference();
                 tracing::error!(tool = %name, reference, fault, "the output does not fit its schema");
                 let said = format!("the tool gave a result that does not fit its schema, ref {reference}");
-                Ok(Outcome::Tool(ToolOutput::error(said)))
+                Err(Stop::Tool(Failure::Broken, Box::new(ToolOutput::error(said))))
             }
         },
-        Err(Failed::Handler(output)) => Ok(Outcome::Tool(*output)),
+        Err(Failed::Handler(output)) => Err(Stop::Tool(Failure::Returned, output)),
         Err(Failed::Arguments(Rejection::Arguments(error))) => {
             // The type has refused; the schema says it in words that name the parameter.
             let faults = entry.check.faults(arguments).unwrap_or(error);
-            Ok(Outcome::Tool(bad_arguments(&faults)))
+            Err(bad_arguments(&faults))
         }
         Err(failed @ Failed::Arguments(Rejection::State(_))) => {
             Err(failed_fault("tool", name, &failed).into())
@@ -264,13 +278,22 @@ impl<T> Running<T> {
             Ended::Panicked(what) => {
                 let reference = reference();
                 tracing::error!(kind, name, reference, panic = %what, "handler panicked");
-                Ok(Err(told(format!("the {kind} failed unexpectedly, ref {reference}"))))
+                self.broken(format!("the {kind} failed unexpectedly, ref {reference}"))
             }
             Ended::TimedOut => {
                 let limit = cx.limit();
                 tracing::warn!(kind, name, ?limit, "handler ran out of time");
-                Ok(Err(told(format!("timeout: the {kind} did not finish within {limit:?}"))))
+                self.broken(format!("timeout: the {kind} did not finish within {limit:?}"))
             }
+        }
+    }
+
+    fn broken(&self, said: String) -> Result<Result<T, Failed>, Stop> {
+        let output = Box::new(ToolOutput::error(said));
+        if self.kind == TOOL {
+            Err(Stop::Tool(Failure::Broken, output))
+        } else {
+            Ok(Err(Failed::Handler(output)))
         }
     }
 
@@ -317,12 +340,9 @@ fn said(failed: &Failed) -> &str {
     }
 }
 
-fn told(text: String) -> Failed {
-    Failed::Handler(Box::new(ToolOutput::error(text)))
-}
-
-fn bad_arguments(faults: &str) -> ToolOutput {
-    ToolOutput::error(format!("Validation error: {}", clip(faults, 2000)))
+fn bad_arguments(faults: &str) -> Stop {
+    let said = format!("Validation error: {}", clip(faults, 2000));
+    Stop::Tool(Failure::Arguments, Box::new(ToolOutput::error(said)))
 }
 
 fn check_needs(entry: &ToolEntry, caller: &Caller) -> Result<(), Fault> {
@@ -346,17 +366,9 @@ fn check_luggage(cx: &Context) -> Result<(), Stop> {
     cx.voice().stopped("").map_or(Ok(()), Err)
 }
 
-fn unknown_tool(catalog: &Snapshot, name: &str) -> Fault {
-    let closest =
-        catalog.tools.iter().map(|entry| entry.tool.name.as_str()).find(|known| is_close(known, name));
-    match closest {
-        Some(known) => Fault::params(format!("unknown tool: {}; did you mean {known}?", clip(name, 128))),
-        None => unknown("tool", name),
-    }
-}
-
-fn unknown(kind: &str, name: &str) -> Fault {
-    Fault::params(format!("unknown {kind}: {}", clip(name, 128)))
+fn unknown_tool(catalog: &Snapshot, view: View<'_>, name: &str) -> Fault {
+    let names = catalog.tools.iter().map(|entry| entry.tool.name.as_str());
+    Fault::tool(name, { names }.find(|known| view.shows_tool(known) && is_close(known, name)))
 }
 
 /// The same but for case and separators, or for one character.
@@ -393,18 +405,22 @@ fn failed_fault(kind: &str, name: &str, failed: &Failed) -> Fault {
 
 fn completer(
     catalog: &Snapshot,
+    view: View<'_>,
     completing: &Completing,
 ) -> Result<Option<crate::handler::CompleteFn>, Fault> {
     let Completing { reference, argument, .. } = completing;
     let completers = match reference {
         Reference::Prompt(name) => {
-            let entry = catalog.prompts.get(name).ok_or_else(|| unknown("prompt", name))?;
+            let entry = catalog.prompts.get(name).filter(|_| view.shows_prompt(name));
+            let entry = entry.ok_or_else(|| Fault::prompt(name))?;
             &entry.completers
         }
-        Reference::Resource(uri) => match catalog.templates.get(uri) {
+        Reference::Resource(uri) => match catalog.templates.get(uri).filter(|_| view.shows_resource(uri)) {
             Some(entry) => &entry.completers,
             None if catalog.resources.get(uri).is_some() => return Ok(None),
-            None => return Err(unknown("resource template", uri)),
+            None => {
+                return Err(Fault::params(format!("unknown resource template: {}", clip(uri, 128))));
+            }
         },
     };
     Ok(completers.get(argument).cloned())

@@ -7,12 +7,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use arc_swap::ArcSwapOption;
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio_util::sync::CancellationToken;
-use toolgate_wire::{Broken, BrokenKind, Fault, FaultKind, Frame, Limits, Message, read};
+use toolgate_wire::{Broken, BrokenKind, Dialect, Fault, FaultKind, Frame, Limits, Message, read};
 
 use crate::dispatch::{Hall, Work};
-use crate::era::{Answer, Arrival, Closing, Era, Listening, Peer, Visit, refuse};
+use crate::era::{Answer, Arrival, Closing, Era, Listening, Peer, Told, Visit, refuse};
 use crate::request::{BoxFuture, Stop};
 use crate::stream::Stream;
 
@@ -21,6 +22,8 @@ pub(crate) struct Entry {
     pub(crate) era: Era,
     pub(crate) hall: Hall,
     pub(crate) limits: Limits,
+    /// How those are spoken to who name no edition, unless the way they came says otherwise.
+    pub(crate) dialect: ArcSwapOption<Dialect>,
 }
 
 impl Entry {
@@ -123,7 +126,7 @@ fn array_of(answers: Vec<Answer>) -> Answer {
         return Answer::Accepted;
     }
     array.put_u8(b']');
-    Answer::Body { status: 200, body: array.freeze(), session: None }
+    Answer::Body { status: 200, body: array.freeze(), session: None, told: Told::Well }
 }
 
 /// What became of a message before anybody had to wait.

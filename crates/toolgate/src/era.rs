@@ -6,23 +6,29 @@
 
 mod ask_retry;
 mod ask_reverse;
+mod bare;
 mod each;
 mod feed;
 mod handshake;
 mod header;
 mod list;
 mod session;
+mod speech;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::HeaderMap;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolgate_wire::model::{CacheHint, Call, Implementation, Notice, Outcome, ServerCapabilities};
+use toolgate_wire::model::{
+    CacheHint, Call, Implementation, Notice, Outcome, ServerCapabilities, ToolOutput,
+};
 use toolgate_wire::{
-    Asking, Broken, BrokenKind, Edition, Fault, FaultKind, Frame, Meta, Raw, RequestId, codec,
+    Asking, Broken, BrokenKind, Dialect, Edition, Fault, FaultKind, Frame, Meta, Raw, RequestId, codec,
 };
 
 pub(crate) use feed::Listening;
@@ -39,6 +45,7 @@ use ask_retry::Retrying;
 use ask_reverse::Reversing;
 use list::Lists;
 use session::{Session, Ticket};
+use speech::Speech;
 
 /// Who sent a message, and over what.
 #[derive(Clone, Debug)]
@@ -47,6 +54,8 @@ pub(crate) struct Peer {
     pub(crate) headers: Arc<HeaderMap>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) road: Road,
+    /// How those are spoken to who name no edition. None: as the protocol says.
+    pub(crate) dialect: Option<Arc<Dialect>>,
 }
 
 /// What a message came over.
@@ -66,7 +75,18 @@ pub(crate) enum Answer {
     /// Nothing: the question was taken back.
     Silence,
     /// One message, with the status it has where there are statuses.
-    Body { status: u16, body: Bytes, session: Option<Box<str>> },
+    Body { status: u16, body: Bytes, session: Option<Box<str>>, told: Told },
+}
+
+/// What an answer tells, for those who keep count.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// What was wanted.
+    Well,
+    /// That a tool failed, in its result.
+    Failed(Box<str>),
+    /// That there is no answer.
+    Fault { code: i64, message: Box<str> },
 }
 
 /// What became of a message in the vestibule.
@@ -79,18 +99,21 @@ pub(crate) enum Arrival {
     Listening(Box<Listening>),
 }
 
-/// What the server says of itself.
+/// What the server says of itself. It may change while the server runs.
+#[derive(Clone, Debug)]
 pub(crate) struct Face {
     pub(crate) info: Implementation,
     pub(crate) instructions: Option<String>,
-    /// What it offers now.
-    pub(crate) capabilities: Box<dyn Fn() -> ServerCapabilities + Send + Sync>,
     pub(crate) cache: CacheHint,
 }
 
+/// What a server offers now.
+pub(crate) type Offering = Box<dyn Fn() -> ServerCapabilities + Send + Sync>;
+
 /// See the module.
 pub(crate) struct Era {
-    pub(crate) face: Face,
+    pub(crate) face: ArcSwap<Face>,
+    offering: Offering,
     sessions: Sessions,
     seal: Seal,
     clock: Clock,
@@ -98,6 +121,8 @@ pub(crate) struct Era {
     /// Falls when the house closes: streams end.
     pub(crate) drain: CancellationToken,
     lists: Lists,
+    /// Nothing is served but `ping`.
+    pub(crate) paused: AtomicBool,
 }
 
 /// A request on its way through the house, and what is needed to answer it.
@@ -109,9 +134,9 @@ pub(crate) struct Visit {
 
 /// What is needed to answer a request.
 pub(crate) struct Closing {
-    edition: Edition,
+    speech: Speech,
     id: RequestId,
-    method: &'static str,
+    pub(crate) method: &'static str,
     /// Where answers wait that the client must bring.
     retrying: Option<Arc<Retrying>>,
     /// Keeps the request cancellable while it runs.
@@ -121,10 +146,25 @@ pub(crate) struct Closing {
 }
 
 impl Era {
-    pub(crate) fn new(face: Face, sessions: Sessions, seal: Seal, clock: Clock, hub: Arc<Hub>) -> Era {
-        let drain = CancellationToken::new();
-        let lists = Lists::default();
-        Era { face, sessions, seal, clock, hub, drain, lists }
+    pub(crate) fn new(
+        face: Face,
+        offering: Offering,
+        sessions: Sessions,
+        seal: Seal,
+        clock: Clock,
+        hub: Arc<Hub>,
+    ) -> Era {
+        Era {
+            face: ArcSwap::from_pointee(face),
+            offering,
+            sessions,
+            seal,
+            clock,
+            hub,
+            drain: CancellationToken::new(),
+            lists: Lists::default(),
+            paused: AtomicBool::new(false),
+        }
     }
 
     /// Reads one message.
@@ -133,13 +173,13 @@ impl Era {
             Frame::Request { id, method, params } => {
                 match self.request(&id, &method, params.as_ref(), peer, out, in_batch) {
                     Ok(arrival) => arrival,
-                    Err((edition, fault)) => Arrival::Answered(refusal(edition, Some(&id), &fault)),
+                    Err((speech, fault)) => Arrival::Answered(speech.refusal(Some(&id), &fault)),
                 }
             }
             Frame::Notification { method, params } => {
                 Arrival::Answered(match self.notification(&method, params.as_ref(), peer) {
                     Ok(()) => Answer::Accepted,
-                    Err((edition, fault)) => refusal(edition, None, &fault),
+                    Err((speech, fault)) => speech.refusal(None, &fault),
                 })
             }
             Frame::Response { id, outcome } => Arrival::Answered(match self.speaker(peer) {
@@ -148,7 +188,7 @@ impl Era {
                     Answer::Accepted
                 }
                 Ok(_) => self.stray(peer),
-                Err((edition, fault)) => refusal(edition, None, &fault),
+                Err((speech, fault)) => speech.refusal(None, &fault),
             }),
             Frame::Lost { .. } => Arrival::Answered(self.stray(peer)),
         }
@@ -158,7 +198,7 @@ impl Era {
     fn stray(&self, peer: &Peer) -> Answer {
         match (&peer.road, self.speaker(peer)) {
             (Road::Line(_), _) | (_, Ok(Speaker::Session(_))) => Answer::Accepted,
-            _ => refusal(Edition::NEWEST, None, &Fault::invalid("a response to nothing that was asked")),
+            _ => self.speech(peer).refusal(None, &Fault::invalid("a response to nothing that was asked")),
         }
     }
 
@@ -170,63 +210,90 @@ impl Era {
         peer: &Peer,
         out: &Arc<Stream>,
         in_batch: bool,
-    ) -> Result<Arrival, (Edition, Fault)> {
-        let said = codec::Said::of(params).map_err(|fault| (Edition::NEWEST, fault))?;
-        if self.is_each(method, &said, peer) {
-            if in_batch {
-                return Err((
-                    Edition::NEWEST,
-                    Fault::invalid("a request of this kind cannot be part of a batch"),
-                ));
-            }
-            let (edition, call, caller) =
-                self.greet_each(method, &said, peer).map_err(|fault| (Edition::NEWEST, fault))?;
-            return self.seat(edition, id, call, caller, None, peer, out);
+    ) -> Result<Arrival, (Speech, Fault)> {
+        if self.paused.load(Ordering::Relaxed) && method != "ping" {
+            let said = "the server is paused; try again later";
+            return Err((self.speech(peer), Fault::new(FaultKind::Paused, said)));
         }
-        if method == "initialize" {
-            let edition = Edition::NEWEST_HANDSHAKE;
+        let said = codec::Said::of(params).map_err(|fault| (self.speech(peer), fault))?;
+        if self.is_each(method, &said, peer) {
+            let newest = |fault| (Speech::from(Edition::NEWEST), fault);
             if in_batch {
-                return Err((edition, Fault::invalid("`initialize` cannot be part of a batch")));
+                return Err(newest(Fault::invalid("a request of this kind cannot be part of a batch")));
+            }
+            if let Road::Line(line) = &peer.road {
+                line.note_each();
+            }
+            let (edition, call, caller) = self.greet_each(method, &said, peer).map_err(newest)?;
+            return self.seat(edition.into(), id, call, caller, None, peer, out);
+        }
+        let mended = match bare::mend(peer, method, params) {
+            Some((method, params)) if matches!(self.speaker(peer), Ok(Speaker::Bare)) => {
+                Some((method, params))
+            }
+            _ => None,
+        };
+        let (method, params) = match &mended {
+            Some((method, params)) => (*method, params.as_ref()),
+            None => (method, params),
+        };
+        let said = match &mended {
+            Some(_) => codec::Said::of(params).map_err(|fault| (Speech::bare(peer), fault))?,
+            None => said,
+        };
+        if method == "initialize" {
+            if in_batch {
+                let fault = Fault::invalid("`initialize` cannot be part of a batch");
+                return Err((Edition::NEWEST_HANDSHAKE.into(), fault));
+            }
+            if let Some(answer) = self.nod(id, params, peer) {
+                return Ok(Arrival::Answered(answer));
             }
             return self
                 .shake_hands(id, params, peer)
                 .map(Arrival::Answered)
-                .map_err(|fault| (edition, fault));
+                .map_err(|fault| (Edition::NEWEST_HANDSHAKE.into(), fault));
         }
-        let (edition, session) = match self.speaker(peer)? {
-            Speaker::Session(session) => (session.client.edition, Some(session)),
-            Speaker::Bare => (Edition::UNNAMED, None),
-            Speaker::Nobody if method == "ping" => (Edition::UNNAMED, None),
-            Speaker::Nobody => {
-                let said = "send `initialize` first, or say who you are in the `_meta` of each request";
-                return Err((Edition::NEWEST, Fault::params(said)));
+        let (speech, session) = match self.speaker(peer)? {
+            Speaker::Session(session) => (session.client.edition.into(), Some(session)),
+            Speaker::Stranger(edition) if !edition.shakes_hands() => {
+                let said = "say who you are in the `_meta` of each request, or send `initialize` first";
+                return Err((edition.into(), Fault::params(said)));
             }
+            Speaker::Stranger(edition) => (edition.into(), None),
+            Speaker::Bare => (Speech::bare(peer), None),
         };
-        let told = |fault| (edition, fault);
-        let call = said.call(edition, method).map_err(told)?;
+        if method == "shutdown"
+            && let Road::Line(line) = &peer.road
+            && line.close()
+        {
+            return Ok(Arrival::Answered(self.answer(&speech, id, &Outcome::Done)));
+        }
+        let told = |fault| (speech.clone(), fault);
+        let call = said.call(speech.edition(), method).map_err(told)?;
         let meta = said.meta().map_err(told)?;
         let client = match &session {
             Some(session) => Arc::clone(&session.client),
-            None => self.sessions.bare_client(),
+            None => self.sessions.stranger(speech.edition()),
         };
         let caller = self.caller(peer, client, meta, false);
-        self.seat(edition, id, call, caller, session, peer, out)
+        self.seat(speech, id, call, caller, session, peer, out)
     }
 
     /// Gives a request its place: what is about the connection is answered here, the rest goes on.
     #[allow(clippy::too_many_arguments)]
     fn seat(
         &self,
-        edition: Edition,
+        speech: Speech,
         id: &RequestId,
         call: Call,
         caller: Caller,
         session: Option<Arc<Session>>,
         peer: &Peer,
         out: &Arc<Stream>,
-    ) -> Result<Arrival, (Edition, Fault)> {
-        let told = |fault| (edition, fault);
-        let answered = |outcome| Ok(Arrival::Answered(self.answer(edition, id, &outcome)));
+    ) -> Result<Arrival, (Speech, Fault)> {
+        let told = |fault| (speech.clone(), fault);
+        let answered = |outcome| Ok(Arrival::Answered(self.answer(&speech, id, &outcome)));
         match (call, &session) {
             (Call::Hello(_), _) => Err(told(Fault::method("initialize"))),
             (Call::Ping, _) => answered(Outcome::Done),
@@ -238,6 +305,9 @@ impl Era {
                 answered(Outcome::Done)
             }
             (Call::Subscribe { uri }, Some(session)) => {
+                if hides(&caller, &uri) {
+                    return Err(told(Fault::resource(&uri)));
+                }
                 session.subscribe(&uri).map_err(told)?;
                 answered(Outcome::Done)
             }
@@ -248,19 +318,23 @@ impl Era {
             (call @ (Call::Subscribe { .. } | Call::Unsubscribe { .. }), None) => {
                 Err(told(Fault::method(call.method())))
             }
-            (Call::Listen(filter), _) => {
+            (Call::Listen(mut filter), _) => {
+                filter.uris.retain(|uri| !hides(&caller, uri));
                 let (cancel, ticket) = self.ticket(id, session.as_ref(), peer).map_err(told)?;
-                let listening = self.listen(edition, id, filter, cancel, ticket, peer, out);
+                let listening = self.listen(speech.edition(), id, filter, cancel, ticket, peer, out);
                 Ok(Arrival::Listening(Box::new(listening)))
             }
-            (call, _) => self.visit(edition, id, call, caller, session, peer, out).map_err(told),
+            (call, _) => {
+                let arrived = self.visit(speech.clone(), id, call, caller, session, peer, out);
+                arrived.map_err(told)
+            }
         }
     }
 
     #[allow(clippy::too_many_arguments)]
     fn visit(
         &self,
-        edition: Edition,
+        speech: Speech,
         id: &RequestId,
         call: Call,
         caller: Caller,
@@ -269,6 +343,7 @@ impl Era {
         out: &Arc<Stream>,
     ) -> Result<Arrival, Fault> {
         let (cancel, ticket) = self.ticket(id, session.as_ref(), peer)?;
+        let edition = speech.edition();
         let posted = matches!(peer.road, Road::Post { .. });
         if !edition.facts().leaving_cancels {
             out.outlive_reader();
@@ -290,7 +365,7 @@ impl Era {
         };
         let leaving = cancel.clone().drop_guard();
         let closing =
-            Closing { edition, id: id.clone(), method, retrying, _ticket: ticket, _leaving: leaving };
+            Closing { speech, id: id.clone(), method, retrying, _ticket: ticket, _leaving: leaving };
         let request = Request { call, caller, cancel };
         Ok(Arrival::Visit(Box::new(Visit { request, voice, closing })))
     }
@@ -333,8 +408,8 @@ impl Era {
         }
     }
 
-    fn notification(&self, method: &str, params: Option<&Raw>, peer: &Peer) -> Result<(), (Edition, Fault)> {
-        let said = codec::Said::of(params).map_err(|fault| (Edition::NEWEST, fault))?;
+    fn notification(&self, method: &str, params: Option<&Raw>, peer: &Peer) -> Result<(), (Speech, Fault)> {
+        let said = codec::Said::of(params).map_err(|fault| (self.speech(peer), fault))?;
         if self.is_each(method, &said, peer) {
             if let Road::Line(line) = &peer.road
                 && let Some((Notice::Cancelled { request: Some(id), .. }, _)) =
@@ -342,11 +417,12 @@ impl Era {
             {
                 line.calls.cancel(&id);
             }
-            return each::check_method_if_sent(method, peer).map_err(|fault| (Edition::NEWEST, fault));
+            return each::check_method_if_sent(method, peer).map_err(|fault| (Edition::NEWEST.into(), fault));
         }
         let (edition, calls) = match self.speaker(peer)? {
             Speaker::Session(session) => (session.client.edition, Some(session)),
-            Speaker::Bare | Speaker::Nobody => (Edition::UNNAMED, None),
+            Speaker::Stranger(edition) => (edition, None),
+            Speaker::Bare => (Edition::UNNAMED, None),
         };
         let notice = codec::read_notice(edition, method, params).map(|(notice, _)| notice);
         if let Some(Notice::Cancelled { request: Some(id), .. }) = notice {
@@ -367,40 +443,42 @@ impl Era {
             BrokenKind::Invalid => FaultKind::Invalid,
             BrokenKind::Params => FaultKind::Params,
         };
-        let edition = match self.speaker(peer) {
-            Ok(Speaker::Session(session)) => session.client.edition,
-            _ => Edition::NEWEST,
-        };
-        refusal(edition, broken.id.as_ref(), &Fault::new(kind, broken.detail.clone()))
+        self.speech(peer).refusal(broken.id.as_ref(), &Fault::new(kind, broken.detail.clone()))
+    }
+
+    /// Refuses a message that somebody who listens would not have.
+    pub(crate) fn reject(&self, id: Option<&RequestId>, peer: &Peer, fault: &Fault) -> Answer {
+        self.speech(peer).refusal(id, fault)
     }
 
     /// Whether this peer may send arrays of messages.
     pub(crate) fn takes_batches(&self, peer: &Peer) -> bool {
         match self.speaker(peer) {
             Ok(Speaker::Session(session)) => session.client.edition.facts().batches,
-            Ok(Speaker::Bare) => Edition::UNNAMED.facts().batches,
-            _ => false,
+            Ok(Speaker::Stranger(edition)) => edition.facts().batches,
+            Ok(Speaker::Bare) => match (peer.dialect().batches, &peer.road) {
+                (Some(takes), _) => takes,
+                (None, Road::Post { .. }) => Edition::UNNAMED.facts().batches,
+                // Nobody who speaks on a standing connection has ever sent one before a greeting.
+                (None, Road::Line(_)) => false,
+            },
+            Err(_) => false,
         }
     }
 
-    fn answer(&self, edition: Edition, id: &RequestId, outcome: &Outcome) -> Answer {
-        Answer::Body { status: 200, body: self.write(edition, id, outcome), session: None }
-    }
-
-    fn write(&self, edition: Edition, id: &RequestId, outcome: &Outcome) -> Bytes {
-        let mut out = Vec::with_capacity(512);
-        out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-        id.write(&mut out);
-        out.extend_from_slice(b",\"result\":");
-        self.lists.write(&mut out, edition, outcome, &self.face);
-        out.push(b'}');
-        out.into()
+    fn answer(&self, speech: &Speech, id: &RequestId, outcome: &Outcome) -> Answer {
+        let body = self.write(speech, id, outcome, &self.face.load());
+        let told = match outcome {
+            Outcome::Tool(output) if output.is_error => Told::Failed(first_words(output).into()),
+            _ => Told::Well,
+        };
+        Answer::Body { status: 200, body, session: None, told }
     }
 
     /// Answers a request that went through the house.
     pub(crate) fn close(&self, closing: &Closing, ended: Result<Outcome, Stop>) -> Answer {
-        let Closing { edition, id, method, retrying, .. } = closing;
-        let refuse = |fault: &Fault| refusal(*edition, Some(id), fault);
+        let Closing { speech, id, method, retrying, .. } = closing;
+        let refuse = |fault: &Fault| speech.refusal(Some(id), fault);
         if let Some(fault) = retrying.as_ref().and_then(|retrying| retrying.forged()) {
             return refuse(&fault);
         }
@@ -409,13 +487,17 @@ impl Era {
                 if retrying.as_ref().is_some_and(|retrying| retrying.is_waiting()) {
                     tracing::warn!(method, "a handler ended well although its question was not answered");
                 }
-                self.answer(*edition, id, &outcome)
+                self.answer(speech, id, &outcome)
             }
             Err(Stop::Fault(fault)) => refuse(&fault),
+            Err(Stop::Tool(failure, output)) => match speech.tool_fault(failure, first_words(&output)) {
+                Some(fault) => refuse(&fault),
+                None => self.answer(speech, id, &Outcome::Tool(*output)),
+            },
             Err(Stop::Cancelled) => Answer::Silence,
             Err(Stop::NeedsInput) => {
                 match retrying.as_ref().map(|retrying| retrying.suspend(&self.seal, &self.clock)) {
-                    Some(Ok(outcome)) => self.answer(*edition, id, &outcome),
+                    Some(Ok(outcome)) => self.answer(speech, id, &outcome),
                     Some(Err(fault)) => refuse(&fault),
                     None => refuse(&Fault::internal(&crate::seal::reference())),
                 }
@@ -424,21 +506,24 @@ impl Era {
     }
 }
 
+/// What a tool's output begins with.
+fn first_words(output: &ToolOutput) -> &str {
+    output.content.first().and_then(|content| content.as_text()).unwrap_or_default()
+}
+
+/// Whether a caller may not know of this resource.
+fn hides(caller: &Caller, uri: &str) -> bool {
+    caller.principal.profile().is_some_and(|profile| !profile.allows_resource(uri))
+}
+
 /// Who sends a message of a handshake edition.
 enum Speaker {
     /// One whose greeting is remembered.
     Session(Arc<Session>),
-    /// A single HTTP request that says nothing of itself.
+    /// One who names an edition, of whom nothing is remembered, because nothing ever is.
+    Stranger(Edition),
+    /// One who says nothing of itself.
     Bare,
-    /// A standing connection that has not greeted.
-    Nobody,
-}
-
-/// A message that says no.
-fn refusal(edition: Edition, id: Option<&RequestId>, fault: &Fault) -> Answer {
-    let mut out = Vec::with_capacity(256);
-    codec::write_fault(&mut out, edition, id, fault);
-    Answer::Body { status: fault.status(edition), body: out.into(), session: None }
 }
 
 /// A refusal before a message was looked at, or more of it than its id.
@@ -446,9 +531,4 @@ pub(crate) fn refuse(id: Option<&RequestId>, fault: &Fault) -> Bytes {
     let mut out = Vec::with_capacity(256);
     codec::write_fault(&mut out, Edition::NEWEST, id, fault);
     out.into()
-}
-
-/// The status of a refusal before any message was read.
-pub(crate) fn status(fault: &Fault) -> u16 {
-    fault.status(Edition::NEWEST_HANDSHAKE)
 }

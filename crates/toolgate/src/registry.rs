@@ -10,6 +10,7 @@ mod prompt;
 mod resource;
 mod template;
 mod tool;
+mod view;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -23,6 +24,7 @@ pub(crate) use page::{Listed, Pager};
 pub(crate) use prompt::PromptEntry;
 pub(crate) use resource::{ResourceEntry, TemplateEntry};
 pub(crate) use tool::ToolEntry;
+pub(crate) use view::View;
 
 pub use prompt::PromptSpec;
 pub(crate) use resource::cache_hint;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use toolgate_wire::model::Call;
+use toolgate_wire::model::{Call, ToolOutput};
 use toolgate_wire::{Client, Fault, Meta};
 
 use crate::profile::Profile;
@@ -134,10 +134,23 @@ pub(crate) struct Request {
 pub(crate) enum Stop {
     /// The peer is told this.
     Fault(Fault),
+    /// A tool failed. That is told as its result, unless the client's way of speaking has an error for it.
+    Tool(Failure, Box<ToolOutput>),
     /// The client must bring answers first; the voice of the call knows which.
     NeedsInput,
     /// Nobody waits any more.
     Cancelled,
+}
+
+/// How a tool failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It does not take these arguments.
+    Arguments,
+    /// It said so itself.
+    Returned,
+    /// It panicked, took too long, or gave what it did not promise.
+    Broken,
 }
 
 impl From<Fault> for Stop {

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::Limits;
@@ -66,7 +67,7 @@ struct House {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("info", &self.0.entry.era.face.info).finish_non_exhaustive()
+        f.debug_struct("Server").field("info", &self.0.entry.era.face.load().info).finish_non_exhaustive()
     }
 }
 
@@ -751,25 +752,22 @@ fn open(parts: Parts) -> Server {
     let hub = Arc::new(Hub::default());
     let seal = parts.seal.unwrap_or_else(Seal::random);
     let registry = Arc::new(Registry::new(parts.catalog, parts.promised, Arc::clone(&hub)));
-    let face = Face {
-        info: parts.info,
-        instructions: parts.instructions,
-        capabilities: Box::new({
-            let registry = Arc::clone(&registry);
-            move || capabilities(registry.offer())
-        }),
-        cache: parts.cache,
-    };
+    let face = Face { info: parts.info, instructions: parts.instructions, cache: parts.cache };
+    let offering = Box::new({
+        let registry = Arc::clone(&registry);
+        move || capabilities(registry.offer())
+    });
     let sessions = Sessions::new(parts.sessions);
-    let era = Era::new(face, sessions, seal.clone(), Clock::system(), Arc::clone(&hub));
+    let era = Era::new(face, offering, sessions, seal.clone(), Clock::system(), Arc::clone(&hub));
     let hall = Hall {
         registry,
         shared: Arc::new(Shared { states: parts.states, hub }),
         pager: Pager { size: parts.page_size, cache: parts.cache, seal },
         timeout: parts.timeout,
+        shown: ArcSwapOption::default(),
     };
     Server(Arc::new(House {
-        entry: Arc::new(Entry { era, hall, limits: parts.limits }),
+        entry: Arc::new(Entry { era, hall, limits: parts.limits, dialect: ArcSwapOption::default() }),
         drain: parts.drain,
         #[cfg(feature = "http")]
         http: parts.http,

@@ -134,7 +134,7 @@ impl Put for Icon {
 impl Put for Role {
     fn put(&self, out: &mut Vec<u8>, _: Edition) {
         out.extend_from_slice(match self {
-            Role::User => b"\"user\"",
+            Role::User | Role::System => b"\"user\"",
             Role::Assistant => b"\"assistant\"",
         });
     }

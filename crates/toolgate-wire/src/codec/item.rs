@@ -8,7 +8,8 @@ use crate::Fault;
 use crate::edition::Structured;
 use crate::json::Raw;
 use crate::model::{
-    Prompt, PromptArgument, PromptMessage, Resource, ResourceTemplate, TaskSupport, Tool, ToolHints,
+    Annotations, Content, Prompt, PromptArgument, PromptMessage, Resource, ResourceTemplate, Role,
+    TaskSupport, Tool, ToolHints,
 };
 
 impl Put for Tool {
@@ -133,7 +134,40 @@ impl Put for PromptArgument {
 impl Put for PromptMessage {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
         let PromptMessage { role, content } = self;
-        Object::open(out, edition).field("role", role).field("content", content).close();
+        let object = Object::open(out, edition).field("role", role);
+        if *role == Role::System && content.annotations.is_none() {
+            let annotations = Annotations { audience: vec![Role::Assistant], ..Annotations::default() };
+            let meant = Content { annotations: Some(annotations), ..content.clone() };
+            return object.field("content", &meant).close();
+        }
+        object.field("content", content).close();
+    }
+}
+
+/// The messages of a prompt, to somebody who may know the role `system`.
+pub(super) struct Messages<'a> {
+    pub(super) messages: &'a [PromptMessage],
+    pub(super) system: bool,
+}
+
+impl Put for Messages<'_> {
+    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+        if !self.system {
+            return self.messages.put(out, edition);
+        }
+        out.push(b'[');
+        for (place, PromptMessage { role, content }) in self.messages.iter().enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            let object = Object::open(out, edition);
+            let object = match role {
+                Role::System => object.field("role", "system"),
+                role => object.field("role", role),
+            };
+            object.field("content", content).close();
+        }
+        out.push(b']');
     }
 }
 

@@ -6,6 +6,7 @@
 
 use super::fields::Part;
 use super::greeting::ResultMeta;
+use super::item::Messages;
 use super::object::{Flag, Object, Put, nest};
 use super::task::{put_task, put_task_details};
 use crate::Edition::{self, E2025_06_18, E2026_07_28};
@@ -15,7 +16,7 @@ use crate::model::{
     CacheHint, CacheScope, Completion, Content, Discovery, Implementation, InputRequired, Outcome, Page,
     PromptOutput, ToolOutput, Welcome,
 };
-use crate::{Fault, RemoteError, RequestId};
+use crate::{Dialect, Fault, RemoteError, RequestId};
 
 /// Appends a result object. `server` says who answers, in editions where
 /// results do.
@@ -27,6 +28,11 @@ pub fn write_outcome(
 ) {
     let server = server.filter(|_| edition.facts().result_type);
     put_outcome(out, edition, outcome, Around { server, ..Around::default() });
+}
+
+/// Appends a result object for a client that names no edition.
+pub fn write_bare_outcome(out: &mut Vec<u8>, dialect: &Dialect, outcome: &Outcome) {
+    put_outcome(out, Edition::UNNAMED, outcome, Around { dialect: Some(dialect), ..Around::default() });
 }
 
 /// A result within another message: it says neither its type nor its server.
@@ -45,6 +51,7 @@ struct Around<'a> {
     /// The core task that this is the result of.
     task: Option<&'a str>,
     inlined: bool,
+    dialect: Option<&'a Dialect>,
 }
 
 impl<'a> Around<'a> {
@@ -54,7 +61,7 @@ impl<'a> Around<'a> {
     }
 
     fn meta(&self, own: Option<&'a Raw>) -> ResultMeta<'a> {
-        let Around { server, task, inlined: _ } = *self;
+        let Around { server, task, inlined: _, dialect: _ } = *self;
         ResultMeta { own, server, task, subscription: None }
     }
 }
@@ -79,7 +86,7 @@ fn put_outcome(out: &mut Vec<u8>, edition: Edition, outcome: &Outcome, around: A
         Outcome::Prompts(page) => put_page(complete(out), "prompts", page, plain),
         Outcome::Prompt(PromptOutput { description, messages, meta }) => complete(out)
             .some("description", description)
-            .field("messages", messages)
+            .field("messages", &Messages { messages, system: around.dialect.is_some_and(|d| d.system_role) })
             .some("_meta", &around.meta(meta.as_ref()))
             .close(),
         Outcome::Completion(completion) => {
@@ -198,6 +205,18 @@ pub fn write_fault(out: &mut Vec<u8>, edition: Edition, id: Option<&RequestId>, 
         id => object.field("id", &id),
     };
     object.field("error", fault).close();
+}
+
+/// Appends a whole error message for a client that names no edition.
+pub fn write_bare_fault(out: &mut Vec<u8>, dialect: &Dialect, id: Option<&RequestId>, fault: &Fault) {
+    let edition = Edition::UNNAMED;
+    let error = nest(|object| {
+        object
+            .field("code", &dialect.code(fault))
+            .field("message", &dialect.message(fault))
+            .some("data", &fault.data())
+    });
+    Object::open(out, edition).field("jsonrpc", "2.0").field("id", &id).field("error", &error).close();
 }
 
 impl Put for Fault {

@@ -10,6 +10,9 @@ use crate::json::Raw;
 pub enum Role {
     User,
     Assistant,
+    /// Who sets the scene, in prompts. No edition has such a role: it is told as the user's words, meant for the
+    /// assistant. Only some dialects can say it.
+    System,
 }
 
 /// One block of content.

@@ -89,7 +89,7 @@ impl Retrying {
         };
         let Retry { responses, state } = retry.cloned().unwrap_or_default();
         let binding = Binding {
-            server: era.face.info.name.clone(),
+            server: era.face.load().info.name.clone(),
             principal: caller.principal.clone(),
             method: call.method(),
             subject: call.subject().unwrap_or_default().to_owned(),

@@ -65,12 +65,13 @@ impl Era {
 
     /// What `server/discover` tells.
     pub(super) fn discovery(&self) -> Discovery {
+        let face = self.face.load();
         Discovery {
             versions: Edition::dates().map(str::to_owned).collect(),
-            capabilities: (self.face.capabilities)(),
-            instructions: self.face.instructions.clone(),
-            server: Some(self.face.info.clone()),
-            cache: self.face.cache,
+            capabilities: (self.offering)(),
+            instructions: face.instructions.clone(),
+            server: Some(face.info.clone()),
+            cache: face.cache,
         }
     }
 }

@@ -42,7 +42,7 @@ impl Era {
             Road::Line(line) => Some(line.hung_up.clone()),
             Road::Post { .. } => None,
         };
-        let accepted = accept(wanted, &(self.face.capabilities)());
+        let accepted = accept(wanted, &(self.offering)());
         Listening {
             edition,
             id: id.clone(),
@@ -75,7 +75,7 @@ impl Era {
             // Before the hanging up, which a closing house does as well: the client is still there to hear it.
             () = self.drain.cancelled() => {
                 let ended = Outcome::Listened { subscription: id.clone() };
-                let answer = self.answer(edition, id, &ended);
+                let answer = self.answer(&edition.into(), id, &ended);
                 if on_a_line { end_on_line(out, edition, id.clone(), answer) } else { answer }
             }
             () = hung_up.cancelled() => Answer::Silence,

@@ -7,7 +7,7 @@ use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RequestId, codec};
 
 use super::header::{SESSION, VERSION, single};
 use super::session::GREETING;
-use super::{Answer, Era, Peer, Road, Speaker, refusal};
+use super::{Answer, Era, Peer, Road, Speaker, Speech, Told};
 
 impl Era {
     /// Answers `initialize` and remembers who greeted.
@@ -35,19 +35,21 @@ impl Era {
         };
         let edition = Edition::negotiate(&hello.version);
         let client = Arc::new(Client { edition, capabilities: hello.capabilities, info: hello.client });
-        let capabilities = (self.face.capabilities)();
+        let face = self.face.load();
+        let capabilities = (self.offering)();
         let offered = capabilities.clone();
         let welcome = Outcome::Welcome(Box::new(Welcome {
             version: edition.date().to_owned(),
             capabilities,
-            server: self.face.info.clone(),
-            instructions: self.face.instructions.clone(),
+            server: face.info.clone(),
+            instructions: face.instructions.clone(),
         }));
         let session = match &peer.road {
             Road::Line(line) => {
                 line.greet(self.sessions.unlisted(client, peer.principal.clone(), &offered, &self.hub));
                 None
             }
+            Road::Post { .. } if self.sessions.are_off() => None,
             Road::Post { .. } => {
                 let session =
                     self.sessions.open(client, peer.principal.clone(), &offered, &self.hub, &self.clock);
@@ -57,15 +59,20 @@ impl Era {
                 Some(session.id.clone())
             }
         };
-        Ok(Answer::Body { status: 200, body: self.write(edition, id, &welcome), session })
+        let body = self.write(&edition.into(), id, &welcome, &face);
+        Ok(Answer::Body { status: 200, body, session, told: Told::Well })
     }
 
     /// Who sends a message of these editions.
-    pub(super) fn speaker(&self, peer: &Peer) -> Result<Speaker, (Edition, Fault)> {
+    pub(super) fn speaker(&self, peer: &Peer) -> Result<Speaker, (Speech, Fault)> {
         if let Road::Line(line) = &peer.road {
-            return Ok(line.session().map_or(Speaker::Nobody, Speaker::Session));
+            return Ok(match line.session() {
+                Some(session) => Speaker::Session(session),
+                None if line.says_each() => Speaker::Stranger(Edition::NEWEST),
+                None => Speaker::Bare,
+            });
         }
-        let refuse = |fault| (Edition::NEWEST_HANDSHAKE, fault);
+        let refuse = |fault| (Speech::from(Edition::NEWEST_HANDSHAKE), fault);
         let session = single(&peer.headers, &SESSION)
             .map_err(|_| refuse(Fault::new(FaultKind::Session, "header mcp-session-id must be sent once")))?;
         let version = single(&peer.headers, &VERSION)
@@ -77,6 +84,12 @@ impl Era {
             (Some(id), _) => {
                 let session = self.sessions.find(id, &peer.principal, &self.clock);
                 session.map(Speaker::Session).ok_or_else(|| refuse(no_session()))
+            }
+            (None, Some(version)) if Edition::of(version).is_some_and(|edition| !edition.shakes_hands()) => {
+                Err((Edition::NEWEST.into(), Fault::invalid("this message is none of the version it names")))
+            }
+            (None, Some(version)) if self.sessions.are_off() => {
+                Ok(Edition::of(version).map_or(Speaker::Bare, Speaker::Stranger))
             }
             (None, Some(_)) => {
                 Err(refuse(Fault::invalid("header mcp-session-id is missing; send `initialize` first")))
@@ -93,5 +106,5 @@ pub(super) fn no_session() -> Fault {
 
 fn full(id: &RequestId) -> Answer {
     let fault = Fault::new(FaultKind::Busy, "too many sessions are open; try again later");
-    refusal(Edition::NEWEST_HANDSHAKE, Some(id), &fault)
+    Speech::from(Edition::NEWEST_HANDSHAKE).refusal(Some(id), &fault)
 }

@@ -27,12 +27,14 @@ type Kept<T> = [ArcSwapOption<Written<T>>; Edition::ALL.len()];
 #[derive(Debug)]
 struct Written<T> {
     page: Page<T>,
+    /// Who said so: some editions sign their lists.
+    face: Arc<Face>,
     bytes: Vec<u8>,
 }
 
 impl Lists {
     /// Writes a result; a list from memory, if it is the one that was written last.
-    pub(super) fn write(&self, out: &mut Vec<u8>, edition: Edition, outcome: &Outcome, face: &Face) {
+    pub(super) fn write(&self, out: &mut Vec<u8>, edition: Edition, outcome: &Outcome, face: &Arc<Face>) {
         match outcome {
             Outcome::Tools(page) => recall(&self.tools, out, edition, outcome, page, face),
             Outcome::Resources(page) => recall(&self.resources, out, edition, outcome, page, face),
@@ -49,7 +51,7 @@ fn recall<T>(
     edition: Edition,
     outcome: &Outcome,
     page: &Page<T>,
-    face: &Face,
+    face: &Arc<Face>,
 ) {
     if page.next.is_some() {
         // Its cursor is sealed anew each time: no two of these are the same.
@@ -59,6 +61,7 @@ fn recall<T>(
     let slot = &kept[edition as usize];
     if let Some(written) = slot.load().as_ref()
         && is_same(&written.page, page)
+        && Arc::ptr_eq(&written.face, face)
     {
         out.extend_from_slice(&written.bytes);
         return;
@@ -66,7 +69,7 @@ fn recall<T>(
     let start = out.len();
     codec::write_outcome(out, edition, outcome, Some(&face.info));
     let page = Page { items: page.items.clone(), next: page.next.clone(), cache: page.cache };
-    slot.store(Some(Arc::new(Written { page, bytes: out[start..].to_vec() })));
+    slot.store(Some(Arc::new(Written { page, face: Arc::clone(face), bytes: out[start..].to_vec() })));
 }
 
 /// The very same things: a slot keeps them alive, so no other thing can have taken their place in memory.

@@ -41,6 +41,8 @@ const UNUSED: Duration = Duration::from_secs(30);
 /// How many sessions, how long, and how much each may hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionLimits {
+    /// Nobody is remembered.
+    pub(crate) off: bool,
     pub(crate) total: usize,
     /// A session that says nothing for so long is over.
     pub(crate) idle: Duration,
@@ -59,6 +61,7 @@ pub(crate) struct SessionLimits {
 impl Default for SessionLimits {
     fn default() -> SessionLimits {
         SessionLimits {
+            off: false,
             total: 10_000,
             idle: Duration::from_secs(30 * 60),
             streams: 32,
@@ -75,8 +78,8 @@ impl Default for SessionLimits {
 pub(crate) struct Sessions {
     limits: SessionLimits,
     open: RwLock<HashMap<Box<str>, Arc<Session>>>,
-    /// Stands in for clients that say nothing of themselves.
-    bare: Arc<Client>,
+    /// Stand in for clients that say nothing of themselves but an edition, or not even that.
+    strangers: [Arc<Client>; Edition::ALL.len()],
     /// When all sessions were last looked at, in milliseconds of uptime.
     swept: AtomicU64,
 }
@@ -154,13 +157,20 @@ pub(crate) struct Standing {
 
 impl Sessions {
     pub(crate) fn new(limits: SessionLimits) -> Sessions {
-        let capabilities = ClientCapabilities::default();
-        let bare = Arc::new(Client { edition: Edition::UNNAMED, capabilities, info: None });
-        Sessions { limits, open: RwLock::default(), bare, swept: AtomicU64::new(0) }
+        let strangers = Edition::ALL.map(|edition| {
+            Arc::new(Client { edition, capabilities: ClientCapabilities::default(), info: None })
+        });
+        Sessions { limits, open: RwLock::default(), strangers, swept: AtomicU64::new(0) }
     }
 
-    pub(super) fn bare_client(&self) -> Arc<Client> {
-        Arc::clone(&self.bare)
+    /// Stands in for a client of whom no more is known.
+    pub(super) fn stranger(&self, edition: Edition) -> Arc<Client> {
+        Arc::clone(&self.strangers[edition as usize])
+    }
+
+    /// Whether nobody is remembered.
+    pub(super) fn are_off(&self) -> bool {
+        self.limits.off
     }
 
     /// Remembers a client under a fresh id; none if there are too many.
@@ -456,16 +466,23 @@ pub(crate) struct Line {
     greeted: CancellationToken,
     /// Falls when nothing more will come from the client.
     pub(crate) hung_up: CancellationToken,
+    /// Falls when the client asks the process to end; none where it has no business asking.
+    closing: Option<CancellationToken>,
+    /// The client says who it is in each message, and has done so.
+    says_each: AtomicBool,
     pub(crate) calls: Calls,
     pub(crate) out: Arc<Stream>,
 }
 
 impl Line {
-    pub(crate) fn new(out: Arc<Stream>) -> Arc<Line> {
+    /// `closing` falls when the client asks for the end, where it may.
+    pub(crate) fn new(out: Arc<Stream>, closing: Option<CancellationToken>) -> Arc<Line> {
         Arc::new(Line {
             session: OnceLock::new(),
             greeted: CancellationToken::new(),
             hung_up: CancellationToken::new(),
+            closing,
+            says_each: AtomicBool::new(false),
             calls: Calls::default(),
             out,
         })
@@ -473,6 +490,20 @@ impl Line {
 
     pub(crate) fn session(&self) -> Option<Arc<Session>> {
         self.session.get().cloned()
+    }
+
+    /// The client has said who it is in a message of its own, and will do so in every other.
+    pub(super) fn note_each(&self) {
+        self.says_each.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn says_each(&self) -> bool {
+        self.says_each.load(Ordering::Relaxed)
+    }
+
+    /// The client asks for the end. False where that is no business of its.
+    pub(super) fn close(&self) -> bool {
+        self.closing.as_ref().inspect(|closing| closing.cancel()).is_some()
     }
 
     pub(super) fn greet(&self, session: Arc<Session>) {

@@ -4,9 +4,9 @@
 //! survives changes of the list, and a made-up one is noticed.
 
 use toolgate_wire::Fault;
-use toolgate_wire::model::{CacheHint, Page};
+use toolgate_wire::model::{CacheHint, CacheScope, Page};
 
-use super::{Keyed, Shelf};
+use super::{Keyed, Shelf, View};
 use crate::seal::Seal;
 
 /// What a list shows of a thing.
@@ -14,6 +14,8 @@ pub(crate) trait Listed: Keyed {
     type Item;
 
     fn item(&self) -> std::sync::Arc<Self::Item>;
+
+    fn is_shown(&self, view: View<'_>) -> bool;
 }
 
 /// Cuts lists into pages.
@@ -37,22 +39,34 @@ impl Pager {
         list: &str,
         shelf: &Shelf<T>,
         cursor: Option<&str>,
+        view: View<'_>,
     ) -> Result<Page<T::Item>, Fault> {
         let rest = match cursor {
             None => shelf.as_slice(),
-            Some(cursor) => self.after(list, shelf, cursor)?,
+            Some(cursor) => self.rest(list, shelf, cursor)?,
         };
-        let shown = &rest[..rest.len().min(self.size)];
-        let next = match shown.last() {
-            Some(last) if shown.len() < rest.len() => {
-                Some(self.seal.seal(list.as_bytes(), last.key().as_bytes()))
-            }
-            _ => None,
-        };
-        Ok(Page { items: shown.iter().map(|entry| entry.item()).collect(), next, cache: self.cache })
+        if view.is_whole() {
+            let shown = &rest[..rest.len().min(self.size)];
+            let next =
+                shown.last().filter(|_| shown.len() < rest.len()).map(|last| self.after(list, last.key()));
+            let items = shown.iter().map(|entry| entry.item()).collect();
+            return Ok(Page { items, next, cache: self.cache });
+        }
+        let mut rest = rest.iter().filter(|entry| entry.is_shown(view));
+        let shown: Vec<_> = rest.by_ref().take(self.size).collect();
+        let next = shown.last().filter(|_| rest.next().is_some()).map(|last| self.after(list, last.key()));
+        let items = shown.iter().map(|entry| entry.item()).collect();
+        // What one caller sees is not what the next one does.
+        let cache = CacheHint { scope: CacheScope::Private, ..self.cache };
+        Ok(Page { items, next, cache })
     }
 
-    fn after<'a, T: Listed>(
+    /// A cursor to what follows a thing.
+    fn after(&self, list: &str, key: &str) -> String {
+        self.seal.seal(list.as_bytes(), key.as_bytes())
+    }
+
+    fn rest<'a, T: Listed>(
         &self,
         list: &str,
         shelf: &'a Shelf<T>,
@@ -93,6 +107,10 @@ mod tests {
         fn item(&self) -> Arc<String> {
             Arc::new(self.0.clone())
         }
+
+        fn is_shown(&self, view: View<'_>) -> bool {
+            view.shows_tool(&self.0)
+        }
     }
 
     fn shelf(count: usize) -> Shelf<Thing> {
@@ -101,6 +119,17 @@ mod tests {
             shelf.put(Thing(format!("thing {number}")));
         }
         shelf
+    }
+
+    const WHOLE: View<'_> = View([None, None]);
+
+    fn page(
+        pager: &Pager,
+        list: &str,
+        shelf: &Shelf<Thing>,
+        cursor: Option<&str>,
+    ) -> Result<Page<String>, Fault> {
+        pager.page(list, shelf, cursor, WHOLE)
     }
 
     fn pager(size: usize) -> Pager {
@@ -113,7 +142,7 @@ mod tests {
             let (shelf, pager) = (shelf(count), pager(size));
             let (mut seen, mut cursor) = (Vec::new(), None);
             loop {
-                let page = pager.page("things", &shelf, cursor.as_deref()).unwrap();
+                let page = page(&pager, "things", &shelf, cursor.as_deref()).unwrap();
                 prop_assert!(page.items.len() <= size);
                 seen.extend(page.items.iter().map(|item| item.to_string()));
                 cursor = page.next;
@@ -127,15 +156,29 @@ mod tests {
 
         #[test]
         fn a_made_up_cursor_is_noticed(cursor in ".{0,80}") {
-            prop_assert!(pager(1).page("things", &shelf(3), Some(&cursor)).is_err());
+            prop_assert!(page(&pager(1), "things", &shelf(3), Some(&cursor)).is_err());
         }
     }
 
     #[test]
     fn a_cursor_is_good_for_its_own_list_only() {
         let pager = pager(1);
-        let next = pager.page("things", &shelf(3), None).unwrap().next;
-        assert!(pager.page("things", &shelf(3), next.as_deref()).is_ok());
-        assert!(pager.page("others", &shelf(3), next.as_deref()).is_err());
+        let next = page(&pager, "things", &shelf(3), None).unwrap().next;
+        assert!(page(&pager, "things", &shelf(3), next.as_deref()).is_ok());
+        assert!(page(&pager, "others", &shelf(3), next.as_deref()).is_err());
+    }
+
+    #[test]
+    fn pages_of_a_part_hold_that_part_only() {
+        let profile = crate::profile::Profile::new("odd").include_tools(["*1", "*3", "*5"]);
+        let (shelf, pager) = (shelf(7), pager(2));
+        let list = |cursor: Option<&str>| {
+            pager.page("things", &shelf, cursor, View([None, Some(&profile)])).unwrap()
+        };
+        let first = list(None);
+        let second = list(first.next.as_deref());
+        let texts = |page: &Page<String>| page.items.iter().map(|item| item.to_string()).collect::<Vec<_>>();
+        assert_eq!(texts(&first), ["thing 1", "thing 3"]);
+        assert_eq!((texts(&second), second.next), (vec!["thing 5".to_owned()], None));
     }
 }

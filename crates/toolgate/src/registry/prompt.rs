@@ -8,7 +8,7 @@ use toolgate_wire::Raw;
 use toolgate_wire::model::{Icon, Prompt, PromptArgument};
 
 use super::tool::{check_icons, check_name};
-use super::{Keyed, Listed};
+use super::{Keyed, Listed, View};
 use crate::handler::{
     CompleteFn, Context, Handler, IntoPrompt, Needs, PromptFn, erase_complete, erase_prompt, tidy,
 };
@@ -37,6 +37,10 @@ impl Listed for PromptEntry {
 
     fn item(&self) -> Arc<Prompt> {
         Arc::clone(&self.prompt)
+    }
+
+    fn is_shown(&self, view: View<'_>) -> bool {
+        view.shows_prompt(&self.prompt.name)
     }
 }
 

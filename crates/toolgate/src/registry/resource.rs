@@ -10,7 +10,7 @@ use toolgate_wire::model::{Annotations, CacheHint, CacheScope, Icon, Resource, R
 
 use super::template::UriTemplate;
 use super::tool::check_icons;
-use super::{Keyed, Listed};
+use super::{Keyed, Listed, View};
 use crate::handler::{CompleteFn, Context, Handler, IntoContents, Needs, ReadFn, erase_complete, erase_read};
 
 /// A resource as it is kept.
@@ -59,6 +59,10 @@ impl Listed for ResourceEntry {
     fn item(&self) -> Arc<Resource> {
         Arc::clone(&self.resource)
     }
+
+    fn is_shown(&self, view: View<'_>) -> bool {
+        view.shows_resource(self.key())
+    }
 }
 
 impl Listed for TemplateEntry {
@@ -66,6 +70,10 @@ impl Listed for TemplateEntry {
 
     fn item(&self) -> Arc<ResourceTemplate> {
         Arc::clone(&self.template)
+    }
+
+    fn is_shown(&self, view: View<'_>) -> bool {
+        view.shows_resource(self.key())
     }
 }
 

@@ -8,7 +8,7 @@ use toolgate_wire::Raw;
 use toolgate_wire::model::{ClientCapabilities, ElicitationCapability, Icon, SamplingCapability, Tool};
 
 use super::mirror::{self, Mirror};
-use super::{Check, Keyed, Listed};
+use super::{Check, Keyed, Listed, View};
 use crate::handler::{Handler, IntoOutput, Needs, ToolFn, erase_tool, tidy};
 
 /// A tool as it is kept.
@@ -40,6 +40,10 @@ impl Listed for ToolEntry {
 
     fn item(&self) -> Arc<Tool> {
         Arc::clone(&self.tool)
+    }
+
+    fn is_shown(&self, view: View<'_>) -> bool {
+        view.shows_tool(&self.tool.name)
     }
 }
 

@@ -151,7 +151,7 @@ impl Inner {
                     Ok(accepts) => accepts,
                     Err(Refused { status, why }) => return refused(status, &why),
                 };
-                self.post(peer(parts, Road::Post { streams: accepts.stream }), accepts, body).await
+                self.post(self.peer(parts, Road::Post { streams: accepts.stream }), accepts, body).await
             }
             (Door::Messages, &Method::GET) => self.get(&parts),
             (Door::Messages, &Method::DELETE) => self.delete(&parts),
@@ -300,13 +300,15 @@ impl Inner {
             headers: Arc::new(parts.headers.clone()),
             remote: remote(parts),
             road,
+            dialect: self.entry.dialect.load_full(),
         }
     }
-}
 
-fn peer(parts: Parts, road: Road) -> Peer {
-    let (principal, remote) = (principal(&parts), remote(&parts));
-    Peer { principal, headers: Arc::new(parts.headers), remote, road }
+    fn peer(&self, parts: Parts, road: Road) -> Peer {
+        let (principal, remote) = (principal(&parts), remote(&parts));
+        let dialect = self.entry.dialect.load_full();
+        Peer { principal, headers: Arc::new(parts.headers), remote, road, dialect }
+    }
 }
 
 fn principal(parts: &Parts) -> Principal {
@@ -391,12 +393,12 @@ fn answered(answer: Answer, accepts: headers::Accepts) -> Response<Body> {
             response.headers_mut().insert(header::CONTENT_TYPE, headers::EVENT_STREAM);
             response
         }
-        Answer::Body { status: 200, body, session } if !accepts.json => {
+        Answer::Body { status: 200, body, session, .. } if !accepts.json => {
             let mut response = Response::new(Body::full(sse::event(None, &body)));
             sse_headers(response.headers_mut());
             with_session(response, session)
         }
-        Answer::Body { status, body, session } => {
+        Answer::Body { status, body, session, .. } => {
             let mut response = json(status, body);
             if status == 503 {
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
@@ -468,9 +470,15 @@ fn closing(mut response: Response<Body>) -> Response<Body> {
     response
 }
 
+fn fault_status(fault: &Fault) -> u16 {
+    match fault.kind() {
+        toolgate_wire::FaultKind::Session => 404,
+        _ => 400,
+    }
+}
+
 fn fault_response(fault: &Fault) -> Response<Body> {
-    let status = crate::era::status(fault);
-    json(status, refuse(None, fault))
+    json(fault_status(fault), refuse(None, fault))
 }
 
 #[cfg(test)]
@@ -487,7 +495,7 @@ mod tests {
         let size = size_of_val(&Arc::clone(&inner).serve(request));
         assert!(size <= 1024, "serving takes {size} bytes");
         let (parts, _) = Request::new(()).into_parts();
-        let peer = peer(parts, Road::Post { streams: true });
+        let peer = inner.peer(parts, Road::Post { streams: true });
         let (bytes, out) = (Bytes::new(), Stream::new(Capacity::default()));
         let captured = size_of_val(&inner) + size_of_val(&bytes) + size_of_val(&peer) + size_of_val(&out);
         let size = captured + size_of_val(&inner.entry.message(&bytes, &peer, &out));

@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use toolgate_wire::Dialect;
 
 use crate::entry::{Entry, Started};
 use crate::era::{Answer, Line, Peer, Road};
@@ -36,18 +37,23 @@ where
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let out = Stream::new(Capacity { messages: 1024, bytes: 4 << 20 });
-    let line = Line::new(Arc::clone(&out));
+    let closing = CancellationToken::new();
+    let line = Line::new(Arc::clone(&out), Some(closing.clone()));
     let tasks = TaskTracker::new();
     let mut writer = tokio::spawn(write(out.reader(), output));
     tasks.spawn({
         let (entry, line) = (Arc::clone(&entry), Arc::clone(&line));
         async move { entry.era.feed_line(&line).await }
     });
-    let mut connection = Connection { entry, line, out, tasks, at_once: Arc::new(Semaphore::new(AT_ONCE)) };
+    let dialect = entry.dialect.load_full();
+    let at_once = Arc::new(Semaphore::new(AT_ONCE));
+    let mut connection = Connection { entry, line, out, tasks, at_once, dialect };
     let broken = |joined: Result<io::Result<()>, _>| joined.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()));
     let ended = tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
+        // The client asked for the end. What is under way is finished.
+        () = closing.cancelled() => Ok(()),
         // Nobody can be answered any more: nothing more is run.
         written = &mut writer => return broken(written),
         ended = connection.read(input) => ended,
@@ -70,6 +76,7 @@ struct Connection {
     out: Arc<Stream>,
     tasks: TaskTracker,
     at_once: Arc<Semaphore>,
+    dialect: Option<Arc<Dialect>>,
 }
 
 impl Connection {
@@ -97,6 +104,7 @@ impl Connection {
             headers: Arc::new(HeaderMap::new()),
             remote: None,
             road: Road::Line(Arc::clone(&self.line)),
+            dialect: self.dialect.clone(),
         };
         let (entry, out) = (Arc::clone(&self.entry), Arc::clone(&self.out));
         match self.entry.open(bytes, &peer, &self.out) {

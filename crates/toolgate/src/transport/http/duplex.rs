@@ -14,9 +14,7 @@ use toolgate_wire::{Fault, FaultKind};
 
 use super::sse::Events;
 use super::{Body, closing};
-use super::{
-    BoxError, Inner, Place, answered, event_stream, fault_response, headers, peer, principal, refused,
-};
+use super::{BoxError, Inner, Place, answered, event_stream, fault_response, headers, principal, refused};
 use crate::era::{Answer, Line, Road};
 use crate::request::Principal;
 use crate::seal::token;
@@ -81,7 +79,7 @@ impl Inner {
             return refused(406, "this address needs `Accept: text/event-stream`");
         }
         let out = Stream::new(Capacity::default());
-        let line = Line::new(Arc::clone(&out));
+        let line = Line::new(Arc::clone(&out), None);
         let calls = TaskTracker::new();
         let Some(seat) = self.pairs.open(&line, principal(parts), &calls) else {
             return refused(503, "too many connections of this kind are open");
@@ -127,7 +125,7 @@ impl Inner {
         if !out.has_room() {
             return refused(503, "the answers that are there already are not being read");
         }
-        let mut call = self.begin(bytes, peer(parts, Road::Line(line)), &out);
+        let mut call = self.begin(bytes, self.peer(parts, Road::Line(line)), &out);
         match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             // What is no message at all is refused here; everything else is answered on the stream.
             Poll::Ready(answer @ Answer::Body { status: 400, .. }) => answered(answer, accepts),

@@ -1,0 +1,132 @@
+//! How an answer is put: in the words of an edition, or in those of a dialect where none was named.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use toolgate_wire::model::Outcome;
+use toolgate_wire::{Dialect, Edition, Fault, FaultKind, RequestId, codec};
+
+use super::header::{SESSION, VERSION, single};
+use super::{Answer, Era, Face, Peer, Speaker, Told};
+use crate::request::Failure;
+
+/// What nobody speaks who says nothing else.
+static OFFICIAL: Dialect = Dialect::official();
+
+/// How an answer is put.
+#[derive(Clone, Debug)]
+pub(super) enum Speech {
+    /// The client named this edition, now or in its handshake.
+    Named(Edition),
+    /// It named none. None: the server has no dialect of its own.
+    Bare(Option<Arc<Dialect>>),
+}
+
+impl From<Edition> for Speech {
+    fn from(edition: Edition) -> Speech {
+        Speech::Named(edition)
+    }
+}
+
+impl Peer {
+    /// How this server speaks to those who name no edition.
+    pub(super) fn dialect(&self) -> &Dialect {
+        self.dialect.as_deref().unwrap_or(&OFFICIAL)
+    }
+}
+
+impl Speech {
+    pub(super) fn bare(peer: &Peer) -> Speech {
+        Speech::Bare(peer.dialect.clone())
+    }
+
+    /// The edition whose shapes these are.
+    pub(super) fn edition(&self) -> Edition {
+        match self {
+            Speech::Named(edition) => *edition,
+            Speech::Bare(_) => Edition::UNNAMED,
+        }
+    }
+
+    /// A message that says no.
+    pub(super) fn refusal(&self, id: Option<&RequestId>, fault: &Fault) -> Answer {
+        let mut out = Vec::with_capacity(256);
+        let (status, code) = match self {
+            Speech::Named(edition) => {
+                codec::write_fault(&mut out, *edition, id, fault);
+                (fault.status(*edition), fault.code(*edition))
+            }
+            Speech::Bare(dialect) => {
+                let dialect = dialect.as_deref().unwrap_or(&OFFICIAL);
+                codec::write_bare_fault(&mut out, dialect, id, fault);
+                (dialect.status(fault), dialect.code(fault))
+            }
+        };
+        let told = Told::Fault { code, message: fault.message().into() };
+        Answer::Body { status, body: out.into(), session: None, told }
+    }
+
+    /// A tool's failure as an error, where these words have one for it.
+    pub(super) fn tool_fault(&self, failure: Failure, said: &str) -> Option<Fault> {
+        let Speech::Bare(Some(dialect)) = self else { return None };
+        match failure {
+            Failure::Arguments => dialect.arguments_unfit?,
+            Failure::Returned | Failure::Broken => dialect.tool_failed?,
+        };
+        let kind = match failure {
+            Failure::Arguments => FaultKind::Arguments,
+            Failure::Returned => FaultKind::Failed,
+            Failure::Broken => FaultKind::Internal,
+        };
+        Some(Fault::new(kind, said))
+    }
+}
+
+impl Era {
+    /// How to speak to a peer of whom nothing but its headers and its connection are known.
+    pub(super) fn speech(&self, peer: &Peer) -> Speech {
+        match self.speaker(peer) {
+            Ok(Speaker::Session(session)) => session.client.edition.into(),
+            Ok(Speaker::Stranger(edition)) => edition.into(),
+            Ok(Speaker::Bare) => Speech::bare(peer),
+            Err((speech, _)) => speech,
+        }
+    }
+
+    /// Writes a whole answer.
+    pub(super) fn write(
+        &self,
+        speech: &Speech,
+        id: &RequestId,
+        outcome: &Outcome,
+        face: &Arc<Face>,
+    ) -> Bytes {
+        let mut out = Vec::with_capacity(512);
+        out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+        id.write(&mut out);
+        out.extend_from_slice(b",\"result\":");
+        match (speech, outcome) {
+            (Speech::Bare(Some(dialect)), Outcome::Prompt(_)) => {
+                codec::write_bare_outcome(&mut out, dialect, outcome);
+            }
+            _ => self.lists.write(&mut out, speech.edition(), outcome, face),
+        }
+        out.push(b'}');
+        out.into()
+    }
+
+    /// The refusal of a request of which only the head was looked at: status and body.
+    pub(crate) fn refuse(&self, peer: &Peer, fault: &Fault) -> (u16, Bytes) {
+        let newest = || Speech::from(Edition::NEWEST);
+        let speech = match (single(&peer.headers, &VERSION), single(&peer.headers, &SESSION)) {
+            (Ok(None), Ok(None)) => Speech::bare(peer),
+            (Ok(Some(version)), _) => Edition::of(version).map_or_else(newest, Speech::from),
+            (Ok(None), Ok(Some(_))) => Edition::NEWEST_HANDSHAKE.into(),
+            _ => newest(),
+        };
+        match speech.refusal(None, fault) {
+            Answer::Body { status, body, .. } => (status, body),
+            Answer::Accepted | Answer::Silence => (500, Bytes::new()),
+        }
+    }
+}

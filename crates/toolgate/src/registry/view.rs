@@ -1,0 +1,26 @@
+//! What of the catalog one caller sees. The only file of the library that knows of callers.
+
+use crate::profile::Profile;
+
+/// What everybody may see, and what this caller may: a thing is shown if both show it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'a>(pub(crate) [Option<&'a Profile>; 2]);
+
+impl View<'_> {
+    /// Nothing is hidden.
+    pub(crate) fn is_whole(self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+
+    pub(crate) fn shows_tool(self, name: &str) -> bool {
+        self.0.iter().flatten().all(|profile| profile.allows_tool(name))
+    }
+
+    pub(crate) fn shows_prompt(self, name: &str) -> bool {
+        self.0.iter().flatten().all(|profile| profile.allows_prompt(name))
+    }
+
+    pub(crate) fn shows_resource(self, uri: &str) -> bool {
+        self.0.iter().flatten().all(|profile| profile.allows_resource(uri))
+    }
+}
