@@ -37,9 +37,9 @@ impl Clock {
     /// Moves a manual clock.
     #[cfg(test)]
     pub(crate) fn advance(&self, by: Duration) {
-        if let Source::Manual(millis) = &self.0 {
-            let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
-            millis.fetch_add(by, Ordering::Relaxed);
+        if let Source::Manual(nanos) = &self.0 {
+            let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+            nanos.fetch_add(by, Ordering::Relaxed);
         }
     }
 
@@ -47,17 +47,102 @@ impl Clock {
     pub(crate) fn uptime(&self) -> Duration {
         match &self.0 {
             Source::System { started } => started.elapsed(),
-            Source::Manual(millis) => Duration::from_millis(millis.load(Ordering::Relaxed)),
+            Source::Manual(nanos) => Duration::from_nanos(nanos.load(Ordering::Relaxed)),
         }
+    }
+
+    /// The same in nanoseconds, of which 64 bits hold six centuries.
+    pub(crate) fn nanos(&self) -> u64 {
+        let up = self.uptime();
+        // No 128 bits on the way: this is read twice for each call.
+        up.as_secs() * 1_000_000_000 + u64::from(up.subsec_nanos())
     }
 
     /// Seconds since 1970, for what must be understood by other processes.
     pub(crate) fn unix(&self) -> u64 {
+        self.unix_millis() / 1000
+    }
+
+    /// Milliseconds since 1970.
+    pub(crate) fn unix_millis(&self) -> u64 {
         match &self.0 {
-            Source::System { .. } => {
-                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-            }
-            Source::Manual(millis) => millis.load(Ordering::Relaxed) / 1000,
+            Source::System { .. } => SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
+            Source::Manual(nanos) => nanos.load(Ordering::Relaxed) / 1_000_000,
         }
+    }
+}
+
+/// Milliseconds since 1970 as people and programs read them: ISO 8601, in UTC.
+pub(crate) fn iso8601(unix_millis: u64) -> String {
+    let (seconds, millis) = (unix_millis / 1000, unix_millis % 1000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+/// Year, month and day of a number of days since 1970. Years begin in March here, so that the day which is
+/// sometimes missing is the last one; 400 of them always have the same number of days.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year + u64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        // What `date -u -d @seconds` says.
+        let rows = [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (86_399_999, "1970-01-01T23:59:59.999Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (951_868_800_000, "2000-03-01T00:00:00.000Z"),
+            (1_078_012_800_000, "2004-02-29T00:00:00.000Z"),
+            (1_709_164_800_001, "2024-02-29T00:00:00.001Z"),
+            (1_735_689_599_000, "2024-12-31T23:59:59.000Z"),
+            (1_740_787_200_000, "2025-03-01T00:00:00.000Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+            (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+        ];
+        for (millis, wanted) in rows {
+            assert_eq!(iso8601(millis), wanted);
+        }
+    }
+
+    #[test]
+    fn each_day_follows_the_one_before() {
+        let lengths = |year: u64| {
+            let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+            [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+        };
+        let mut days = 0;
+        for year in 1970..2410 {
+            for (month, length) in (1..).zip(lengths(year)) {
+                for day in 1..=length {
+                    assert_eq!(civil(days), (year, month, day));
+                    days += 1;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_clocks_of_the_machine_run() {
+        let clock = Clock::system();
+        let first = clock.nanos();
+        assert!(clock.nanos() >= first);
+        assert!(clock.unix_millis() / 1000 <= clock.unix());
+        assert!(clock.unix_millis() > 1_600_000_000_000, "this century");
     }
 }

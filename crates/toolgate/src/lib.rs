@@ -197,6 +197,9 @@ mod error;
 mod guard;
 mod handler;
 mod hub;
+// The rest of the house calls it once it is wired.
+#[allow(dead_code, unused_imports)]
+mod observe;
 mod profile;
 mod registry;
 mod request;
@@ -209,6 +212,10 @@ pub use error::{Error, ErrorKind};
 pub use handler::{
     AskError, Changes, Context, Elicited, Extract, Field, Form, Handler, IntoContents, IntoOutput,
     IntoPrompt, Json, State, ToolError,
+};
+pub use observe::{
+    ErrorCode, ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, StatsDetail,
+    StatsSummary, ToolCalls, ToolStats,
 };
 pub use profile::Profile;
 pub use registry::{

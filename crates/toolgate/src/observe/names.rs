@@ -1,0 +1,212 @@
+//! Counters by name, found without a lock.
+//!
+//! A table whose slots are filled once and never emptied: finding a name is a hash, a handful of looks and one
+//! comparison. Names come from peers, so there is a most of them, each is cut to a length, and a look goes to a
+//! fixed number of slots however the names were chosen. What finds no room is counted under [`OTHER`].
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The name of all those for whom there is no room.
+pub(crate) const OTHER: &str = "(other)";
+
+/// The most names in a table.
+pub(crate) const MOST: usize = 1000;
+
+/// The most names of things that failed: what does not exist must not keep the room of what does.
+pub(crate) const MOST_FAILED: usize = 100;
+
+/// The longest name, in bytes; names that begin alike so far are one.
+const LONGEST: usize = 256;
+
+/// Slots looked at in each shelf before the next is tried.
+const LOOKS: usize = 8;
+
+/// The shelves: 1, 8 and 64 KiB, each made when it is first needed. Most servers need the first one only.
+const SHELVES: [usize; 3] = [64, 512, 4096];
+
+type Shelf<T> = Box<[OnceLock<Box<Named<T>>>]>;
+
+/// See the module.
+pub(crate) struct Names<T> {
+    shelves: [OnceLock<Shelf<T>>; SHELVES.len()],
+    n_names: AtomicUsize,
+    other: OnceLock<Box<T>>,
+    /// Nobody outside knows which names share a slot.
+    seed: u64,
+}
+
+struct Named<T> {
+    hash: u64,
+    name: Box<str>,
+    value: T,
+}
+
+impl<T: Default> Names<T> {
+    pub(crate) fn new() -> Names<T> {
+        Names {
+            shelves: Default::default(),
+            n_names: AtomicUsize::new(0),
+            other: OnceLock::new(),
+            seed: RandomState::new().hash_one(0),
+        }
+    }
+
+    /// What is counted under a name, new if there are fewer than `most` names.
+    pub(crate) fn get(&self, name: &str, most: usize) -> &T {
+        let name = clip(name, LONGEST);
+        let hash = hash(self.seed, name.as_bytes());
+        for (shelf, size) in self.shelves.iter().zip(SHELVES) {
+            let shelf = match shelf.get() {
+                Some(shelf) => shelf,
+                None if self.n_names.load(Ordering::Relaxed) >= most => return self.other(),
+                None => shelf.get_or_init(|| (0..size).map(|_| OnceLock::new()).collect()),
+            };
+            for look in 0..LOOKS {
+                let slot = &shelf[slot_of(hash, look, size)];
+                let named = match slot.get() {
+                    Some(named) => named,
+                    None => match self.fill(slot, hash, name, most) {
+                        Some(named) => named,
+                        None => return self.other(),
+                    },
+                };
+                if named.hash == hash && *named.name == *name {
+                    return &named.value;
+                }
+            }
+        }
+        self.other()
+    }
+
+    /// Everything that was counted.
+    pub(crate) fn each<V>(&self, mut view: impl FnMut(&T) -> V) -> BTreeMap<String, V> {
+        let mut all = BTreeMap::new();
+        for named in self.shelves.iter().filter_map(OnceLock::get).flatten().filter_map(OnceLock::get) {
+            all.insert(named.name.to_string(), view(&named.value));
+        }
+        if let Some(other) = self.other.get() {
+            all.insert(OTHER.into(), view(other));
+        }
+        all
+    }
+
+    /// Fills an empty slot, perhaps later than somebody else who has another name in mind.
+    #[cold]
+    fn fill<'a>(
+        &self,
+        slot: &'a OnceLock<Box<Named<T>>>,
+        hash: u64,
+        name: &str,
+        most: usize,
+    ) -> Option<&'a Named<T>> {
+        let mut is_ours = false;
+        if self.n_names.fetch_add(1, Ordering::Relaxed) < most {
+            slot.get_or_init(|| {
+                is_ours = true;
+                Box::new(Named { hash, name: name.into(), value: T::default() })
+            });
+        }
+        if !is_ours {
+            self.n_names.fetch_sub(1, Ordering::Relaxed);
+        }
+        slot.get().map(|named| &**named)
+    }
+
+    #[cold]
+    fn other(&self) -> &T {
+        self.other.get_or_init(Box::default)
+    }
+}
+
+/// The sizes are powers of two.
+fn slot_of(hash: u64, look: usize, size: usize) -> usize {
+    // The upper half is the better mixed one.
+    ((hash >> 32) as usize).wrapping_add(look) & (size - 1)
+}
+
+/// Eight bytes at a time. Whoever guessed the seed would gain that names are counted together.
+fn hash(seed: u64, bytes: &[u8]) -> u64 {
+    const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |hash: u64, word: u64| (hash.rotate_left(23) ^ word).wrapping_mul(MIX);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let hash =
+        words.iter().fold(seed ^ bytes.len() as u64, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+    let rest = rest.iter().fold(0, |rest, byte| rest << 8 | u64::from(*byte));
+    let hash = mix(hash, rest);
+    hash ^ (hash >> 29)
+}
+
+/// At most so many bytes of a text, and no broken letter.
+pub(crate) fn clip(text: &str, most: usize) -> &str {
+    &text[..text.floor_char_boundary(most)]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+
+    fn count(names: &Names<AtomicU64>, name: &str, most: usize) {
+        names.get(name, most).fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn all(names: &Names<AtomicU64>) -> BTreeMap<String, u64> {
+        names.each(|count| count.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn a_thousand_names_are_kept_apart_and_the_rest_together() {
+        let names = Names::new();
+        for round in 0..3 {
+            for number in 0..1500 {
+                count(&names, &format!("name {number}"), MOST);
+            }
+            let all = all(&names);
+            assert_eq!(all.len(), MOST + 1, "in round {round}");
+            assert_eq!(all[OTHER], 500 * (round + 1));
+            assert_eq!(all["name 0"], round + 1);
+            assert_eq!(all["name 999"], round + 1);
+        }
+    }
+
+    #[test]
+    fn what_failed_leaves_room_for_what_exists() {
+        let names = Names::new();
+        for number in 0..500 {
+            count(&names, &format!("bad {number}"), MOST_FAILED);
+        }
+        count(&names, "good", MOST);
+        count(&names, "good", MOST_FAILED);
+        let all = all(&names);
+        assert_eq!((all.len(), all[OTHER], all["good"]), (MOST_FAILED + 2, 400, 2));
+    }
+
+    #[test]
+    fn long_names_are_cut_between_letters() {
+        let names = Names::new();
+        count(&names, &"ä".repeat(300), MOST);
+        count(&names, &"ä".repeat(400), MOST);
+        count(&names, "", MOST);
+        assert_eq!(all(&names), BTreeMap::from([("ä".repeat(128), 2), (String::new(), 1)]));
+    }
+
+    #[test]
+    fn many_at_once_lose_no_count_and_make_no_name_twice() {
+        let names = Names::new();
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    (0..2000).for_each(|number| count(&names, &format!("n{}", number % 700), MOST))
+                });
+            }
+        });
+        let all = all(&names);
+        assert_eq!(all.len(), 700);
+        assert_eq!(all.values().sum::<u64>(), 32_000);
+        assert_eq!(names.n_names.load(Ordering::Relaxed), 700);
+    }
+}

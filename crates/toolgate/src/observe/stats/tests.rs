@@ -1,0 +1,369 @@
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+const PING: Finished<'static> = Finished { method: "ping", subject: None, verdict: Verdict::Ok };
+
+fn tool<'a>(name: &'a str, verdict: Verdict<'a>) -> Finished<'a> {
+    Finished { method: "tools/call", subject: Some(Subject::Tool(name)), verdict }
+}
+
+fn after(stats: &Arc<Stats>, clock: &Clock, millis: u64, finished: &Finished<'_>) {
+    let began = stats.begin().unwrap();
+    clock.advance(Duration::from_millis(millis));
+    began.end(finished);
+}
+
+fn stats() -> (Arc<Stats>, Clock) {
+    let clock = Clock::manual();
+    // The 2nd of January 1970.
+    clock.advance(Duration::from_secs(86_400));
+    (Stats::new(clock.clone()), clock)
+}
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn the_keys_are_those_of_the_seed() {
+    let (stats, _) = stats();
+    let summary = serde_json::to_value(stats.summary()).unwrap();
+    let wanted = "uptime totalRequests successRate avgResponseTime totalToolInvocations totalResourceReads \
+        totalPromptGenerations totalErrors lastRequestAt activeRequests requestsPerMinute security";
+    assert_eq!(keys(&summary), wanted.split_whitespace().collect());
+    let detail = serde_json::to_value(stats.detail()).unwrap();
+    let rows = [
+        (
+            "",
+            "enabled createdAt uptime activeRequests requestsPerMinute security requests tools resources \
+             prompts errors",
+        ),
+        (
+            "/security",
+            "authFailures apiKeyFailures bodySizeViolations ipFilterFailures originFailures rateLimited",
+        ),
+        (
+            "/requests",
+            "total successful failed byMethod responseTimes avgResponseTime minResponseTime maxResponseTime \
+             p50ResponseTime p95ResponseTime p99ResponseTime lastRequestAt",
+        ),
+        (
+            "/tools",
+            "totalInvocations byTool executionTimes avgExecutionTime minExecutionTime maxExecutionTime \
+             p50ExecutionTime p95ExecutionTime p99ExecutionTime",
+        ),
+        ("/resources", "totalReads byUri"),
+        ("/prompts", "totalGenerations byName"),
+        ("/errors", "total byCode byTool lastError"),
+        ("/errors/lastError", ""),
+    ];
+    for (place, wanted) in rows {
+        assert_eq!(keys(detail.pointer(place).unwrap()), wanted.split_whitespace().collect(), "in {place:?}");
+    }
+}
+
+#[test]
+fn a_fresh_server_has_done_nothing() {
+    let (stats, _) = stats();
+    let summary = stats.summary();
+    assert_eq!(summary.last_request_at, "");
+    assert_eq!(summary.success_rate, 0.0);
+    assert_eq!(summary, StatsSummary::default());
+    let detail = stats.detail();
+    assert!(detail.enabled);
+    assert_eq!(detail.created_at, "1970-01-02T00:00:00.000Z");
+    assert_eq!(detail.requests, RequestStats::default());
+    assert_eq!(detail.errors.last_error, None);
+}
+
+#[test]
+fn everything_is_counted_where_it_belongs() {
+    let (stats, clock) = stats();
+    after(&stats, &clock, 2, &tool("echo", Verdict::Ok));
+    after(&stats, &clock, 4, &tool("echo", Verdict::ToolError { message: "no" }));
+    after(&stats, &clock, 6, &tool("boom", Verdict::Ok));
+    let read =
+        Finished { method: "resources/read", subject: Some(Subject::Uri("a://b")), verdict: Verdict::Ok };
+    after(&stats, &clock, 1, &read);
+    let get = Finished { method: "prompts/get", subject: Some(Subject::Prompt("hi")), verdict: Verdict::Ok };
+    after(&stats, &clock, 1, &get);
+    let bad = Verdict::Fault { code: -32601, message: "no such method: x" };
+    after(&stats, &clock, 1, &Finished { method: "x", subject: None, verdict: bad });
+    stats.refused(Refusal::Auth);
+    stats.refused(Refusal::Rate);
+    stats.refused(Refusal::Rate);
+
+    let detail = serde_json::to_value(stats.detail()).unwrap();
+    let rows = [
+        ("/uptime", json!(15)),
+        ("/activeRequests", json!(0)),
+        ("/requestsPerMinute", json!(6)),
+        ("/security/authFailures", json!(1)),
+        ("/security/rateLimited", json!(2)),
+        ("/security/originFailures", json!(0)),
+        ("/requests/total", json!(6)),
+        ("/requests/successful", json!(4)),
+        ("/requests/failed", json!(2)),
+        ("/requests/byMethod", json!({ "prompts/get": 1, "resources/read": 1, "tools/call": 3, "x": 1 })),
+        ("/requests/responseTimes", json!([2.0, 4.0, 6.0, 1.0, 1.0, 1.0])),
+        ("/requests/avgResponseTime", json!(2.5)),
+        ("/requests/minResponseTime", json!(1.0)),
+        ("/requests/maxResponseTime", json!(6.0)),
+        ("/requests/lastRequestAt", json!("1970-01-02T00:00:00.015Z")),
+        ("/tools/totalInvocations", json!(3)),
+        ("/tools/byTool/echo", json!({ "count": 2, "totalTime": 6.0, "avgTime": 3.0, "errors": 1 })),
+        ("/tools/byTool/boom/count", json!(1)),
+        ("/tools/executionTimes", json!([2.0, 4.0, 6.0])),
+        ("/tools/avgExecutionTime", json!(4.0)),
+        ("/tools/minExecutionTime", json!(2.0)),
+        ("/tools/maxExecutionTime", json!(6.0)),
+        ("/resources", json!({ "totalReads": 1, "byUri": { "a://b": 1 } })),
+        ("/prompts", json!({ "totalGenerations": 1, "byName": { "hi": 1 } })),
+        ("/errors/total", json!(2)),
+        ("/errors/byCode", json!({ "-32601": 1, "isError": 1 })),
+        ("/errors/byTool", json!({ "echo": 1 })),
+        (
+            "/errors/lastError",
+            json!({ "code": -32601, "message": "no such method: x", "timestamp": "1970-01-02T00:00:00.015Z" }),
+        ),
+    ];
+    for (place, wanted) in rows {
+        assert_eq!(detail.pointer(place), Some(&wanted), "{place}");
+    }
+    let summary = stats.summary();
+    assert_eq!((summary.total_requests, summary.total_errors, summary.uptime), (6, 2, 15));
+    assert!((summary.success_rate - 66.666_666).abs() < 1e-3);
+    assert_eq!(summary.avg_response_time, 2.5);
+    assert_eq!(summary.last_request_at, "1970-01-02T00:00:00.015Z");
+    let counts =
+        (summary.total_tool_invocations, summary.total_resource_reads, summary.total_prompt_generations);
+    assert_eq!(counts, (3, 1, 1));
+}
+
+#[test]
+fn what_was_refused_was_not_carried_out() {
+    let (stats, clock) = stats();
+    after(&stats, &clock, 1, &tool("nobody", Verdict::Fault { code: -32602, message: "unknown tool" }));
+    let detail = stats.detail();
+    assert_eq!(detail.tools, ToolStats::default());
+    assert_eq!(detail.errors.by_tool["nobody"], 1);
+    assert_eq!(detail.requests.by_method["tools/call"], 1);
+}
+
+#[test]
+fn times_below_a_millisecond_are_told() {
+    let (stats, clock) = stats();
+    let began = stats.begin().unwrap();
+    clock.advance(Duration::from_nanos(12_500));
+    assert_eq!(began.elapsed(), 12_500);
+    assert_eq!(began.end(&PING), 12_500);
+    assert_eq!(stats.detail().requests.response_times, [0.0125]);
+}
+
+#[test]
+fn switched_off_nothing_moves() {
+    let (stats, clock) = stats();
+    after(&stats, &clock, 1, &PING);
+    let under_way = stats.begin().unwrap();
+    stats.disable();
+    assert!(!stats.is_enabled());
+    let before = stats.detail();
+    assert!(stats.begin().is_none());
+    stats.refused(Refusal::Ip);
+    under_way.end(&PING);
+    let frozen = stats.detail();
+    assert_eq!((frozen.requests, frozen.security), (before.requests, before.security));
+    assert_eq!((before.active_requests, frozen.active_requests), (1, 0));
+    stats.enable();
+    after(&stats, &clock, 1, &PING);
+    assert_eq!(stats.summary().total_requests, 2);
+}
+
+#[test]
+fn a_reset_keeps_who_is_there_and_when_it_began() {
+    let (stats, clock) = stats();
+    after(&stats, &clock, 1, &tool("echo", Verdict::ToolError { message: "x" }));
+    stats.refused(Refusal::BodySize);
+    let under_way = stats.begin().unwrap();
+    stats.reset();
+    let detail = stats.detail();
+    assert_eq!(detail.active_requests, 1);
+    assert_eq!(detail.created_at, "1970-01-02T00:00:00.000Z");
+    assert_eq!(detail.uptime, 1);
+    let fresh = StatsDetail { enabled: true, active_requests: 1, uptime: 1, ..StatsDetail::default() };
+    assert_eq!(StatsDetail { created_at: String::new(), ..detail }, fresh);
+    drop(under_way);
+    assert_eq!(stats.summary().active_requests, 0);
+}
+
+#[test]
+fn a_call_that_nobody_waited_for_is_not_active_any_more() {
+    let (stats, _) = stats();
+    let began = [stats.begin(), stats.begin()];
+    assert_eq!(stats.summary().active_requests, 2);
+    drop(began);
+    let summary = stats.summary();
+    assert_eq!((summary.active_requests, summary.total_requests), (0, 0));
+}
+
+#[test]
+fn a_minute_is_sixty_seconds() {
+    let (stats, clock) = stats();
+    for _ in 0..90 {
+        after(&stats, &clock, 1000, &PING);
+    }
+    assert_eq!(stats.summary().requests_per_minute, 60);
+    clock.advance(Duration::from_secs(30));
+    assert_eq!(stats.summary().requests_per_minute, 30);
+    clock.advance(Duration::from_secs(300));
+    assert_eq!(stats.summary().requests_per_minute, 0);
+}
+
+#[test]
+fn of_1500_samples_1000_are_kept() {
+    let (stats, clock) = stats();
+    for number in 0..1500 {
+        after(&stats, &clock, number, &PING);
+    }
+    let requests = stats.detail().requests;
+    assert_eq!((requests.total, requests.response_times.len()), (1500, 1000));
+    assert_eq!((requests.response_times[0], requests.response_times[999]), (500.0, 1499.0));
+    assert_eq!((requests.min_response_time, requests.max_response_time), (0.0, 1499.0));
+}
+
+#[test]
+fn many_at_once_are_all_counted() {
+    let stats = Stats::new(Clock::system());
+    std::thread::scope(|scope| {
+        for thread in 0..64 {
+            let stats = &stats;
+            scope.spawn(move || {
+                let name = format!("tool {}", thread % 8);
+                for number in 0..1000 {
+                    let verdict =
+                        if number % 10 == 0 { Verdict::ToolError { message: "x" } } else { Verdict::Ok };
+                    stats.begin().unwrap().end(&tool(&name, verdict));
+                }
+            });
+        }
+    });
+    let detail = stats.detail();
+    let requests = &detail.requests;
+    assert_eq!((requests.total, requests.successful, requests.failed), (64_000, 57_600, 6_400));
+    assert_eq!(requests.by_method["tools/call"], 64_000);
+    assert_eq!(requests.response_times.len(), 1000);
+    assert!(requests.min_response_time <= requests.avg_response_time);
+    assert!(requests.avg_response_time <= requests.max_response_time);
+    assert_eq!(detail.tools.total_invocations, 64_000);
+    assert_eq!(detail.tools.by_tool.len(), 8);
+    for calls in detail.tools.by_tool.values() {
+        assert_eq!((calls.count, calls.errors), (8000, 800));
+    }
+    assert_eq!(detail.errors.by_code["isError"], 6400);
+    assert_eq!(detail.active_requests, 0);
+}
+
+#[test]
+fn a_reset_in_the_middle_takes_nothing_below_zero() {
+    let stats = Stats::new(Clock::system());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let recorders: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    for number in 0..5000 {
+                        let verdict =
+                            if number % 2 == 0 { Verdict::Ok } else { Verdict::ToolError { message: "x" } };
+                        stats.begin().unwrap().end(&tool("echo", verdict));
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !is_over.load(SeqCst) {
+                stats.reset();
+                let detail = stats.detail();
+                let requests = detail.requests;
+                assert!(requests.total <= 40_000 && requests.failed <= 20_000);
+                assert!(requests.successful <= requests.total);
+                assert!(requests.min_response_time <= requests.avg_response_time);
+                assert!(requests.avg_response_time <= requests.max_response_time);
+                assert!(detail.active_requests <= 8);
+                let summary = stats.summary();
+                assert!((0.0..=100.0).contains(&summary.success_rate), "{}", summary.success_rate);
+            }
+        });
+        recorders.into_iter().for_each(|recorder| recorder.join().unwrap());
+        is_over.store(true, SeqCst);
+    });
+    assert_eq!(stats.summary().active_requests, 0);
+    stats.reset();
+    assert_eq!(stats.summary().total_requests, 0);
+}
+
+#[test]
+fn peers_cannot_make_it_grow() {
+    let (stats, clock) = stats();
+    let bad = Verdict::Fault { code: -32601, message: &"x".repeat(100_000) };
+    for number in 0..3000 {
+        let method = format!("method {number} {}", "y".repeat(1000));
+        after(&stats, &clock, 0, &Finished { method: &method, subject: None, verdict: bad });
+        let uri = format!("a://{number}");
+        let subject = Some(Subject::Uri(&uri));
+        after(&stats, &clock, 0, &Finished { method: "resources/read", subject, verdict: Verdict::Ok });
+    }
+    let detail = stats.detail();
+    assert_eq!(detail.requests.by_method["resources/read"], 3000, "what works keeps its name");
+    assert!(detail.requests.by_method.len() <= 102);
+    assert!(detail.requests.by_method.keys().all(|name| name.len() <= 256));
+    assert_eq!(detail.resources.by_uri.len(), 1001);
+    assert_eq!(detail.resources.by_uri["(other)"], 2000);
+    assert_eq!(detail.errors.last_error.unwrap().message.len(), 256);
+}
+
+#[test]
+fn the_memory_is_what_the_module_says() {
+    assert!(size_of::<Stats>() <= 128, "{}", size_of::<Stats>());
+    assert!(size_of::<Book>() <= 2048, "{}", size_of::<Book>());
+    assert_eq!(size_of::<Option<Began>>(), 16);
+}
+
+proptest! {
+    #[test]
+    fn sums_agree_whatever_happens(calls in prop::collection::vec((0u64..50, 0u8..4, 0u8..3), 0..200)) {
+        let (stats, clock) = stats();
+        for (millis, subject, verdict) in &calls {
+            let subject = match subject {
+                0 => Some(Subject::Tool("t")),
+                1 => Some(Subject::Uri("u://")),
+                2 => Some(Subject::Prompt("p")),
+                _ => None,
+            };
+            let verdict = match verdict {
+                0 => Verdict::Ok,
+                1 => Verdict::ToolError { message: "m" },
+                _ => Verdict::Fault { code: -32603, message: "m" },
+            };
+            after(&stats, &clock, *millis, &Finished { method: "m", subject, verdict });
+        }
+        let detail = stats.detail();
+        let requests = &detail.requests;
+        prop_assert_eq!(requests.total, calls.len() as u64);
+        prop_assert_eq!(requests.successful + requests.failed, requests.total);
+        prop_assert_eq!(requests.by_method.values().sum::<u64>(), requests.total);
+        prop_assert_eq!(requests.response_times.len() as u64, requests.total.min(1000));
+        prop_assert_eq!(detail.errors.by_code.values().sum::<u64>(), requests.failed);
+        let carried_out = calls.iter().filter(|(_, subject, verdict)| *subject < 3 && *verdict < 2).count();
+        let counted = detail.tools.total_invocations + detail.resources.total_reads
+            + detail.prompts.total_generations;
+        prop_assert_eq!(counted, carried_out as u64);
+        prop_assert!(requests.min_response_time <= requests.avg_response_time);
+        prop_assert!(requests.avg_response_time <= requests.max_response_time);
+    }
+}
