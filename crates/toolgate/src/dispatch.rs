@@ -18,6 +18,7 @@ use toolgate_wire::model::{
 use toolgate_wire::{Fault, FaultKind, Raw};
 
 use crate::handler::{Context, Failed, Found, Rejection, Shared, Voice};
+use crate::observe::Subject;
 use crate::profile::Profile;
 use crate::registry::{Pager, Registry, Snapshot, ToolEntry, View};
 use crate::request::{BoxFuture, Caller, Failure, Request, Stop};
@@ -166,6 +167,16 @@ pub(crate) enum Work {
 }
 
 impl Work {
+    /// What it is about, if it is about one thing.
+    pub(crate) fn subject(&self) -> Option<Subject<'_>> {
+        match self {
+            Work::Tool { entry, .. } => Some(Subject::Tool(&entry.tool.name)),
+            Work::Read { uri, .. } => Some(Subject::Uri(uri)),
+            Work::Prompt { name, .. } => Some(Subject::Prompt(name)),
+            Work::Done(_) | Work::Complete(_) => None,
+        }
+    }
+
     /// Waits for what comes of it. By hand, so that what waits is this value and nothing around it.
     ///
     /// Cancel safe: yes, whoever drops it drops the handler.

@@ -14,6 +14,7 @@ use toolgate_wire::{Broken, BrokenKind, Dialect, Fault, FaultKind, Frame, Limits
 
 use crate::dispatch::{Hall, Work};
 use crate::era::{Answer, Arrival, Closing, Era, Listening, Peer, Told, Visit, refuse};
+use crate::observe::{Began, Finished, Stats, Subject, Verdict};
 use crate::request::{BoxFuture, Stop};
 use crate::stream::Stream;
 
@@ -24,7 +25,11 @@ pub(crate) struct Entry {
     pub(crate) limits: Limits,
     /// How those are spoken to who name no edition, unless the way they came says otherwise.
     pub(crate) dialect: ArcSwapOption<Dialect>,
+    pub(crate) stats: Arc<Stats>,
 }
+
+/// Under which name messages are counted that cannot be read.
+const UNREADABLE: &str = "(unreadable)";
 
 impl Entry {
     /// Answers one message. What a call says on the way goes to `out`; the answer itself is returned.
@@ -40,9 +45,14 @@ impl Entry {
         match read(bytes, &self.limits) {
             Ok(Message::One(frame)) => self.start(frame, peer, out, false),
             Ok(Message::Batch(frames)) if self.era.takes_batches(peer) => Started::Batch(frames),
-            Ok(Message::Batch(_)) => Started::Answered(self.era.broken(&no_batches(), peer)),
-            Err(broken) => Started::Answered(self.era.broken(&broken, peer)),
+            Ok(Message::Batch(_)) => Started::Answered(self.broken(&no_batches(), peer)),
+            Err(broken) => Started::Answered(self.broken(&broken, peer)),
         }
+    }
+
+    fn broken(&self, broken: &Broken, peer: &Peer) -> Answer {
+        let began = self.stats.begin();
+        counted(began, UNREADABLE, None, self.era.broken(broken, peer))
     }
 
     /// The refusal of a request for which there is no room; none for what costs nothing: answers and notices.
@@ -65,7 +75,7 @@ impl Entry {
             // What is rare is boxed, so that what is common stays small.
             Started::Batch(frames) => self.batch(std::mem::take(frames), peer, out).await,
             Started::Listening(listening) => Box::pin(self.era.tell(listening)).await,
-            Started::Working(work, cancel, closing) => {
+            Started::Working { work, cancel, closing, began } => {
                 let mut cancelled = pin!(cancel.cancelled());
                 // The call first: most end at once, and then nobody needs to be told of a cancellation.
                 let ended = poll_fn(|task| match work.poll(task) {
@@ -75,22 +85,30 @@ impl Entry {
                 let ended = ended.await;
                 // What was taken back is not answered, even if it ended in the same moment.
                 let ended = if cancel.is_cancelled() { Err(Stop::Cancelled) } else { ended };
-                self.era.close(closing, ended)
+                let answer = self.era.close(closing, ended);
+                counted(began.take(), closing.method, work.subject(), answer)
             }
         }
     }
 
     fn start(&self, frame: Frame, peer: &Peer, out: &Arc<Stream>, in_batch: bool) -> Started {
-        let visit = match self.era.arrive(frame, peer, out, in_batch) {
-            Arrival::Answered(answer) => return Started::Answered(answer),
+        let Frame::Request { id, method, params } = frame else {
+            return Started::Answered(self.era.hear(frame, peer));
+        };
+        let began = self.stats.begin();
+        let visit = match self.era.arrive(&id, &method, params.as_ref(), peer, out, in_batch) {
+            Arrival::Answered(answer) => return Started::Answered(counted(began, &method, None, answer)),
             Arrival::Listening(listening) => return Started::Listening(listening),
             Arrival::Visit(visit) => visit,
         };
         let Visit { request, voice, closing } = *visit;
         let cancel = request.cancel.clone();
         match self.hall.begin(request, &voice) {
-            Ok(work) => Started::Working(work, cancel, closing),
-            Err(stop) => Started::Answered(self.era.close(&closing, Err(stop))),
+            Ok(work) => Started::Working { work, cancel, closing, began },
+            Err(stop) => {
+                let answer = self.era.close(&closing, Err(stop));
+                Started::Answered(counted(began, &method, None, answer))
+            }
         }
     }
 
@@ -104,7 +122,7 @@ impl Entry {
         let calls = frames.into_iter().map(move |frame| -> BoxFuture<'a, Answer> {
             let started = match frame {
                 Ok(frame) => self.start(frame, peer, out, true),
-                Err(broken) => Started::Answered(self.era.broken(&broken, peer)),
+                Err(broken) => Started::Answered(self.broken(&broken, peer)),
             };
             Box::pin(self.finish(started, peer, out))
         });
@@ -136,7 +154,20 @@ pub(crate) enum Started {
     Answered(Answer),
     Batch(Vec<Result<Frame, Broken>>),
     Listening(Box<Listening>),
-    Working(Work, CancellationToken, Closing),
+    Working { work: Work, cancel: CancellationToken, closing: Closing, began: Option<Began> },
+}
+
+/// Counts an answer. One that nobody waited for is none.
+fn counted(began: Option<Began>, method: &str, subject: Option<Subject<'_>>, answer: Answer) -> Answer {
+    if let (Some(began), Answer::Body { told, .. }) = (began, &answer) {
+        let verdict = match told {
+            Told::Well => Verdict::Ok,
+            Told::Failed(message) => Verdict::ToolError { message },
+            Told::Fault { code, message } => Verdict::Fault { code: *code, message },
+        };
+        began.end(&Finished { method, subject, verdict });
+    }
+    answer
 }
 
 fn no_batches() -> Broken {

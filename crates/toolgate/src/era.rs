@@ -167,30 +167,39 @@ impl Era {
         }
     }
 
-    /// Reads one message.
-    pub(crate) fn arrive(&self, frame: Frame, peer: &Peer, out: &Arc<Stream>, in_batch: bool) -> Arrival {
+    /// Reads a request.
+    pub(crate) fn arrive(
+        &self,
+        id: &RequestId,
+        method: &str,
+        params: Option<&Raw>,
+        peer: &Peer,
+        out: &Arc<Stream>,
+        in_batch: bool,
+    ) -> Arrival {
+        match self.request(id, method, params, peer, out, in_batch) {
+            Ok(arrival) => arrival,
+            Err((speech, fault)) => Arrival::Answered(speech.refusal(Some(id), &fault)),
+        }
+    }
+
+    /// Hears a message that is no request.
+    pub(crate) fn hear(&self, frame: Frame, peer: &Peer) -> Answer {
+        let refused = |(speech, fault): (Speech, Fault)| speech.refusal(None, &fault);
         match frame {
-            Frame::Request { id, method, params } => {
-                match self.request(&id, &method, params.as_ref(), peer, out, in_batch) {
-                    Ok(arrival) => arrival,
-                    Err((speech, fault)) => Arrival::Answered(speech.refusal(Some(&id), &fault)),
-                }
-            }
             Frame::Notification { method, params } => {
-                Arrival::Answered(match self.notification(&method, params.as_ref(), peer) {
-                    Ok(()) => Answer::Accepted,
-                    Err((speech, fault)) => speech.refusal(None, &fault),
-                })
+                let heard = self.notification(&method, params.as_ref(), peer);
+                heard.map_or_else(refused, |()| Answer::Accepted)
             }
-            Frame::Response { id, outcome } => Arrival::Answered(match self.speaker(peer) {
+            Frame::Response { id, outcome } => match self.speaker(peer) {
                 Ok(Speaker::Session(session)) => {
                     session.hear(&id, outcome);
                     Answer::Accepted
                 }
                 Ok(_) => self.stray(peer),
-                Err((speech, fault)) => speech.refusal(None, &fault),
-            }),
-            Frame::Lost { .. } => Arrival::Answered(self.stray(peer)),
+                Err(error) => refused(error),
+            },
+            Frame::Lost { .. } | Frame::Request { .. } => self.stray(peer),
         }
     }
 

@@ -21,6 +21,7 @@ use crate::era::{Era, Face, SessionLimits, Sessions};
 use crate::error::{Error, ErrorKind};
 use crate::handler::{Changes, Context, Handler, IntoContents, IntoOutput, IntoPrompt, Needs, Shared};
 use crate::hub::{Hub, Topic};
+use crate::observe::Stats;
 use crate::registry::{
     Need, Offer, Pager, PromptSpec, Registry, ResourceSpec, Snapshot, TemplateSpec, ToolSpec, cache_hint,
 };
@@ -758,7 +759,9 @@ fn open(parts: Parts) -> Server {
         move || capabilities(registry.offer())
     });
     let sessions = Sessions::new(parts.sessions);
-    let era = Era::new(face, offering, sessions, seal.clone(), Clock::system(), Arc::clone(&hub));
+    let clock = Clock::system();
+    let stats = Stats::new(clock.clone());
+    let era = Era::new(face, offering, sessions, seal.clone(), clock, Arc::clone(&hub));
     let hall = Hall {
         registry,
         shared: Arc::new(Shared { states: parts.states, hub }),
@@ -767,7 +770,7 @@ fn open(parts: Parts) -> Server {
         shown: ArcSwapOption::default(),
     };
     Server(Arc::new(House {
-        entry: Arc::new(Entry { era, hall, limits: parts.limits, dialect: ArcSwapOption::default() }),
+        entry: Arc::new(Entry { era, hall, limits: parts.limits, dialect: ArcSwapOption::default(), stats }),
         drain: parts.drain,
         #[cfg(feature = "http")]
         http: parts.http,
