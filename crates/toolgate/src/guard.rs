@@ -1,7 +1,670 @@
-//! The guardroom: who may come in, judged by the head of a request alone.
+//! The guardroom: who may come in.
 //!
-//! The body of a request and its edition are not known here.
+//! Requests are judged by their head, in one order: host, announced length, address, origin, how often they
+//! come, password, token. Only an API key may need the body, to know what it is wanted for. Editions and
+//! answers are not known here: a refusal says what is wrong, and the porch puts it into words of the protocol.
 
+mod address;
+mod authorization;
+mod basic;
+mod cors;
+mod keys;
+mod many;
 mod origin;
+mod rate;
+mod secret;
+mod shield;
+mod token;
 
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
+
+pub(crate) use address::Addresses;
+pub(crate) use basic::Users;
+pub(crate) use cors::Cors;
 pub(crate) use origin::{Hosts, Refused};
+pub(crate) use rate::Limiter;
+pub(crate) use token::Tokens;
+
+pub use keys::{ApiKeys, IntoVerdict, KeyError, KeyRequest};
+pub use many::OneOrMany;
+pub use rate::Rate;
+pub use shield::SecurityHeaders;
+pub use token::Token;
+
+use crate::clock::Clock;
+use crate::request::Principal;
+use authorization::{Authorization, Given};
+use basic::{Login, Proof, Unchecked};
+use keys::Verdict;
+use rate::Whose;
+
+/// Wrong passwords, tokens and keys from one address: so many at once, and then one every two seconds.
+fn failures() -> Rate {
+    Rate::per_minute(30).burst(50)
+}
+
+/// When whoever could not be let in because too much is going on may come again.
+const SOON: u32 = 1;
+const LATER: u32 = 5;
+
+/// All that stands between a request and a server.
+///
+/// A set is never changed while it is in use: a setter copies it, changes the copy and puts that in its
+/// place. Copies share what they count and remember.
+#[derive(Clone, Debug)]
+pub(crate) struct Guards {
+    pub(crate) hosts: Hosts,
+    pub(crate) cors: Cors,
+    /// Bytes of a body. The porch holds to it while it reads; here only what is announced is seen.
+    pub(crate) body_limit: Option<usize>,
+    /// Whom we serve. Everybody if there are none.
+    pub(crate) addresses: Addresses,
+    /// Whose headers we believe.
+    pub(crate) proxies: Addresses,
+    pub(crate) users: Users,
+    pub(crate) mode: Mode,
+    tokens: Tokens,
+    keys: Option<ApiKeys>,
+    headers: SecurityHeaders,
+    per_address: Option<Arc<Limiter>>,
+    per_principal: Option<Arc<Limiter>>,
+    failures: Arc<Limiter>,
+    clock: Clock,
+}
+
+/// Which of several kinds of credentials are needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// All that are set up.
+    #[default]
+    All,
+    /// Any one of them.
+    Any,
+}
+
+/// The head of a request, and what is known of its connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) uri: &'a Uri,
+    pub(crate) headers: &'a HeaderMap,
+    /// The other end of the connection.
+    pub(crate) peer: Option<IpAddr>,
+    /// Whether the connection is TLS.
+    pub(crate) is_tls: bool,
+    /// Who a layer in front of us says it is.
+    pub(crate) principal: Option<&'a Principal>,
+    /// The name of the server.
+    pub(crate) server: &'a str,
+}
+
+/// What the head of a request leads to.
+#[derive(Debug)]
+pub(crate) enum Gate {
+    /// Come in.
+    Open(Pass),
+    /// A password is to be checked, before the body is read: [`Guards::prove`].
+    Prove(Box<Claim>),
+    /// A key is to be checked, with the body: [`Guards::key`].
+    Key(Box<Claim>),
+    /// A browser asks what it may send: answered by 204 with these headers, and nothing more happens.
+    Preflight(Box<HeaderMap>),
+}
+
+/// Who came in.
+#[derive(Clone, Debug)]
+pub(crate) struct Pass {
+    pub(crate) principal: Principal,
+    /// Where the request comes from.
+    pub(crate) client: Option<IpAddr>,
+    pub(crate) dress: Dress,
+}
+
+/// Who says they may come in.
+pub(crate) struct Claim {
+    pass: Pass,
+    login: Option<Login>,
+    key: Given,
+    /// Credentials were given that are wrong. With [`Mode::Any`] others may still be right.
+    is_wrong: bool,
+    challenges: Vec<HeaderValue>,
+}
+
+/// What the headers of an answer depend on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dress {
+    /// What a page of another origin is told, if it may read the answer.
+    origin: Option<Box<HeaderValue>>,
+    is_secure: bool,
+}
+
+/// A request that is not served.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) why: Why,
+    /// In words that can be shown.
+    pub(crate) message: Cow<'static, str>,
+    pub(crate) dress: Dress,
+    challenges: Vec<HeaderValue>,
+    /// Seconds.
+    retry_after: Option<u32>,
+}
+
+/// Why a request is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The head is malformed.
+    BadHead,
+    Host,
+    Origin,
+    /// The address is not on the list.
+    Address,
+    /// The body is longer than this.
+    TooLarge {
+        limit: usize,
+    },
+    /// The address or the caller comes too often.
+    TooMany,
+    /// Credentials are missing or wrong.
+    Credentials(Kind),
+    /// Credentials are wrong, and were so too often.
+    TooManyFailures(Kind),
+    /// Too many passwords are being checked.
+    Busy,
+    /// Whoever knows the keys does not answer.
+    Unavailable,
+}
+
+/// A kind of credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Basic,
+    Bearer,
+    ApiKey,
+}
+
+impl Why {
+    /// The status of HTTP.
+    pub(crate) fn status(self) -> u16 {
+        match self {
+            Why::BadHead => 400,
+            Why::Credentials(_) => 401,
+            Why::Host | Why::Origin | Why::Address => 403,
+            Why::TooLarge { .. } => 413,
+            Why::TooMany | Why::TooManyFailures(_) | Why::Busy => 429,
+            Why::Unavailable => 503,
+        }
+    }
+}
+
+impl Refusal {
+    fn new(why: Why, message: impl Into<Cow<'static, str>>, dress: &Dress) -> Box<Refusal> {
+        let (challenges, retry_after) = (Vec::new(), None);
+        Box::new(Refusal { why, message: message.into(), dress: dress.clone(), challenges, retry_after })
+    }
+
+    fn retry(why: Why, message: &'static str, dress: &Dress, seconds: u32) -> Box<Refusal> {
+        let mut refusal = Refusal::new(why, message, dress);
+        refusal.retry_after = Some(seconds);
+        refusal
+    }
+
+    /// What a client needs to know beside the words: which credentials are wanted, when to come again.
+    pub(crate) fn explain(&self, headers: &mut HeaderMap) {
+        for challenge in &self.challenges {
+            headers.append(header::WWW_AUTHENTICATE, challenge.clone());
+        }
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+    }
+}
+
+impl Default for Guards {
+    fn default() -> Guards {
+        Guards::new(&Clock::system())
+    }
+}
+
+/// Settings. Those that can be wrong say so; then nothing has changed.
+impl Guards {
+    pub(crate) fn new(clock: &Clock) -> Guards {
+        Guards {
+            hosts: Hosts::default(),
+            cors: Cors::default(),
+            body_limit: None,
+            addresses: Addresses::default(),
+            proxies: Addresses::default(),
+            users: Users::default(),
+            mode: Mode::default(),
+            tokens: Tokens::default(),
+            keys: None,
+            headers: SecurityHeaders::default(),
+            per_address: None,
+            per_principal: None,
+            failures: Arc::new(Limiter::new(failures(), clock)),
+            clock: clock.clone(),
+        }
+    }
+
+    /// Bodies have at most so many bytes; 0 is no limit.
+    pub(crate) fn set_body_limit(&mut self, bytes: usize) {
+        self.body_limit = Some(bytes).filter(|bytes| *bytes > 0);
+    }
+
+    /// Only who has one of these tokens comes in; without any, everybody.
+    pub(crate) fn set_tokens<T: Into<Token>>(
+        &mut self,
+        tokens: impl IntoIterator<Item = T>,
+    ) -> Result<(), String> {
+        self.tokens = Tokens::new("token", tokens)?;
+        Ok(())
+    }
+
+    /// Only who has a key comes in.
+    pub(crate) fn set_keys(&mut self, keys: Option<ApiKeys>) -> Result<(), String> {
+        if let Some(keys) = &keys {
+            keys.check()?;
+        }
+        self.keys = keys.filter(|keys| !keys.is_empty());
+        Ok(())
+    }
+
+    pub(crate) fn keys(&self) -> Option<&ApiKeys> {
+        self.keys.as_ref()
+    }
+
+    pub(crate) fn set_headers(&mut self, headers: SecurityHeaders) -> Result<(), String> {
+        headers.check()?;
+        self.headers = headers;
+        Ok(())
+    }
+
+    /// How often each address may come. Those of IPv6 count by networks of 64 bits.
+    pub(crate) fn set_rate_per_address(&mut self, rate: Option<Rate>) {
+        self.per_address = rate.map(|rate| Arc::new(Limiter::new(rate, &self.clock)));
+    }
+
+    /// How often each caller with a name may come.
+    pub(crate) fn set_rate_per_principal(&mut self, rate: Option<Rate>) {
+        self.per_principal = rate.map(|rate| Arc::new(Limiter::new(rate, &self.clock)));
+    }
+
+    /// What cannot work together.
+    ///
+    /// # Errors
+    /// If nobody could ever come in.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.mode == Mode::All && !self.users.is_empty() && !self.tokens.is_empty() {
+            return Err(
+                "passwords and bearer tokens are sent in the same header, so that nobody can send both; \
+                        accept either of them"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Judging.
+impl Guards {
+    /// Judges the head of a request.
+    pub(crate) fn gate(&self, head: &Head<'_>) -> Result<Gate, Box<Refusal>> {
+        let is_secure = head.is_tls || address::is_secure(head.peer, head.headers, &self.proxies);
+        let mut dress = Dress { origin: None, is_secure };
+        self.hosts.host(head.uri, head.headers).map_err(|refused| {
+            let why = if refused.status == 400 { Why::BadHead } else { Why::Host };
+            Refusal::new(why, refused.why, &dress)
+        })?;
+        if let Some(limit) = self.body_limit {
+            check_length(head.headers, limit, &dress)?;
+        }
+        let client = address::client(head.peer, head.headers, &self.proxies);
+        if !self.addresses.is_empty() {
+            self.check_address(client, &dress)?;
+        }
+        let origin = self.hosts.origin(head.headers, &self.cors);
+        let origin = origin.map_err(|refused| Refusal::new(Why::Origin, refused.why, &dress))?;
+        if let Some(origin) = origin {
+            dress.origin = Some(Box::new(self.cors.answer(origin)));
+            if *head.method == Method::OPTIONS {
+                return Ok(Gate::Preflight(Box::new(self.preflight(head.headers, &dress))));
+            }
+        }
+        if let Some(limiter) = &self.per_address {
+            limiter.take(Whose::address(client)).map_err(|seconds| {
+                Refusal::retry(Why::TooMany, "too many requests from this address", &dress, seconds)
+            })?;
+        }
+        let pass = Pass { principal: head.principal.cloned().unwrap_or_default(), client, dress };
+        if self.asks() { self.identify(head, pass) } else { self.admit(pass).map(Gate::Open) }
+    }
+
+    /// Checks a password against its hash, when it is its turn.
+    ///
+    /// Cancel safe: yes, because nothing is changed here after the await.
+    pub(crate) async fn prove(&self, mut claim: Box<Claim>) -> Result<Gate, Box<Refusal>> {
+        let Some(login) = claim.login.take() else {
+            return self.after_login(claim);
+        };
+        match self.users.prove(login).await {
+            Ok(Some(principal)) => {
+                claim.pass.principal = principal;
+                match self.mode {
+                    Mode::All => self.after_login(claim),
+                    Mode::Any => self.admit(claim.pass).map(Gate::Open),
+                }
+            }
+            Ok(None) if self.mode == Mode::Any && claim.key != Given::Missing => {
+                claim.is_wrong = true;
+                self.after_login(claim)
+            }
+            Ok(None) => Err(self.wrong(Kind::Basic, claim.challenges, &claim.pass)),
+            Err(Unchecked::TooMany) => Err(Refusal::retry(
+                Why::Busy,
+                "too many passwords are being checked; try again",
+                &claim.pass.dress,
+                SOON,
+            )),
+            Err(Unchecked::Broken) => Err(unavailable(&claim.pass.dress)),
+        }
+    }
+
+    /// Checks an API key.
+    ///
+    /// Cancel safe: yes, because nothing is changed here after the await.
+    pub(crate) async fn key(&self, claim: Box<Claim>, request: KeyRequest) -> Result<Pass, Box<Refusal>> {
+        let Claim { mut pass, key, challenges, .. } = *claim;
+        let (Some(keys), Given::Key(key)) = (&self.keys, key) else {
+            return Err(unavailable(&pass.dress));
+        };
+        match keys.judge(key, &request).await {
+            Verdict::Right(principal) => {
+                // A narrower view that was given with another credential stays.
+                pass.principal = match (principal.profile(), pass.principal.profile()) {
+                    (None, Some(profile)) => principal.clone().with_profile(profile.clone()),
+                    _ => principal,
+                };
+                self.admit(pass)
+            }
+            Verdict::Wrong => Err(self.wrong(Kind::ApiKey, challenges, &pass)),
+            Verdict::Told(message) => {
+                let mut refusal = self.wrong(Kind::ApiKey, challenges, &pass);
+                if matches!(refusal.why, Why::Credentials(_)) {
+                    refusal.message = message.into();
+                }
+                Err(refusal)
+            }
+            Verdict::Unavailable => Err(unavailable(&pass.dress)),
+        }
+    }
+
+    /// Puts on an answer what every answer carries.
+    pub(crate) fn dress(&self, headers: &mut HeaderMap, dress: &Dress) {
+        self.headers.dress(headers, dress.is_secure);
+        if let Some(origin) = &dress.origin {
+            Cors::dress(headers, origin);
+        }
+    }
+
+    fn preflight(&self, asked: &HeaderMap, dress: &Dress) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        self.dress(&mut headers, dress);
+        Cors::preflight(asked, &mut headers);
+        headers
+    }
+
+    fn check_address(&self, client: Option<IpAddr>, dress: &Dress) -> Result<(), Box<Refusal>> {
+        match client {
+            Some(client) if self.addresses.contains(client) => Ok(()),
+            Some(client) => Err(Refusal::new(
+                Why::Address,
+                format!("address {client} is not served here; allow it with `allow_ips`"),
+                dress,
+            )),
+            None => Err(Refusal::new(
+                Why::Address,
+                "only some addresses are served here, and where this request comes from is not known",
+                dress,
+            )),
+        }
+    }
+
+    /// Whether credentials of any kind are asked for.
+    pub(crate) fn asks(&self) -> bool {
+        !self.users.is_empty() || !self.tokens.is_empty() || self.keys.is_some()
+    }
+
+    fn identify(&self, head: &Head<'_>, pass: Pass) -> Result<Gate, Box<Refusal>> {
+        let authorization = Authorization::of(head.headers);
+        match self.mode {
+            Mode::All => self.identify_by_all(head, authorization, pass),
+            Mode::Any => self.identify_by_any(head, authorization, pass),
+        }
+    }
+
+    fn identify_by_all(
+        &self,
+        head: &Head<'_>,
+        authorization: Authorization<'_>,
+        mut pass: Pass,
+    ) -> Result<Gate, Box<Refusal>> {
+        let basic = || vec![basic::challenge(head.server)];
+        let mut login = None;
+        if !self.users.is_empty() {
+            match self.users.look(authorization) {
+                Proof::Right(principal) => pass.principal = principal,
+                Proof::Open(open) => login = Some(open),
+                Proof::Wrong => return Err(self.wrong(Kind::Basic, basic(), &pass)),
+                Proof::Missing => return Err(missing(Kind::Basic, basic(), &pass)),
+            }
+        }
+        if !self.tokens.is_empty() {
+            match authorization {
+                Authorization::Missing => return Err(missing(Kind::Bearer, bearer(false), &pass)),
+                Authorization::Bearer(secret) => match self.tokens.holder(secret) {
+                    Some(holder) => pass.principal = holder.clone(),
+                    None => return Err(self.wrong(Kind::Bearer, bearer(true), &pass)),
+                },
+                _ => return Err(self.wrong(Kind::Bearer, bearer(true), &pass)),
+            }
+        }
+        let key = match (&self.keys, self.tokens.is_empty()) {
+            (None, _) => Given::Missing,
+            (Some(_), true) => Given::of(head.headers, authorization),
+            // The bearer is a token already, and not a key as well.
+            (Some(_), false) => Given::of(head.headers, Authorization::Missing),
+        };
+        let challenges = if login.is_some() { basic() } else { Vec::new() };
+        let claim = Claim { pass, login, key, is_wrong: false, challenges };
+        if claim.login.is_some() {
+            return Ok(Gate::Prove(Box::new(claim)));
+        }
+        if self.keys.is_none() {
+            return self.admit(claim.pass).map(Gate::Open);
+        }
+        self.ask_for_key(Box::new(claim))
+    }
+
+    fn identify_by_any(
+        &self,
+        head: &Head<'_>,
+        authorization: Authorization<'_>,
+        mut pass: Pass,
+    ) -> Result<Gate, Box<Refusal>> {
+        let mut claim = Claim {
+            pass: pass.clone(),
+            login: None,
+            key: Given::Missing,
+            is_wrong: false,
+            challenges: Vec::new(),
+        };
+        match authorization {
+            Authorization::Basic(_) if !self.users.is_empty() => match self.users.look(authorization) {
+                Proof::Right(principal) => {
+                    pass.principal = principal;
+                    return self.admit(pass).map(Gate::Open);
+                }
+                Proof::Open(login) => claim.login = Some(login),
+                Proof::Wrong | Proof::Missing => claim.is_wrong = true,
+            },
+            Authorization::Bearer(secret) if !self.tokens.is_empty() => {
+                if let Some(holder) = self.tokens.holder(secret) {
+                    pass.principal = holder.clone();
+                    return self.admit(pass).map(Gate::Open);
+                }
+                claim.is_wrong = true;
+            }
+            Authorization::Missing => {}
+            _ => claim.is_wrong = true,
+        }
+        if self.keys.is_some() {
+            claim.key = Given::of(head.headers, authorization);
+        }
+        if !self.users.is_empty() {
+            claim.challenges.push(basic::challenge(head.server));
+        }
+        if !self.tokens.is_empty() || self.keys.is_some() {
+            claim.challenges.extend(bearer(claim.is_wrong));
+        }
+        match &claim.login {
+            Some(_) => Ok(Gate::Prove(Box::new(claim))),
+            None => self.ask_for_key(Box::new(claim)),
+        }
+    }
+
+    /// What follows a password that was right, or that need not be.
+    fn after_login(&self, claim: Box<Claim>) -> Result<Gate, Box<Refusal>> {
+        if self.keys.is_none() && self.mode == Mode::All {
+            return self.admit(claim.pass).map(Gate::Open);
+        }
+        self.ask_for_key(claim)
+    }
+
+    /// A key is needed now: without one, the body is not worth reading.
+    fn ask_for_key(&self, mut claim: Box<Claim>) -> Result<Gate, Box<Refusal>> {
+        let is_any = self.mode == Mode::Any;
+        if !is_any {
+            claim.challenges = bearer(claim.key != Given::Missing);
+        }
+        match &claim.key {
+            Given::Key(_) => Ok(Gate::Key(claim)),
+            Given::Broken => Err(self.wrong(Kind::ApiKey, claim.challenges, &claim.pass)),
+            Given::Missing if claim.is_wrong => Err(self.wrong(self.kind(), claim.challenges, &claim.pass)),
+            Given::Missing => {
+                let kind = if is_any { self.kind() } else { Kind::ApiKey };
+                Err(missing(kind, claim.challenges, &claim.pass))
+            }
+        }
+    }
+
+    /// The first kind that is set up: what is blamed where any would do.
+    fn kind(&self) -> Kind {
+        match (self.users.is_empty(), self.tokens.is_empty()) {
+            (false, _) => Kind::Basic,
+            (true, false) => Kind::Bearer,
+            (true, true) => Kind::ApiKey,
+        }
+    }
+
+    /// The last look: everything is proven, and only how often this caller comes is left.
+    fn admit(&self, pass: Pass) -> Result<Pass, Box<Refusal>> {
+        if let (Some(limiter), Some(id)) = (&self.per_principal, pass.principal.id()) {
+            limiter.take(Whose::Principal(id)).map_err(|seconds| {
+                Refusal::retry(Why::TooMany, "too many requests of this caller", &pass.dress, seconds)
+            })?;
+        }
+        Ok(pass)
+    }
+
+    /// Credentials that are wrong. Whoever brings such too often is told to wait.
+    fn wrong(&self, kind: Kind, challenges: Vec<HeaderValue>, pass: &Pass) -> Box<Refusal> {
+        if let Err(seconds) = self.failures.take(Whose::address(pass.client)) {
+            let message = "too many wrong credentials from this address";
+            return Refusal::retry(Why::TooManyFailures(kind), message, &pass.dress, seconds);
+        }
+        let message = match kind {
+            Kind::Basic => "user or password is wrong",
+            Kind::Bearer => "the bearer token is wrong",
+            Kind::ApiKey => "Invalid API key",
+        };
+        let mut refusal = Refusal::new(Why::Credentials(kind), message, &pass.dress);
+        refusal.challenges = challenges;
+        refusal
+    }
+}
+
+fn missing(kind: Kind, challenges: Vec<HeaderValue>, pass: &Pass) -> Box<Refusal> {
+    let message = match kind {
+        Kind::Basic => "a user and a password are needed: `Authorization: Basic`",
+        Kind::Bearer => "a token is needed: `Authorization: Bearer`",
+        Kind::ApiKey => "an API key is needed: `X-API-Key` or `Authorization: Bearer`",
+    };
+    let mut refusal = Refusal::new(Why::Credentials(kind), message, &pass.dress);
+    refusal.challenges = challenges;
+    refusal
+}
+
+fn unavailable(dress: &Dress) -> Box<Refusal> {
+    Refusal::retry(Why::Unavailable, "credentials cannot be checked at the moment", dress, LATER)
+}
+
+fn bearer(is_wrong: bool) -> Vec<HeaderValue> {
+    let challenge = if is_wrong { "Bearer error=\"invalid_token\"" } else { "Bearer" };
+    vec![HeaderValue::from_static(challenge)]
+}
+
+/// A body that says itself that it is too long is not read.
+fn check_length(headers: &HeaderMap, limit: usize, dress: &Dress) -> Result<(), Box<Refusal>> {
+    match announced(headers) {
+        Ok(Some(length)) if length > limit as u64 => Err(too_large(limit, dress)),
+        Ok(_) => Ok(()),
+        Err(()) => Err(Refusal::new(Why::BadHead, "header content-length is malformed", dress)),
+    }
+}
+
+/// The refusal of a body that is too long, also for one that turns out to be while it is read.
+pub(crate) fn too_large(limit: usize, dress: &Dress) -> Box<Refusal> {
+    Refusal::new(Why::TooLarge { limit }, format!("Request body too large (max: {limit} bytes)"), dress)
+}
+
+/// The length that a head announces for its body. `None` if it does not.
+///
+/// # Errors
+/// If it is said twice or is no number.
+fn announced(headers: &HeaderMap) -> Result<Option<u64>, ()> {
+    let mut values = headers.get_all(header::CONTENT_LENGTH).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => {
+            let text = value.to_str().map_err(|_| ())?;
+            let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse().ok().filter(|_| is_number).map(Some).ok_or(())
+        }
+        (Some(_), Some(_)) => Err(()),
+    }
+}
+
+impl Claim {
+    /// For answers that are given before the claim is settled.
+    pub(crate) fn dress(&self) -> &Dress {
+        &self.pass.dress
+    }
+
+    pub(crate) fn client(&self) -> Option<IpAddr> {
+        self.pass.client
+    }
+}
+
+impl std::fmt::Debug for Claim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Claim").field("client", &self.pass.client).finish_non_exhaustive()
+    }
+}

@@ -194,6 +194,9 @@ mod dispatch;
 mod entry;
 mod era;
 mod error;
+// Not all of it is called by the porch yet.
+#[cfg(feature = "http")]
+#[allow(dead_code)]
 mod guard;
 mod handler;
 mod hub;
@@ -209,6 +212,8 @@ mod stream;
 mod transport;
 
 pub use error::{Error, ErrorKind};
+#[cfg(feature = "http")]
+pub use guard::{ApiKeys, IntoVerdict, KeyError, KeyRequest, OneOrMany, Rate, SecurityHeaders, Token};
 pub use handler::{
     AskError, Changes, Context, Elicited, Extract, Field, Form, Handler, IntoContents, IntoOutput,
     IntoPrompt, Json, State, ToolError,

@@ -2,15 +2,31 @@
 //! served, and of browsers only known origins.
 
 use http::uri::Authority;
-use http::{HeaderMap, Uri, header};
+use http::{HeaderMap, HeaderValue, Uri, header};
+
+use super::cors::Cors;
 
 /// Which hosts and origins are served.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Hosts {
     /// Host names, lower case, without port.
     hosts: Vec<String>,
-    /// Scheme, host and port.
-    origins: Vec<(String, String, u16)>,
+    origins: Vec<Origin>,
+}
+
+/// Where a page comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    pub(super) scheme: Scheme,
+    /// Lower case.
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scheme {
+    Http,
+    Https,
 }
 
 /// Why a request is not served, in words for whoever runs the server.
@@ -41,7 +57,7 @@ impl Hosts {
     /// # Errors
     /// If it is not an origin.
     pub(crate) fn allow_origin(&mut self, origin: &str) -> Result<(), String> {
-        let known = parse_origin(origin)
+        let known = Origin::parse(origin)
             .ok_or_else(|| format!("{origin:?} is not an origin such as `https://example.com`"))?;
         self.origins.push(known);
         Ok(())
@@ -62,11 +78,15 @@ impl Hosts {
         self.allow_host(&host)
     }
 
-    /// Judges the head of a request.
+    /// Judges the head of a request, where no other origins are allowed.
     pub(crate) fn gate(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
-        if !headers.contains_key(header::ORIGIN)
-            && plain_host(uri, headers).is_some_and(|host| self.serves(host))
-        {
+        self.host(uri, headers)?;
+        self.origin(headers, &Cors::default()).map(|_| ())
+    }
+
+    /// Judges the host that a request is for.
+    pub(super) fn host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
+        if plain_host(uri, headers).is_some_and(|host| self.serves(host)) {
             return Ok(());
         }
         let named = host_of(uri, headers)?;
@@ -81,15 +101,28 @@ impl Hosts {
                 });
             }
         }
+        Ok(())
+    }
+
+    /// Judges the page that a request comes from. The origin is given back if it may read the answer.
+    pub(super) fn origin<'a>(
+        &self,
+        headers: &'a HeaderMap,
+        cors: &Cors,
+    ) -> Result<Option<&'a HeaderValue>, Refused> {
         let mut origins = headers.get_all(header::ORIGIN).iter();
-        match (origins.next(), origins.next()) {
-            (None, _) => Ok(()),
-            (Some(origin), None) if origin.to_str().is_ok_and(|origin| self.trusts(origin)) => Ok(()),
-            (Some(origin), _) => Err(Refused {
+        let (Some(given), another) = (origins.next(), origins.next()) else {
+            return Ok(None);
+        };
+        let text = given.to_str().ok().filter(|_| another.is_none());
+        match text {
+            Some(text) if cors.is_allowed(text) => Ok(Some(given)),
+            Some(text) if self.trusts(text) => Ok(None),
+            _ => Err(Refused {
                 status: 403,
                 why: format!(
-                    "origin {:?} is not allowed here; allow it with `allow_origin`",
-                    clip(origin.to_str().unwrap_or("?"))
+                    "origin {:?} is not allowed here; allow it with `cors` or `allow_origin`",
+                    clip(given.to_str().unwrap_or("?"))
                 ),
             }),
         }
@@ -101,11 +134,9 @@ impl Hosts {
     }
 
     fn trusts(&self, origin: &str) -> bool {
-        let Some((scheme, host, port)) = parse_origin(origin) else {
-            return false;
-        };
         // A page of this machine may talk to this machine, whatever its port.
-        LOOPBACK.contains(&host.as_str()) || self.origins.contains(&(scheme, host, port))
+        Origin::parse(origin)
+            .is_some_and(|origin| LOOPBACK.contains(&origin.host.as_str()) || self.origins.contains(&origin))
     }
 }
 
@@ -145,28 +176,50 @@ fn host_of(uri: &Uri, headers: &HeaderMap) -> Result<[Option<Authority>; 2], Ref
     Ok([target, header])
 }
 
-/// Scheme, host and port of an origin; nothing else may stand there.
-fn parse_origin(origin: &str) -> Option<(String, String, u16)> {
-    let (scheme, rest) = origin.split_once("://")?;
-    let port = match scheme {
-        "http" => 80,
-        "https" => 443,
-        _ => return None,
-    };
-    let authority: Authority = rest.parse().ok()?;
-    if rest.contains('@') || authority.host().is_empty() {
+impl Origin {
+    /// Scheme, host and port; nothing else may stand there.
+    pub(super) fn parse(origin: &str) -> Option<Origin> {
+        let (scheme, rest) = Scheme::split(origin)?;
+        let (host, port) = host_and_port(rest)?;
+        Some(Origin { scheme, host, port: port.unwrap_or(scheme.port()) })
+    }
+}
+
+impl Scheme {
+    /// The scheme of a text, and what follows `://`.
+    pub(super) fn split(text: &str) -> Option<(Scheme, &str)> {
+        match text.split_once("://")? {
+            ("http", rest) => Some((Scheme::Http, rest)),
+            ("https", rest) => Some((Scheme::Https, rest)),
+            _ => None,
+        }
+    }
+
+    /// The port of an origin that names none.
+    pub(super) fn port(self) -> u16 {
+        match self {
+            Scheme::Http => 80,
+            Scheme::Https => 443,
+        }
+    }
+}
+
+/// A host in lower case, and its port if there is one.
+pub(super) fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
+    let authority: Authority = text.parse().ok()?;
+    if text.contains('@') || authority.host().is_empty() {
         return None;
     }
     // `Authority::port` takes a number that is too large for none.
-    let port = match rest.strip_prefix(authority.host())? {
-        "" => port,
-        given => given
-            .strip_prefix(':')
-            .filter(|given| given.bytes().all(|byte| byte.is_ascii_digit()))?
-            .parse()
-            .ok()?,
+    let port = match text.strip_prefix(authority.host())? {
+        "" => None,
+        given => {
+            let digits = given.strip_prefix(':')?;
+            let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+            Some(digits.parse().ok().filter(|_| is_number)?)
+        }
     };
-    Some((scheme.to_owned(), authority.host().to_ascii_lowercase(), port))
+    Some((authority.host().to_ascii_lowercase(), port))
 }
 
 fn clip(text: &str) -> &str {

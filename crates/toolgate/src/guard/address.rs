@@ -1,0 +1,301 @@
+//! Where a request comes from, and whether anybody from there is served.
+//!
+//! What a header says of an address counts only if a proxy that was named as trusted has sent it. Proxies
+//! are expected to write these headers themselves, or to take them off what they pass on.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::{HeaderMap, HeaderName};
+use ipnet::{IpNet, Ipv4Net};
+
+use super::many::OneOrMany;
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// Asked in this order where there is no list.
+const SINGLE: [HeaderName; 3] = [
+    HeaderName::from_static("cf-connecting-ip"),
+    HeaderName::from_static("true-client-ip"),
+    HeaderName::from_static("x-real-ip"),
+];
+
+/// Addresses and networks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Addresses {
+    /// As they were given, and what they mean.
+    networks: Vec<(String, IpNet)>,
+}
+
+impl Addresses {
+    /// These and no others.
+    ///
+    /// # Errors
+    /// If one is neither an address nor a network; then nothing changes.
+    pub(crate) fn set(&mut self, addresses: impl OneOrMany) -> Result<(), String> {
+        let mut fresh = Addresses::default();
+        for address in addresses.into_texts() {
+            fresh.add(&address)?;
+        }
+        *self = fresh;
+        Ok(())
+    }
+
+    /// Also this one. What is listed already is not listed twice.
+    ///
+    /// # Errors
+    /// If it is neither an address nor a network.
+    pub(crate) fn add(&mut self, address: &str) -> Result<(), String> {
+        let network = network(address).ok_or_else(|| {
+            format!(
+                "{address:?} is neither an address nor a network such as `192.168.0.0/24` or `2001:db8::/32`"
+            )
+        })?;
+        if !self.networks.iter().any(|(_, known)| *known == network) {
+            self.networks.push((address.to_owned(), network));
+        }
+        Ok(())
+    }
+
+    /// No address at all.
+    pub(crate) fn clear(&mut self) {
+        self.networks.clear();
+    }
+
+    /// The addresses, as they were given.
+    pub(crate) fn list(&self) -> Vec<String> {
+        self.networks.iter().map(|(given, _)| given.clone()).collect()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.networks.is_empty()
+    }
+
+    /// Whether this is one of them.
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.networks.iter().any(|(_, network)| network.contains(&address))
+    }
+
+    /// Whether a list of who is served lets this address in: an empty one lets in everybody.
+    pub(crate) fn admits(&self, address: &str) -> bool {
+        self.is_empty() || one(address).is_some_and(|address| self.contains(address))
+    }
+}
+
+/// Where a request comes from. `None` if that is not known.
+pub(super) fn client(peer: Option<IpAddr>, headers: &HeaderMap, proxies: &Addresses) -> Option<IpAddr> {
+    let peer = peer?.to_canonical();
+    if proxies.is_empty() || !proxies.contains(peer) {
+        return Some(peer);
+    }
+    match forwarded(headers, proxies) {
+        Forwarded::From(address) => return Some(address),
+        Forwarded::Unclear => return None,
+        Forwarded::Nothing => {}
+    }
+    for name in &SINGLE {
+        let mut values = headers.get_all(name).iter();
+        match (values.next(), values.next()) {
+            (None, _) => {}
+            (Some(value), None) => return one(value.to_str().ok()?.trim()),
+            (Some(_), Some(_)) => return None,
+        }
+    }
+    Some(peer)
+}
+
+enum Forwarded {
+    From(IpAddr),
+    /// A proxy of ours wrote something that is no address: whoever it is, they are not to pass for the proxy.
+    Unclear,
+    Nothing,
+}
+
+/// The last address of the list that is no proxy of ours. What stands before it was written by whoever
+/// pleased.
+fn forwarded(headers: &HeaderMap, proxies: &Addresses) -> Forwarded {
+    let mut found = Forwarded::Nothing;
+    let lines = headers.get_all(FORWARDED_FOR).iter().rev();
+    for line in lines {
+        let Ok(line) = line.to_str() else {
+            return Forwarded::Unclear;
+        };
+        for hop in line.rsplit(',').map(str::trim).filter(|hop| !hop.is_empty()) {
+            match one(hop) {
+                None => return Forwarded::Unclear,
+                Some(address) if !proxies.contains(address) => return Forwarded::From(address),
+                Some(address) => found = Forwarded::From(address),
+            }
+        }
+    }
+    found
+}
+
+/// Whether a proxy of ours says that the client came to it over TLS.
+pub(super) fn is_secure(peer: Option<IpAddr>, headers: &HeaderMap, proxies: &Addresses) -> bool {
+    if proxies.is_empty() || !peer.is_some_and(|peer| proxies.contains(peer)) {
+        return false;
+    }
+    let mut values = headers.get_all(FORWARDED_PROTO).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => value.as_bytes().eq_ignore_ascii_case(b"https"),
+        _ => false,
+    }
+}
+
+/// An address, alone or with a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.
+fn one(text: &str) -> Option<IpAddr> {
+    let address = text
+        .parse::<IpAddr>()
+        .or_else(|_| text.parse::<SocketAddr>().map(|address| address.ip()))
+        .ok()
+        .or_else(|| text.strip_prefix('[')?.strip_suffix(']')?.parse().map(IpAddr::V6).ok())?;
+    Some(address.to_canonical())
+}
+
+/// An address or a network. One that maps IPv4 into IPv6 is the IPv4 one: so are the addresses that are
+/// asked for.
+fn network(text: &str) -> Option<IpNet> {
+    let network = match text.parse::<IpNet>() {
+        Ok(network) => network,
+        Err(_) => IpNet::from(text.parse::<IpAddr>().ok()?),
+    };
+    if let IpNet::V6(six) = network
+        && let Some(four) = six.addr().to_ipv4_mapped()
+        && let Some(length) = six.prefix_len().checked_sub(96)
+    {
+        return Some(IpNet::V4(Ipv4Net::new(four, length).ok()?.trunc()));
+    }
+    Some(network.trunc())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn addresses(list: &[&str]) -> Addresses {
+        let mut addresses = Addresses::default();
+        addresses.set(list).unwrap();
+        addresses
+    }
+
+    #[test]
+    fn a_list_holds_addresses_and_networks_of_both_kinds() {
+        let list =
+            addresses(&["192.168.0.0/24", "::1", "2001:db8::/32", "10.1.2.3", "::ffff:172.16.0.0/108"]);
+        for good in [
+            "192.168.0.77",
+            "::1",
+            "2001:db8:ffff::1",
+            "10.1.2.3",
+            "::ffff:10.1.2.3",
+            "172.16.5.5",
+            "::ffff:172.31.0.1",
+        ] {
+            assert!(list.admits(good), "{good}");
+        }
+        for bad in ["192.168.1.77", "::2", "2001:db9::1", "10.1.2.4", "172.32.0.1", "", "x", "192.168.0.077"]
+        {
+            assert!(!list.admits(bad), "{bad}");
+        }
+        assert!(Addresses::default().admits("203.0.113.9"), "an empty list lets in everybody");
+        for wrong in ["", "x", "10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.1-10.0.0.9", "localhost"] {
+            assert!(Addresses::default().add(wrong).is_err(), "{wrong:?}");
+        }
+        let mut list = addresses(&["10.0.0.7/8", "10.0.0.0/8"]);
+        assert_eq!(list.list(), ["10.0.0.7/8"], "both are the same network");
+        list.clear();
+        assert!(list.is_empty());
+    }
+
+    fn check(peer: &str, proxies: &[&str], pairs: &[(&'static str, &str)], wanted: Option<&str>) {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, value.parse().unwrap());
+        }
+        let found = client(peer.parse().ok(), &headers, &addresses(proxies));
+        assert_eq!(found, wanted.map(|wanted| wanted.parse().unwrap()), "{peer} {pairs:?}");
+    }
+
+    #[test]
+    fn headers_count_only_from_proxies_of_ours() {
+        let xff = "x-forwarded-for";
+        let ours = ["127.0.0.1", "10.0.0.0/8"];
+        check("203.0.113.9", &[], &[(xff, "192.0.2.1")], Some("203.0.113.9"));
+        check("203.0.113.9", &ours, &[(xff, "192.0.2.1"), ("x-real-ip", "192.0.2.1")], Some("203.0.113.9"));
+        check("unknown", &ours, &[(xff, "192.0.2.1")], None);
+        check("127.0.0.1", &ours, &[], Some("127.0.0.1"));
+        check("::ffff:127.0.0.1", &ours, &[(xff, "192.0.2.1")], Some("192.0.2.1"));
+        // L02: what the client forged stands in front.
+        check("127.0.0.1", &ours, &[(xff, "1.1.1.1, 192.0.2.1, 10.9.9.9, 127.0.0.1")], Some("192.0.2.1"));
+        check("127.0.0.1", &ours, &[(xff, "1.1.1.1"), (xff, "192.0.2.1, 10.0.0.1")], Some("192.0.2.1"));
+        check("127.0.0.1", &ours, &[(xff, "evil, 192.0.2.1:5678")], Some("192.0.2.1"));
+        check("127.0.0.1", &ours, &[(xff, "[2001:db8::1]:443")], Some("2001:db8::1"));
+        check("127.0.0.1", &ours, &[(xff, "::ffff:192.0.2.1")], Some("192.0.2.1"));
+        check("127.0.0.1", &ours, &[(xff, "10.0.0.2, 10.0.0.1")], Some("10.0.0.2"));
+        check("127.0.0.1", &ours, &[(xff, "192.0.2.1, unknown")], None);
+        check("127.0.0.1", &ours, &[(xff, "192.0.2.1, unknown, 10.0.0.1")], None);
+        check("127.0.0.1", &ours, &[(xff, " , ,"), ("x-real-ip", "192.0.2.1")], Some("192.0.2.1"));
+        check("127.0.0.1", &ours, &[(xff, "192.0.2.1"), ("cf-connecting-ip", "1.1.1.1")], Some("192.0.2.1"));
+        check(
+            "127.0.0.1",
+            &ours,
+            &[("x-real-ip", "192.0.2.2"), ("true-client-ip", "192.0.2.1")],
+            Some("192.0.2.1"),
+        );
+        check(
+            "127.0.0.1",
+            &ours,
+            &[("cf-connecting-ip", "192.0.2.1"), ("true-client-ip", "1.1.1.1")],
+            Some("192.0.2.1"),
+        );
+        check("127.0.0.1", &ours, &[("x-real-ip", "192.0.2.1"), ("x-real-ip", "192.0.2.2")], None);
+        check("127.0.0.1", &ours, &[("x-real-ip", "nobody")], None);
+    }
+
+    #[test]
+    fn only_a_proxy_of_ours_can_say_that_it_was_tls() {
+        let headers = HeaderMap::from_iter([(FORWARDED_PROTO, "HTTPS".parse().unwrap())]);
+        let peer = "127.0.0.1".parse().ok();
+        assert!(is_secure(peer, &headers, &addresses(&["127.0.0.1"])));
+        assert!(!is_secure(peer, &headers, &addresses(&["127.0.0.2"])));
+        assert!(!is_secure(None, &headers, &addresses(&["127.0.0.1"])));
+        assert!(!is_secure(peer, &headers, &Addresses::default()));
+        assert!(!is_secure(peer, &HeaderMap::new(), &addresses(&["127.0.0.1"])));
+    }
+
+    proptest! {
+        #[test]
+        fn any_header_is_read(
+            list in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 0..3),
+            single in "[0-9a-f:.,\\[\\] ]{0,40}",
+        ) {
+            let proxies = addresses(&["127.0.0.1", "10.0.0.0/8"]);
+            let mut headers = HeaderMap::new();
+            for value in list.iter().filter_map(|value| http::HeaderValue::from_bytes(value).ok()) {
+                headers.append(FORWARDED_FOR, value);
+            }
+            if let Ok(value) = single.parse() {
+                headers.append(FORWARDED_FOR, value);
+            }
+            client("127.0.0.1".parse().ok(), &headers, &proxies);
+        }
+
+        /// Whatever a client writes, the last address that a proxy of ours added is the one that counts.
+        #[test]
+        fn what_a_client_forges_changes_nothing(forged in "[0-9a-z:., ]{0,40}", hops in 0_usize..3) {
+            let list = format!("{forged}, 192.0.2.1{}", ", 10.0.0.1".repeat(hops));
+            check("127.0.0.1", &["127.0.0.1", "10.0.0.0/8"], &[("x-forwarded-for", &list)], Some("192.0.2.1"));
+        }
+
+        #[test]
+        fn any_text_can_be_an_address(text in "\\PC{0,30}", digits in "[0-9a-f:./\\[\\]]{0,30}") {
+            for text in [text, digits] {
+                one(&text);
+                network(&text);
+            }
+        }
+    }
+}

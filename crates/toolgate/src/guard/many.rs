@@ -1,0 +1,54 @@
+//! One text or several, for settings that take both.
+
+/// One text or several: `"a"`, `["a", "b"]`, a `Vec` or a slice of them.
+///
+/// ```
+/// # use toolgate::OneOrMany;
+/// assert_eq!("https://a.example".into_texts(), ["https://a.example"]);
+/// assert_eq!(["10.0.0.0/8", "::1"].into_texts().len(), 2);
+/// assert_eq!(vec![String::from("x")].into_texts(), ["x"]);
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither a text nor a list of texts",
+    note = "give a `&str`, a `String`, or an array, a `Vec` or a slice of them"
+)]
+pub trait OneOrMany {
+    /// All of them.
+    fn into_texts(self) -> Vec<String>;
+}
+
+impl OneOrMany for &str {
+    fn into_texts(self) -> Vec<String> {
+        vec![self.to_owned()]
+    }
+}
+
+impl OneOrMany for String {
+    fn into_texts(self) -> Vec<String> {
+        vec![self]
+    }
+}
+
+impl OneOrMany for &String {
+    fn into_texts(self) -> Vec<String> {
+        vec![self.clone()]
+    }
+}
+
+impl<S: Into<String>, const N: usize> OneOrMany for [S; N] {
+    fn into_texts(self) -> Vec<String> {
+        self.into_iter().map(Into::into).collect()
+    }
+}
+
+impl<S: Into<String>> OneOrMany for Vec<S> {
+    fn into_texts(self) -> Vec<String> {
+        self.into_iter().map(Into::into).collect()
+    }
+}
+
+impl<S: AsRef<str>> OneOrMany for &[S] {
+    fn into_texts(self) -> Vec<String> {
+        self.iter().map(|text| text.as_ref().to_owned()).collect()
+    }
+}

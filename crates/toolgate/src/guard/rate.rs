@@ -1,0 +1,430 @@
+//! How many requests are too many: one bucket for each caller, in a table that cannot grow without end.
+//!
+//! A bucket that is full again is as good as none and can be dropped. If there is no room for a new one even
+//! then, all newcomers share a single bucket: a caller that was slowed down never starts afresh because
+//! others came.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroU32;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use governor::nanos::Nanos;
+use governor::state::StateStore;
+use governor::state::keyed::ShrinkableKeyedStateStore;
+use governor::{Quota, RateLimiter};
+
+use crate::clock::Clock;
+
+/// More than this is no limit.
+const MAX: u32 = 1_000_000;
+/// So many callers have a bucket of their own.
+const MAX_KEYS: usize = 100_000;
+const SHARDS: usize = 16;
+/// A full table is searched for buckets to drop at most so often.
+const SWEEP: Duration = Duration::from_secs(1);
+const NEVER: u64 = u64::MAX;
+
+/// How many requests are served in which time.
+///
+/// After a pause so many may come at once, which is called the burst; unless said otherwise it is the whole
+/// amount.
+///
+/// ```
+/// # use toolgate::Rate;
+/// let rate = Rate::per_minute(600).burst(20);
+/// assert_eq!("600/min".parse::<Rate>()?.burst(20), rate);
+/// assert_eq!("10/s".parse(), Ok(Rate::per_second(10)));
+/// assert_eq!("100/h".parse(), Ok(Rate::per_hour(100)));
+/// assert!("fast".parse::<Rate>().is_err());
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    amount: NonZeroU32,
+    per: Duration,
+    burst: NonZeroU32,
+}
+
+impl Rate {
+    /// So many a second, at least 1 and at most a million.
+    #[must_use]
+    pub fn per_second(amount: u32) -> Rate {
+        Rate::per(amount, 1)
+    }
+
+    /// So many a minute, at least 1 and at most a million.
+    #[must_use]
+    pub fn per_minute(amount: u32) -> Rate {
+        Rate::per(amount, 60)
+    }
+
+    /// So many an hour, at least 1 and at most a million.
+    #[must_use]
+    pub fn per_hour(amount: u32) -> Rate {
+        Rate::per(amount, 3600)
+    }
+
+    fn per(amount: u32, seconds: u64) -> Rate {
+        let amount = between(amount);
+        Rate { amount, per: Duration::from_secs(seconds), burst: amount }
+    }
+
+    /// The same, with so many at once after a pause: at least 1 and at most a million. Clients list and call
+    /// in one go, so that less than 20 is felt by everybody.
+    #[must_use]
+    pub fn burst(mut self, burst: u32) -> Rate {
+        self.burst = between(burst);
+        self
+    }
+
+    fn quota(self) -> Quota {
+        // At least a microsecond for each, by the bounds above.
+        let each = (self.per / self.amount.get()).max(Duration::from_nanos(1));
+        Quota::with_period(each).map_or(Quota::per_second(self.amount), |quota| quota.allow_burst(self.burst))
+    }
+}
+
+fn between(amount: u32) -> NonZeroU32 {
+    NonZeroU32::new(amount.min(MAX)).unwrap_or(NonZeroU32::MIN)
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rate, String> {
+        let wrong = || format!("{text:?} is not a rate such as `600/min`, `10/s` or `100/h`");
+        let (amount, unit) = text.split_once('/').ok_or_else(wrong)?;
+        let amount = amount.trim();
+        if !amount.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(wrong());
+        }
+        let amount = amount.parse().ok().filter(|amount| (1..=MAX).contains(amount)).ok_or_else(wrong)?;
+        match unit.trim() {
+            "s" | "sec" | "second" => Ok(Rate::per_second(amount)),
+            "m" | "min" | "minute" => Ok(Rate::per_minute(amount)),
+            "h" | "hour" => Ok(Rate::per_hour(amount)),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = match self.per.as_secs() {
+            1 => "s",
+            60 => "min",
+            _ => "h",
+        };
+        write!(f, "{}/{unit}", self.amount)
+    }
+}
+
+impl fmt::Debug for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rate({self}, burst {})", self.burst)
+    }
+}
+
+/// Whose bucket it is.
+#[derive(Clone, Copy, Debug, Hash)]
+pub(super) enum Whose<'a> {
+    V4([u8; 4]),
+    /// Whoever has a network of this size has all of its addresses.
+    V6([u16; 4]),
+    /// All who come from nobody knows where share one.
+    Unknown,
+    Principal(&'a str),
+}
+
+impl Whose<'_> {
+    pub(super) fn address(address: Option<IpAddr>) -> Whose<'static> {
+        match address.map(|address| address.to_canonical()) {
+            Some(IpAddr::V4(address)) => Whose::V4(address.octets()),
+            Some(IpAddr::V6(address)) => Whose::V6(first_half(address)),
+            None => Whose::Unknown,
+        }
+    }
+}
+
+fn first_half(address: Ipv6Addr) -> [u16; 4] {
+    let [a, b, c, d, ..] = address.segments();
+    [a, b, c, d]
+}
+
+/// Buckets for everybody, of one rate.
+pub(crate) struct Limiter {
+    rate: Rate,
+    buckets: RateLimiter<u64, Table, Uptime, governor::middleware::NoOpMiddleware<Duration>>,
+    /// Who is who: keyed, so that nobody can choose to share a bucket with somebody else.
+    names: RandomState,
+    clock: Clock,
+    max_keys: usize,
+    /// When the table was last searched, in milliseconds of uptime, or `NEVER`.
+    swept: AtomicU64,
+}
+
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limiter").field("rate", &self.rate).finish_non_exhaustive()
+    }
+}
+
+impl Limiter {
+    pub(super) fn new(rate: Rate, clock: &Clock) -> Limiter {
+        Limiter::bounded(rate, clock, MAX_KEYS)
+    }
+
+    fn bounded(rate: Rate, clock: &Clock, keys: usize) -> Limiter {
+        Limiter {
+            rate,
+            buckets: RateLimiter::new(rate.quota(), Table::new(keys), Uptime(clock.clone())),
+            names: RandomState::new(),
+            clock: clock.clone(),
+            max_keys: keys,
+            swept: AtomicU64::new(NEVER),
+        }
+    }
+
+    pub(crate) fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Takes one out of somebody's bucket.
+    ///
+    /// # Errors
+    /// If it is empty: the seconds until there is one again, at least 1.
+    pub(super) fn take(&self, whose: Whose<'_>) -> Result<(), u32> {
+        if self.buckets.len() >= self.max_keys {
+            self.sweep();
+        }
+        self.buckets.check_key(&self.names.hash_one(whose)).map_err(|until| {
+            let wait = until.wait_time_from(self.clock.uptime());
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            u32::try_from(seconds).unwrap_or(u32::MAX).max(1)
+        })
+    }
+
+    /// Drops buckets that are full again, if that was not done just now.
+    fn sweep(&self) {
+        let now = self.clock.uptime();
+        let last = self.swept.load(Ordering::Relaxed);
+        if last != NEVER && now.saturating_sub(Duration::from_millis(last)) < SWEEP {
+            return;
+        }
+        let now = u64::try_from(now.as_millis()).unwrap_or(NEVER - 1);
+        // Whoever changes the time does the work; the others go on.
+        if self.swept.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.buckets.retain_recent();
+        }
+    }
+}
+
+/// The clock of the house, as the limiter reads it: it never steps back.
+#[derive(Debug)]
+struct Uptime(Clock);
+
+impl governor::clock::Clock for Uptime {
+    type Instant = Duration;
+
+    fn now(&self) -> Duration {
+        self.0.uptime()
+    }
+}
+
+/// When each bucket will be full again.
+#[derive(Debug)]
+struct Table {
+    shards: [Mutex<HashMap<u64, Nanos>>; SHARDS],
+    n_keys: AtomicUsize,
+    max_keys: usize,
+    /// The bucket of all newcomers while the table is full.
+    shared: Mutex<Option<Nanos>>,
+}
+
+impl Table {
+    fn new(max_keys: usize) -> Table {
+        Table { shards: Default::default(), n_keys: AtomicUsize::new(0), max_keys, shared: Mutex::default() }
+    }
+
+    fn forget(&self, n_keys: usize) {
+        self.n_keys.fetch_sub(n_keys, Ordering::Relaxed);
+    }
+
+    fn shard(&self, key: u64) -> MutexGuard<'_, HashMap<u64, Nanos>> {
+        let [low, ..] = key.to_le_bytes();
+        lock(&self.shards[usize::from(low) % SHARDS])
+    }
+}
+
+impl StateStore for Table {
+    type Key = u64;
+
+    fn measure_and_replace<T, F, E>(&self, key: &u64, judge: F) -> Result<T, E>
+    where
+        F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
+    {
+        let mut shard = self.shard(*key);
+        if let Some(full_at) = shard.get_mut(key) {
+            let (outcome, next) = judge(Some(*full_at))?;
+            *full_at = next;
+            return Ok(outcome);
+        }
+        if self.n_keys.fetch_add(1, Ordering::Relaxed) < self.max_keys {
+            // A new bucket is full, so this cannot fail.
+            let (outcome, next) = judge(None).inspect_err(|_| self.forget(1))?;
+            shard.insert(*key, next);
+            return Ok(outcome);
+        }
+        self.forget(1);
+        drop(shard);
+        let mut shared = lock(&self.shared);
+        let (outcome, next) = judge(*shared)?;
+        *shared = Some(next);
+        Ok(outcome)
+    }
+}
+
+impl ShrinkableKeyedStateStore<u64> for Table {
+    fn retain_recent(&self, drop_below: Nanos) {
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            let before = shard.len();
+            shard.retain(|_, full_at| *full_at > drop_below);
+            self.forget(before - shard.len());
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.n_keys.load(Ordering::Relaxed)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Three lines that cannot leave a table half changed: what panicked while it held the lock did no harm.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn four(n: u32) -> Whose<'static> {
+        Whose::address(Some(IpAddr::from(n.to_be_bytes())))
+    }
+
+    #[test]
+    fn rates_are_read_and_written() {
+        for (text, rate) in [
+            ("600/min", Rate::per_minute(600)),
+            (" 10 / s ", Rate::per_second(10)),
+            ("100/h", Rate::per_hour(100)),
+            ("100/hour", Rate::per_hour(100)),
+            ("1000000/s", Rate::per_second(2_000_000)),
+        ] {
+            assert_eq!(text.parse(), Ok(rate), "{text}");
+        }
+        for wrong in
+            ["", "600", "/min", "x/min", "-1/s", "+1/s", "0/s", "1/day", "1000001/s", "1/s/s", "1.5/s"]
+        {
+            assert!(wrong.parse::<Rate>().is_err(), "{wrong:?}");
+        }
+        assert_eq!(format!("{:?}", Rate::per_minute(600).burst(20)), "Rate(600/min, burst 20)");
+        for rate in [Rate::per_second(0), Rate::per_hour(1).burst(u32::MAX), Rate::per_second(u32::MAX)] {
+            assert!(Limiter::new(rate, &Clock::manual()).take(Whose::Unknown).is_ok(), "{rate:?}");
+        }
+    }
+
+    #[test]
+    fn a_burst_passes_and_then_one_at_a_time() {
+        let clock = Clock::manual();
+        let limiter = Limiter::new(Rate::per_minute(60).burst(20), &clock);
+        for _ in 0..20 {
+            assert_eq!(limiter.take(four(1)), Ok(()));
+        }
+        assert_eq!(limiter.take(four(1)), Err(1));
+        assert_eq!(limiter.take(four(2)), Ok(()), "somebody else has a bucket of their own");
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(limiter.take(four(1)), Ok(()));
+        assert_eq!(limiter.take(four(1)), Err(1));
+        clock.advance(Duration::from_secs(3600));
+        let passed = (0..100).filter(|_| limiter.take(four(1)).is_ok()).count();
+        assert_eq!(passed, 20, "a long pause gives one burst, not more");
+    }
+
+    #[test]
+    fn whoever_must_wait_is_told_how_long_in_whole_seconds() {
+        let clock = Clock::manual();
+        let limiter = Limiter::new(Rate::per_hour(60).burst(1), &clock);
+        assert_eq!(limiter.take(four(1)), Ok(()));
+        assert_eq!(limiter.take(four(1)), Err(60));
+        clock.advance(Duration::from_millis(58_500));
+        assert_eq!(limiter.take(four(1)), Err(2));
+        clock.advance(Duration::from_millis(1_400));
+        assert_eq!(limiter.take(four(1)), Err(1));
+        clock.advance(Duration::from_millis(100));
+        assert_eq!(limiter.take(four(1)), Ok(()));
+    }
+
+    /// L03
+    #[test]
+    fn a_network_of_ipv6_is_one_caller() {
+        let limiter = Limiter::new(Rate::per_hour(1), &Clock::manual());
+        let address = |last: u16, network: u16| {
+            Whose::address(Some(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, network, 9, 9, 9, last))))
+        };
+        let passed = (0..=u16::MAX).filter(|last| limiter.take(address(*last, 1)).is_ok()).count();
+        assert_eq!((passed, limiter.buckets.len()), (1, 1));
+        assert!(limiter.take(address(0, 2)).is_ok());
+        let mapped = "::ffff:192.0.2.1".parse().ok();
+        assert!(limiter.take(Whose::address(mapped)).is_ok(), "a mapped address is an IPv4 address");
+        assert!(limiter.take(Whose::address("192.0.2.1".parse().ok())).is_err());
+        assert!(limiter.take(Whose::address("192.0.2.2".parse().ok())).is_ok());
+    }
+
+    /// L04
+    #[test]
+    fn a_full_table_never_starts_a_hot_caller_afresh() {
+        let clock = Clock::manual();
+        let limiter = Limiter::bounded(Rate::per_minute(60).burst(3), &clock, 1000);
+        let hot = Whose::Principal("hot");
+        while limiter.take(hot).is_ok() {}
+        let mut passed = 0;
+        for n in 0..20_000 {
+            passed += u32::from(limiter.take(four(n)).is_ok());
+            assert!(limiter.take(hot).is_err(), "after {n} others");
+        }
+        assert_eq!(limiter.buckets.len(), 1000);
+        assert_eq!(passed, 999 + 3, "newcomers without room share one bucket");
+        // All but the hot one are idle by now; those who come make room for themselves.
+        for _ in 0..10 {
+            clock.advance(Duration::from_secs(1));
+            while limiter.take(hot).is_ok() {}
+        }
+        assert!(limiter.take(four(1_000_000)).is_ok());
+        assert!(limiter.buckets.len() < 10, "{}", limiter.buckets.len());
+        assert!(limiter.take(hot).is_err());
+    }
+
+    #[test]
+    fn the_table_counts_right_under_many_threads() {
+        let limiter = Limiter::bounded(Rate::per_hour(5), &Clock::manual(), 100);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..2000).filter(|n| limiter.take(four(n % 300)).is_ok()).count());
+            }
+        });
+        let kept: usize =
+            limiter.buckets.into_state_store().shards.iter().map(|shard| lock(shard).len()).sum();
+        assert_eq!(kept, 100);
+    }
+}

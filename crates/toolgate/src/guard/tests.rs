@@ -1,0 +1,1 @@
+//! The whole room: what is asked for, in which order, and what is said.

@@ -1,0 +1,207 @@
+//! Bearer tokens that are known beforehand, each with what its holder may see.
+
+use std::fmt;
+
+use subtle::Choice;
+
+use super::secret::Digest;
+use crate::profile::Profile;
+use crate::request::Principal;
+
+/// A secret that lets its holder in, as a bearer token or an API key.
+///
+/// It is given as it is, or as `sha256:` and the hex digits of its digest, so that configurations need not
+/// hold it. Only the digest is kept.
+///
+/// ```
+/// # use toolgate::{Profile, Token};
+/// let admin = Token::new("a long and random text").subject("ops");
+/// let guest = Token::new("sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")
+///     .profile(Profile::readonly());
+/// let monitor = Token::from("another").include_tools(["*_get*"]).exclude_tools(["user_*"]);
+/// assert!(!format!("{admin:?}").contains("random"));
+/// # let _ = (guest, monitor);
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Token {
+    /// `None` if the secret is empty: then it lets nobody in.
+    digest: Option<Digest>,
+    subject: Option<String>,
+    profile: Option<Profile>,
+    /// What was said of single tools. A whole profile goes before it.
+    inline: Option<Profile>,
+    fault: Option<String>,
+}
+
+impl Token {
+    /// A token with this secret, or with this digest of one.
+    pub fn new(secret: impl AsRef<str>) -> Token {
+        let secret = secret.as_ref();
+        let (digest, fault) = match Digest::written(secret) {
+            Ok(_) if secret.is_empty() => (None, None),
+            Ok(digest) => (Some(digest), None),
+            Err(fault) => (None, Some(fault)),
+        };
+        Token { digest, subject: None, profile: None, inline: None, fault }
+    }
+
+    /// Who its holder is. Unless said otherwise, `token:` and the first digits of the digest.
+    pub fn subject(mut self, name: impl Into<String>) -> Token {
+        self.subject = Some(name.into());
+        self
+    }
+
+    /// What its holder sees and may call. It goes before what was said of single tools.
+    pub fn profile(mut self, profile: Profile) -> Token {
+        self.profile = Some(profile);
+        self
+    }
+
+    /// Only tools that match one of these, or one given before.
+    pub fn include_tools<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Token {
+        self.inline = Some(self.inline().include_tools(patterns));
+        self
+    }
+
+    /// No tool that matches one of these.
+    pub fn exclude_tools<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Token {
+        self.inline = Some(self.inline().exclude_tools(patterns));
+        self
+    }
+
+    fn inline(&mut self) -> Profile {
+        self.inline.take().unwrap_or_else(|| Profile::new("token"))
+    }
+
+    fn principal(&self, kind: &str, digest: &Digest) -> Principal {
+        let principal = match &self.subject {
+            Some(subject) => Principal::new(subject.as_str()),
+            None => Principal::new(format!("{kind}:{}", digest.short())),
+        };
+        match self.profile.as_ref().or(self.inline.as_ref()) {
+            Some(profile) => principal.with_profile(profile.clone()),
+            None => principal,
+        }
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token")
+            .field("subject", &self.subject)
+            .field("profile", &self.profile.as_ref().or(self.inline.as_ref()).map(Profile::name))
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<&str> for Token {
+    fn from(secret: &str) -> Token {
+        Token::new(secret)
+    }
+}
+
+impl From<String> for Token {
+    fn from(secret: String) -> Token {
+        Token::new(secret)
+    }
+}
+
+impl From<&String> for Token {
+    fn from(secret: &String) -> Token {
+        Token::new(secret)
+    }
+}
+
+/// The tokens of a server. Without any, none is asked for.
+#[derive(Clone, Default)]
+pub(crate) struct Tokens(Vec<(Digest, Principal)>);
+
+impl Tokens {
+    /// Tokens whose holders are called `kind:` and digits unless they have a name. Empty secrets are left out.
+    ///
+    /// # Errors
+    /// If a digest is not one.
+    pub(super) fn new<T: Into<Token>>(
+        kind: &str,
+        tokens: impl IntoIterator<Item = T>,
+    ) -> Result<Tokens, String> {
+        let mut known = Vec::new();
+        for token in tokens {
+            let token: Token = token.into();
+            match (&token.fault, &token.digest) {
+                (Some(fault), _) => return Err(fault.clone()),
+                (None, Some(digest)) => known.push((*digest, token.principal(kind, digest))),
+                (None, None) => tracing::warn!(kind, "an empty secret lets nobody in; it is left out"),
+            }
+        }
+        Ok(Tokens(known))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whose secret this is. Every token is compared, however early one is found.
+    pub(super) fn holder(&self, secret: &[u8]) -> Option<&Principal> {
+        let given = Digest::of(secret);
+        let mut found = None;
+        for (digest, principal) in &self.0 {
+            let is_it: Choice = digest.is(&given);
+            if bool::from(is_it) {
+                found = Some(principal);
+            }
+        }
+        found
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tokens").field(&self.0.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_known_by_its_secret_or_its_digest() {
+        let tokens = Tokens::new(
+            "token",
+            [
+                Token::new("t1"),
+                Token::new("sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"),
+                Token::new("t3").subject("ops").include_tools(["*_get*"]).exclude_tools(["secret_get"]),
+                Token::new("t4").include_tools(["x"]).profile(Profile::readonly()),
+                Token::new(""),
+            ],
+        )
+        .unwrap();
+        assert_eq!(tokens.0.len(), 4, "an empty secret is none");
+        let holder = |secret: &str| tokens.holder(secret.as_bytes());
+        assert_eq!(holder("test").unwrap().id(), Some("token:9f86d081884c7d65"));
+        assert!(holder("t1").unwrap().profile().is_none());
+        let ops = holder("t3").unwrap();
+        assert_eq!(ops.id(), Some("ops"));
+        let profile = ops.profile().unwrap();
+        assert!(profile.allows_tool("cache_get") && !profile.allows_tool("secret_get"));
+        assert_eq!(holder("t4").unwrap().profile(), Some(&Profile::readonly()), "a profile goes first");
+        for wrong in
+            ["", "t", "t11", "T1", "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]
+        {
+            assert!(holder(wrong).is_none(), "{wrong}");
+        }
+        assert!(Tokens::new("token", ["sha256:zz"]).is_err());
+        assert!(Tokens::new("token", [""]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn no_secret_is_shown() {
+        let token = Token::new("hunter2hunter2").subject("ops").profile(Profile::readonly());
+        let tokens = Tokens::new("token", [token.clone()]).unwrap();
+        let shown = format!("{token:?} {tokens:?}");
+        assert!(shown.contains("ops") && !shown.contains("hunter2"), "{shown}");
+    }
+}
