@@ -2,9 +2,9 @@
 //! summary. The room is taken in as source, since its doors are not public.
 //!
 //! `cargo bench -p toolgate --bench observe`. For instructions rather than time,
-//! `valgrind --tool=callgrind --toggle-collect='*counted_call*' <the binary> --calls 100000`.
+//! `valgrind --tool=callgrind <the binary> --calls 100000` with two counts, and the difference.
 
-#![allow(dead_code, unreachable_pub)]
+#![allow(unused, unreachable_pub)]
 
 #[path = "../src/clock.rs"]
 mod clock;
@@ -21,7 +21,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use clock::Clock;
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{Criterion, criterion_group};
 use stats::{Finished, Stats, Subject, Verdict};
 
 const TOOLS: usize = 50;
@@ -56,11 +56,6 @@ fn only_calls(count: usize) {
 }
 
 fn observe(criterion: &mut Criterion) {
-    let mut args = std::env::args().skip_while(|arg| arg != "--calls").skip(1);
-    if let Some(count) = args.next().and_then(|count| count.parse().ok()) {
-        only_calls(count);
-        std::process::exit(0);
-    }
     let (stats, names) = full();
     let mut next = names.iter().cycle();
     criterion.bench_function("a call, counted", |bencher| {
@@ -75,4 +70,14 @@ fn observe(criterion: &mut Criterion) {
 }
 
 criterion_group!(benches, observe);
-criterion_main!(benches);
+
+fn main() {
+    let mut args = std::env::args().skip_while(|arg| arg != "--calls").skip(1);
+    match args.next().and_then(|count| count.parse().ok()) {
+        Some(count) => only_calls(count),
+        None => {
+            benches();
+            Criterion::default().configure_from_args().final_summary();
+        }
+    }
+}
