@@ -480,4 +480,6 @@ impl Minute {
 }
 
 #[cfg(test)]
+// Said, because the bench takes this file in by its path.
+#[path = "stats/tests.rs"]
 mod tests;
