@@ -216,20 +216,13 @@ impl Fault {
             FaultKind::Version => -32022,
             FaultKind::UrlFirst if edition == Edition::E2025_11_25 => -32042,
             FaultKind::UrlFirst => -32600,
-            // Since 2026-07-28 nobody may make up numbers in the reserved range. What has none of its own is told
-            // by its HTTP status.
-            FaultKind::Unauthorized
-            | FaultKind::TooLarge
-            | FaultKind::RateLimited
-            | FaultKind::Paused
-            | FaultKind::Rejected
+            // Since 2026-07-28 nobody may make up numbers in the reserved range. The HTTP status tells these apart.
+            FaultKind::Unauthorized | FaultKind::TooLarge | FaultKind::RateLimited | FaultKind::Rejected
                 if edition >= Edition::E2026_07_28 =>
             {
-                match self.status(edition) {
-                    200 => 403,
-                    status => i64::from(status),
-                }
+                -32600
             }
+            FaultKind::Paused if edition >= Edition::E2026_07_28 => -32603,
             FaultKind::Paused => -32005,
             FaultKind::Unauthorized | FaultKind::TooLarge | FaultKind::RateLimited | FaultKind::Rejected => {
                 -32000

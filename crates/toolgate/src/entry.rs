@@ -14,7 +14,7 @@ use toolgate_wire::{Broken, BrokenKind, Dialect, Fault, FaultKind, Frame, Limits
 
 use crate::dispatch::{Hall, Work};
 use crate::era::{Answer, Arrival, Closing, Era, Listening, Peer, Told, Visit, refuse};
-use crate::observe::{Began, Finished, Stats, Subject, Verdict};
+use crate::observe::{Began, Events, Finished, Stats, Subject, Verdict};
 use crate::request::{BoxFuture, Stop};
 use crate::stream::Stream;
 
@@ -26,6 +26,7 @@ pub(crate) struct Entry {
     /// How those are spoken to who name no edition, unless the way they came says otherwise.
     pub(crate) dialect: ArcSwapOption<Dialect>,
     pub(crate) stats: Arc<Stats>,
+    pub(crate) events: Events,
 }
 
 /// Under which name messages are counted that cannot be read.

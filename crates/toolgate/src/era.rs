@@ -34,6 +34,7 @@ use toolgate_wire::{
 pub(crate) use feed::Listening;
 pub(crate) use header::{LAST_EVENT, SESSION, single};
 pub(crate) use session::{Line, SessionLimits, Sessions, event_id};
+pub(crate) use speech::refuse_head;
 
 use crate::clock::Clock;
 use crate::handler::Voice;
@@ -234,7 +235,7 @@ impl Era {
                 line.note_each();
             }
             let (edition, call, caller) = self.greet_each(method, &said, peer).map_err(newest)?;
-            return self.seat(edition.into(), id, call, caller, None, peer, out);
+            return self.seat(&edition.into(), id, call, caller, None, peer, out);
         }
         let mended = match bare::mend(peer, method, params) {
             Some((method, params)) if matches!(self.speaker(peer), Ok(Speaker::Bare)) => {
@@ -286,14 +287,14 @@ impl Era {
             None => self.sessions.stranger(speech.edition()),
         };
         let caller = self.caller(peer, client, meta, false);
-        self.seat(speech, id, call, caller, session, peer, out)
+        self.seat(&speech, id, call, caller, session, peer, out)
     }
 
     /// Gives a request its place: what is about the connection is answered here, the rest goes on.
     #[allow(clippy::too_many_arguments)]
     fn seat(
         &self,
-        speech: Speech,
+        speech: &Speech,
         id: &RequestId,
         call: Call,
         caller: Caller,
@@ -302,7 +303,7 @@ impl Era {
         out: &Arc<Stream>,
     ) -> Result<Arrival, (Speech, Fault)> {
         let told = |fault| (speech.clone(), fault);
-        let answered = |outcome| Ok(Arrival::Answered(self.answer(&speech, id, &outcome)));
+        let answered = |outcome| Ok(Arrival::Answered(self.answer(speech, id, &outcome)));
         match (call, &session) {
             (Call::Hello(_), _) => Err(told(Fault::method("initialize"))),
             (Call::Ping, _) => answered(Outcome::Done),

@@ -17,6 +17,8 @@ struct Repr {
 pub enum ErrorKind {
     /// A server was described in a way that cannot work. The detail lists every fault at once.
     Description,
+    /// A server that was called from within its own process would not answer.
+    Refused,
     /// The operating system refused: an address in use, a pipe that broke.
     Io,
 }

@@ -28,7 +28,7 @@ use http::{HeaderMap, HeaderValue, Method, Uri, header};
 pub(crate) use address::Addresses;
 pub(crate) use basic::Users;
 pub(crate) use cors::Cors;
-pub(crate) use origin::{Hosts, Refused};
+pub(crate) use origin::Hosts;
 pub(crate) use rate::Limiter;
 pub(crate) use token::Tokens;
 
@@ -119,12 +119,23 @@ pub(crate) enum Gate {
 }
 
 /// Who came in.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Pass {
     pub(crate) principal: Principal,
     /// Where the request comes from.
     pub(crate) client: Option<IpAddr>,
     pub(crate) dress: Dress,
+}
+
+impl Gate {
+    /// What the headers of the answer depend on, so far.
+    pub(crate) fn dress(&self) -> Dress {
+        match self {
+            Gate::Open(pass) => pass.dress.clone(),
+            Gate::Prove(claim) | Gate::Key(claim) => claim.dress().clone(),
+            Gate::Preflight(_) => Dress::default(),
+        }
+    }
 }
 
 /// Who says they may come in.

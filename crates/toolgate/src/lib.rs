@@ -189,6 +189,8 @@
 // Without HTTP a part of the house stands empty; which part, is not worth a list.
 #![cfg_attr(not(feature = "http"), allow(dead_code, unused_imports))]
 
+#[cfg(feature = "http")]
+mod app;
 mod clock;
 mod dispatch;
 mod entry;
@@ -208,9 +210,12 @@ mod registry;
 mod request;
 mod seal;
 mod server;
+mod servers;
 mod stream;
 mod transport;
 
+#[cfg(feature = "http")]
+pub use app::{App, AppService, Mount};
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "http")]
 pub use guard::{ApiKeys, IntoVerdict, KeyError, KeyRequest, OneOrMany, Rate, SecurityHeaders, Token};
@@ -218,6 +223,7 @@ pub use handler::{
     AskError, Changes, Context, Elicited, Extract, Field, Form, Handler, IntoContents, IntoOutput,
     IntoPrompt, Json, State, ToolError,
 };
+pub use observe::Events;
 pub use observe::{
     ErrorCode, ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, StatsDetail,
     StatsSummary, ToolCalls, ToolStats,
@@ -228,11 +234,14 @@ pub use registry::{
 };
 pub use request::Principal;
 pub use server::{Builder, Last, Server};
+pub use servers::{Servers, registry};
 #[cfg(feature = "http")]
 pub use transport::http::{Body, Endpoint};
 #[cfg(feature = "http")]
 pub use transport::listen::{Options as ListenOptions, Remote};
 
+/// How a server speaks to clients that name no protocol revision.
+pub use toolgate_wire::Dialect;
 /// Checked JSON text, as it came: what `Context::meta` gives and `ToolOutput` takes.
 pub use toolgate_wire::Raw;
 /// The words of the protocol, as handlers use them.

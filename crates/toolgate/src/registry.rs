@@ -135,6 +135,12 @@ impl<T: Keyed> Shelf<T> {
         true
     }
 
+    /// Takes everything out, and says whether there was anything.
+    pub(crate) fn clear(&mut self) -> bool {
+        self.places.clear();
+        !std::mem::take(&mut self.items).is_empty()
+    }
+
     /// Takes a thing out, and says whether it was there.
     pub(crate) fn remove(&mut self, key: &str) -> bool {
         let Some(place) = self.places.remove(key) else {

@@ -2,34 +2,43 @@
 //!
 //! This is the only file that knows every room.
 
+#[cfg(feature = "http")]
+mod guards;
+mod live;
+
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+#[cfg(feature = "http")]
+use arc_swap::ArcSwap;
 use arc_swap::ArcSwapOption;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
-use toolgate_wire::Limits;
 use toolgate_wire::model::{Annotations, CacheHint, CacheScope, Icon, Implementation, ServerCapabilities};
+use toolgate_wire::{Dialect, Limits};
 
 use crate::clock::Clock;
 use crate::dispatch::Hall;
 use crate::entry::Entry;
 use crate::era::{Era, Face, SessionLimits, Sessions};
 use crate::error::{Error, ErrorKind};
+#[cfg(feature = "http")]
+use crate::guard::Guards;
 use crate::handler::{Changes, Context, Handler, IntoContents, IntoOutput, IntoPrompt, Needs, Shared};
 use crate::hub::{Hub, Topic};
-use crate::observe::Stats;
+use crate::observe::{Events, Stats};
+use crate::profile::Profile;
 use crate::registry::{
     Need, Offer, Pager, PromptSpec, Registry, ResourceSpec, Snapshot, TemplateSpec, ToolSpec, cache_hint,
 };
 use crate::seal::Seal;
 #[cfg(feature = "http")]
 use crate::transport::{
-    http::{Endpoint, HttpOptions, Place},
-    listen,
+    http::{Endpoint, HttpOptions},
+    listen, run,
 };
 use crate::transport::{signal, stdio};
 
@@ -60,8 +69,12 @@ pub struct Server(Arc<House>);
 struct House {
     entry: Arc<Entry>,
     drain: Duration,
+    /// What was wrong with what it was given since it runs.
+    faults: Mutex<Vec<String>>,
     #[cfg(feature = "http")]
-    http: HttpOptions,
+    guards: Arc<ArcSwap<Guards>>,
+    #[cfg(feature = "http")]
+    endpoint: Endpoint,
     #[cfg(feature = "http")]
     listen: listen::Options,
 }
@@ -85,6 +98,7 @@ impl Server {
     /// # Errors
     /// If standard input or output cannot be had, or breaks.
     pub async fn serve_stdio(&self) -> Result<(), Error> {
+        self.is_sound()?;
         let io = |error| Error::io("cannot serve standard input and output", error);
         let (input, output, flushed) = stdio::process().map_err(io)?;
         let stop = CancellationToken::new();
@@ -137,33 +151,13 @@ impl Server {
     /// If the listener breaks.
     #[cfg(feature = "http")]
     pub async fn serve(&self, listener: tokio::net::TcpListener) -> Result<(), Error> {
-        let mut http = self.0.http.clone();
-        http.place = Place::Path("/mcp".into());
-        let endpoint = Endpoint::new(Arc::clone(&self.0.entry), http);
-        let drain = self.0.entry.era.drain.clone();
-        let serving = async {
-            let served =
-                listen::serve(listener, endpoint.clone(), self.0.listen.clone(), drain.clone()).await;
-            // What a client left behind is finished too.
-            endpoint.settle().await;
-            served
-        };
-        let asked_twice = async {
-            signal::signal().await;
-            self.shut_down();
-            signal::signal().await;
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        };
-        let out_of_time = async {
-            drain.cancelled().await;
-            tokio::time::sleep(self.0.drain + Duration::from_secs(1)).await;
-        };
-        let served = tokio::select! {
-            biased;
-            served = serving => served,
-            () = asked_twice => Ok(()),
-            () = out_of_time => Ok(()),
-        };
+        self.is_sound()?;
+        let endpoint = self.0.endpoint.at("/mcp");
+        let (options, over) = (self.0.listen.clone(), self.0.entry.era.drain.clone());
+        let end = || self.shut_down();
+        // What a client left behind is finished too.
+        let settle = self.0.endpoint.settle();
+        let served = run(listener, endpoint, options, over, self.0.drain, end, settle).await;
         served.map_err(|error| Error::io("cannot go on listening", error))
     }
 
@@ -180,7 +174,25 @@ impl Server {
     #[cfg(feature = "http")]
     #[must_use]
     pub fn into_service(self) -> Endpoint {
-        Endpoint::new(Arc::clone(&self.0.entry), self.0.http.clone())
+        self.0.endpoint.clone()
+    }
+
+    #[cfg(feature = "http")]
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.0.endpoint
+    }
+
+    /// Waits until calls whose clients left have ended.
+    #[cfg(feature = "http")]
+    pub(crate) async fn settle(&self) {
+        self.0.endpoint.settle().await;
+    }
+
+    /// A server that offers nothing.
+    pub(crate) fn empty(name: &str, events: Events) -> Server {
+        let mut parts = Parts::new(name.to_owned(), "1.0.0".to_owned());
+        parts.events = events;
+        open(parts)
     }
 
     /// Ends streams and stops taking connections; calls under way are finished.
@@ -313,6 +325,12 @@ struct Parts {
     drain: Duration,
     sessions: SessionLimits,
     seal: Option<Seal>,
+    events: Events,
+    stats: bool,
+    dialect: Option<Dialect>,
+    shown: Option<Profile>,
+    #[cfg(feature = "http")]
+    guards: Guards,
     #[cfg(feature = "http")]
     http: HttpOptions,
     #[cfg(feature = "http")]
@@ -338,6 +356,12 @@ impl Parts {
             drain: Duration::from_secs(30),
             sessions: SessionLimits::default(),
             seal: None,
+            events: Events::default(),
+            stats: true,
+            dialect: None,
+            shown: None,
+            #[cfg(feature = "http")]
+            guards: Guards::default(),
             #[cfg(feature = "http")]
             http: HttpOptions::default(),
             #[cfg(feature = "http")]
@@ -561,7 +585,7 @@ impl<L: Last> Builder<L> {
     #[cfg(feature = "http")]
     pub fn public_url(self, url: &str) -> Builder<L> {
         self.set(|parts| {
-            let checked = parts.http.hosts.allow_url(url);
+            let checked = parts.guards.hosts.allow_url(url);
             parts.note(checked.map_err(|fault| format!("public_url: {fault}")));
         })
     }
@@ -570,7 +594,7 @@ impl<L: Last> Builder<L> {
     #[cfg(feature = "http")]
     pub fn allow_host(self, host: &str) -> Builder<L> {
         self.set(|parts| {
-            let checked = parts.http.hosts.allow_host(host);
+            let checked = parts.guards.hosts.allow_host(host);
             parts.note(checked.map_err(|fault| format!("allow_host: {fault}")));
         })
     }
@@ -579,7 +603,7 @@ impl<L: Last> Builder<L> {
     #[cfg(feature = "http")]
     pub fn allow_origin(self, origin: &str) -> Builder<L> {
         self.set(|parts| {
-            let checked = parts.http.hosts.allow_origin(origin);
+            let checked = parts.guards.hosts.allow_origin(origin);
             parts.note(checked.map_err(|fault| format!("allow_origin: {fault}")));
         })
     }
@@ -603,6 +627,32 @@ impl<L: Last> Builder<L> {
         self.set(|parts| parts.listen = options)
     }
 
+    /// Who is told what happens. A bus can be shared by several servers.
+    pub fn events(self, events: Events) -> Builder<L> {
+        self.set(|parts| parts.events = events)
+    }
+
+    /// Whether requests are counted, from the start. They are unless said otherwise.
+    pub fn statistics(self, is_on: bool) -> Builder<L> {
+        self.set(|parts| parts.stats = is_on)
+    }
+
+    /// How to speak to clients that name no protocol revision.
+    pub fn dialect(self, dialect: Dialect) -> Builder<L> {
+        self.set(|parts| parts.dialect = Some(dialect))
+    }
+
+    /// Shows nobody more than this.
+    pub fn show(self, profile: Profile) -> Builder<L> {
+        self.set(|parts| parts.shown = Some(profile))
+    }
+
+    /// Remembers no client between requests: `initialize` opens no session, and each request of a handshake
+    /// revision is served for itself. Such clients hear of no changes and cannot be asked.
+    pub fn stateless(self) -> Builder<L> {
+        self.set(|parts| parts.sessions.off = true)
+    }
+
     /// The server, ready to serve.
     ///
     /// # Errors
@@ -612,6 +662,11 @@ impl<L: Last> Builder<L> {
         for (what, demands) in std::mem::take(&mut parts.demands) {
             let unmet = demands.unmet(|state| parts.states.contains_key(state));
             parts.faults.extend(unmet.map(|fault| format!("{what}: {fault}")));
+        }
+        #[cfg(feature = "http")]
+        {
+            let checked = parts.guards.check();
+            parts.note(checked);
         }
         if !parts.faults.is_empty() {
             return Err(description(&parts.faults));
@@ -767,13 +822,29 @@ fn open(parts: Parts) -> Server {
         shared: Arc::new(Shared { states: parts.states, hub }),
         pager: Pager { size: parts.page_size, cache: parts.cache, seal },
         timeout: parts.timeout,
-        shown: ArcSwapOption::default(),
+        shown: ArcSwapOption::from_pointee(parts.shown),
     };
+    if !parts.stats {
+        stats.disable();
+    }
+    let entry = Arc::new(Entry {
+        era,
+        hall,
+        limits: parts.limits,
+        dialect: ArcSwapOption::from_pointee(parts.dialect),
+        stats,
+        events: parts.events,
+    });
+    #[cfg(feature = "http")]
+    let guards = Arc::new(ArcSwap::from_pointee(parts.guards));
     Server(Arc::new(House {
-        entry: Arc::new(Entry { era, hall, limits: parts.limits, dialect: ArcSwapOption::default(), stats }),
-        drain: parts.drain,
         #[cfg(feature = "http")]
-        http: parts.http,
+        endpoint: Endpoint::new(Arc::clone(&entry), Arc::clone(&guards), parts.http),
+        #[cfg(feature = "http")]
+        guards,
+        entry,
+        drain: parts.drain,
+        faults: Mutex::default(),
         #[cfg(feature = "http")]
         listen: parts.listen.drain(parts.drain),
     }))

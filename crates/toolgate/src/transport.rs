@@ -9,3 +9,51 @@ pub(crate) mod stdio;
 pub(crate) mod http;
 #[cfg(feature = "http")]
 pub(crate) mod listen;
+
+/// Serves HTTP on a listener until the process is asked to end or `over` falls. `end` is called when it is asked to;
+/// `settle` waits for what clients left behind. Whoever asks twice, or waits longer than `drain`, is not kept.
+#[cfg(feature = "http")]
+pub(crate) async fn run<S, B>(
+    listener: tokio::net::TcpListener,
+    service: S,
+    options: listen::Options,
+    over: tokio_util::sync::CancellationToken,
+    drain: std::time::Duration,
+    end: impl Fn(),
+    settle: impl Future<Output = ()>,
+) -> std::io::Result<()>
+where
+    S: tower_service::Service<
+            ::http::Request<hyper::body::Incoming>,
+            Response = ::http::Response<B>,
+            Error = std::convert::Infallible,
+        > + Clone
+        + Send
+        + 'static,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    const MOMENT: std::time::Duration = std::time::Duration::from_secs(1);
+    let serving = async {
+        let served = listen::serve(listener, service, options, over.clone()).await;
+        settle.await;
+        served
+    };
+    let asked_twice = async {
+        signal::signal().await;
+        end();
+        signal::signal().await;
+        tokio::time::sleep(MOMENT).await;
+    };
+    let out_of_time = async {
+        over.cancelled().await;
+        tokio::time::sleep(drain + MOMENT).await;
+    };
+    tokio::select! {
+        biased;
+        served = serving => served,
+        () = asked_twice => Ok(()),
+        () = out_of_time => Ok(()),
+    }
+}

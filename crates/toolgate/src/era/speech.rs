@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use toolgate_wire::model::Outcome;
 use toolgate_wire::{Dialect, Edition, Fault, FaultKind, RequestId, codec};
 
@@ -114,19 +115,26 @@ impl Era {
         out.push(b'}');
         out.into()
     }
+}
 
-    /// The refusal of a request of which only the head was looked at: status and body.
-    pub(crate) fn refuse(&self, peer: &Peer, fault: &Fault) -> (u16, Bytes) {
-        let newest = || Speech::from(Edition::NEWEST);
-        let speech = match (single(&peer.headers, &VERSION), single(&peer.headers, &SESSION)) {
-            (Ok(None), Ok(None)) => Speech::bare(peer),
-            (Ok(Some(version)), _) => Edition::of(version).map_or_else(newest, Speech::from),
-            (Ok(None), Ok(Some(_))) => Edition::NEWEST_HANDSHAKE.into(),
+/// The refusal of a request of which only the head was looked at: status and body.
+pub(crate) fn refuse_head(
+    headers: &HeaderMap,
+    dialect: Option<&Arc<Dialect>>,
+    fault: &Fault,
+) -> (u16, Bytes) {
+    let newest = || Speech::from(Edition::NEWEST);
+    let speech = match (single(headers, &VERSION), single(headers, &SESSION)) {
+        (Ok(None), Ok(None)) => Speech::Bare(dialect.cloned()),
+        (Ok(Some(version)), _) => match Edition::of(version) {
+            Some(edition) if edition.shakes_hands() => Edition::NEWEST_HANDSHAKE.into(),
             _ => newest(),
-        };
-        match speech.refusal(None, fault) {
-            Answer::Body { status, body, .. } => (status, body),
-            Answer::Accepted | Answer::Silence => (500, Bytes::new()),
-        }
+        },
+        (Ok(None), Ok(Some(_))) => Edition::NEWEST_HANDSHAKE.into(),
+        _ => newest(),
+    };
+    match speech.refusal(None, fault) {
+        Answer::Body { status, body, .. } => (status, body),
+        Answer::Accepted | Answer::Silence => (500, Bytes::new()),
     }
 }

@@ -3,11 +3,12 @@
 //! One URL serves every edition: POST for messages, GET and DELETE for the streams and sessions of older
 //! ones; `/sse` and `/messages` beside it are the two-endpoint form of the first. An answer is one JSON
 //! body unless a call says something on the way: then it becomes a stream, and whoever reads the stream
-//! drives the call.
+//! drives the call. Who is let in is for the guards to say, before the body is read wherever that can be.
 
 mod body;
 mod duplex;
 mod headers;
+mod numbers;
 mod sse;
 
 use std::convert::Infallible;
@@ -17,18 +18,21 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use tokio_util::task::TaskTracker;
-use toolgate_wire::Fault;
+use toolgate_wire::{Dialect, Fault, FaultKind};
 use tower_service::Service;
 
 pub use body::Body;
+pub(crate) use numbers::no_numbers;
 
 use crate::entry::Entry;
-use crate::era::{Answer, LAST_EVENT, Peer, Road, SESSION, refuse, single};
-use crate::guard::{Hosts, Refused};
+use crate::era::{Answer, LAST_EVENT, Peer, Road, SESSION, refuse_head, single};
+use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Pass, Refusal, Why};
+use crate::observe;
 use crate::request::{BoxFuture, Principal};
 use crate::stream::{Capacity, Stream};
 use crate::transport::listen::Remote;
@@ -41,20 +45,32 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Calls whose clients left that may go on at once. One more ends with its client.
 const ADOPTED: usize = 1024;
 
+/// What a request is called in logs, on both sides.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The longest such name that is given back.
+const LONGEST_ID: usize = 128;
+
 /// Where an endpoint's paths are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// At this path of a host of its own; anything else is not found.
-    Path(String),
+    Path(Arc<str>),
     /// Wherever it was mounted: the router in front has taken the path off.
     Mounted,
+}
+
+/// How a request came here.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    pub(crate) place: Place,
+    /// How those are spoken to, this way, who name no edition. None: as the server does everywhere.
+    pub(crate) dialect: Option<Arc<Dialect>>,
 }
 
 /// What an endpoint can be told.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpOptions {
-    pub(crate) place: Place,
-    pub(crate) hosts: Hosts,
     /// How long a body may take to arrive.
     pub(crate) body_timeout: Duration,
     /// A call that says nothing for so long is answered by a stream, which can be kept alive and resumed.
@@ -66,8 +82,6 @@ pub(crate) struct HttpOptions {
 impl Default for HttpOptions {
     fn default() -> HttpOptions {
         HttpOptions {
-            place: Place::Mounted,
-            hosts: Hosts::default(),
             body_timeout: Duration::from_secs(30),
             patience: Duration::from_secs(5),
             heartbeat: Duration::from_secs(15),
@@ -79,10 +93,14 @@ impl Default for HttpOptions {
 ///
 /// Cloning is cheap. See `Server::into_service`.
 #[derive(Clone)]
-pub struct Endpoint(Arc<Inner>);
+pub struct Endpoint {
+    inner: Arc<Inner>,
+    way: Way,
+}
 
 struct Inner {
     entry: Arc<Entry>,
+    guards: Arc<ArcSwap<Guards>>,
     options: HttpOptions,
     /// Calls whose client left and that go on all the same.
     tasks: TaskTracker,
@@ -91,19 +109,40 @@ struct Inner {
 
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Endpoint").finish_non_exhaustive()
+        f.debug_struct("Endpoint").field("place", &self.way.place).finish_non_exhaustive()
     }
 }
 
 impl Endpoint {
-    pub(crate) fn new(entry: Arc<Entry>, options: HttpOptions) -> Endpoint {
-        Endpoint(Arc::new(Inner { entry, options, tasks: TaskTracker::new(), pairs: Pairs::default() }))
+    pub(crate) fn new(entry: Arc<Entry>, guards: Arc<ArcSwap<Guards>>, options: HttpOptions) -> Endpoint {
+        let (tasks, pairs) = (TaskTracker::new(), Pairs::default());
+        Endpoint {
+            inner: Arc::new(Inner { entry, guards, options, tasks, pairs }),
+            way: Way { place: Place::Mounted, dialect: None },
+        }
+    }
+
+    /// The same at a path of its own.
+    pub(crate) fn at(&self, path: &str) -> Endpoint {
+        Endpoint {
+            inner: Arc::clone(&self.inner),
+            way: Way { place: Place::Path(path.into()), dialect: None },
+        }
+    }
+
+    /// Answers a request that came this way.
+    pub(crate) async fn arrive<B>(&self, request: Request<B>, way: Way) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Arc::clone(&self.inner).serve(request, way).await
     }
 
     /// Waits until calls whose clients left have ended.
     pub(crate) async fn settle(&self) {
-        self.0.tasks.close();
-        self.0.tasks.wait().await;
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
     }
 }
 
@@ -121,12 +160,13 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move { Ok(inner.serve(request).await) })
+        let serving = Arc::clone(&self.inner).serve(request, self.way.clone());
+        Box::pin(async move { Ok(serving.await) })
     }
 }
 
 /// What a path leads to.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Door {
     Messages,
     PairStream,
@@ -134,54 +174,215 @@ enum Door {
     Nowhere,
 }
 
-impl Inner {
-    async fn serve<B>(self: Arc<Self>, request: Request<B>) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let (parts, body) = request.into_parts();
-        if let Err(Refused { status, why }) = self.options.hosts.gate(&parts.uri, &parts.headers) {
-            return refused(status, &why);
-        }
-        match (self.door(parts.uri.path()), &parts.method) {
-            (Door::Nowhere, _) => plain(StatusCode::NOT_FOUND),
-            (Door::Messages, &Method::POST) => {
-                let accepts = match headers::check(&parts.headers, self.entry.limits.max_bytes) {
-                    Ok(accepts) => accepts,
-                    Err(Refused { status, why }) => return refused(status, &why),
-                };
-                self.post(self.peer(parts, Road::Post { streams: accepts.stream }), accepts, body).await
-            }
-            (Door::Messages, &Method::GET) => self.get(&parts),
-            (Door::Messages, &Method::DELETE) => self.delete(&parts),
-            (Door::Messages, _) => not_allowed("GET, POST, DELETE"),
-            (Door::PairStream, &Method::GET) => self.pair_stream(&parts),
-            (Door::PairStream, _) => not_allowed("GET"),
-            (Door::PairMessages, &Method::POST) => Box::pin(self.pair_message(parts, body)).await,
-            (Door::PairMessages, _) => not_allowed("POST"),
-        }
-    }
-
+impl Way {
     fn door(&self, path: &str) -> Door {
-        match (&self.options.place, path) {
+        match (&self.place, path) {
             (_, "/sse") => Door::PairStream,
             (_, "/messages") => Door::PairMessages,
             (Place::Mounted, _) => Door::Messages,
-            (Place::Path(own), path) if path == own || path.strip_suffix('/') == Some(own) => Door::Messages,
+            (Place::Path(own), path) if path == &**own || path.strip_suffix('/') == Some(own) => {
+                Door::Messages
+            }
             (Place::Path(_), _) => Door::Nowhere,
         }
     }
+}
 
-    async fn post<B>(&self, peer: Peer, accepts: headers::Accepts, body: B) -> Response<Body>
+impl Inner {
+    /// One function, though long, and what it needs made before it waits: whatever is passed on by value is kept
+    /// twice.
+    fn serve<B>(self: Arc<Self>, request: Request<B>, way: Way) -> impl Future<Output = Response<Body>> + Send
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let bytes = match self.body(body).await {
-            Ok(bytes) => bytes,
-            Err(response) => return response,
+        let guards = self.guards.load_full();
+        let (mut parts, body) = request.into_parts();
+        let way = Way { dialect: way.dialect.or_else(|| self.entry.dialect.load_full()), ..way };
+        let named = self.name(&mut parts, &way);
+        async move {
+            let mut dress = Dress::default();
+            let mut response = 'answer: {
+                let gate = match self.gate(&guards, &parts) {
+                    Ok(Gate::Prove(claim)) => Box::pin(guards.prove(claim)).await,
+                    gate => gate,
+                };
+                let gate = match gate {
+                    Ok(Gate::Preflight(headers)) => break 'answer preflight(*headers),
+                    Ok(gate) => gate,
+                    Err(refusal) => break 'answer self.turn_away(&parts, &way, *refusal, &mut dress),
+                };
+                dress = gate.dress();
+                let door = way.door(parts.uri.path());
+                if door != Door::Messages || parts.method != Method::POST {
+                    break 'answer Box::pin(self.other(&guards, gate, parts, &way, body, door, &mut dress))
+                        .await;
+                }
+                let limit = self.limit(&guards);
+                let accepts = match headers::check(&parts.headers, limit) {
+                    Ok(accepts) => accepts,
+                    Err(fault) => break 'answer self.turn_back(&parts, &way, &fault),
+                };
+                let bytes = match self.body(body, limit).await {
+                    Ok(bytes) => bytes,
+                    Err(fault) => break 'answer closing(self.turn_back(&parts, &way, &fault)),
+                };
+                let pass = match gate {
+                    Gate::Open(pass) => pass,
+                    gate => match Box::pin(self.unlock(&guards, gate, &parts, &bytes)).await {
+                        Ok(pass) => pass,
+                        Err(refusal) => break 'answer self.turn_away(&parts, &way, *refusal, &mut dress),
+                    },
+                };
+                let peer = peer(parts, Road::Post { streams: accepts.stream }, &way, pass);
+                self.post(peer, accepts, bytes).await
+            };
+            guards.dress(response.headers_mut(), &dress);
+            if let Some(name) = named {
+                response.headers_mut().insert(REQUEST_ID, *name);
+            }
+            response
+        }
+    }
+
+    /// Everything but messages: streams, sessions, the two doors of the first edition, and what leads nowhere.
+    #[allow(clippy::too_many_arguments)]
+    async fn other<B>(
+        self: &Arc<Self>,
+        guards: &Guards,
+        gate: Gate,
+        parts: Parts,
+        way: &Way,
+        body: B,
+        door: Door,
+        dress: &mut Dress,
+    ) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let allowed = match door {
+            Door::Nowhere => return plain(StatusCode::NOT_FOUND),
+            Door::Messages => "GET, POST, DELETE",
+            Door::PairStream => "GET",
+            Door::PairMessages => "POST",
         };
+        if !allowed.split(", ").any(|method| method == parts.method.as_str()) {
+            return not_allowed(&parts, way, allowed);
+        }
+        let pass = match self.unlock(guards, gate, &parts, &Bytes::new()).await {
+            Ok(pass) => pass,
+            Err(refusal) => return self.turn_away(&parts, way, *refusal, dress),
+        };
+        match (door, &parts.method) {
+            (Door::PairStream, _) => self.pair_stream(&parts, way, pass),
+            (Door::PairMessages, _) => self.pair_message(parts, way, pass, body, self.limit(guards)).await,
+            (_, &Method::GET) => self.get(&parts, way, pass),
+            _ => self.delete(&parts, way, pass),
+        }
+    }
+
+    fn gate(&self, guards: &Guards, parts: &Parts) -> Result<Gate, Box<Refusal>> {
+        let face = self.entry.era.face.load();
+        guards.gate(&Head {
+            method: &parts.method,
+            uri: &parts.uri,
+            headers: &parts.headers,
+            peer: remote(parts).map(|remote| remote.ip()),
+            is_tls: false,
+            principal: parts.extensions.get::<Principal>(),
+            server: &face.info.name,
+        })
+    }
+
+    /// Checks a key, where one is still to be checked.
+    async fn unlock(
+        &self,
+        guards: &Guards,
+        gate: Gate,
+        parts: &Parts,
+        body: &Bytes,
+    ) -> Result<Pass, Box<Refusal>> {
+        let claim = match gate {
+            Gate::Open(pass) => return Ok(pass),
+            Gate::Key(claim) | Gate::Prove(claim) => claim,
+            Gate::Preflight(_) => return Ok(Pass::default()),
+        };
+        let mut request = KeyRequest::new(&*self.entry.era.face.load().info.name)
+            .with_body(body.clone())
+            .with_headers(parts.headers.clone())
+            .with_http_method(parts.method.clone())
+            .with_remote_addr(claim.client());
+        if let Some(id) = parts.headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()) {
+            request = request.with_request_id(id);
+        }
+        guards.key(claim, request).await
+    }
+
+    /// What this request is called: as its sender says, or a name of our own where somebody may ask for one.
+    fn name(&self, parts: &mut Parts, way: &Way) -> Option<Box<HeaderValue>> {
+        if let Some(name) = parts.headers.get(REQUEST_ID) {
+            return (name.len() <= LONGEST_ID).then(|| Box::new(name.clone()));
+        }
+        let is_wanted = way.dialect.as_ref().is_some_and(|dialect| dialect.lenient);
+        if !is_wanted && self.entry.events.is_silent() {
+            return None;
+        }
+        let name = HeaderValue::from_str(&crate::seal::token()).ok()?;
+        parts.headers.insert(REQUEST_ID, name.clone());
+        Some(Box::new(name))
+    }
+
+    fn limit(&self, guards: &Guards) -> usize {
+        let most = self.entry.limits.max_bytes;
+        guards.body_limit.map_or(most, |limit| limit.min(most))
+    }
+
+    /// Says no in the name of a guard, and counts it.
+    fn turn_away(&self, parts: &Parts, way: &Way, refusal: Refusal, dress: &mut Dress) -> Response<Body> {
+        let message = refusal.message.as_ref();
+        let fault = match refusal.why {
+            Why::BadHead | Why::Host | Why::Origin | Why::Address => Fault::invalid(message),
+            Why::TooLarge { .. } => Fault::new(FaultKind::TooLarge, message),
+            Why::TooMany | Why::TooManyFailures(_) | Why::Busy => Fault::new(FaultKind::RateLimited, message),
+            Why::Credentials(_) => Fault::new(FaultKind::Unauthorized, message),
+            Why::Unavailable => Fault::new(FaultKind::Busy, message),
+        };
+        self.note(parts, refusal.why, message);
+        let fault = fault.with_status(refusal.why.status());
+        let mut response = refuse_at(&parts.headers, way.dialect.as_ref(), &fault);
+        refusal.explain(response.headers_mut());
+        *dress = refusal.dress;
+        response
+    }
+
+    fn note(&self, parts: &Parts, why: Why, message: &str) {
+        let counted = match why {
+            Why::Credentials(Kind::ApiKey) | Why::TooManyFailures(Kind::ApiKey) => {
+                Some(observe::Refusal::ApiKey)
+            }
+            Why::Credentials(_) | Why::TooManyFailures(_) => Some(observe::Refusal::Auth),
+            Why::TooLarge { .. } => Some(observe::Refusal::BodySize),
+            Why::Address => Some(observe::Refusal::Ip),
+            Why::Host | Why::Origin => Some(observe::Refusal::Origin),
+            Why::TooMany | Why::Busy => Some(observe::Refusal::Rate),
+            Why::BadHead | Why::Unavailable => None,
+        };
+        if let Some(counted) = counted {
+            self.entry.stats.refused(counted);
+        }
+        tracing::info!(?why, message, remote = ?remote(parts), "refused");
+    }
+
+    /// Says no because of what is wrong with the request itself.
+    fn turn_back(&self, parts: &Parts, way: &Way, fault: &Fault) -> Response<Body> {
+        if fault.kind() == FaultKind::TooLarge {
+            self.entry.stats.refused(observe::Refusal::BodySize);
+        }
+        refuse_at(&parts.headers, way.dialect.as_ref(), fault)
+    }
+
+    async fn post(&self, peer: Peer, accepts: headers::Accepts, bytes: Bytes) -> Response<Body> {
         let out = Stream::new(Capacity::default());
         let call = self.begin(bytes, peer.clone(), &out);
         let mut driving = Driving { call: Some(call), out: Arc::clone(&out), tasks: self.tasks.clone() };
@@ -199,17 +400,16 @@ impl Inner {
         }
     }
 
-    async fn body<B>(&self, body: B) -> Result<Bytes, Response<Body>>
+    async fn body<B>(&self, body: B, limit: usize) -> Result<Bytes, Fault>
     where
         B: http_body::Body<Data = Bytes> + Send,
         B::Error: Into<BoxError>,
     {
-        let limit = self.entry.limits.max_bytes;
         match Lazy::within(self.options.body_timeout, read(body, limit)).await {
             Some(Ok(bytes)) => Ok(bytes),
-            Some(Err(TooLong::TooLong)) => Err(too_long(limit)),
-            Some(Err(TooLong::Broken)) => Err(closing(refused(400, "the body ended early or was malformed"))),
-            None => Err(closing(refused(408, "the body did not arrive in time"))),
+            Some(Err(TooLong::TooLong)) => Err(headers::too_long(limit)),
+            Some(Err(TooLong::Broken)) => Err(Fault::invalid("the body ended early or was malformed")),
+            None => Err(Fault::invalid("the body did not arrive in time").with_status(408)),
         }
     }
 
@@ -244,29 +444,34 @@ impl Inner {
         event_stream(events)
     }
 
-    fn get(self: &Arc<Self>, parts: &Parts) -> Response<Body> {
+    fn get(self: &Arc<Self>, parts: &Parts, way: &Way, pass: Pass) -> Response<Body> {
         let headers = &parts.headers;
+        let refused = |fault: &Fault| refuse_at(headers, way.dialect.as_ref(), fault);
+        let peer = peer_of(parts, Road::Post { streams: true }, way, pass);
         if !headers.contains_key(SESSION) {
-            return not_allowed("POST");
+            let introduced = match headers::accepts_stream(headers) {
+                true => None,
+                false => self.entry.era.introduce(&peer, query_id(parts).as_deref()),
+            };
+            return introduced.map_or_else(|| not_allowed(parts, way, "POST"), |body| json(200, body));
         }
         if !headers::accepts_stream(headers) {
-            return refused(406, "a GET needs `Accept: text/event-stream`");
+            return refused(&Fault::invalid("a GET needs `Accept: text/event-stream`").with_status(406));
         }
-        let peer = self.peer_of(parts, Road::Post { streams: true });
         let last = match single(headers, &LAST_EVENT) {
             Ok(last) => last,
-            Err(_) => return refused(400, "header last-event-id must be sent once"),
+            Err(_) => return refused(&Fault::invalid("header last-event-id must be sent once")),
         };
         let standing = match self.entry.era.stand(&peer, last) {
             Ok(standing) => standing,
-            Err(fault) => return fault_response(&fault),
+            Err(fault) => return refused(&fault),
         };
         let reader = match standing.after {
             Some(after) => standing.stream.attach(after),
             None => Some(standing.stream.reader()),
         };
         let Some(reader) = reader else {
-            return refused(400, "that place in the stream is gone or never was");
+            return refused(&Fault::invalid("that place in the stream is gone or never was"));
         };
         let mut events = Events::new(reader, self.options.heartbeat).numbered(standing.number);
         if standing.number == 0 {
@@ -284,39 +489,51 @@ impl Inner {
         event_stream(events)
     }
 
-    fn delete(&self, parts: &Parts) -> Response<Body> {
+    fn delete(&self, parts: &Parts, way: &Way, pass: Pass) -> Response<Body> {
         if !parts.headers.contains_key(SESSION) {
-            return not_allowed("POST");
+            return not_allowed(parts, way, "POST");
         }
-        match self.entry.era.end_session(&self.peer_of(parts, Road::Post { streams: false })) {
+        match self.entry.era.end_session(&peer_of(parts, Road::Post { streams: false }, way, pass)) {
             Ok(()) => plain(StatusCode::NO_CONTENT),
-            Err(fault) => fault_response(&fault),
+            Err(fault) => refuse_at(&parts.headers, way.dialect.as_ref(), &fault),
         }
-    }
-
-    fn peer_of(&self, parts: &Parts, road: Road) -> Peer {
-        Peer {
-            principal: principal(parts),
-            headers: Arc::new(parts.headers.clone()),
-            remote: remote(parts),
-            road,
-            dialect: self.entry.dialect.load_full(),
-        }
-    }
-
-    fn peer(&self, parts: Parts, road: Road) -> Peer {
-        let (principal, remote) = (principal(&parts), remote(&parts));
-        let dialect = self.entry.dialect.load_full();
-        Peer { principal, headers: Arc::new(parts.headers), remote, road, dialect }
     }
 }
 
-fn principal(parts: &Parts) -> Principal {
-    parts.extensions.get::<Principal>().cloned().unwrap_or_default()
+fn peer_of(parts: &Parts, road: Road, way: &Way, pass: Pass) -> Peer {
+    let headers = Arc::new(parts.headers.clone());
+    Peer {
+        remote: client(remote(parts), &pass),
+        principal: pass.principal,
+        headers,
+        road,
+        dialect: way.dialect.clone(),
+    }
+}
+
+fn peer(parts: Parts, road: Road, way: &Way, pass: Pass) -> Peer {
+    let remote = client(remote(&parts), &pass);
+    let headers = Arc::new(parts.headers);
+    Peer { remote, principal: pass.principal, headers, road, dialect: way.dialect.clone() }
 }
 
 fn remote(parts: &Parts) -> Option<SocketAddr> {
     parts.extensions.get::<Remote>().map(|remote| remote.0)
+}
+
+/// Where a request comes from: what a proxy says that is believed, or else the other end of the connection.
+fn client(remote: Option<SocketAddr>, pass: &Pass) -> Option<SocketAddr> {
+    match pass.client {
+        Some(client) if remote.is_none_or(|remote| remote.ip() != client) => Some(SocketAddr::new(client, 0)),
+        _ => remote,
+    }
+}
+
+/// The id that an introduction is to carry.
+fn query_id(parts: &Parts) -> Option<String> {
+    let pairs = parts.uri.query()?.split('&');
+    let id = { pairs }.find_map(|pair| pair.strip_prefix("id="))?;
+    (!id.is_empty() && id.len() <= LONGEST_ID).then(|| id.to_owned())
 }
 
 /// What a call does first.
@@ -448,37 +665,44 @@ fn plain(status: StatusCode) -> Response<Body> {
     response
 }
 
-fn not_allowed(allow: &'static str) -> Response<Body> {
-    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED);
+/// No such method of HTTP here. Dialects say it in words too.
+fn not_allowed(parts: &Parts, way: &Way, allow: &'static str) -> Response<Body> {
+    let mut response = match &way.dialect {
+        Some(_) => {
+            let fault = Fault::invalid(format!("this address takes {allow}")).with_status(405);
+            refuse_at(&parts.headers, way.dialect.as_ref(), &fault)
+        }
+        None => plain(StatusCode::METHOD_NOT_ALLOWED),
+    };
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
     response
 }
 
-/// A refusal before the message was read.
-fn refused(status: u16, why: &str) -> Response<Body> {
-    let response = json(status, refuse(None, &Fault::invalid(why)));
-    // Whoever sends these did not mean us, or sends a body that is not worth reading.
-    if matches!(status, 403 | 413 | 415) { closing(response) } else { response }
+fn preflight(headers: HeaderMap) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    *response.headers_mut() = headers;
+    response
 }
 
-fn too_long(limit: usize) -> Response<Body> {
-    refused(413, &format!("the body is longer than {limit} bytes"))
+/// A refusal before the message was read, to somebody of whom only the headers are known.
+pub(crate) fn refuse_at(
+    headers: &HeaderMap,
+    dialect: Option<&Arc<Dialect>>,
+    fault: &Fault,
+) -> Response<Body> {
+    let (status, body) = refuse_head(headers, dialect, fault);
+    let mut response = json(status, body);
+    if status == 503 {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+    }
+    // Whoever sends these did not mean us, or sends a body that is not worth reading.
+    if matches!(status, 401 | 403 | 413 | 415) { closing(response) } else { response }
 }
 
 fn closing(mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
-}
-
-fn fault_status(fault: &Fault) -> u16 {
-    match fault.kind() {
-        toolgate_wire::FaultKind::Session => 404,
-        _ => 400,
-    }
-}
-
-fn fault_response(fault: &Fault) -> Response<Body> {
-    json(fault_status(fault), refuse(None, fault))
 }
 
 #[cfg(test)]
@@ -490,12 +714,12 @@ mod tests {
     /// What common allocators hand out fastest ends at about a kilobyte. Every request makes these two.
     #[test]
     fn a_call_stays_small() {
-        let Endpoint(inner) = crate::Server::new("small", "1").build().unwrap().into_service();
+        let Endpoint { inner, way } = crate::Server::new("small", "1").build().unwrap().into_service();
         let request = Request::new(Full::<Bytes>::default());
-        let size = size_of_val(&Arc::clone(&inner).serve(request));
+        let size = size_of_val(&Arc::clone(&inner).serve(request, way.clone()));
         assert!(size <= 1024, "serving takes {size} bytes");
         let (parts, _) = Request::new(()).into_parts();
-        let peer = inner.peer(parts, Road::Post { streams: true });
+        let peer = peer(parts, Road::Post { streams: true }, &way, Pass::default());
         let (bytes, out) = (Bytes::new(), Stream::new(Capacity::default()));
         let captured = size_of_val(&inner) + size_of_val(&bytes) + size_of_val(&peer) + size_of_val(&out);
         let size = captured + size_of_val(&inner.entry.message(&bytes, &peer, &out));

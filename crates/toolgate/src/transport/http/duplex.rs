@@ -13,9 +13,9 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use toolgate_wire::{Fault, FaultKind};
 
 use super::sse::Events;
-use super::{Body, closing};
-use super::{BoxError, Inner, Place, answered, event_stream, fault_response, headers, principal, refused};
+use super::{Body, BoxError, Inner, Place, Way, answered, closing, event_stream, headers, peer, refuse_at};
 use crate::era::{Answer, Line, Road};
+use crate::guard::Pass;
 use crate::request::Principal;
 use crate::seal::token;
 use crate::stream::{Capacity, Stream};
@@ -74,18 +74,21 @@ impl Drop for Seat {
 }
 
 impl Inner {
-    pub(super) fn pair_stream(self: &Arc<Self>, parts: &Parts) -> Response<Body> {
+    pub(super) fn pair_stream(self: &Arc<Self>, parts: &Parts, way: &Way, pass: Pass) -> Response<Body> {
+        let refused = |fault: &Fault| refuse_at(&parts.headers, way.dialect.as_ref(), fault);
         if !headers::accepts_stream(&parts.headers) {
-            return refused(406, "this address needs `Accept: text/event-stream`");
+            return refused(
+                &Fault::invalid("this address needs `Accept: text/event-stream`").with_status(406),
+            );
         }
         let out = Stream::new(Capacity::default());
         let line = Line::new(Arc::clone(&out), None);
         let calls = TaskTracker::new();
-        let Some(seat) = self.pairs.open(&line, principal(parts), &calls) else {
-            return refused(503, "too many connections of this kind are open");
+        let Some(seat) = self.pairs.open(&line, pass.principal, &calls) else {
+            return refused(&Fault::new(FaultKind::Busy, "too many connections of this kind are open"));
         };
         // Behind a router the own path is not known; relative to this address, the other one always is.
-        let slash = if matches!(self.options.place, Place::Path(_)) { "/" } else { "" };
+        let slash = if matches!(way.place, Place::Path(_)) { "/" } else { "" };
         let opening = format!("event: endpoint\ndata: {slash}messages?session={}\n\n", seat.name);
         let (entry, feeding) = (Arc::clone(&self.entry), line);
         let events = Events::new(out.reader(), self.options.heartbeat)
@@ -101,31 +104,38 @@ impl Inner {
         event_stream(events)
     }
 
-    pub(super) async fn pair_message<B>(self: Arc<Self>, parts: Parts, body: B) -> Response<Body>
+    pub(super) async fn pair_message<B>(
+        self: &Arc<Self>,
+        parts: Parts,
+        way: &Way,
+        pass: Pass,
+        body: B,
+        limit: usize,
+    ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let accepts = match headers::check(&parts.headers, self.entry.limits.max_bytes) {
+        let refused = |parts: &Parts, fault: &Fault| self.turn_back(parts, way, fault);
+        let accepts = match headers::check(&parts.headers, limit) {
             Ok(accepts) => accepts,
-            Err(refusal) => return refused(refusal.status, &refusal.why),
+            Err(fault) => return refused(&parts, &fault),
         };
         let name = parts.uri.query().and_then(|query| query.strip_prefix("session="));
-        let Some((line, under_way)) = name.and_then(|name| self.pairs.find(name, &principal(&parts))) else {
-            return fault_response(&Fault::new(
-                FaultKind::Session,
-                "no such connection; open the stream again",
-            ));
+        let Some((line, under_way)) = name.and_then(|name| self.pairs.find(name, &pass.principal)) else {
+            let said = "no such connection; open the stream again";
+            return refused(&parts, &Fault::new(FaultKind::Session, said));
         };
-        let bytes = match self.body(body).await {
+        let bytes = match self.body(body, limit).await {
             Ok(bytes) => bytes,
-            Err(response) => return closing(response),
+            Err(fault) => return closing(refused(&parts, &fault)),
         };
         let out = Arc::clone(&line.out);
         if !out.has_room() {
-            return refused(503, "the answers that are there already are not being read");
+            let said = "the answers that are there already are not being read";
+            return refused(&parts, &Fault::new(FaultKind::Busy, said));
         }
-        let mut call = self.begin(bytes, self.peer(parts, Road::Line(line)), &out);
+        let mut call = self.begin(bytes, peer(parts, Road::Line(line), way, pass), &out);
         match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             // What is no message at all is refused here; everything else is answered on the stream.
             Poll::Ready(answer @ Answer::Body { status: 400, .. }) => answered(answer, accepts),

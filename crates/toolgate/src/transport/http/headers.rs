@@ -1,9 +1,9 @@
 //! What the head of a POST must say before its body is read.
 
 use http::{HeaderMap, HeaderValue, header};
+use toolgate_wire::{Fault, FaultKind};
 
 use crate::era::single;
-use crate::guard::Refused;
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -25,14 +25,12 @@ pub(super) struct Accepts {
 }
 
 /// Judges the head of a POST.
-pub(super) fn check(headers: &HeaderMap, limit: usize) -> Result<Accepts, Refused> {
-    let refuse = |status, why: &str| Err(Refused { status, why: why.to_owned() });
+pub(super) fn check(headers: &HeaderMap, limit: usize) -> Result<Accepts, Fault> {
+    let refuse = |status, why: &str| Err(Fault::invalid(why).with_status(status));
     if let Some(length) = headers.get(header::CONTENT_LENGTH) {
         match length.to_str().ok().and_then(|length| length.parse::<u64>().ok()) {
             Some(length) if length <= limit as u64 => {}
-            Some(_) => {
-                return Err(Refused { status: 413, why: format!("the body is longer than {limit} bytes") });
-            }
+            Some(_) => return Err(too_long(limit)),
             None => return refuse(400, "header content-length is malformed"),
         }
     }
@@ -47,6 +45,11 @@ pub(super) fn check(headers: &HeaderMap, limit: usize) -> Result<Accepts, Refuse
         return refuse(406, "answers are `application/json` or `text/event-stream`; accept both");
     }
     Ok(accepts)
+}
+
+/// A body is longer than is read here.
+pub(super) fn too_long(limit: usize) -> Fault {
+    Fault::new(FaultKind::TooLarge, format!("Request body too large (max: {limit} bytes)"))
 }
 
 /// `application/json`, in any case, alone or with `charset=utf-8`.
@@ -108,7 +111,7 @@ mod tests {
         for (name, value) in pairs {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        check(&headers, 100).map_or_else(|refused| refused.status, |_| 200)
+        check(&headers, 100).map_or_else(|fault| crate::era::refuse_head(&headers, None, &fault).0, |_| 200)
     }
 
     #[test]

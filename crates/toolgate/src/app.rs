@@ -1,0 +1,463 @@
+//! Several servers at one address: which path leads to which server, and how it speaks there.
+//!
+//! What it must not do: know a method of the protocol or judge a caller; that is the business of the server that
+//! a request is for.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderName, HeaderValue, Request, Response, Uri};
+use tokio_util::sync::CancellationToken;
+use toolgate_wire::{Dialect, Fault, FaultKind};
+use tower_service::Service;
+
+use crate::error::{Error, ErrorKind};
+use crate::guard::{Dress, Guards};
+use crate::request::BoxFuture;
+use crate::server::Server;
+use crate::servers::{DEFAULT, Servers, registry};
+use crate::transport::http::{Body, Place, Way, no_numbers, refuse_at};
+use crate::transport::{listen, run};
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type Guard = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
+
+/// Named servers at one address.
+///
+/// ```no_run
+/// use toolgate::{App, Mount, Servers};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), toolgate::Error> {
+/// let servers = Servers::new();
+/// servers.server("shop");
+/// servers.server("admin").with_basic_auth("admin", "secret");
+///
+/// App::new(&servers)
+///     .mount("/shop/mcp", Mount::fixed("shop"))
+///     .mount("/admin/mcp", Mount::fixed("admin").header("X-Robots-Tag", "none"))
+///     .mount("/mcp", Mount::select().or("shop")) // `/mcp/admin` and `/mcp?server=admin` choose
+///     .listen("127.0.0.1:8080")
+///     .await
+/// # }
+/// ```
+#[must_use = "an app serves nobody until it listens"]
+pub struct App {
+    servers: Servers,
+    mounts: Vec<(Arc<str>, Mount)>,
+    stats: Option<String>,
+    listen: listen::Options,
+    drain: Duration,
+    faults: Vec<String>,
+    /// What answers carry that are no server's.
+    guards: Guards,
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paths: Vec<&str> = self.mounts.iter().map(|(path, _)| &**path).collect();
+        f.debug_struct("App").field("mounts", &paths).finish_non_exhaustive()
+    }
+}
+
+/// What a path leads to.
+#[derive(Clone)]
+#[must_use]
+pub struct Mount {
+    choice: Choice,
+    dialect: Option<Arc<Dialect>>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    guard: Option<Guard>,
+    faults: Vec<String>,
+}
+
+#[derive(Clone)]
+enum Choice {
+    /// Always this one.
+    Fixed(String),
+    /// The one the request names, or else this one.
+    Named { or: String },
+}
+
+impl fmt::Debug for Mount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let choice = match &self.choice {
+            Choice::Fixed(name) | Choice::Named { or: name } => name,
+        };
+        f.debug_struct("Mount").field("server", choice).finish_non_exhaustive()
+    }
+}
+
+impl Mount {
+    /// The server of this name, whatever the request says.
+    pub fn fixed(server: impl Into<String>) -> Mount {
+        Mount::of(Choice::Fixed(server.into()))
+    }
+
+    /// The server that the request names: in the path segment after the mount, or else as `?server=`, or else the
+    /// server `default`.
+    pub fn select() -> Mount {
+        Mount::of(Choice::Named { or: DEFAULT.into() })
+    }
+
+    fn of(choice: Choice) -> Mount {
+        Mount { choice, dialect: None, headers: Vec::new(), guard: None, faults: Vec::new() }
+    }
+
+    /// The server that is meant when the request names none, instead of `default`.
+    pub fn or(mut self, server: impl Into<String>) -> Mount {
+        match &mut self.choice {
+            Choice::Named { or } => *or = server.into(),
+            Choice::Fixed(_) => self.faults.push("`or` makes no sense where the server is fixed".into()),
+        }
+        self
+    }
+
+    /// Speaks like this, here, to clients that name no protocol revision.
+    pub fn dialect(mut self, dialect: Dialect) -> Mount {
+        self.dialect = Some(Arc::new(dialect));
+        self
+    }
+
+    /// Every answer from here carries this header.
+    pub fn header(mut self, name: &str, value: &str) -> Mount {
+        match (name.parse(), value.parse()) {
+            (Ok(name), Ok(value)) => self.headers.push((name, value)),
+            _ => self.faults.push(format!("{name:?}: {value:?} is no header")),
+        }
+        self
+    }
+
+    /// Lets in only requests of which this says so, judged by their head. Others are told `Unauthorized`.
+    pub fn guard(mut self, guard: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Mount {
+        self.guard = Some(Arc::new(guard));
+        self
+    }
+}
+
+impl Default for App {
+    /// The servers of this process, mounted nowhere yet.
+    fn default() -> App {
+        App::new(registry())
+    }
+}
+
+impl App {
+    /// These servers, mounted nowhere yet. Servers may come and go while they are served.
+    pub fn new(servers: &Servers) -> App {
+        App {
+            servers: servers.clone(),
+            mounts: Vec::new(),
+            stats: None,
+            listen: listen::Options::default(),
+            drain: Duration::from_secs(30),
+            faults: Vec::new(),
+            guards: Guards::default(),
+        }
+    }
+
+    /// Serves what a mount leads to at this path and below.
+    pub fn mount(mut self, path: &str, mount: Mount) -> App {
+        self.faults.extend(mount.faults.iter().map(|fault| format!("mount {path}: {fault}")));
+        let clean = path.trim_end_matches('/');
+        if !path.starts_with('/') || path.contains(['?', '#']) {
+            self.faults.push(format!("mount {path:?}: a path begins with `/`"));
+        }
+        if self.mounts.iter().any(|(known, _)| **known == *clean) {
+            self.faults.push(format!("mount {path}: there are two of them"));
+        }
+        self.mounts.push((clean.into(), mount));
+        // The longest path that fits is the one that is meant.
+        self.mounts.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
+        self
+    }
+
+    /// Serves statistics as JSON below this path: `GET {path}/NAME`, `GET {path}/NAME/summary`, and
+    /// `POST {path}/NAME/reset`. Whoever may call a server may see its numbers; its guards judge.
+    pub fn stats_at(mut self, path: &str) -> App {
+        self.stats = Some(path.trim_end_matches('/').to_owned());
+        self
+    }
+
+    /// Limits of our own listener.
+    pub fn listener(mut self, options: listen::Options) -> App {
+        self.listen = options;
+        self
+    }
+
+    /// How long calls under way may go on when the app ends. Half a minute unless said otherwise.
+    pub fn drain(mut self, drain: Duration) -> App {
+        self.drain = drain;
+        self
+    }
+
+    /// Serves HTTP at this address until the process is asked to end (SIGTERM, Ctrl-C). Calls under way are
+    /// finished; then the servers are removed.
+    ///
+    /// # Errors
+    /// If the description cannot work, or the address cannot be had.
+    pub async fn listen(self, address: impl tokio::net::ToSocketAddrs + fmt::Debug) -> Result<(), Error> {
+        let place = format!("cannot listen on {address:?}");
+        let bound = tokio::net::TcpListener::bind(address).await;
+        self.serve(bound.map_err(|error| Error::io(place, error))?).await
+    }
+
+    /// Serves HTTP on a listener that exists already; see [`App::listen`].
+    ///
+    /// # Errors
+    /// If the description cannot work, or the listener breaks.
+    pub async fn serve(self, listener: tokio::net::TcpListener) -> Result<(), Error> {
+        let (servers, options, drain) = (self.servers.clone(), self.listen.clone(), self.drain);
+        let service = self.into_service()?;
+        let over = CancellationToken::new();
+        let end = || {
+            over.cancel();
+            for server in servers.names().iter().filter_map(|name| servers.get(name)) {
+                server.shut_down();
+            }
+        };
+        let settle = async {
+            for server in servers.names().iter().filter_map(|name| servers.get(name)) {
+                server.settle().await;
+            }
+        };
+        let served = run(listener, service, options.drain(drain), over.clone(), drain, end, settle).await;
+        servers.clear();
+        served.map_err(|error| Error::io("cannot go on listening", error))
+    }
+
+    /// The app as a `tower` service, to be mounted in axum or any other router. Paths are those of the request
+    /// as it arrives.
+    ///
+    /// # Errors
+    /// If the description cannot work. The error lists everything that is wrong with it.
+    pub fn into_service(mut self) -> Result<AppService, Error> {
+        for name in self.servers.names() {
+            if let Some(Err(error)) = self.servers.get(&name).map(|server| server.is_sound()) {
+                self.faults.push(error.to_string());
+            }
+        }
+        if self.faults.is_empty() {
+            return Ok(AppService(Arc::new(self)));
+        }
+        let said = format!("the app cannot be served:\n  {}", self.faults.join("\n  "));
+        Err(Error::new(ErrorKind::Description, said))
+    }
+
+    /// The mount that a path leads to, and what is left of the path.
+    fn find<'a>(&self, path: &'a str) -> Option<(&Mount, &'a str)> {
+        self.mounts.iter().find_map(|(at, mount)| {
+            let rest = path.strip_prefix(&**at)?;
+            (rest.is_empty() || rest.starts_with('/')).then_some((mount, rest))
+        })
+    }
+
+    async fn route<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let (mut parts, body) = request.into_parts();
+        let Some((mount, rest)) = self.find(parts.uri.path()) else {
+            return self.stats(&parts).await;
+        };
+        let refuse = |parts: &Parts, fault: Fault| {
+            let mut response = refuse_at(&parts.headers, mount.dialect.as_ref(), &fault);
+            mount.dress(&mut response);
+            self.plain(response)
+        };
+        let (server, rest) = match self.choose(mount, &parts.uri, rest) {
+            Ok(chosen) => chosen,
+            Err(name) => {
+                let shown: String = name.chars().take(128).collect();
+                let fault = Fault::invalid(format!("Unknown MCP server: {shown}")).with_status(404);
+                return refuse(&parts, fault);
+            }
+        };
+        if mount.guard.as_ref().is_some_and(|guard| !guard(&parts)) {
+            return refuse(&parts, Fault::new(FaultKind::Unauthorized, "Unauthorized").with_status(403));
+        }
+        if let Some(uri) = with_path(&parts.uri, if rest.is_empty() { "/" } else { rest }) {
+            parts.uri = uri;
+        }
+        let way = Way { place: Place::Mounted, dialect: mount.dialect.clone() };
+        let mut response = server.endpoint().arrive(Request::from_parts(parts, body), way).await;
+        mount.dress(&mut response);
+        response
+    }
+
+    /// The server that is meant, and what of the path is for it; or the name that leads nowhere.
+    fn choose<'a>(&self, mount: &Mount, uri: &Uri, rest: &'a str) -> Result<(Server, &'a str), String> {
+        let or = match &mount.choice {
+            Choice::Fixed(name) => return self.named(name).map(|server| (server, rest)),
+            Choice::Named { or } => or,
+        };
+        let inner = rest.strip_prefix('/').unwrap_or(rest);
+        let (segment, after) = match inner.find('/') {
+            Some(end) => inner.split_at(end),
+            None => (inner, ""),
+        };
+        let segment = decoded(segment, false);
+        if !segment.is_empty() {
+            return match self.named(&segment) {
+                Ok(server) => Ok((server, after)),
+                // The two doors of the first revision stand below every mount.
+                Err(_) if matches!(segment.as_str(), "sse" | "messages") => {
+                    self.asked(uri, or).map(|server| (server, rest))
+                }
+                Err(name) => Err(name),
+            };
+        }
+        self.asked(uri, or).map(|server| (server, rest))
+    }
+
+    fn asked(&self, uri: &Uri, or: &str) -> Result<Server, String> {
+        let asked = query(uri, "server").filter(|name| !name.is_empty());
+        self.named(asked.as_deref().unwrap_or(or))
+    }
+
+    fn named(&self, name: &str) -> Result<Server, String> {
+        self.servers.get(name).ok_or_else(|| name.to_owned())
+    }
+
+    async fn stats(&self, parts: &Parts) -> Response<Body> {
+        let at = self.stats.as_deref();
+        let Some(rest) = at.and_then(|at| parts.uri.path().strip_prefix(at)?.strip_prefix('/')) else {
+            return self.plain(refuse_at(
+                &parts.headers,
+                None,
+                &Fault::invalid("there is nothing here").with_status(404),
+            ));
+        };
+        let (name, what) = rest.split_once('/').unwrap_or((rest, ""));
+        match self.servers.get(&decoded(name, false)) {
+            Some(server) => server.endpoint().numbers(parts, what).await,
+            None => self.plain(no_numbers()),
+        }
+    }
+
+    /// An answer that is no server's: it carries what every answer carries.
+    fn plain(&self, mut response: Response<Body>) -> Response<Body> {
+        self.guards.dress(response.headers_mut(), &Dress::default());
+        response
+    }
+}
+
+impl Mount {
+    fn dress(&self, response: &mut Response<Body>) {
+        for (name, value) in &self.headers {
+            response.headers_mut().insert(name.clone(), value.clone());
+        }
+    }
+}
+
+/// An app as a `tower` service. Cloning is cheap. See [`App::into_service`].
+#[derive(Clone)]
+pub struct AppService(Arc<App>);
+
+impl fmt::Debug for AppService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AppService").field(&self.0).finish()
+    }
+}
+
+impl<B> Service<Request<B>> for AppService
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut task::Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let app = Arc::clone(&self.0);
+        Box::pin(async move { Ok(app.route(request).await) })
+    }
+}
+
+/// The same address with another path.
+fn with_path(uri: &Uri, path: &str) -> Option<Uri> {
+    let mut parts = uri.clone().into_parts();
+    let target = match uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
+    };
+    parts.path_and_query = Some(target.parse::<PathAndQuery>().ok()?);
+    Uri::from_parts(parts).ok()
+}
+
+/// The first value of this name in a query.
+fn query(uri: &Uri, name: &str) -> Option<String> {
+    let pairs = uri.query()?.split('&');
+    let pair = { pairs }.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))?;
+    Some(decoded(pair, true))
+}
+
+/// A part of an address without its escapes. What is no escape stays as it is.
+fn decoded(text: &str, is_query: bool) -> String {
+    let mut bytes = text.bytes();
+    let mut plain = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        let hex = |byte: u8| char::from(byte).to_digit(16);
+        let mut ahead = bytes.clone();
+        match (byte, ahead.next().and_then(hex), ahead.next().and_then(hex)) {
+            (b'%', Some(high), Some(low)) => {
+                plain.extend(u8::try_from(high * 16 + low));
+                bytes = ahead;
+            }
+            (b'+', ..) if is_query => plain.push(b' '),
+            _ => plain.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_are_taken_off_once() {
+        assert_eq!(decoded("my%20App", false), "my App");
+        assert_eq!(decoded("a+b", true), "a b");
+        assert_eq!(decoded("a+b", false), "a+b");
+        assert_eq!(decoded("%2525", false), "%25");
+        assert_eq!(decoded("%zz%4", false), "%zz%4");
+        assert_eq!(decoded("%ff", false), "\u{fffd}");
+    }
+
+    #[test]
+    fn a_query_is_read_by_name() {
+        let uri = Uri::from_static("/x?observer=1&server=my%41pp&server=other");
+        assert_eq!(query(&uri, "server").as_deref(), Some("myApp"));
+        assert_eq!(query(&Uri::from_static("/x"), "server"), None);
+    }
+
+    #[test]
+    fn the_longest_mount_that_fits_is_meant() {
+        let app = App::new(&Servers::new())
+            .mount("/", Mount::fixed("root"))
+            .mount("/api", Mount::fixed("api"))
+            .mount("/api/v2", Mount::fixed("two"));
+        let found = |path: &str| {
+            app.find(path).map(|(mount, rest)| match &mount.choice {
+                Choice::Fixed(name) => format!("{name}:{rest}"),
+                Choice::Named { .. } => String::new(),
+            })
+        };
+        assert_eq!(found("/api/v2/x").as_deref(), Some("two:/x"));
+        assert_eq!(found("/api/v20").as_deref(), Some("api:/v20"));
+        assert_eq!(found("/apiary").as_deref(), Some("root:/apiary"));
+    }
+}

@@ -1,0 +1,175 @@
+//! Who may call a server: the same settings for a description and for a server that runs.
+
+use std::sync::Arc;
+
+use super::{Builder, Last, Server};
+use crate::error::{Error, ErrorKind};
+use crate::guard::{ApiKeys, Guards, KeyRequest, Mode, OneOrMany, Rate, SecurityHeaders, Token};
+
+/// One setting, said three times: what it does, how it is written on a description, how on a running server.
+macro_rules! settings {
+    ($(
+        $(#[$doc:meta])*
+        $builder:ident / $server:ident ($($argument:ident: $type:ty),*) |$guards:ident| $set:expr;
+    )*) => {
+        impl<L: Last> Builder<L> {
+            $($(#[$doc])*
+            pub fn $builder(self, $($argument: $type),*) -> Builder<L> {
+                self.set(|parts| {
+                    let $guards = &mut parts.guards;
+                    let checked: Result<(), String> = $set;
+                    parts.note(checked.map_err(|fault| format!(concat!(stringify!($builder), ": {}"), fault)));
+                })
+            })*
+        }
+
+        impl Server {
+            $($(#[$doc])*
+            pub fn $server(&self, $($argument: $type),*) -> Server {
+                self.change_guards(stringify!($server), |$guards| $set)
+            })*
+        }
+    };
+}
+
+settings! {
+    /// Pages of these origins may call the server and read its answers: exact ones (`https://app.example.com`), all
+    /// below a domain (`*.example.com`), or all (`*`).
+    cors / with_cors (origins: impl OneOrMany) |guards| guards.cors.set(origins);
+
+    /// Pages of one more origin may call the server and read its answers.
+    add_cors_origin / add_cors_origin (origin: &str) |guards| guards.cors.add(origin);
+
+    /// Bodies of requests have at most so many bytes; 0 is no limit of this kind.
+    body_limit / with_body_limit (bytes: usize) |guards| { guards.set_body_limit(bytes); Ok(()) };
+
+    /// Only these addresses and networks (`10.0.0.0/8`, `::1`) are served; an empty list serves everybody.
+    allow_ips / with_allowed_ips (addresses: impl OneOrMany) |guards| guards.addresses.set(addresses);
+
+    /// One more address or network is served.
+    allow_ip / add_allowed_ip (address: &str) |guards| guards.addresses.add(address);
+
+    /// What these proxies say of where a request comes from is believed.
+    trust_proxies / with_trusted_proxies (addresses: impl OneOrMany) |guards| guards.proxies.set(addresses);
+
+    /// How often one address may call: `Rate::per_minute(600)`.
+    rate_per_ip / with_rate_per_ip (rate: Rate) |guards| {
+        guards.set_rate_per_address(Some(rate));
+        Ok(())
+    };
+
+    /// How often one caller may call, wherever from.
+    rate_per_principal / with_rate_per_principal (rate: Rate) |guards| {
+        guards.set_rate_per_principal(Some(rate));
+        Ok(())
+    };
+
+    /// Lets in who knows this user's password, as it is or as an Argon2 hash (`$argon2id$…`). May be called for
+    /// several users; an empty user or password is none.
+    basic_auth / with_basic_auth (user: &str, password: &str) |guards| {
+        guards.users.add(user, password).map(|is_added| {
+            if !is_added {
+                tracing::warn!("basic auth: without a user and a password nobody is asked for them");
+            }
+        })
+    };
+
+    /// Lets in who has one of these tokens; an empty list asks for none.
+    tokens / with_tokens (tokens: impl IntoIterator<Item = impl Into<Token>>) |guards| guards.set_tokens(tokens);
+
+    /// Lets in who has an API key.
+    api_keys / with_api_keys (keys: ApiKeys) |guards| guards.set_keys(Some(keys));
+
+    /// Where several kinds of credentials are set up, any one of them is enough. All are needed unless this is said.
+    any_credential / with_any_credential () |guards| { guards.mode = Mode::Any; Ok(()) };
+
+    /// The headers that keep browsers from doing harm, on every answer.
+    security_headers / with_security_headers (headers: SecurityHeaders) |guards| guards.set_headers(headers);
+}
+
+impl Server {
+    fn change_guards(&self, what: &str, change: impl FnOnce(&mut Guards) -> Result<(), String>) -> Server {
+        // One change at a time: two that read the same set would lose one of them.
+        let changed = {
+            let _changing = self.0.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut guards = Guards::clone(&self.0.guards.load());
+            change(&mut guards).and_then(|()| guards.check()).map(|()| self.0.guards.store(Arc::new(guards)))
+        };
+        self.fault(changed.map_err(|fault| Error::new(ErrorKind::Description, format!("{what}: {fault}"))))
+    }
+
+    /// The origins that may read answers, as they were given.
+    #[must_use]
+    pub fn cors_allowed_origins(&self) -> Vec<String> {
+        self.0.guards.load().cors.allowed_origins()
+    }
+
+    /// Whether pages of this origin may read answers.
+    #[must_use]
+    pub fn is_cors_allowed(&self, origin: &str) -> bool {
+        self.0.guards.load().cors.is_allowed(origin)
+    }
+
+    /// The most bytes of a request's body; 0 is no limit of this kind.
+    #[must_use]
+    pub fn max_request_body_size(&self) -> usize {
+        self.0.guards.load().body_limit.unwrap_or_default()
+    }
+
+    /// The addresses and networks that are served; empty if all are.
+    #[must_use]
+    pub fn allowed_ips(&self) -> Vec<String> {
+        self.0.guards.load().addresses.list()
+    }
+
+    /// Serves every address again.
+    pub fn clear_allowed_ips(&self) -> Server {
+        self.change_guards("clear_allowed_ips", |guards| {
+            guards.addresses.clear();
+            Ok(())
+        })
+    }
+
+    /// Whether this address is served.
+    #[must_use]
+    pub fn verify_client_ip(&self, address: &str) -> bool {
+        self.0.guards.load().addresses.admits(address)
+    }
+
+    /// Whether passwords are asked for.
+    #[must_use]
+    pub fn has_basic_auth(&self) -> bool {
+        !self.0.guards.load().users.is_empty()
+    }
+
+    /// Whether this value of an `Authorization` header names a user and the right password. Passwords that are
+    /// kept as hashes take as long here as in a request.
+    #[must_use]
+    pub fn verify_basic_auth(&self, authorization: &str) -> bool {
+        self.0.guards.load().users.verify(authorization)
+    }
+
+    /// Asks this function about every API key; see [`ApiKeys::provider`].
+    pub fn with_api_key_provider<F, V, M>(&self, provider: F) -> Server
+    where
+        F: Fn(String, KeyRequest) -> V + Send + Sync + 'static,
+        V: crate::guard::IntoVerdict<M>,
+    {
+        self.with_api_keys(ApiKeys::provider(provider))
+    }
+
+    /// Whether API keys are asked for.
+    #[must_use]
+    pub fn has_api_key_provider(&self) -> bool {
+        self.0.guards.load().keys().is_some()
+    }
+
+    /// Whether this key would be let in with this request. Without keys, everybody is.
+    pub async fn verify_api_key(&self, key: &str, request: &KeyRequest) -> bool {
+        let guards = self.0.guards.load_full();
+        match guards.keys() {
+            Some(keys) => keys.verify(key, request).await,
+            None => true,
+        }
+    }
+}

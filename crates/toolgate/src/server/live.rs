@@ -1,0 +1,500 @@
+//! What can be asked of, and changed at, a server that runs.
+//!
+//! Everything here takes effect for the next request, and connected clients are told of what changed. Setters
+//! give the server back, so that they can be chained; what is wrong with what they are given is kept and told all
+//! at once, by [`Server::faults`] and when somebody tries to serve.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use serde_json::{Value, json};
+use toolgate_wire::Dialect;
+use toolgate_wire::model::{Prompt, Resource, ResourceTemplate, Tool};
+
+use super::Server;
+use crate::entry::Entry;
+use crate::era::{Answer, Face, Line, Peer, Road};
+use crate::error::{Error, ErrorKind};
+use crate::hub::Topic;
+use crate::observe::{StatsDetail, StatsSummary};
+use crate::profile::Profile;
+use crate::registry::{PromptSpec, ResourceSpec, Snapshot, TemplateSpec, ToolSpec};
+use crate::request::Principal;
+use crate::stream::{Capacity, Stream};
+
+/// Who the server is.
+impl Server {
+    /// The server's name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.face().info.name.clone()
+    }
+
+    /// The server's version.
+    #[must_use]
+    pub fn version(&self) -> String {
+        self.face().info.version.clone()
+    }
+
+    /// Gives the server another version.
+    pub fn set_version(&self, version: impl Into<String>) -> Server {
+        let version = version.into();
+        self.reface(|face| face.info.version = version.clone())
+    }
+
+    /// What the server is; empty if nobody said.
+    #[must_use]
+    pub fn description(&self) -> String {
+        self.face().info.description.clone().unwrap_or_default()
+    }
+
+    /// Says what the server is.
+    pub fn set_description(&self, description: impl Into<String>) -> Server {
+        let description = description.into();
+        self.reface(|face| face.info.description = Some(description.clone()))
+    }
+
+    /// How to use the server, for a model; empty if nobody said.
+    #[must_use]
+    pub fn instructions(&self) -> String {
+        self.face().instructions.clone().unwrap_or_default()
+    }
+
+    /// Says how to use the server, for a model.
+    pub fn set_instructions(&self, instructions: impl Into<String>) -> Server {
+        let instructions = instructions.into();
+        self.reface(|face| face.instructions = Some(instructions.clone()))
+    }
+
+    /// Name and version, as clients see them.
+    #[must_use]
+    pub fn server_info(&self) -> Value {
+        let face = self.face();
+        json!({ "name": face.info.name, "version": face.info.version })
+    }
+
+    /// What there is to know at a glance.
+    #[must_use]
+    pub fn summary(&self) -> Value {
+        let (face, catalog) = (self.face(), self.catalog());
+        let tools: Vec<&str> = catalog.tools.iter().map(|entry| entry.tool.name.as_str()).collect();
+        let resources: Vec<&str> =
+            catalog.resources.iter().map(|entry| entry.resource.uri.as_str()).collect();
+        let prompts: Vec<&str> = catalog.prompts.iter().map(|entry| entry.prompt.name.as_str()).collect();
+        json!({
+            "name": face.info.name,
+            "version": face.info.version,
+            "description": face.info.description.clone().unwrap_or_default(),
+            "paused": self.is_paused(),
+            "statsEnabled": self.is_stats_enabled(),
+            "toolCount": tools.len(),
+            "resourceCount": resources.len(),
+            "promptCount": prompts.len(),
+            "tools": tools,
+            "resources": resources,
+            "prompts": prompts,
+        })
+    }
+
+    /// Whether two handles are of one server.
+    #[must_use]
+    pub fn ptr_eq(&self, other: &Server) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Speaks like this to clients that name no protocol revision, wherever they come from. Those who name one
+    /// never notice.
+    pub fn with_dialect(&self, dialect: Dialect) -> Server {
+        self.0.entry.dialect.store(Some(Arc::new(dialect)));
+        self.clone()
+    }
+
+    /// Shows nobody more than this profile does.
+    pub fn with_profile(&self, profile: Profile) -> Server {
+        self.0.entry.hall.shown.store(Some(Arc::new(profile)));
+        self.clone()
+    }
+
+    /// What was wrong with what the server was given since it runs.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        self.0.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
+    fn face(&self) -> Arc<Face> {
+        self.0.entry.era.face.load_full()
+    }
+
+    fn reface(&self, change: impl Fn(&mut Face)) -> Server {
+        self.0.entry.era.face.rcu(|face| {
+            let mut face = Face::clone(face);
+            change(&mut face);
+            face
+        });
+        self.clone()
+    }
+
+    fn catalog(&self) -> arc_swap::Guard<Arc<Snapshot>> {
+        self.registry().snapshot()
+    }
+
+    /// Keeps what is wrong, and tells whoever listens.
+    pub(crate) fn fault(&self, checked: Result<(), Error>) -> Server {
+        if let Err(error) = checked {
+            let said = error.to_string();
+            tracing::error!(server = self.name(), fault = said, "not changed");
+            let mut faults = self.0.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            // A server that is given nonsense for ever remembers the first of it.
+            if faults.len() < 100 {
+                faults.push(said);
+            }
+        }
+        self.clone()
+    }
+
+    pub(crate) fn is_sound(&self) -> Result<(), Error> {
+        match self.faults().as_slice() {
+            [] => Ok(()),
+            faults => Err(Error::new(
+                ErrorKind::Description,
+                format!("server `{}` cannot be served:\n  {}", self.name(), faults.join("\n  ")),
+            )),
+        }
+    }
+}
+
+/// Whether it serves.
+impl Server {
+    /// Answers nothing but `ping` until it is resumed. Calls under way go on.
+    pub fn pause(&self) -> Server {
+        if !self.0.entry.era.paused.swap(true, Ordering::Relaxed) {
+            self.0.entry.events.server_paused(&self.name());
+        }
+        self.clone()
+    }
+
+    /// Answers again.
+    pub fn resume(&self) -> Server {
+        if self.0.entry.era.paused.swap(false, Ordering::Relaxed) {
+            self.0.entry.events.server_resumed(&self.name());
+        }
+        self.clone()
+    }
+
+    /// Whether it is paused.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.0.entry.era.paused.load(Ordering::Relaxed)
+    }
+}
+
+/// What it offers. Prompts, resources and templates come and go like tools.
+impl Server {
+    /// Adds a tool, or puts it in the place of the one of that name. A description that cannot work changes
+    /// nothing and is kept as a fault; see [`Server::add_tool`] to be told at once.
+    pub fn register_tool(&self, tool: ToolSpec) -> Server {
+        self.fault(self.add_tool(tool))
+    }
+
+    /// Adds several.
+    pub fn register_tools(&self, tools: impl IntoIterator<Item = ToolSpec>) -> Server {
+        for tool in tools {
+            self.register_tool(tool);
+        }
+        self.clone()
+    }
+
+    /// Takes a tool away, if it is there.
+    pub fn unregister_tool(&self, name: &str) -> Server {
+        let _ = self.remove_tool(name);
+        self.clone()
+    }
+
+    /// Takes all tools away.
+    pub fn clear_tools(&self) -> Server {
+        self.registry().change(&Topic::Tools, |catalog| catalog.tools.clear());
+        self.clone()
+    }
+
+    /// Whether there is a tool of this name.
+    #[must_use]
+    pub fn has_tool(&self, name: &str) -> bool {
+        self.catalog().tools.get(name).is_some()
+    }
+
+    /// The tool of this name, as lists show it.
+    #[must_use]
+    pub fn get_tool(&self, name: &str) -> Option<Arc<Tool>> {
+        self.catalog().tools.get(name).map(|entry| Arc::clone(&entry.tool))
+    }
+
+    /// How many tools there are.
+    #[must_use]
+    pub fn tool_count(&self) -> usize {
+        self.catalog().tools.as_slice().len()
+    }
+
+    /// All tools, in the order in which they were registered.
+    #[must_use]
+    pub fn tools(&self) -> Vec<Arc<Tool>> {
+        self.catalog().tools.iter().map(|entry| Arc::clone(&entry.tool)).collect()
+    }
+
+    /// Adds a resource, or puts it in the place of the one of that URI; see [`Server::register_tool`].
+    pub fn register_resource(&self, resource: ResourceSpec) -> Server {
+        self.fault(self.add_resource(resource))
+    }
+
+    /// Takes a resource away, if it is there.
+    pub fn unregister_resource(&self, uri: &str) -> Server {
+        let _ = self.remove_resource(uri);
+        self.clone()
+    }
+
+    /// Takes all resources away. Templates stay.
+    pub fn clear_resources(&self) -> Server {
+        self.registry().change(&Topic::Resources, |catalog| catalog.resources.clear());
+        self.clone()
+    }
+
+    /// Whether there is a resource of this URI.
+    #[must_use]
+    pub fn has_resource(&self, uri: &str) -> bool {
+        self.catalog().resources.get(uri).is_some()
+    }
+
+    /// The resource of this URI, as lists show it.
+    #[must_use]
+    pub fn get_resource(&self, uri: &str) -> Option<Arc<Resource>> {
+        self.catalog().resources.get(uri).map(|entry| Arc::clone(&entry.resource))
+    }
+
+    /// How many resources there are.
+    #[must_use]
+    pub fn resource_count(&self) -> usize {
+        self.catalog().resources.as_slice().len()
+    }
+
+    /// All resources, in the order in which they were registered.
+    #[must_use]
+    pub fn resources(&self) -> Vec<Arc<Resource>> {
+        self.catalog().resources.iter().map(|entry| Arc::clone(&entry.resource)).collect()
+    }
+
+    /// Adds a template, or puts it in the place of the one of that text; see [`Server::register_tool`].
+    pub fn register_template(&self, template: TemplateSpec) -> Server {
+        self.fault(self.add_template(template))
+    }
+
+    /// Takes a template away, if it is there.
+    pub fn unregister_template(&self, uri_template: &str) -> Server {
+        let _ = self.remove_template(uri_template);
+        self.clone()
+    }
+
+    /// Takes all templates away.
+    pub fn clear_templates(&self) -> Server {
+        self.registry().change(&Topic::Resources, |catalog| catalog.templates.clear());
+        self.clone()
+    }
+
+    /// All templates, in the order in which they were registered.
+    #[must_use]
+    pub fn templates(&self) -> Vec<Arc<ResourceTemplate>> {
+        self.catalog().templates.iter().map(|entry| Arc::clone(&entry.template)).collect()
+    }
+
+    /// Adds a prompt, or puts it in the place of the one of that name; see [`Server::register_tool`].
+    pub fn register_prompt(&self, prompt: PromptSpec) -> Server {
+        self.fault(self.add_prompt(prompt))
+    }
+
+    /// Takes a prompt away, if it is there.
+    pub fn unregister_prompt(&self, name: &str) -> Server {
+        let _ = self.remove_prompt(name);
+        self.clone()
+    }
+
+    /// Takes all prompts away.
+    pub fn clear_prompts(&self) -> Server {
+        self.registry().change(&Topic::Prompts, |catalog| catalog.prompts.clear());
+        self.clone()
+    }
+
+    /// Whether there is a prompt of this name.
+    #[must_use]
+    pub fn has_prompt(&self, name: &str) -> bool {
+        self.catalog().prompts.get(name).is_some()
+    }
+
+    /// The prompt of this name, as lists show it.
+    #[must_use]
+    pub fn get_prompt_info(&self, name: &str) -> Option<Arc<Prompt>> {
+        self.catalog().prompts.get(name).map(|entry| Arc::clone(&entry.prompt))
+    }
+
+    /// How many prompts there are.
+    #[must_use]
+    pub fn prompt_count(&self) -> usize {
+        self.catalog().prompts.as_slice().len()
+    }
+
+    /// All prompts, in the order in which they were registered.
+    #[must_use]
+    pub fn prompts(&self) -> Vec<Arc<Prompt>> {
+        self.catalog().prompts.iter().map(|entry| Arc::clone(&entry.prompt)).collect()
+    }
+}
+
+/// Requests without a transport.
+impl Server {
+    /// Answers a request, as if a client had sent it that names no protocol revision and stays a stranger. None
+    /// for what wants no answer: notifications, and answers to nothing.
+    ///
+    /// ```
+    /// # use toolgate::Server;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), toolgate::Error> {
+    /// let server = Server::new("demo", "1.0.0").tool("hello", || async { "Hello!" }).build()?;
+    /// let request = serde_json::json!({
+    ///     "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "hello" }
+    /// });
+    /// let answer = server.handle(request).await.unwrap();
+    /// assert_eq!(answer["result"]["content"][0]["text"], "Hello!");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn handle(&self, request: Value) -> Option<Value> {
+        let answer = self.handle_bytes(request.to_string().into()).await?;
+        serde_json::from_slice(&answer).ok()
+    }
+
+    /// The same with JSON text on both sides.
+    pub async fn handle_str(&self, request: &str) -> Option<String> {
+        let answer = self.handle_bytes(Bytes::copy_from_slice(request.as_bytes())).await?;
+        String::from_utf8(answer.into()).ok()
+    }
+
+    async fn handle_bytes(&self, request: Bytes) -> Option<Bytes> {
+        let entry: &Entry = &self.0.entry;
+        let out = Stream::new(Capacity::default());
+        let peer = Peer {
+            principal: Principal::anonymous(),
+            headers: Arc::new(HeaderMap::new()),
+            remote: None,
+            road: Road::Line(Line::new(Arc::clone(&out), None)),
+            dialect: entry.dialect.load_full(),
+        };
+        match entry.message(&request, &peer, &out).await {
+            Answer::Body { body, .. } => Some(body),
+            Answer::Accepted | Answer::Silence => None,
+        }
+    }
+
+    /// All tools, as `tools/list` shows them.
+    pub async fn list_tools(&self) -> Vec<Value> {
+        self.list("tools/list", "tools").await
+    }
+
+    /// All resources, as `resources/list` shows them.
+    pub async fn list_resources(&self) -> Vec<Value> {
+        self.list("resources/list", "resources").await
+    }
+
+    /// All prompts, as `prompts/list` shows them.
+    pub async fn list_prompts(&self) -> Vec<Value> {
+        self.list("prompts/list", "prompts").await
+    }
+
+    /// Reads a resource: the result of `resources/read`.
+    ///
+    /// # Errors
+    /// If there is none of that URI, or it cannot be read.
+    pub async fn read_resource(&self, uri: &str) -> Result<Value, Error> {
+        self.ask("resources/read", json!({ "uri": uri })).await
+    }
+
+    /// Fills in a prompt: the result of `prompts/get`.
+    ///
+    /// # Errors
+    /// If there is none of that name, or an argument is missing.
+    pub async fn get_prompt(&self, name: &str, arguments: Value) -> Result<Value, Error> {
+        self.ask("prompts/get", json!({ "name": name, "arguments": arguments })).await
+    }
+
+    /// Calls a tool: the result of `tools/call`.
+    ///
+    /// # Errors
+    /// If there is none of that name. A tool that fails says so in its result.
+    pub async fn call_tool(&self, name: &str, arguments: Value) -> Result<Value, Error> {
+        self.ask("tools/call", json!({ "name": name, "arguments": arguments })).await
+    }
+
+    async fn ask(&self, method: &str, params: Value) -> Result<Value, Error> {
+        let request = json!({ "jsonrpc": "2.0", "id": 0, "method": method, "params": params });
+        let mut answer = self.handle(request).await.unwrap_or_default();
+        match answer.get_mut("result") {
+            Some(result) => Ok(result.take()),
+            None => {
+                let said = answer["error"]["message"].as_str().unwrap_or("there is no answer");
+                Err(Error::new(ErrorKind::Refused, format!("{method}: {said}")))
+            }
+        }
+    }
+
+    async fn list(&self, method: &str, key: &str) -> Vec<Value> {
+        let mut items = Vec::new();
+        let mut params = json!({});
+        while let Ok(mut page) = self.ask(method, params).await {
+            if let Some(Value::Array(page)) = page.get_mut(key).map(Value::take) {
+                items.extend(page);
+            }
+            match page.get_mut("nextCursor").map(Value::take) {
+                Some(cursor) => params = json!({ "cursor": cursor }),
+                None => break,
+            }
+        }
+        items
+    }
+}
+
+/// What it counts. See [`StatsSummary`] and [`StatsDetail`] for what there is.
+impl Server {
+    /// The few numbers that are worth a look often.
+    #[must_use]
+    pub fn stats_summary(&self) -> StatsSummary {
+        self.0.entry.stats.summary()
+    }
+
+    /// All numbers.
+    #[must_use]
+    pub fn stats(&self) -> StatsDetail {
+        self.0.entry.stats.detail()
+    }
+
+    /// Whether it counts.
+    #[must_use]
+    pub fn is_stats_enabled(&self) -> bool {
+        self.0.entry.stats.is_enabled()
+    }
+
+    /// Counts from now on.
+    pub fn enable_stats(&self) -> Server {
+        self.0.entry.stats.enable();
+        self.clone()
+    }
+
+    /// Stops counting; what was counted stays.
+    pub fn disable_stats(&self) -> Server {
+        self.0.entry.stats.disable();
+        self.clone()
+    }
+
+    /// Forgets what was counted.
+    pub fn reset_stats(&self) -> Server {
+        self.0.entry.stats.reset();
+        self.clone()
+    }
+}

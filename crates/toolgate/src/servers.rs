@@ -1,0 +1,195 @@
+//! Named servers: several in one process, found by name.
+//!
+//! A registry is an ordinary value. One of them, [`registry`], is there for the whole process, for programs that
+//! register what they have to offer from many places. What is served of it, and where, is the business of `app`.
+
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use crate::error::{Error, ErrorKind};
+use crate::observe::Events;
+use crate::server::{Builder, Server};
+
+/// The name of the server that is meant when none is named.
+pub(crate) const DEFAULT: &str = "default";
+
+/// Servers by name.
+///
+/// ```
+/// use toolgate::{Servers, ToolSpec};
+///
+/// let servers = Servers::new();
+/// servers
+///     .server("shop")
+///     .set_description("Everything about orders")
+///     .register_tool(ToolSpec::new("hours", || async { "9 to 5" }));
+///
+/// assert!(servers.server("shop").has_tool("hours"), "the same server under the same name");
+/// assert_eq!(servers.names(), ["shop"]);
+/// assert!(servers.get("admin").is_none());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Servers(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// In the order in which they were made.
+    servers: RwLock<Vec<(String, Server)>>,
+    events: Events,
+}
+
+/// The servers of this process.
+///
+/// ```
+/// toolgate::registry().server("notes").set_version("2.0.0");
+/// assert_eq!(toolgate::registry().server("notes").version(), "2.0.0");
+/// # toolgate::registry().remove("notes");
+/// ```
+pub fn registry() -> &'static Servers {
+    static SERVERS: OnceLock<Servers> = OnceLock::new();
+    SERVERS.get_or_init(Servers::new)
+}
+
+impl Servers {
+    /// No servers yet.
+    #[must_use]
+    pub fn new() -> Servers {
+        Servers::default()
+    }
+
+    /// The server of this name; one without anything to offer, version 1.0.0, if there is none yet.
+    pub fn server(&self, name: &str) -> Server {
+        self.server_with(name, |builder| builder)
+    }
+
+    /// The server that is meant when none is named: `default`.
+    pub fn default_server(&self) -> Server {
+        self.server(DEFAULT)
+    }
+
+    /// The server of this name, described by `describe` if there is none yet.
+    ///
+    /// A description that cannot work makes a server without anything to offer, which says so when somebody tries
+    /// to serve it; see [`Server::faults`].
+    pub fn server_with<L: crate::server::Last>(
+        &self,
+        name: &str,
+        describe: impl FnOnce(Builder) -> Builder<L>,
+    ) -> Server {
+        if let Some(server) = self.get(name) {
+            return server;
+        }
+        let (server, is_new) = {
+            let mut servers = self.0.servers.write().unwrap_or_else(PoisonError::into_inner);
+            match servers.iter().find(|(known, _)| known == name) {
+                // Somebody else was quicker.
+                Some((_, server)) => (server.clone(), false),
+                None => {
+                    let server = self.make(name, describe);
+                    servers.push((name.to_owned(), server.clone()));
+                    (server, true)
+                }
+            }
+        };
+        if is_new {
+            self.announce(&server);
+        }
+        server
+    }
+
+    /// A server of this name in the place of the one there is, if there is one. Nothing of the old one is kept.
+    pub fn replace_with<L: crate::server::Last>(
+        &self,
+        name: &str,
+        describe: impl FnOnce(Builder) -> Builder<L>,
+    ) -> Server {
+        self.remove(name);
+        self.server_with(name, describe)
+    }
+
+    /// Adds a server that was built elsewhere, under its own name.
+    ///
+    /// # Errors
+    /// If there is one of that name.
+    pub fn add(&self, server: &Server) -> Result<(), Error> {
+        let name = server.name();
+        {
+            let mut servers = self.0.servers.write().unwrap_or_else(PoisonError::into_inner);
+            if servers.iter().any(|(known, _)| *known == name) {
+                return Err(Error::new(
+                    ErrorKind::Description,
+                    format!("there is a server `{name}` already"),
+                ));
+            }
+            servers.push((name, server.clone()));
+        }
+        self.announce(server);
+        Ok(())
+    }
+
+    /// The server of this name, if there is one.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Server> {
+        let servers = self.0.servers.read().unwrap_or_else(PoisonError::into_inner);
+        servers.iter().find(|(known, _)| known == name).map(|(_, server)| server.clone())
+    }
+
+    /// Whether there is a server of this name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// The names of all servers, in the order in which they were made.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let servers = self.0.servers.read().unwrap_or_else(PoisonError::into_inner);
+        servers.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Takes a server out and ends its streams and sessions; false if there was none of that name. Calls under way
+    /// are finished.
+    pub fn remove(&self, name: &str) -> bool {
+        let removed = {
+            let mut servers = self.0.servers.write().unwrap_or_else(PoisonError::into_inner);
+            let place = servers.iter().position(|(known, _)| known == name);
+            place.map(|place| servers.remove(place).1)
+        };
+        let Some(server) = removed else { return false };
+        server.shut_down();
+        self.0.events.server_removed(name);
+        true
+    }
+
+    /// Takes all servers out.
+    pub fn clear(&self) {
+        for name in self.names() {
+            self.remove(&name);
+        }
+    }
+
+    /// What happens to these servers, for those who want to know.
+    #[must_use]
+    pub fn events(&self) -> &Events {
+        &self.0.events
+    }
+
+    fn make<L: crate::server::Last>(
+        &self,
+        name: &str,
+        describe: impl FnOnce(Builder) -> Builder<L>,
+    ) -> Server {
+        let events = self.0.events.clone();
+        match describe(Server::new(name, "1.0.0").events(events.clone())).build() {
+            Ok(server) => server,
+            Err(error) => {
+                let server = Server::empty(name, events);
+                server.fault(Err(error));
+                server
+            }
+        }
+    }
+
+    fn announce(&self, server: &Server) {
+        self.0.events.server_created(&server.name(), &server.description(), &server.version());
+    }
+}

@@ -1,0 +1,55 @@
+//! Statistics over HTTP: what a server counts, for whoever may call it.
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Method, Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::{Body, Endpoint, Place, Way, json as answer, plain};
+use crate::guard::{Dress, Gate};
+
+impl Endpoint {
+    /// Answers a look at the numbers of this server, or their reset; judged like any request to it.
+    pub(crate) async fn numbers(&self, parts: &Parts, what: &str) -> Response<Body> {
+        let inner = &self.inner;
+        let way = Way { place: Place::Mounted, dialect: None };
+        let guards = inner.guards.load_full();
+        let mut dress = Dress::default();
+        let gate = match inner.gate(&guards, parts) {
+            Ok(Gate::Prove(claim)) => guards.prove(claim).await,
+            gate => gate,
+        };
+        let unlocked = match gate {
+            Ok(Gate::Preflight(headers)) => return super::preflight(*headers),
+            Ok(gate) => {
+                dress = gate.dress();
+                inner.unlock(&guards, gate, parts, &Bytes::new()).await
+            }
+            Err(refusal) => Err(refusal),
+        };
+        let mut response = match (unlocked, what, &parts.method) {
+            (Err(refusal), ..) => inner.turn_away(parts, &way, *refusal, &mut dress),
+            (Ok(_), "summary", &Method::GET) => shown(&inner.entry.stats.summary()),
+            (Ok(_), "", &Method::GET) => shown(&inner.entry.stats.detail()),
+            (Ok(_), "reset", &Method::POST) => {
+                inner.entry.stats.reset();
+                shown(&json!({ "success": true, "message": "Statistics reset successfully" }))
+            }
+            (Ok(_), "summary" | "", _) => super::not_allowed(parts, &way, "GET"),
+            (Ok(_), "reset", _) => super::not_allowed(parts, &way, "POST"),
+            (Ok(_), ..) => plain(StatusCode::NOT_FOUND),
+        };
+        guards.dress(response.headers_mut(), &dress);
+        response
+    }
+}
+
+/// There is no server of that name.
+pub(crate) fn no_numbers() -> Response<Body> {
+    answer(404, json!({ "success": false, "error": "Server not found" }).to_string().into())
+}
+
+fn shown(numbers: &impl serde::Serialize) -> Response<Body> {
+    let body = serde_json::to_value(numbers).unwrap_or(Value::Null);
+    answer(200, body.to_string().into())
+}
