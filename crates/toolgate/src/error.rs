@@ -17,6 +17,8 @@ struct Repr {
 pub enum ErrorKind {
     /// A server was described in a way that cannot work. The detail lists every fault at once.
     Description,
+    /// Nothing was found where things to offer were looked for.
+    Scan,
     /// The operating system refused: an address in use, a pipe that broke.
     Io,
 }
