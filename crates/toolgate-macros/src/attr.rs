@@ -209,7 +209,7 @@ impl Docs {
     /// What it says of this argument.
     pub(crate) fn of(&self, argument: &str) -> Option<&str> {
         let (_, text) = self.tags.iter().find(|(name, _)| name == argument)?;
-        Some(text).map(String::as_str).filter(|text| !text.is_empty())
+        (!text.is_empty()).then_some(text)
     }
 }
 

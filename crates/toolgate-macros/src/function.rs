@@ -42,6 +42,8 @@ pub(crate) struct Function {
     is_async: bool,
     /// Takes `&self`.
     is_method: bool,
+    /// Stands in an impl block.
+    is_associated: bool,
     /// Where the return type stands.
     returns: Span,
 }
@@ -131,6 +133,7 @@ impl Function {
             parameters,
             is_async: signature.asyncness.is_some(),
             is_method,
+            is_associated: false,
             returns: match &signature.output {
                 ReturnType::Default => signature.ident.span(),
                 ReturnType::Type(_, ty) => ty.span(),
@@ -147,6 +150,11 @@ impl Function {
             )),
             None => Ok(()),
         }
+    }
+
+    /// The same, in an impl block.
+    pub(crate) fn associated(self) -> Function {
+        Function { is_associated: true, ..self }
     }
 
     /// Its name, for callers.
@@ -179,7 +187,7 @@ impl Function {
         let mut passes = Vec::new();
         let mut asserts = Vec::new();
         for (place, Parameter { ident, ty, argument }) in self.parameters.iter().enumerate() {
-            let variable = format_ident!("p{place}", span = Span::mixed_site());
+            let variable = format_ident!("__p{place}", span = Span::mixed_site());
             match argument {
                 Some(_) => unpacks.push(quote!(#ident: #variable)),
                 None => {
@@ -193,24 +201,23 @@ impl Function {
         let site = Span::mixed_site();
         let given = structure
             .is_some()
-            .then(|| quote_spanned!(site=> given: ::toolgate::__private::Given<__Arguments>,));
+            .then(|| quote_spanned!(site=> __given: ::toolgate::__private::Given<__Arguments>,));
         let unpack = structure.is_some().then(|| {
-            quote_spanned!(site=> let ::toolgate::__private::Given(__Arguments { #(#unpacks),* }) = given;)
+            quote_spanned!(site=> let ::toolgate::__private::Given(__Arguments { #(#unpacks),* }) = __given;)
         });
         let ident = &self.ident;
-        let (share, callee) = match self.is_method {
-            true => (
-                Some(quote_spanned!(site=> let kit = ::toolgate::__private::std::sync::Arc::clone(&kit);)),
-                quote_spanned!(site=> Self::#ident(&kit, #(#passes),*)),
-            ),
-            false => (None, quote!(#ident(#(#passes),*))),
-        };
+        let share = self.is_method.then(
+            || quote_spanned!(site=> let __kit = ::toolgate::__private::std::sync::Arc::clone(&__kit);),
+        );
+        let kit = self.is_method.then(|| quote_spanned!(site=> &__kit,));
+        let owner = self.is_associated.then(|| quote!(Self::));
+        let callee = quote!(#owner #ident(#kit #(#passes),*));
         let awaited = self.is_async.then(|| quote!(.await));
         let give = self.give(output);
         let span = self.returns.resolved_at(Span::mixed_site());
         let run = quote_spanned!(span=> ::toolgate::__private::sendable(async move {
             #unpack
-            let returned = #callee #awaited;
+            let __returned = #callee #awaited;
             #give
         }));
         quote! {{
@@ -241,7 +248,7 @@ impl Function {
         };
         let span = self.returns.resolved_at(Span::mixed_site());
         let give = quote_spanned! {span=>
-            (#references ::toolgate::__private::Returned::of(&returned)).#method().give(returned)
+            (#references ::toolgate::__private::Returned::of(&__returned)).#method().give(__returned)
         };
         quote! {
             #[allow(unused_imports)]
@@ -333,14 +340,8 @@ fn read_argument(ident: &Ident, parameter: &PatType) -> Result<Argument> {
     if let Some(second) = attributes.next() {
         return Err(Error::new(second.span(), "put everything into one `#[arg(…)]`"));
     }
-    let description = match options.text() {
-        Some(text) => Some(text.to_token_stream()),
-        None => None,
-    };
-    let description = match options.expression("description")? {
-        Some(text) => Some(text.to_token_stream()),
-        None => description,
-    };
+    let text = options.text().map(|text| text.to_token_stream());
+    let description = options.expression("description")?.map(|text| text.to_token_stream()).or(text);
     let docs = Docs::read(&parameter.attrs, &[]).text;
     let (least, most) = match options.expression("range")? {
         Some(range) => limits(range)?,

@@ -67,11 +67,11 @@ fn kit(options: TokenStream, block: &ItemImpl) -> Result<TokenStream> {
         #[allow(clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction)]
         impl #generics ::toolgate::__private::Kit for #self_type #bounds {
             fn items(
-                kit: &::toolgate::__private::std::sync::Arc<Self>,
+                __kit: &::toolgate::__private::std::sync::Arc<Self>,
             ) -> ::toolgate::__private::std::vec::Vec<::toolgate::__private::Item> {
-                let mut items = ::toolgate::__private::std::vec::Vec::new();
+                let mut __items = ::toolgate::__private::std::vec::Vec::new();
                 #(#items)*
-                items
+                __items
             }
 
             #instructions
@@ -118,8 +118,8 @@ fn item(method: Method<'_>, targets: &[Target], place: &str) -> Result<TokenStre
     Ok(quote_spanned! {Span::mixed_site()=>
         #(#conditions)*
         {
-            let kit = ::toolgate::__private::std::sync::Arc::clone(kit);
-            items.push(#made.made_from(#own));
+            let __kit = ::toolgate::__private::std::sync::Arc::clone(__kit);
+            __items.push(#made.made_from(#own));
         }
     })
 }
@@ -145,7 +145,7 @@ fn read_methods(block: &ItemImpl) -> Result<Vec<Method<'_>>> {
         let mark = &method.attrs[place];
         let Some(kind) = kind_of(mark) else { continue };
         refuse_second(kind, &method.attrs[place + 1..])?;
-        let function = Function::read(&method.attrs, &method.sig)?;
+        let function = Function::read(&method.attrs, &method.sig)?.associated();
         methods.push(Method { kind, mark, function });
     }
     Ok(methods)
