@@ -338,6 +338,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_tool_has_a_version_of_its_own() {
+        let version = |spec: ToolSpec| spec.finish().unwrap().version().to_owned();
+        let spec = || ToolSpec::new("x", || async { "x" });
+        assert_eq!((version(spec()), version(spec().version("2.0.0"))), ("1.0.0".into(), "2.0.0".into()));
+    }
+
+    #[test]
     fn a_scope_ends_at_whole_names() {
         let cases = [
             (Scope::All, "any::thing", true),
