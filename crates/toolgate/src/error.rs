@@ -19,6 +19,8 @@ pub enum ErrorKind {
     Description,
     /// A server that was called from within its own process would not answer.
     Refused,
+    /// Nothing was found where things to offer were looked for.
+    Scan,
     /// The operating system refused: an address in use, a pipe that broke.
     Io,
 }

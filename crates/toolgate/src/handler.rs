@@ -8,7 +8,9 @@ mod ask;
 mod context;
 mod extract;
 mod form;
+mod limits;
 mod output;
+mod returned;
 mod schema;
 mod words;
 
@@ -21,7 +23,7 @@ use toolgate_wire::model::{Contents, PromptOutput, ToolOutput};
 
 pub use ask::{AskError, Elicited};
 pub use context::{Changes, Context};
-pub use extract::{Extract, State};
+pub use extract::{Extract, Headers, State};
 pub use form::{Field, Form};
 pub use output::{IntoContents, IntoOutput, IntoPrompt, Json, ToolError};
 
@@ -34,13 +36,25 @@ pub(crate) use words::Words;
 
 use crate::request::BoxFuture;
 
+/// What only code that macros write uses.
+pub(crate) mod macros {
+    pub use super::extract::{Extract, Given, Parameters};
+    pub use super::limits::{Pattern, at_least, at_most, below, max_len, min_len};
+    pub use super::returned::{
+        PromptPlain, PromptUnfit, ReadFallible, ReadFallibleOption, ReadOption, ReadPlain, ReadUnfit,
+        ReadValue, Returned, SuggestFallible, SuggestPlain, SuggestUnfit, ToolFallible, ToolPlain, ToolUnfit,
+        ToolValue, extractable, sendable,
+    };
+}
+
 /// An async function that can serve as a tool, a resource, a template or a prompt.
 ///
-/// It is implemented for functions and closures of up to five parameters, each of which is one of
+/// It is implemented for functions and closures of up to eight parameters, each of which is one of
 ///
 /// * a type that is `serde::de::DeserializeOwned + schemars::JsonSchema`: the arguments (at most one),
 /// * [`Context`]: everything else about the call,
-/// * [`State<T>`](State): what the server was given with `state`.
+/// * [`State<T>`](State): what the server was given with `state`,
+/// * [`Principal`](crate::Principal), [`Headers`], or a type of your own that is [`Extract`].
 ///
 /// What it may return depends on what it serves as: [`IntoOutput`], [`IntoContents`], [`IntoPrompt`].
 /// The parameter `A` only keeps the implementations for different arities apart; it is always inferred.
@@ -67,7 +81,7 @@ pub trait Handler<A>: Send + Sync + 'static {
         &self,
         cx: &Context,
         arguments: Arguments<'_>,
-    ) -> Result<impl Future<Output = Self::Output> + Send + 'static, Rejection>;
+    ) -> Result<impl Future<Output = Self::Output> + Send + 'static, Failed>;
 }
 
 macro_rules! handlers {
@@ -95,7 +109,7 @@ macro_rules! handlers {
                 &self,
                 cx: &Context,
                 arguments: Arguments<'_>,
-            ) -> Result<impl Future<Output = Self::Output> + Send + 'static, Rejection> {
+            ) -> Result<impl Future<Output = Self::Output> + Send + 'static, Failed> {
                 $(let $part = <$part as Extract>::extract(cx, arguments)?;)*
                 Ok(self($($part),*))
             }
@@ -110,6 +124,9 @@ handlers! {
     (A1, A2, A3)
     (A1, A2, A3, A4)
     (A1, A2, A3, A4, A5)
+    (A1, A2, A3, A4, A5, A6)
+    (A1, A2, A3, A4, A5, A6, A7)
+    (A1, A2, A3, A4, A5, A6, A7, A8)
 }
 
 /// What a handler's parameters demand of its server.
@@ -122,6 +139,11 @@ pub struct Needs {
 }
 
 impl Needs {
+    /// Also demands what something that belongs to it does. Its arguments are its own.
+    pub(crate) fn also(&mut self, other: &Needs) {
+        self.states.extend_from_slice(&other.states);
+    }
+
     /// Why a handler cannot be served with these states; none if it can.
     pub(crate) fn unmet(&self, has: impl Fn(&TypeId) -> bool) -> Option<String> {
         if self.arguments > 1 {
@@ -157,7 +179,7 @@ where
 {
     Arc::new(move |cx, arguments| match handler.start(&cx, Arguments::Json(&arguments)) {
         Ok(run) => Box::pin(async move { run.await.into_output() }),
-        Err(rejection) => Box::pin(async move { Err(Failed::Arguments(rejection)) }),
+        Err(failed) => Box::pin(async move { Err(failed) }),
     })
 }
 
@@ -173,7 +195,7 @@ where
                 let found = run.await.into_contents(&uri)?;
                 Ok(with_mime(found, mime.as_deref()))
             }),
-            Err(rejection) => Box::pin(async move { Err(Failed::Arguments(rejection)) }),
+            Err(failed) => Box::pin(async move { Err(failed) }),
         }
     })
 }
@@ -198,7 +220,7 @@ where
 {
     Arc::new(move |cx, words| match handler.start(&cx, Arguments::Words(&words)) {
         Ok(run) => Box::pin(async move { run.await.into_prompt() }),
-        Err(rejection) => Box::pin(async move { Err(Failed::Arguments(rejection)) }),
+        Err(failed) => Box::pin(async move { Err(failed) }),
     })
 }
 
@@ -212,5 +234,19 @@ where
     Arc::new(move |cx, prefix| {
         let run = complete(prefix, cx);
         Box::pin(async move { Ok(run.await.into_iter().map(Into::into).collect()) })
+    })
+}
+
+/// A completer that is a handler: what is there so far arrives as the argument `word`.
+pub(crate) fn erase_suggest<A: 'static, H>(handler: H, word: &'static str) -> CompleteFn
+where
+    H: Handler<A, Output = Result<Vec<String>, Failed>>,
+{
+    Arc::new(move |cx, prefix| {
+        let words = [(word.to_owned(), prefix)];
+        match handler.start(&cx, Arguments::Words(&words)) {
+            Ok(run) => Box::pin(run),
+            Err(failed) => Box::pin(async move { Err(failed) }),
+        }
     })
 }

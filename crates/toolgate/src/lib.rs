@@ -192,6 +192,7 @@
 #[cfg(feature = "http")]
 mod app;
 mod clock;
+mod collect;
 mod dispatch;
 mod entry;
 mod era;
@@ -206,6 +207,7 @@ mod hub;
 #[allow(dead_code, unused_imports)]
 mod observe;
 mod profile;
+mod program;
 mod registry;
 mod request;
 mod seal;
@@ -216,11 +218,12 @@ mod transport;
 
 #[cfg(feature = "http")]
 pub use app::{App, AppService, Mount};
+pub use collect::{Item, Offers};
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "http")]
 pub use guard::{ApiKeys, IntoVerdict, KeyError, KeyRequest, OneOrMany, Rate, SecurityHeaders, Token};
 pub use handler::{
-    AskError, Changes, Context, Elicited, Extract, Field, Form, Handler, IntoContents, IntoOutput,
+    AskError, Changes, Context, Elicited, Extract, Field, Form, Handler, Headers, IntoContents, IntoOutput,
     IntoPrompt, Json, State, ToolError,
 };
 pub use observe::Events;
@@ -229,6 +232,7 @@ pub use observe::{
     StatsSummary, ToolCalls, ToolStats,
 };
 pub use profile::Profile;
+pub use program::Program;
 pub use registry::{
     Need, PromptSpec, ResourceSpec, TemplateError, TemplateSpec, ToolSpec, UriTemplate, UriValue,
 };
@@ -246,6 +250,45 @@ pub use toolgate_wire::Dialect;
 pub use toolgate_wire::Raw;
 /// The words of the protocol, as handlers use them.
 pub use toolgate_wire::model;
+
+#[cfg(feature = "macros")]
+pub use toolgate_macros::{complete, items, prompt, resource, server, template, tool};
+
+/// The crates that arguments and results are described with, of the release that Toolgate is built with.
+pub use {schemars, serde, serde_json};
+
+/// What a program of marked functions needs: `use toolgate::prelude::*;`.
+pub mod prelude {
+    #[cfg(feature = "macros")]
+    pub use crate::{complete, items, prompt, resource, server, template, tool};
+
+    /// Short for [`Context`].
+    pub use crate::Context as Ctx;
+    pub use crate::model::{Content, Contents, PromptMessage, Role};
+    pub use crate::{Context, Elicited, Field, Form, Headers, Json, Principal, Server, State, ToolError};
+    pub use schemars::JsonSchema;
+    pub use serde::{Deserialize, Serialize};
+    pub use serde_json::json;
+}
+
+/// For what macros write; nothing here is promised to stay.
+#[doc(hidden)]
+pub mod __private {
+    #[cfg(feature = "macros")]
+    pub use crate::collect::Marked;
+    pub use crate::collect::{Completer, Item, Kit, resource, template};
+    pub use crate::handler::macros::{
+        Extract, Given, Parameters, Pattern, PromptPlain, PromptUnfit, ReadFallible, ReadFallibleOption,
+        ReadOption, ReadPlain, ReadUnfit, ReadValue, Returned, SuggestFallible, SuggestPlain, SuggestUnfit,
+        ToolFallible, ToolPlain, ToolUnfit, ToolValue, at_least, at_most, below, extractable, max_len,
+        min_len, sendable,
+    };
+    pub use crate::program::{Package, run};
+    pub use crate::registry::{PromptSpec, ToolSpec};
+    #[cfg(feature = "macros")]
+    pub use inventory;
+    pub use {schemars, serde, serde_json, std};
+}
 
 /// Compiles the code of the README with the other doc tests.
 #[cfg(doctest)]

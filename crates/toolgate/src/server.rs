@@ -21,6 +21,9 @@ use toolgate_wire::model::{Annotations, CacheHint, CacheScope, Icon, Implementat
 use toolgate_wire::{Dialect, Limits};
 
 use crate::clock::Clock;
+use crate::collect::{Offers, Sorted, sort};
+#[cfg(feature = "macros")]
+use crate::collect::{Scope, collected, nothing_in};
 use crate::dispatch::Hall;
 use crate::entry::Entry;
 use crate::era::{Era, Face, SessionLimits, Sessions};
@@ -860,5 +863,144 @@ fn capabilities(offer: Offer) -> ServerCapabilities {
         completions: offer.completions,
         logging: true,
         ..ServerCapabilities::default()
+    }
+}
+
+/// What marked functions and impl blocks offer.
+impl<L: Last> Builder<L> {
+    /// Everything that this offers: an item, a list of them made with [`items!`](crate::items), or a value
+    /// whose impl block is marked with `#[server]`. Its instructions, if it has any, are put behind those
+    /// that are there already.
+    pub fn add(self, offers: impl Offers) -> Builder {
+        self.then(()).put(sort(offers.offer()))
+    }
+
+    /// Everything with `#[tool]`, `#[resource]`, `#[template]`, `#[prompt]` or `#[complete]` that is linked
+    /// into the program, in the order of modules and lines. Methods are not among it: they belong to a
+    /// value, which [`Builder::add`] takes.
+    ///
+    /// A linker leaves out a crate that nothing refers to. `use my_tools as _;` refers to it.
+    #[cfg(feature = "macros")]
+    pub fn collect(self) -> Builder {
+        self.gather(Scope::All, "this program")
+    }
+
+    /// Everything so marked in a module and those inside it: `my_crate`, `my_crate::tools`.
+    #[cfg(feature = "macros")]
+    pub fn collect_from(self, module: &str) -> Builder {
+        self.gather(Scope::Below(module), module)
+    }
+
+    /// Everything so marked in a module, but not in those inside it.
+    #[cfg(feature = "macros")]
+    pub fn collect_module(self, module: &str) -> Builder {
+        self.gather(Scope::In(module), module)
+    }
+
+    #[cfg(feature = "macros")]
+    fn gather(self, scope: Scope<'_>, place: &str) -> Builder {
+        let builder = self.then(());
+        match collected(scope) {
+            Some(offered) => builder.put(sort(offered)),
+            None => builder.set(|parts| parts.faults.push(nothing_in(place))),
+        }
+    }
+}
+
+impl Builder {
+    fn put(self, sorted: Sorted) -> Builder {
+        self.set(|parts| {
+            let mut settling = Settling(parts);
+            sorted.tools.into_iter().for_each(|spec| spec.settle(&mut settling));
+            sorted.resources.into_iter().for_each(|spec| spec.settle(&mut settling));
+            sorted.templates.into_iter().for_each(|spec| spec.settle(&mut settling));
+            sorted.prompts.into_iter().for_each(|spec| spec.settle(&mut settling));
+            parts.faults.extend(sorted.faults);
+            if let Some(more) = sorted.instructions {
+                parts.instructions = Some(match parts.instructions.take() {
+                    Some(instructions) => format!("{instructions}\n\n{more}"),
+                    None => more,
+                });
+            }
+        })
+    }
+}
+
+/// What marked functions and impl blocks offer, while the server runs.
+impl Server {
+    /// Adds everything that this offers, or replaces what has the same names, and tells connected clients.
+    /// Instructions are told when a client connects and stay as they are.
+    ///
+    /// # Errors
+    /// If anything about it cannot work; what is served then stays as it was.
+    pub fn scan(&self, offers: impl Offers) -> Result<Server, Error> {
+        self.take_in(sort(offers.offer()))?;
+        Ok(self.clone())
+    }
+
+    /// Adds everything with `#[tool]` and its like in a module and those inside it; gives the names and URIs.
+    ///
+    /// # Errors
+    /// If there is nothing, or anything about it cannot work; what is served then stays as it was.
+    #[cfg(feature = "macros")]
+    pub fn scan_package(&self, module: &str) -> Result<Vec<String>, Error> {
+        self.scan_in(Scope::Below(module), module)
+    }
+
+    /// Adds everything with `#[tool]` and its like in a module, but not in those inside it; gives the names
+    /// and URIs.
+    ///
+    /// # Errors
+    /// If there is nothing, or anything about it cannot work; what is served then stays as it was.
+    #[cfg(feature = "macros")]
+    pub fn scan_module(&self, module: &str) -> Result<Vec<String>, Error> {
+        self.scan_in(Scope::In(module), module)
+    }
+
+    #[cfg(feature = "macros")]
+    fn scan_in(&self, scope: Scope<'_>, module: &str) -> Result<Vec<String>, Error> {
+        match collected(scope) {
+            Some(offered) => self.take_in(sort(offered)),
+            None => Err(Error::new(ErrorKind::Scan, nothing_in(module))),
+        }
+    }
+
+    /// All or nothing.
+    fn take_in(&self, sorted: Sorted) -> Result<Vec<String>, Error> {
+        let mut faults = sorted.faults;
+        let mut names = Vec::new();
+        macro_rules! finished {
+            ($specs:ident $key:ident $what:literal) => {{
+                let mut entries = Vec::new();
+                for spec in sorted.$specs {
+                    let name = spec.$key().to_owned();
+                    match self.meets(&spec.demands).and_then(|()| spec.finish()) {
+                        Ok(entry) => entries.push(entry),
+                        Err(fault) => faults.push(format!(concat!($what, " `{}`: {}"), name, fault)),
+                    }
+                    names.push(name);
+                }
+                entries
+            }};
+        }
+        let tools = finished!(tools name "tool");
+        let resources = finished!(resources uri "resource");
+        let templates = finished!(templates uri_template "template");
+        let prompts = finished!(prompts name "prompt");
+        if !faults.is_empty() {
+            return Err(description(&faults));
+        }
+        let registry = self.registry();
+        registry.change(&Topic::Tools, |catalog| {
+            tools.into_iter().fold(false, |_, entry| catalog.tools.put(entry))
+        });
+        registry.change(&Topic::Resources, |catalog| {
+            let changed = resources.into_iter().fold(false, |_, entry| catalog.resources.put(entry));
+            templates.into_iter().fold(changed, |_, entry| catalog.templates.put(entry))
+        });
+        registry.change(&Topic::Prompts, |catalog| {
+            prompts.into_iter().fold(false, |_, entry| catalog.prompts.put(entry))
+        });
+        Ok(names)
     }
 }

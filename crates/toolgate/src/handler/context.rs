@@ -130,6 +130,10 @@ impl Context {
         &self.0.caller.headers
     }
 
+    pub(crate) fn shared_headers(&self) -> Arc<HeaderMap> {
+        Arc::clone(&self.0.caller.headers)
+    }
+
     /// Where the call came from, over HTTP.
     #[must_use]
     pub fn remote(&self) -> Option<SocketAddr> {

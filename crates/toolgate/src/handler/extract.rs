@@ -1,25 +1,55 @@
 //! What a handler can take out of a call.
 
 use std::any::{TypeId, type_name};
+use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use http::HeaderMap;
 use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 use toolgate_wire::Raw;
 
-use super::{Context, Words, schema_of};
+use super::output::failed;
+use super::{Context, Failed, ToolError, Words, schema_of};
+use crate::request::Principal;
 
 /// Something a handler can take out of a call.
 ///
-/// Implemented for arguments (whatever `serde` can read and `schemars` can describe), [`Context`] and
-/// [`State`].
+/// Implemented for arguments (whatever `serde` can read and `schemars` can describe), [`Context`],
+/// [`State`], [`Principal`] and [`Headers`]. For a type of your own, write [`Extract::from_call`] and nothing
+/// else; functions with `#[tool]` and its like mark such a parameter with `#[extract]`.
+///
+/// ```
+/// # use toolgate::{Context, Extract, Server, ToolError};
+/// struct Tenant(String);
+///
+/// impl Extract for Tenant {
+///     fn from_call(cx: &Context) -> Result<Tenant, ToolError> {
+///         let tenant = cx.headers().get("x-tenant").and_then(|value| value.to_str().ok());
+///         tenant.map(|name| Tenant(name.into())).ok_or(ToolError::new("the header `x-tenant` is missing"))
+///     }
+/// }
+///
+/// let server = Server::new("demo", "1.0.0").tool("who", |tenant: Tenant| async { tenant.0 });
+/// # server.build().unwrap();
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be taken out of a call",
-    label = "neither arguments, nor `Context`, nor `State<_>`",
-    note = "to serve as arguments, derive `serde::Deserialize` and `schemars::JsonSchema`"
+    label = "neither arguments, nor `Context`, `State<_>`, `Principal` or `Headers`",
+    note = "to serve as arguments, derive `serde::Deserialize` and `schemars::JsonSchema`",
+    note = "to be taken out of the call, implement `toolgate::Extract`"
 )]
 pub trait Extract: Sized + Send {
+    /// Takes it out of the call. An error is told to the caller, and the handler is not started.
+    ///
+    /// # Errors
+    /// If the call lacks what this needs.
+    fn from_call(cx: &Context) -> Result<Self, ToolError> {
+        let _ = cx;
+        Err(ToolError::new(format!("`{}` does not say how it is taken out of a call", type_name::<Self>())))
+    }
+
     /// The schema of the arguments, if this reads them.
     #[doc(hidden)]
     #[must_use]
@@ -34,9 +64,12 @@ pub trait Extract: Sized + Send {
         None
     }
 
-    /// Takes it out.
+    /// Takes it out of the call or its arguments.
     #[doc(hidden)]
-    fn extract(cx: &Context, arguments: Arguments<'_>) -> Result<Self, Rejection>;
+    fn extract(cx: &Context, arguments: Arguments<'_>) -> Result<Self, Failed> {
+        let _ = arguments;
+        Self::from_call(cx).map_err(|error| failed(&error))
+    }
 }
 
 /// Shared state that a handler cannot do without.
@@ -72,13 +105,17 @@ impl<T: DeserializeOwned + JsonSchema + Send> Extract for T {
         Some(schema_of::<T>())
     }
 
-    fn extract(_: &Context, arguments: Arguments<'_>) -> Result<T, Rejection> {
-        let read = match arguments {
-            Arguments::Json(raw) => raw.parse_as().map_err(|error| plain(&error)),
-            Arguments::Words(words) => T::deserialize(Words::new(words)).map_err(|error| error.to_string()),
-        };
-        read.map_err(Rejection::Arguments)
+    fn extract(_: &Context, arguments: Arguments<'_>) -> Result<T, Failed> {
+        read(arguments)
     }
+}
+
+fn read<T: DeserializeOwned>(arguments: Arguments<'_>) -> Result<T, Failed> {
+    let read = match arguments {
+        Arguments::Json(raw) => raw.parse_as().map_err(|error| plain(&error)),
+        Arguments::Words(words) => T::deserialize(Words::new(words)).map_err(|error| error.to_string()),
+    };
+    read.map_err(|error| Failed::Arguments(Rejection::Arguments(error)))
 }
 
 /// serde's words without the position: callers count parameters, not columns.
@@ -90,9 +127,78 @@ fn plain(error: &serde_json::Error) -> String {
     }
 }
 
+/// The parameters of a function, as a macro has put them together.
+#[doc(hidden)]
+pub trait Parameters: DeserializeOwned + JsonSchema + Send {
+    /// What the types do not say: ranges, lengths, patterns.
+    ///
+    /// # Errors
+    /// In words that name the parameter.
+    fn check(&self) -> Result<(), String>;
+}
+
+/// Arguments that are within their limits, wherever they came from. A schema is checked only where JSON
+/// comes in, and only with the feature `validate`; this holds for texts, and without it.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct Given<P>(pub P);
+
+impl<P: Parameters> Extract for Given<P> {
+    fn schema() -> Option<Schema> {
+        Some(schema_of::<P>())
+    }
+
+    fn extract(_: &Context, arguments: Arguments<'_>) -> Result<Given<P>, Failed> {
+        let parameters: P = read(arguments)?;
+        match parameters.check() {
+            Ok(()) => Ok(Given(parameters)),
+            Err(fault) => Err(Failed::Arguments(Rejection::Arguments(fault))),
+        }
+    }
+}
+
 impl Extract for Context {
-    fn extract(cx: &Context, _: Arguments<'_>) -> Result<Context, Rejection> {
+    fn from_call(cx: &Context) -> Result<Context, ToolError> {
         Ok(cx.clone())
+    }
+}
+
+impl Extract for Principal {
+    fn from_call(cx: &Context) -> Result<Principal, ToolError> {
+        Ok(cx.principal().clone())
+    }
+}
+
+/// The HTTP headers of a call; empty over stdio.
+///
+/// ```
+/// # use toolgate::{Headers, Server};
+/// let server = Server::new("demo", "1.0.0").tool("language", |headers: Headers| async move {
+///     headers.get("accept-language").and_then(|value| value.to_str().ok()).unwrap_or("en").to_owned()
+/// });
+/// # server.build().unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Headers(Arc<HeaderMap>);
+
+impl Deref for Headers {
+    type Target = HeaderMap;
+
+    fn deref(&self) -> &HeaderMap {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Headers {
+    // Names only: among the values are credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl Extract for Headers {
+    fn from_call(cx: &Context) -> Result<Headers, ToolError> {
+        Ok(Headers(cx.shared_headers()))
     }
 }
 
@@ -128,7 +234,7 @@ impl<T: Send + Sync + 'static> Extract for State<T> {
         Some(Needed { id: TypeId::of::<T>(), name: type_name::<T>() })
     }
 
-    fn extract(cx: &Context, _: Arguments<'_>) -> Result<State<T>, Rejection> {
-        cx.shared_state().map(State).ok_or(Rejection::State(type_name::<T>()))
+    fn extract(cx: &Context, _: Arguments<'_>) -> Result<State<T>, Failed> {
+        cx.shared_state().map(State).ok_or(Failed::Arguments(Rejection::State(type_name::<T>())))
     }
 }

@@ -95,7 +95,7 @@ impl<E: std::error::Error> From<E> for ToolError {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a tool",
     label = "neither text, `Content`, `Json<_>`, nor a `Result` of these",
-    note = "wrap a value that is `serde::Serialize + schemars::JsonSchema` in `toolgate::Json`"
+    note = "a value that is `serde::Serialize + schemars::JsonSchema` can be returned by a function with `#[tool]` as it is, and by any other handler in `toolgate::Json`"
 )]
 pub trait IntoOutput {
     /// The schema of structured output, if there is any.
@@ -196,7 +196,7 @@ fn to_raw(value: &impl Serialize) -> Result<Raw, Failed> {
 }
 
 /// `{:#}` lets error types that keep a chain of causes tell all of it.
-fn failed(error: &impl fmt::Display) -> Failed {
+pub(super) fn failed(error: &impl fmt::Display) -> Failed {
     Failed::Handler(Box::new(ToolOutput::error(format!("{error:#}"))))
 }
 
@@ -204,9 +204,17 @@ fn failed(error: &impl fmt::Display) -> Failed {
 /// `Option` (nothing there) or `Result` of these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the contents of a resource",
-    label = "neither text, bytes, `Json<_>`, `Contents`, nor an `Option` or `Result` of these"
+    label = "neither text, bytes, `Json<_>`, `Contents`, nor an `Option` or `Result` of these",
+    note = "a value that is `serde::Serialize` can be returned by a function with `#[resource]` or `#[template]` as it is, and by any other handler in `toolgate::Json`"
 )]
 pub trait IntoContents {
+    /// What kind of media this is, where the type alone says so.
+    #[doc(hidden)]
+    #[must_use]
+    fn mime() -> Option<&'static str> {
+        None
+    }
+
     /// The contents of the resource at `uri`.
     #[doc(hidden)]
     fn into_contents(self, uri: &str) -> Result<Found, Failed>;
@@ -225,18 +233,26 @@ impl IntoContents for Vec<Contents> {
 }
 
 macro_rules! contents {
-    ($make:ident: $($type:ty),*) => {$(
+    ($make:ident, $mime:literal: $($type:ty),*) => {$(
         impl IntoContents for $type {
+            fn mime() -> Option<&'static str> {
+                Some($mime)
+            }
+
             fn into_contents(self, uri: &str) -> Result<Found, Failed> {
                 Contents::$make(uri, self).into_contents(uri)
             }
         }
     )*};
 }
-contents!(text: String, &'static str, Cow<'static, str>, Box<str>);
-contents!(blob: Bytes, Vec<u8>, &'static [u8]);
+contents!(text, "text/plain": String, &'static str, Cow<'static, str>, Box<str>);
+contents!(blob, "application/octet-stream": Bytes, Vec<u8>, &'static [u8]);
 
 impl<T: Serialize> IntoContents for Json<T> {
+    fn mime() -> Option<&'static str> {
+        Some("application/json")
+    }
+
     fn into_contents(self, uri: &str) -> Result<Found, Failed> {
         let text = to_raw(&self.0)?;
         Contents::text(uri, text.as_str()).with_mime("application/json").into_contents(uri)
@@ -244,12 +260,20 @@ impl<T: Serialize> IntoContents for Json<T> {
 }
 
 impl<T: IntoContents> IntoContents for Option<T> {
+    fn mime() -> Option<&'static str> {
+        T::mime()
+    }
+
     fn into_contents(self, uri: &str) -> Result<Found, Failed> {
         self.map_or(Ok(Found::Nothing), |contents| contents.into_contents(uri))
     }
 }
 
 impl<T: IntoContents, E: fmt::Display> IntoContents for Result<T, E> {
+    fn mime() -> Option<&'static str> {
+        T::mime()
+    }
+
     fn into_contents(self, uri: &str) -> Result<Found, Failed> {
         match self {
             Ok(contents) => contents.into_contents(uri),
@@ -258,7 +282,7 @@ impl<T: IntoContents, E: fmt::Display> IntoContents for Result<T, E> {
     }
 }
 
-/// What a prompt's handler may return: a text said by the user, messages, a whole [`PromptOutput`], or a
+/// What a prompt's handler may return: a text or several said by the user, messages, a whole [`PromptOutput`], or a
 /// `Result` of these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the messages of a prompt",
@@ -291,6 +315,19 @@ impl IntoPrompt for PromptMessage {
 impl IntoPrompt for Content {
     fn into_prompt(self) -> Result<PromptOutput, Failed> {
         PromptMessage { role: Role::User, content: self }.into_prompt()
+    }
+}
+
+impl IntoPrompt for Vec<Content> {
+    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+        let said_by_user = |content| PromptMessage { role: Role::User, content };
+        self.into_iter().map(said_by_user).collect::<Vec<_>>().into_prompt()
+    }
+}
+
+impl IntoPrompt for Vec<String> {
+    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+        self.into_iter().map(Content::text).collect::<Vec<_>>().into_prompt()
     }
 }
 

@@ -168,9 +168,9 @@ fn says_more_than_types(schema: &Value) -> bool {
                 inner.as_object().is_some_and(|all| all.values().any(says_more_than_types))
             }
             "items" => says_more_than_types(inner),
-            // The least value of an unsigned integer; of anything else it is a demand.
+            // The least and the greatest value that the type can have; anything else is a demand.
             "minimum" => inner.as_i64() != Some(0) || !is_unsigned(object),
-            "maximum" => !is_unsigned(object),
+            "maximum" => greatest(object).is_none_or(|greatest| inner.as_u64() != Some(greatest)),
             // Widths of numbers, which reading into the type notices.
             "format" => !inner.as_str().is_some_and(is_width),
             "additionalProperties" => *inner == Value::Bool(false) || says_more_than_types(inner),
@@ -178,6 +178,16 @@ fn says_more_than_types(schema: &Value) -> bool {
             key => !TYPES.contains(&key) && !key.starts_with("x-"),
         }),
         _ => false,
+    }
+}
+
+/// What an unsigned integer of this width can be at most.
+fn greatest(schema: &Map<String, Value>) -> Option<u64> {
+    match schema.get("format")?.as_str()? {
+        "uint8" => Some(u8::MAX.into()),
+        "uint16" => Some(u16::MAX.into()),
+        "uint32" => Some(u32::MAX.into()),
+        _ => None,
     }
 }
 
@@ -236,11 +246,14 @@ mod tests {
     #[test]
     fn only_what_types_cannot_see_needs_a_check_each_time() {
         let plain = json!({"type": "object", "properties": {
-            "n": {"type": ["integer", "null"], "format": "uint32", "minimum": 0}}});
+            "n": {"type": ["integer", "null"], "format": "uint32", "minimum": 0},
+            "m": {"type": "integer", "format": "uint8", "minimum": 0, "maximum": 255}}});
         assert!(!Check::new(&plain, true).unwrap().is_needed());
         assert!(Check::new(&plain, false).unwrap().is_needed());
         for property in [
             json!({"type": "integer", "format": "uint32", "minimum": 1}),
+            json!({"type": "integer", "format": "uint32", "minimum": 0, "maximum": 100}),
+            json!({"type": "integer", "format": "uint8", "minimum": 0, "maximum": 100}),
             json!({"type": "integer", "format": "int64", "minimum": 0}),
             json!({"type": "number", "format": "double", "minimum": 0}),
             json!({"type": "string", "format": "email"}),

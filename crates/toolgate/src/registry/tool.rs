@@ -21,11 +21,22 @@ pub(crate) struct ToolEntry {
     pub(crate) mirrors: Vec<Mirror>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) needs: Vec<Need>,
+    version: Option<String>,
+}
+
+impl ToolEntry {
+    /// Its own version, apart from its server's. Clients are not told: the protocol has no place for it.
+    pub(crate) fn version(&self) -> &str {
+        self.version.as_deref().unwrap_or("1.0.0")
+    }
 }
 
 impl std::fmt::Debug for ToolEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ToolEntry").field("tool", &self.tool).finish_non_exhaustive()
+        f.debug_struct("ToolEntry")
+            .field("tool", &self.tool)
+            .field("version", &self.version())
+            .finish_non_exhaustive()
     }
 }
 
@@ -106,6 +117,7 @@ pub struct ToolSpec {
     output_by_hand: bool,
     timeout: Option<Duration>,
     needs: Vec<Need>,
+    version: Option<String>,
     pub(crate) demands: Needs,
 }
 
@@ -136,6 +148,7 @@ impl ToolSpec {
             output_by_hand: false,
             timeout: None,
             needs: Vec::new(),
+            version: None,
             demands: H::needs(),
         }
     }
@@ -179,6 +192,14 @@ impl ToolSpec {
     #[must_use]
     pub fn closed_world(mut self) -> ToolSpec {
         self.tool.hints.open_world = Some(false);
+        self
+    }
+
+    /// Its own version, apart from its server's: `1.0.0` unless said otherwise. For whoever runs the server;
+    /// clients are not told.
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> ToolSpec {
+        self.version = Some(version.into());
         self
     }
 
@@ -232,7 +253,7 @@ impl ToolSpec {
 
     /// What is kept of it, or what is wrong with it.
     pub(crate) fn finish(self) -> Result<ToolEntry, String> {
-        let ToolSpec { mut tool, run, schema, generated, output_by_hand, timeout, needs, .. } = self;
+        let ToolSpec { mut tool, run, schema, generated, output_by_hand, timeout, needs, version, .. } = self;
         check_name(&tool.name)?;
         check_icons(&tool.icons)?;
         let typed = schema.is_none();
@@ -259,7 +280,7 @@ impl ToolSpec {
         .filter(|_| output_by_hand);
         let mirrors = mirror::marks(&schema)?;
         tool.input_schema = Raw::from(schema);
-        Ok(ToolEntry { tool: Arc::new(tool), run, check, output_check, mirrors, timeout, needs })
+        Ok(ToolEntry { tool: Arc::new(tool), run, check, output_check, mirrors, timeout, needs, version })
     }
 }
 

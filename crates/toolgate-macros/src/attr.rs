@@ -1,0 +1,309 @@
+//! What stands in attributes and doc comments.
+//!
+//! Every key is in a table, so that a wrong one is answered with those that exist. What a key means is the
+//! business of whoever asks for it.
+
+use std::time::Duration;
+
+use proc_macro2::{Span, TokenStream};
+use quote::ToTokens as _;
+use syn::parse::{Parse, ParseStream, Parser as _};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned as _;
+use syn::{Attribute, Error, Expr, Ident, Lit, LitStr, Meta, Result, Token};
+
+/// The inside of an attribute: perhaps a text, then keys with and without values.
+pub(crate) struct Options {
+    text: Option<LitStr>,
+    keys: Vec<Key>,
+}
+
+/// One key.
+pub(crate) struct Key {
+    pub(crate) name: Ident,
+    /// What stands behind `=`.
+    pub(crate) value: Option<Expr>,
+}
+
+enum Entry {
+    Text(LitStr),
+    Key(Key),
+}
+
+impl Parse for Entry {
+    fn parse(input: ParseStream<'_>) -> Result<Entry> {
+        if input.peek(LitStr) {
+            return Ok(Entry::Text(input.parse()?));
+        }
+        let name: Ident = input.call(syn::ext::IdentExt::parse_any)?;
+        let value = match input.parse::<Option<Token![=]>>()? {
+            Some(_) => Some(input.parse()?),
+            None => None,
+        };
+        Ok(Entry::Key(Key { name, value }))
+    }
+}
+
+impl Options {
+    /// Reads the inside of `#[attribute(…)]`, which may have these keys.
+    pub(crate) fn read(attribute: &str, inside: TokenStream, known: &[&str]) -> Result<Options> {
+        let entries = Punctuated::<Entry, Token![,]>::parse_terminated.parse2(inside)?;
+        let mut options = Options { text: None, keys: Vec::new() };
+        for entry in entries {
+            match entry {
+                Entry::Text(text) => {
+                    if options.text.is_some() || !options.keys.is_empty() {
+                        return Err(Error::new(text.span(), "a text stands first, and only one"));
+                    }
+                    options.text = Some(text);
+                }
+                Entry::Key(key) => {
+                    if !known.iter().any(|known| key.name == known) {
+                        return Err(unknown(attribute, &key.name, known));
+                    }
+                    if options.keys.iter().any(|other| other.name == key.name) {
+                        return Err(Error::new(key.name.span(), format!("`{}` is given twice", key.name)));
+                    }
+                    options.keys.push(key);
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    /// The text that stands first, for attributes that have a use for it.
+    pub(crate) fn text(&mut self) -> Option<LitStr> {
+        self.text.take()
+    }
+
+    /// Refuses a text that nobody has taken.
+    pub(crate) fn no_text(&self, hint: &str) -> Result<()> {
+        match &self.text {
+            Some(text) => Err(Error::new(text.span(), hint)),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn key(&mut self, name: &str) -> Option<Key> {
+        let place = self.keys.iter().position(|key| key.name == name)?;
+        Some(self.keys.remove(place))
+    }
+
+    /// Any expression.
+    pub(crate) fn expression(&mut self, name: &str) -> Result<Option<Expr>> {
+        match self.key(name) {
+            None => Ok(None),
+            Some(Key { value: Some(value), .. }) => Ok(Some(value)),
+            Some(Key { name, .. }) => {
+                Err(Error::new(name.span(), format!("`{name}` needs a value: `{name} = …`")))
+            }
+        }
+    }
+
+    /// A string literal.
+    pub(crate) fn string(&mut self, name: &str) -> Result<Option<LitStr>> {
+        match self.expression(name)? {
+            None => Ok(None),
+            Some(value) => string(&value)
+                .map(Some)
+                .ok_or_else(|| Error::new(value.span(), format!("`{name}` is a text: `{name} = \"…\"`"))),
+        }
+    }
+
+    /// A key without a value.
+    pub(crate) fn flag(&mut self, name: &str) -> Result<bool> {
+        match self.key(name) {
+            None => Ok(false),
+            Some(Key { value: None, .. }) => Ok(true),
+            Some(Key { value: Some(value), .. }) => {
+                Err(Error::new(value.span(), format!("`{name}` stands alone, without a value")))
+            }
+        }
+    }
+
+    /// How long, as in `30s`.
+    pub(crate) fn duration(&mut self, name: &str) -> Result<Option<u64>> {
+        let Some(text) = self.string(name)? else { return Ok(None) };
+        match duration(&text.value()) {
+            Some(duration) => Ok(Some(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))),
+            None => Err(Error::new(
+                text.span(),
+                format!("`{name}` is a number with `ms`, `s`, `m` or `h`, such as \"30s\""),
+            )),
+        }
+    }
+}
+
+/// The value of a string literal.
+pub(crate) fn string(value: &Expr) -> Option<LitStr> {
+    match value {
+        Expr::Lit(literal) => match &literal.lit {
+            Lit::Str(text) => Some(text.clone()),
+            _ => None,
+        },
+        Expr::Group(group) => string(&group.expr),
+        _ => None,
+    }
+}
+
+fn unknown(attribute: &str, name: &Ident, known: &[&str]) -> Error {
+    let list = known.iter().map(|known| format!("`{known}`")).collect::<Vec<_>>().join(", ");
+    let near = known.iter().find(|known| is_near(&name.to_string(), known));
+    let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+    Error::new(name.span(), format!("`#[{attribute}]` knows no `{name}`{hint}\nit knows {list}"))
+}
+
+/// Whether two words differ by about one letter: their beginnings and ends meet.
+fn is_near(one: &str, other: &str) -> bool {
+    let start = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+    let end = one.bytes().rev().zip(other.bytes().rev()).take_while(|(a, b)| a == b).count();
+    let longer = one.len().max(other.len());
+    longer > 2 && (start + end + 1 >= longer || start * 3 >= longer * 2)
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit())?;
+    let number: u64 = text[..end].parse().ok()?;
+    let millis = match &text[end..] {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    number.checked_mul(millis).map(Duration::from_millis)
+}
+
+/// A doc comment: what it says, and what it says of arguments (`@name text`).
+#[derive(Default)]
+pub(crate) struct Docs {
+    pub(crate) text: String,
+    tags: Vec<(String, String)>,
+}
+
+impl Docs {
+    /// Reads the doc comment among these attributes. A line that starts with `@` and one of these names
+    /// begins the description of that argument, which ends before the next one or an empty line.
+    pub(crate) fn read(attributes: &[Attribute], arguments: &[String]) -> Docs {
+        let mut docs = Docs::default();
+        let mut lines = Vec::new();
+        let mut is_in_tag = false;
+        for line in attributes.iter().filter_map(doc).flat_map(|text| lines_of(&text)) {
+            let tag = line.trim().strip_prefix('@').map(|rest| rest.split_once(' ').unwrap_or((rest, "")));
+            if let Some((name, text)) = tag.filter(|(name, _)| arguments.iter().any(|known| known == name)) {
+                docs.tags.push((name.to_owned(), text.trim().to_owned()));
+                is_in_tag = true;
+            } else if is_in_tag && !line.trim().is_empty() {
+                let (_, text) = docs.tags.last_mut().expect("a tag was begun");
+                text.push(' ');
+                text.push_str(line.trim());
+            } else {
+                is_in_tag = false;
+                lines.push(line);
+            }
+        }
+        docs.text = lines.join("\n").trim().to_owned();
+        docs
+    }
+
+    /// What it says of this argument.
+    pub(crate) fn of(&self, argument: &str) -> Option<&str> {
+        let (_, text) = self.tags.iter().find(|(name, _)| name == argument)?;
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+/// The text of `#[doc = "…"]`.
+fn doc(attribute: &Attribute) -> Option<String> {
+    match &attribute.meta {
+        Meta::NameValue(meta) if meta.path.is_ident("doc") => string(&meta.value).map(|text| text.value()),
+        _ => None,
+    }
+}
+
+/// The lines of one doc attribute, without the space that everybody writes behind `///`.
+fn lines_of(text: &str) -> Vec<String> {
+    let strip = |line: &str| line.strip_prefix(' ').unwrap_or(line).trim_end().to_owned();
+    match text.is_empty() {
+        true => vec![String::new()],
+        false => text.lines().map(strip).collect(),
+    }
+}
+
+/// The inside of `#[attribute]` or `#[attribute(…)]`.
+pub(crate) fn inside(attribute: &Attribute) -> Result<TokenStream> {
+    match &attribute.meta {
+        Meta::Path(_) => Ok(TokenStream::new()),
+        Meta::List(list) => Ok(list.tokens.clone()),
+        Meta::NameValue(meta) => Err(Error::new(
+            meta.span(),
+            format!("write `#[{}(…)]`", meta.path.to_token_stream().to_string().replace(' ', "")),
+        )),
+    }
+}
+
+/// Whether an attribute has this name, whatever path leads to it.
+pub(crate) fn is_named(attribute: &Attribute, name: &str) -> bool {
+    attribute.path().segments.last().is_some_and(|segment| segment.ident == name)
+}
+
+/// The conditions under which the item exists at all; what is written beside it exists under the same.
+pub(crate) fn conditions(attributes: &[Attribute]) -> Vec<&Attribute> {
+    attributes.iter().filter(|attribute| attribute.path().is_ident("cfg")).collect()
+}
+
+/// A place to complain about, when there is none better.
+pub(crate) fn here() -> Span {
+    Span::call_site()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_leave_the_description() {
+        let item: syn::ItemFn = syn::parse_quote! {
+            /// Searches.
+            ///
+            /// @query What to look for,
+            ///   in any language
+            /// @limit How many
+            ///
+            /// @nobody stays
+            ///   Indented too.
+            fn search() {}
+        };
+        let docs = Docs::read(&item.attrs, &["query".into(), "limit".into()]);
+        assert_eq!(docs.text, "Searches.\n\n\n@nobody stays\n  Indented too.");
+        assert_eq!(docs.of("query"), Some("What to look for, in any language"));
+        assert_eq!(docs.of("limit"), Some("How many"));
+        assert_eq!(docs.of("nobody"), None);
+    }
+
+    #[test]
+    fn durations_have_units() {
+        let cases = [
+            ("30s", Some(30_000)),
+            ("5ms", Some(5)),
+            ("2m", Some(120_000)),
+            ("1h", Some(3_600_000)),
+            ("30", None),
+            ("s", None),
+            ("1d", None),
+            ("-1s", None),
+            ("99999999999999999999s", None),
+            ("18446744073709551615h", None),
+        ];
+        for (text, millis) in cases {
+            assert_eq!(duration(text).map(|duration| duration.as_millis()), millis, "{text}");
+        }
+    }
+
+    #[test]
+    fn almost_right_is_recognized() {
+        assert!(is_near("readonly", "read_only") && is_near("descripton", "description"));
+        assert!(is_near("mime_type", "mime") || !is_near("uri", "name"));
+        assert!(!is_near("price", "title"));
+    }
+}

@@ -1,0 +1,498 @@
+//! A marked function, taken apart: which parameters are arguments, which are taken out of the call.
+//!
+//! From the arguments a struct is written that serde reads and schemars describes, from the whole a closure
+//! that is a handler. The closure takes the extractors as parameters of its own, so that the server sees
+//! what it demands.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens as _, format_ident, quote, quote_spanned};
+use syn::ext::IdentExt as _;
+use syn::spanned::Spanned as _;
+use syn::{
+    Attribute, Error, Expr, FnArg, Ident, LitStr, Pat, PatType, RangeLimits, ReceiverKind, Result,
+    ReturnType, Safety, Signature, Type,
+};
+
+use crate::attr::{Docs, Key, Options, conditions, inside, is_named};
+
+/// Types that are taken out of the call, by their last name.
+const EXTRACTORS: [&str; 5] = ["State", "Principal", "Headers", "Context", "Ctx"];
+
+/// How many a handler can take, beside its arguments.
+const MOST_EXTRACTORS: usize = 7;
+
+const ARG_KEYS: [&str; 9] =
+    ["default", "description", "rename", "range", "min_len", "max_len", "pattern", "example", "examples"];
+
+/// What a function serves as, as far as its handler is concerned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Output {
+    Tool,
+    Read,
+    Prompt,
+    Suggest,
+}
+
+/// See the module.
+pub(crate) struct Function {
+    pub(crate) ident: Ident,
+    pub(crate) docs: Docs,
+    pub(crate) conditions: Vec<Attribute>,
+    pub(crate) parameters: Vec<Parameter>,
+    is_async: bool,
+    /// Takes `&self`.
+    is_method: bool,
+    /// Stands in an impl block.
+    is_associated: bool,
+    /// Where the return type stands.
+    returns: Span,
+}
+
+pub(crate) struct Parameter {
+    ident: Ident,
+    ty: Type,
+    /// None: taken out of the call.
+    argument: Option<Argument>,
+}
+
+/// What is known of an argument beyond its type.
+pub(crate) struct Argument {
+    /// What callers know it by.
+    pub(crate) name: String,
+    description: Option<TokenStream>,
+    default: Option<TokenStream>,
+    least: Option<Expr>,
+    most: Option<(Expr, RangeLimits)>,
+    min_len: Option<Expr>,
+    max_len: Option<Expr>,
+    pattern: Option<LitStr>,
+    examples: Vec<Expr>,
+}
+
+impl Parameter {
+    pub(crate) fn argument(&self) -> Option<&Argument> {
+        self.argument.as_ref()
+    }
+
+    pub(crate) fn span(&self) -> Span {
+        self.ident.span()
+    }
+}
+
+/// Takes the attributes that only macros understand off the parameters, also when there is something wrong.
+pub(crate) fn strip(signature: &mut Signature) {
+    for input in &mut signature.inputs {
+        if let FnArg::Typed(parameter) = input {
+            parameter.attrs.retain(|attribute| !is_ours(attribute));
+        }
+    }
+}
+
+fn is_ours(attribute: &Attribute) -> bool {
+    ["doc", "arg", "extract"].iter().any(|name| is_named(attribute, name))
+}
+
+impl Function {
+    pub(crate) fn read(attributes: &[Attribute], signature: &Signature) -> Result<Function> {
+        refuse_generics(signature)?;
+        let mut parameters = Vec::new();
+        let mut is_method = false;
+        for input in &signature.inputs {
+            match input {
+                FnArg::Typed(parameter) => parameters.push(read_parameter(parameter)?),
+                FnArg::Receiver(receiver) => {
+                    if !matches!(receiver.kind, ReceiverKind::Reference(_, _, None)) {
+                        return Err(Error::new(
+                            receiver.span(),
+                            "callers share the value: take `&self`, and keep what changes in a `Mutex` or an atomic",
+                        ));
+                    }
+                    is_method = true;
+                }
+            }
+        }
+        let extractors: Vec<&Parameter> = parameters.iter().filter(|one| one.argument.is_none()).collect();
+        if let Some(parameter) = extractors.get(MOST_EXTRACTORS) {
+            return Err(Error::new(
+                parameter.span(),
+                format!("a function takes at most {MOST_EXTRACTORS} things beside its arguments"),
+            ));
+        }
+        let names: Vec<String> =
+            parameters.iter().filter_map(Parameter::argument).map(|argument| argument.name.clone()).collect();
+        let docs = Docs::read(attributes, &names);
+        for argument in parameters.iter_mut().filter_map(|one| one.argument.as_mut()) {
+            if argument.description.is_none() {
+                argument.description = docs.of(&argument.name).map(|text| text.to_token_stream());
+            }
+        }
+        Ok(Function {
+            ident: signature.ident.clone(),
+            docs,
+            conditions: conditions(attributes).into_iter().cloned().collect(),
+            parameters,
+            is_async: signature.asyncness.is_some(),
+            is_method,
+            is_associated: false,
+            returns: match &signature.output {
+                ReturnType::Default => signature.ident.span(),
+                ReturnType::Type(_, ty) => ty.span(),
+            },
+        })
+    }
+
+    /// Refuses `&self`, for functions outside an impl block with `#[server]`.
+    pub(crate) fn refuse_self(&self, signature: &Signature) -> Result<()> {
+        match signature.receiver() {
+            Some(receiver) => Err(Error::new(
+                receiver.span(),
+                "a method belongs to a value: put `#[toolgate::server]` on the impl block",
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The same, in an impl block.
+    pub(crate) fn associated(self) -> Function {
+        Function { is_associated: true, ..self }
+    }
+
+    /// Its name, for callers.
+    pub(crate) fn name(&self) -> String {
+        self.ident.unraw().to_string()
+    }
+
+    pub(crate) fn arguments(&self) -> impl Iterator<Item = (&Parameter, &Argument)> {
+        self.parameters.iter().filter_map(|parameter| Some((parameter, parameter.argument.as_ref()?)))
+    }
+
+    /// Gives descriptions to arguments, which win over those in the doc comment.
+    pub(crate) fn describe(&mut self, argument: &str, text: TokenStream) -> bool {
+        let mut arguments = self.parameters.iter_mut().filter_map(|one| one.argument.as_mut());
+        match arguments.find(|one| one.name == argument) {
+            Some(argument) => {
+                argument.description = Some(text);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The handler: a closure, with the struct of its arguments before it.
+    pub(crate) fn handler(&self, output: Output) -> TokenStream {
+        let arguments: Vec<(&Parameter, &Argument)> = self.arguments().collect();
+        let structure = (!arguments.is_empty()).then(|| structure(&arguments));
+        let mut takes = Vec::new();
+        let mut unpacks = Vec::new();
+        let mut passes = Vec::new();
+        let mut asserts = Vec::new();
+        for (place, Parameter { ident, ty, argument }) in self.parameters.iter().enumerate() {
+            let variable = format_ident!("__p{place}", span = Span::mixed_site());
+            match argument {
+                Some(_) => unpacks.push(quote!(#ident: #variable)),
+                None => {
+                    takes.push(quote!(#variable: #ty));
+                    let span = ty.span().resolved_at(Span::mixed_site());
+                    asserts.push(quote_spanned!(span=> ::toolgate::__private::extractable::<#ty>();));
+                }
+            }
+            passes.push(variable);
+        }
+        let site = Span::mixed_site();
+        let given = structure
+            .is_some()
+            .then(|| quote_spanned!(site=> __given: ::toolgate::__private::Given<__Arguments>,));
+        let unpack = structure.is_some().then(|| {
+            quote_spanned!(site=> let ::toolgate::__private::Given(__Arguments { #(#unpacks),* }) = __given;)
+        });
+        let ident = &self.ident;
+        let share = self.is_method.then(
+            || quote_spanned!(site=> let __kit = ::toolgate::__private::std::sync::Arc::clone(&__kit);),
+        );
+        let kit = self.is_method.then(|| quote_spanned!(site=> &__kit,));
+        let owner = self.is_associated.then(|| quote!(Self::));
+        let callee = quote!(#owner #ident(#kit #(#passes),*));
+        let awaited = self.is_async.then(|| quote!(.await));
+        let give = self.give(output);
+        let span = self.returns.resolved_at(Span::mixed_site());
+        let run = quote_spanned!(span=> ::toolgate::__private::sendable(async move {
+            #unpack
+            let __returned = #callee #awaited;
+            #give
+        }));
+        quote! {{
+            #structure
+            #(#asserts)*
+            move |#given #(#takes),*| {
+                #share
+                #run
+            }
+        }}
+    }
+
+    /// Turns what was returned into an output, by its type; see `returned.rs` of the library.
+    fn give(&self, output: Output) -> TokenStream {
+        let (traits, method, references) = match output {
+            Output::Tool => {
+                (quote!(ToolPlain, ToolFallible, ToolValue, ToolUnfit), quote!(tool), quote!(&&&&))
+            }
+            Output::Read => (
+                quote!(ReadPlain, ReadFallibleOption, ReadFallible, ReadOption, ReadValue, ReadUnfit),
+                quote!(read),
+                quote!(&&&&&&),
+            ),
+            Output::Prompt => (quote!(PromptPlain, PromptUnfit), quote!(prompt), quote!(&&)),
+            Output::Suggest => {
+                (quote!(SuggestFallible, SuggestPlain, SuggestUnfit), quote!(suggest), quote!(&&&))
+            }
+        };
+        let span = self.returns.resolved_at(Span::mixed_site());
+        let give = quote_spanned! {span=>
+            (#references ::toolgate::__private::Returned::of(&__returned)).#method().give(__returned)
+        };
+        quote! {
+            #[allow(unused_imports)]
+            use ::toolgate::__private::{#traits};
+            #give
+        }
+    }
+}
+
+fn refuse_generics(signature: &Signature) -> Result<()> {
+    let generics = &signature.generics;
+    if let Some(parameter) = generics.params.first() {
+        return Err(Error::new(
+            parameter.span(),
+            "a function that callers name cannot be generic: they cannot say for which type",
+        ));
+    }
+    if let Safety::Unsafe(token) = &signature.safety {
+        return Err(Error::new(token.span(), "callers are not trusted: the function must be safe to call"));
+    }
+    if let Some(token) = &signature.variadic {
+        return Err(Error::new(token.span(), "give every parameter a name"));
+    }
+    Ok(())
+}
+
+fn read_parameter(parameter: &PatType) -> Result<Parameter> {
+    let ident = match &*parameter.pat {
+        Pat::Ident(pattern) if pattern.subpat.is_none() && pattern.by_ref.is_none() => pattern.ident.clone(),
+        pattern => {
+            return Err(Error::new(pattern.span(), "give the parameter a name: callers know it by that"));
+        }
+    };
+    let ty = (*parameter.ty).clone();
+    let marks = |name: &str| parameter.attrs.iter().find(|attribute| is_named(attribute, name));
+    let is_extractor = marks("extract").is_some() || is_extractor(&ty);
+    if let (true, Some(attribute)) = (is_extractor, marks("arg")) {
+        return Err(Error::new(
+            attribute.span(),
+            format!("`{ident}` is taken out of the call and is no argument: it has no schema to change"),
+        ));
+    }
+    refuse_borrowed(&ident, &ty, is_extractor)?;
+    let argument = match is_extractor {
+        true => None,
+        false => Some(read_argument(&ident, parameter)?),
+    };
+    Ok(Parameter { ident, ty, argument })
+}
+
+fn is_extractor(ty: &Type) -> bool {
+    match ty {
+        Type::Path(path) => path
+            .path
+            .segments
+            .last()
+            .is_some_and(|segment| EXTRACTORS.iter().any(|extractor| segment.ident == extractor)),
+        Type::Group(group) => is_extractor(&group.elem),
+        Type::Paren(paren) => is_extractor(&paren.elem),
+        _ => false,
+    }
+}
+
+fn refuse_borrowed(ident: &Ident, ty: &Type, is_extractor: bool) -> Result<()> {
+    match ty {
+        Type::Reference(to) => {
+            let inner = to.elem.to_token_stream().to_string();
+            let owned = match &*to.elem {
+                Type::Slice(slice) => format!("Vec<{}>", slice.elem.to_token_stream()),
+                _ if inner == "str" => "String".into(),
+                _ => inner,
+            };
+            let what = if is_extractor { "what is taken out of the call" } else { "an argument" };
+            Err(Error::new(ty.span(), format!("{what} is owned: `{ident}: {owned}`")))
+        }
+        Type::ImplTrait(_) => {
+            Err(Error::new(ty.span(), format!("`{ident}` needs a type: it says what callers may send")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn read_argument(ident: &Ident, parameter: &PatType) -> Result<Argument> {
+    let mut attributes = parameter.attrs.iter().filter(|attribute| is_named(attribute, "arg"));
+    let mut options = match attributes.next() {
+        Some(attribute) => Options::read("arg", inside(attribute)?, &ARG_KEYS)?,
+        None => Options::read("arg", TokenStream::new(), &ARG_KEYS)?,
+    };
+    if let Some(second) = attributes.next() {
+        return Err(Error::new(second.span(), "put everything into one `#[arg(…)]`"));
+    }
+    let text = options.text().map(|text| text.to_token_stream());
+    let description = options.expression("description")?.map(|text| text.to_token_stream()).or(text);
+    let docs = Docs::read(&parameter.attrs, &[]).text;
+    let (least, most) = match options.expression("range")? {
+        Some(range) => limits(range)?,
+        None => (None, None),
+    };
+    let mut examples: Vec<Expr> = options.expression("example")?.into_iter().collect();
+    match options.expression("examples")? {
+        Some(Expr::Array(array)) => examples.extend(array.elems),
+        Some(other) => {
+            return Err(Error::new(other.span(), "`examples` is a list: `examples = [\"a\", \"b\"]`"));
+        }
+        None => {}
+    }
+    Ok(Argument {
+        name: options.string("rename")?.map_or_else(|| ident.unraw().to_string(), |name| name.value()),
+        description: description.or_else(|| (!docs.is_empty()).then(|| docs.to_token_stream())),
+        default: options.key("default").map(default),
+        least,
+        most,
+        min_len: options.expression("min_len")?,
+        max_len: options.expression("max_len")?,
+        pattern: options.string("pattern")?,
+        examples,
+    })
+}
+
+/// What stands for a value that is not given. A text becomes whatever can be made from one.
+fn default(key: Key) -> TokenStream {
+    match key.value {
+        None => quote!(::toolgate::__private::std::default::Default::default()),
+        Some(value) => match crate::attr::string(&value) {
+            Some(text) => {
+                let span = text.span().resolved_at(Span::mixed_site());
+                quote_spanned!(span=> ::toolgate::__private::std::convert::Into::into(#text))
+            }
+            None => value.to_token_stream(),
+        },
+    }
+}
+
+type Limits = (Option<Expr>, Option<(Expr, RangeLimits)>);
+
+fn limits(range: Expr) -> Result<Limits> {
+    match range {
+        Expr::Range(range) => {
+            let limits = range.limits;
+            Ok((range.start.map(|start| *start), range.end.map(|end| (*end, limits))))
+        }
+        other => Err(Error::new(other.span(), "`range` is a range: `range = 1..=100`")),
+    }
+}
+
+/// The struct of the arguments, and what its types do not say.
+fn structure(arguments: &[(&Parameter, &Argument)]) -> TokenStream {
+    let mut fields = Vec::new();
+    let mut defaults = Vec::new();
+    let mut checks = Vec::new();
+    for (place, (parameter, argument)) in arguments.iter().enumerate() {
+        let Parameter { ident, ty, .. } = parameter;
+        let name = &argument.name;
+        let default = argument.default.as_ref().map(|value| {
+            let function = format_ident!("__default_{place}");
+            defaults.push(quote_spanned! {ty.span().resolved_at(Span::mixed_site())=>
+                fn #function() -> #ty { #value }
+            });
+            let function = function.to_string();
+            quote!(#[serde(default = #function)])
+        });
+        let schema = schema(argument);
+        fields.push(quote! {
+            #[serde(rename = #name)]
+            #default
+            #schema
+            #ident: #ty
+        });
+        checks.extend(checks_of(parameter, argument));
+    }
+    quote_spanned! {Span::mixed_site()=>
+        #[derive(::toolgate::__private::serde::Deserialize, ::toolgate::__private::schemars::JsonSchema)]
+        #[serde(crate = "::toolgate::__private::serde")]
+        #[schemars(crate = "::toolgate::__private::schemars")]
+        struct __Arguments {
+            #(#fields),*
+        }
+
+        #(#defaults)*
+
+        impl ::toolgate::__private::Parameters for __Arguments {
+            fn check(&self) -> ::toolgate::__private::std::result::Result<
+                (),
+                ::toolgate::__private::std::string::String,
+            > {
+                #(#checks)*
+                ::toolgate::__private::std::result::Result::Ok(())
+            }
+        }
+    }
+}
+
+/// What the schema of an argument says beyond its type.
+fn schema(argument: &Argument) -> TokenStream {
+    let mut parts = Vec::new();
+    if let Some(text) = &argument.description {
+        parts.push(quote!(description = #text));
+    }
+    if let Some(least) = &argument.least {
+        parts.push(quote!(extend("minimum" = #least)));
+    }
+    match &argument.most {
+        Some((most, RangeLimits::Closed(_))) => parts.push(quote!(extend("maximum" = #most))),
+        Some((end, RangeLimits::HalfOpen(_))) => parts.push(quote!(extend("exclusiveMaximum" = #end))),
+        None => {}
+    }
+    match (&argument.min_len, &argument.max_len) {
+        (Some(min), Some(max)) => parts.push(quote!(length(min = #min, max = #max))),
+        (Some(min), None) => parts.push(quote!(length(min = #min))),
+        (None, Some(max)) => parts.push(quote!(length(max = #max))),
+        (None, None) => {}
+    }
+    if let Some(pattern) = &argument.pattern {
+        parts.push(quote!(regex(pattern = #pattern)));
+    }
+    let examples = &argument.examples;
+    if !examples.is_empty() {
+        parts.push(quote!(extend("examples" = [#(#examples),*])));
+    }
+    match parts.is_empty() {
+        true => TokenStream::new(),
+        false => quote!(#[schemars(#(#parts),*)]),
+    }
+}
+
+/// The same limits, as code.
+fn checks_of(parameter: &Parameter, argument: &Argument) -> Vec<TokenStream> {
+    let (ident, name) = (&parameter.ident, &argument.name);
+    let span = parameter.ty.span().resolved_at(Span::mixed_site());
+    let check = |function: TokenStream, limit: &Expr| quote_spanned!(span=> ::toolgate::__private::#function(#name, &self.#ident, #limit)?;);
+    let mut checks = Vec::new();
+    checks.extend(argument.least.as_ref().map(|least| check(quote!(at_least), least)));
+    checks.extend(argument.most.as_ref().map(|(most, limits)| match limits {
+        RangeLimits::Closed(_) => check(quote!(at_most), most),
+        RangeLimits::HalfOpen(_) => check(quote!(below), most),
+    }));
+    checks.extend(argument.min_len.as_ref().map(|min| check(quote!(min_len), min)));
+    checks.extend(argument.max_len.as_ref().map(|max| check(quote!(max_len), max)));
+    checks.extend(argument.pattern.as_ref().map(|pattern| {
+        quote_spanned! {span=>
+            static PATTERN: ::toolgate::__private::Pattern = ::toolgate::__private::Pattern::new(#pattern);
+            PATTERN.check(#name, &self.#ident)?;
+        }
+    }));
+    // Each in a block of its own: two patterns are two statics.
+    checks.into_iter().map(|check| quote!({ #check })).collect()
+}

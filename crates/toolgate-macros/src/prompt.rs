@@ -1,0 +1,54 @@
+//! `#[prompt]`.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens as _, quote};
+use syn::spanned::Spanned as _;
+use syn::{Error, Expr, Result};
+
+use crate::attr::Options;
+use crate::function::{Function, Output};
+use crate::tool::described;
+
+const KEYS: [&str; 4] = ["name", "description", "title", "arguments"];
+
+pub(crate) fn spec(inside: TokenStream, mut function: Function) -> Result<TokenStream> {
+    let mut options = Options::read("prompt", inside, &KEYS)?;
+    let name = options.string("name")?.map_or_else(|| function.name(), |name| name.value());
+    let text = options.text().map(|text| text.to_token_stream());
+    let given = options.expression("description")?.map(|expression| expression.to_token_stream());
+    let mut calls = described(given.or(text), &function);
+    if let Some(title) = options.expression("title")? {
+        calls.extend(quote!(.title(#title)));
+    }
+    if let Some(list) = options.expression("arguments")? {
+        describe_arguments(list, &mut function)?;
+    }
+    let handler = function.handler(Output::Prompt);
+    Ok(quote!(::toolgate::__private::PromptSpec::new(#name, #handler) #calls))
+}
+
+/// `arguments = [language = "The language", code]`: descriptions. Whether one is required is what its type
+/// says.
+fn describe_arguments(list: Expr, function: &mut Function) -> Result<()> {
+    let shape = "`arguments` is a list: `arguments = [language = \"The language\", code = \"The code\"]`";
+    let Expr::Array(list) = list else {
+        return Err(Error::new(list.span(), shape));
+    };
+    for entry in list.elems {
+        let (name, text) = match entry {
+            Expr::Assign(assign) => (*assign.left, Some(*assign.right)),
+            name => (name, None),
+        };
+        let Expr::Path(path) = &name else { return Err(Error::new(name.span(), shape)) };
+        let Some(ident) = path.path.get_ident() else { return Err(Error::new(name.span(), shape)) };
+        let known = ident.to_string();
+        let is_known = match text {
+            Some(text) => function.describe(&known, text.to_token_stream()),
+            None => function.arguments().any(|(_, argument)| argument.name == known),
+        };
+        if !is_known {
+            return Err(Error::new(ident.span(), format!("the function has no argument `{known}`")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! `#[server]`: an impl block whose marked methods are offered together.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{ToTokens as _, quote, quote_spanned};
+use syn::ext::IdentExt as _;
+use syn::spanned::Spanned as _;
+use syn::{Attribute, Error, ImplItem, ItemImpl, Path, Result};
+
+use crate::attr::{Options, inside, is_named};
+use crate::function::{Function, strip};
+use crate::item::{Kind, refuse_second};
+
+pub(crate) fn block(options: TokenStream, mut block: ItemImpl) -> TokenStream {
+    let kit = kit(options, &block).unwrap_or_else(Error::into_compile_error);
+    for item in &mut block.items {
+        if let ImplItem::Fn(method) = item
+            && mark(&method.attrs).is_some()
+        {
+            method.attrs.retain(|attribute| kind_of(attribute).is_none());
+            strip(&mut method.sig);
+        }
+    }
+    quote!(#block #kit)
+}
+
+/// A marked method.
+struct Method<'a> {
+    kind: Kind,
+    mark: &'a Attribute,
+    function: Function,
+}
+
+/// What a completer may be for.
+struct Target {
+    name: String,
+    kind: Kind,
+    arguments: Vec<String>,
+}
+
+fn kit(options: TokenStream, block: &ItemImpl) -> Result<TokenStream> {
+    let mut options = Options::read("server", options, &["instructions"])?;
+    options.no_text("write `#[server(instructions = \"…\")]`")?;
+    if let Some((path, _)) = &block.trait_ {
+        return Err(Error::new(path.span(), "`#[server]` is for the impl block of a type, not of a trait"));
+    }
+    let instructions = options.expression("instructions")?.map(|text| {
+        quote! {
+            fn instructions() -> ::toolgate::__private::std::option::Option<::toolgate::__private::std::string::String> {
+                ::toolgate::__private::std::option::Option::Some(::toolgate::__private::std::convert::Into::into(#text))
+            }
+        }
+    });
+    let methods = read_methods(block)?;
+    if methods.is_empty() {
+        return Err(Error::new(
+            block.self_ty.span(),
+            "nothing here is offered: mark methods with `#[tool]`, `#[resource]`, `#[template]` or `#[prompt]`",
+        ));
+    }
+    let targets: Vec<Target> = methods.iter().map(Target::of).collect();
+    let self_type = &block.self_ty;
+    let place = self_type.to_token_stream().to_string().replace(' ', "");
+    let items = methods.into_iter().map(|method| item(method, &targets, &place));
+    let items = items.collect::<Result<Vec<_>>>()?;
+    let (generics, _, bounds) = block.generics.split_for_impl();
+    Ok(quote_spanned! {Span::mixed_site()=>
+        #[allow(clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction)]
+        impl #generics ::toolgate::__private::Kit for #self_type #bounds {
+            fn items(
+                __kit: &::toolgate::__private::std::sync::Arc<Self>,
+            ) -> ::toolgate::__private::std::vec::Vec<::toolgate::__private::Item> {
+                let mut __items = ::toolgate::__private::std::vec::Vec::new();
+                #(#items)*
+                __items
+            }
+
+            #instructions
+        }
+    })
+}
+
+impl Target {
+    fn of(method: &Method<'_>) -> Target {
+        Target {
+            name: method.function.name(),
+            kind: method.kind,
+            arguments: method.function.arguments().map(|(_, argument)| argument.name.clone()).collect(),
+        }
+    }
+}
+
+/// The statement that adds the item of a method.
+fn item(method: Method<'_>, targets: &[Target], place: &str) -> Result<TokenStream> {
+    let Method { kind, mark, function } = method;
+    let origin = |name: &str| {
+        let tail = format!("::{place}::{name}");
+        quote!(::toolgate::__private::std::concat!(::toolgate::__private::std::module_path!(), #tail))
+    };
+    let conditions = function.conditions.clone();
+    let own = origin(&function.name());
+    let made = kind.item(inside(mark)?, function, |path, argument| {
+        let name = path.get_ident().map(|ident| ident.unraw().to_string()).unwrap_or_default();
+        let target = targets
+            .iter()
+            .find(|target| target.name == name && matches!(target.kind, Kind::Template | Kind::Prompt));
+        let wanted = argument.unraw().to_string();
+        match target {
+            None => Err(Error::new(
+                path.span(),
+                format!("this impl block has no `#[template]` or `#[prompt]` called `{}`", words(path)),
+            )),
+            Some(target) if !target.arguments.contains(&wanted) => {
+                Err(Error::new(argument.span(), format!("`{name}` has no argument `{wanted}`")))
+            }
+            Some(_) => Ok(origin(&name)),
+        }
+    })?;
+    Ok(quote_spanned! {Span::mixed_site()=>
+        #(#conditions)*
+        {
+            let __kit = ::toolgate::__private::std::sync::Arc::clone(__kit);
+            __items.push(#made.made_from(#own));
+        }
+    })
+}
+
+fn words(path: &Path) -> String {
+    path.to_token_stream().to_string().replace(' ', "")
+}
+
+fn kind_of(attribute: &Attribute) -> Option<Kind> {
+    Kind::ALL.into_iter().find(|kind| is_named(attribute, kind.attribute()))
+}
+
+/// The place of the first mark.
+fn mark(attributes: &[Attribute]) -> Option<usize> {
+    attributes.iter().position(|attribute| kind_of(attribute).is_some())
+}
+
+fn read_methods(block: &ItemImpl) -> Result<Vec<Method<'_>>> {
+    let mut methods = Vec::new();
+    for item in &block.items {
+        let ImplItem::Fn(method) = item else { continue };
+        let Some(place) = mark(&method.attrs) else { continue };
+        let mark = &method.attrs[place];
+        let Some(kind) = kind_of(mark) else { continue };
+        refuse_second(kind, &method.attrs[place + 1..])?;
+        let function = Function::read(&method.attrs, &method.sig)?.associated();
+        methods.push(Method { kind, mark, function });
+    }
+    Ok(methods)
+}

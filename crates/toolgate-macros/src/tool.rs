@@ -1,0 +1,61 @@
+//! `#[tool]`.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens as _, quote};
+use syn::Result;
+
+use crate::attr::Options;
+use crate::function::{Function, Output};
+
+const KEYS: [&str; 9] = [
+    "name",
+    "description",
+    "version",
+    "title",
+    "read_only",
+    "destructive",
+    "idempotent",
+    "closed_world",
+    "timeout",
+];
+
+pub(crate) fn spec(inside: TokenStream, function: &Function) -> Result<TokenStream> {
+    let mut options = Options::read("tool", inside, &KEYS)?;
+    let name = options.string("name")?.map_or_else(|| function.name(), |name| name.value());
+    let mut calls = TokenStream::new();
+    let text = options.text();
+    calls.extend(described(
+        options.expression("description")?.map_or_else(
+            || text.map(|text| text.to_token_stream()),
+            |expression| Some(expression.to_token_stream()),
+        ),
+        function,
+    ));
+    for key in ["title", "version"] {
+        if let Some(value) = options.expression(key)? {
+            let method = quote::format_ident!("{key}");
+            calls.extend(quote!(.#method(#value)));
+        }
+    }
+    for hint in ["read_only", "destructive", "idempotent", "closed_world"] {
+        if options.flag(hint)? {
+            let method = quote::format_ident!("{hint}");
+            calls.extend(quote!(.#method()));
+        }
+    }
+    if let Some(millis) = options.duration("timeout")? {
+        calls.extend(quote!(.timeout(::toolgate::__private::std::time::Duration::from_millis(#millis))));
+    }
+    let handler = function.handler(Output::Tool);
+    Ok(quote!(::toolgate::__private::ToolSpec::new(#name, #handler) #calls))
+}
+
+/// The call that describes a thing: as its attribute says, or else its doc comment.
+pub(crate) fn described(given: Option<TokenStream>, function: &Function) -> TokenStream {
+    let text = &function.docs.text;
+    match given {
+        Some(given) => quote!(.describe(#given)),
+        None if text.is_empty() => TokenStream::new(),
+        None => quote!(.describe(#text)),
+    }
+}

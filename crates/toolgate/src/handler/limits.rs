@@ -1,0 +1,237 @@
+//! What an argument may be beyond its type: ranges, lengths, patterns.
+//!
+//! Macros write calls of these. They hold for JSON and for texts alike, and say the same words as a check
+//! against the schema does. What a limit means for a type is decided by traits, so that an `Option` is
+//! within every limit when it is empty.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// A number that can have limits.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`range` is for numbers, and `{Self}` is none",
+    label = "not a number, nor an `Option` of one"
+)]
+pub trait Number {
+    type Plain: PartialOrd + fmt::Display;
+
+    fn number(&self) -> Option<Self::Plain>;
+}
+
+macro_rules! numbers {
+    ($($type:ty)*) => {$(
+        impl Number for $type {
+            type Plain = $type;
+
+            fn number(&self) -> Option<$type> {
+                Some(*self)
+            }
+        }
+    )*};
+}
+numbers! { i8 i16 i32 i64 isize u8 u16 u32 u64 usize f32 f64 }
+
+impl<T: Number> Number for Option<T> {
+    type Plain = T::Plain;
+
+    fn number(&self) -> Option<T::Plain> {
+        self.as_ref().and_then(T::number)
+    }
+}
+
+/// A text or a list, which has a length.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`min_len` and `max_len` are for texts and lists, and `{Self}` is neither",
+    label = "neither a `String` nor a `Vec`, nor an `Option` of one"
+)]
+pub trait Measure {
+    const OF: &'static str;
+
+    fn length(&self) -> Option<usize>;
+}
+
+/// A text, which can match a pattern.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`pattern` is for texts, and `{Self}` is none",
+    label = "not a `String`, nor an `Option` of one"
+)]
+pub trait Text {
+    fn text(&self) -> Option<&str>;
+}
+
+macro_rules! texts {
+    ($($type:ty)*) => {$(
+        impl Measure for $type {
+            const OF: &'static str = "characters";
+
+            fn length(&self) -> Option<usize> {
+                Some(self.chars().count())
+            }
+        }
+
+        impl Text for $type {
+            fn text(&self) -> Option<&str> {
+                Some(self)
+            }
+        }
+    )*};
+}
+texts! { String Box<str> Cow<'static, str> }
+
+impl<T> Measure for Vec<T> {
+    const OF: &'static str = "items";
+
+    fn length(&self) -> Option<usize> {
+        Some(self.len())
+    }
+}
+
+impl<T: Measure> Measure for Option<T> {
+    const OF: &'static str = T::OF;
+
+    fn length(&self) -> Option<usize> {
+        self.as_ref().and_then(T::length)
+    }
+}
+
+impl<T: Text> Text for Option<T> {
+    fn text(&self) -> Option<&str> {
+        self.as_ref().and_then(T::text)
+    }
+}
+
+#[doc(hidden)]
+pub fn at_least<N: Number>(name: &str, value: &N, least: N::Plain) -> Result<(), String> {
+    within(name, value, |number| *number >= least, format_args!("at least {least}"))
+}
+
+#[doc(hidden)]
+pub fn at_most<N: Number>(name: &str, value: &N, most: N::Plain) -> Result<(), String> {
+    within(name, value, |number| *number <= most, format_args!("at most {most}"))
+}
+
+#[doc(hidden)]
+pub fn below<N: Number>(name: &str, value: &N, end: N::Plain) -> Result<(), String> {
+    within(name, value, |number| *number < end, format_args!("less than {end}"))
+}
+
+/// What is not a number is within no limits: the comparison has to succeed.
+fn within<N: Number>(
+    name: &str,
+    value: &N,
+    fits: impl FnOnce(&N::Plain) -> bool,
+    expected: fmt::Arguments<'_>,
+) -> Result<(), String> {
+    match value.number() {
+        Some(number) if !fits(&number) => {
+            Err(format!("`{name}` must be {expected}, got the number {number}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[doc(hidden)]
+pub fn min_len<M: Measure>(name: &str, value: &M, least: usize) -> Result<(), String> {
+    match value.length() {
+        Some(length) if length < least => {
+            Err(format!("`{name}` must have at least {least} {}, got {length}", M::OF))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[doc(hidden)]
+pub fn max_len<M: Measure>(name: &str, value: &M, most: usize) -> Result<(), String> {
+    match value.length() {
+        Some(length) if length > most => {
+            Err(format!("`{name}` must have at most {most} {}, got {length}", M::OF))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A regular expression as JSON Schema has them, made when it is first needed.
+#[doc(hidden)]
+pub struct Pattern {
+    text: &'static str,
+    #[cfg(feature = "validate")]
+    validator: std::sync::OnceLock<Option<Box<jsonschema::Validator>>>,
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pattern").field(&self.text).finish()
+    }
+}
+
+impl Pattern {
+    #[must_use]
+    pub const fn new(text: &'static str) -> Pattern {
+        Pattern {
+            text,
+            #[cfg(feature = "validate")]
+            validator: std::sync::OnceLock::new(),
+        }
+    }
+
+    /// Whether a text matches. Nothing does if the pattern cannot be read.
+    ///
+    /// # Errors
+    /// If it does not, in words that name the parameter.
+    pub fn check<T: Text>(&self, name: &str, value: &T) -> Result<(), String> {
+        match value.text() {
+            Some(text) if !self.fits(text) => Err(format!("`{name}` must match `{}`", self.text)),
+            _ => Ok(()),
+        }
+    }
+
+    #[cfg(feature = "validate")]
+    fn fits(&self, text: &str) -> bool {
+        let make = || {
+            let schema = serde_json::json!({ "pattern": self.text });
+            jsonschema::draft202012::new(&schema).ok().map(Box::new)
+        };
+        let validator = self.validator.get_or_init(make).as_deref();
+        validator.is_some_and(|validator| validator.is_valid(&serde_json::Value::from(text)))
+    }
+
+    #[cfg(not(feature = "validate"))]
+    fn fits(&self, _: &str) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_hold_at_their_edges() {
+        assert_eq!(at_least("n", &1_u32, 1), Ok(()));
+        assert_eq!(at_least("n", &0_u32, 1).unwrap_err(), "`n` must be at least 1, got the number 0");
+        assert_eq!(at_most("n", &Some(9_i64), 9), Ok(()));
+        assert_eq!(at_most("n", &Some(10_i64), 9).unwrap_err(), "`n` must be at most 9, got the number 10");
+        assert_eq!(below("n", &1.0, 1.0).unwrap_err(), "`n` must be less than 1, got the number 1");
+        assert!(at_most("n", &f64::NAN, 1.0).is_err() && at_least("n", &f64::NAN, 1.0).is_err());
+        assert_eq!(at_least("n", &None::<u8>, 1), Ok(()));
+        assert_eq!(min_len("t", &"äö".to_owned(), 2), Ok(()));
+        assert_eq!(
+            max_len("t", &"äöü".to_owned(), 2).unwrap_err(),
+            "`t` must have at most 2 characters, got 3"
+        );
+        assert_eq!(min_len("l", &Vec::<u8>::new(), 1).unwrap_err(), "`l` must have at least 1 items, got 0");
+    }
+
+    #[test]
+    #[cfg(feature = "validate")]
+    fn a_pattern_that_cannot_be_read_is_never_matched() {
+        let word = Pattern::new("^[a-z]+$");
+        assert_eq!(word.check("w", &"abc".to_owned()), Ok(()));
+        assert_eq!(word.check("w", &None::<String>), Ok(()));
+        assert_eq!(word.check("w", &"a b".to_owned()).unwrap_err(), "`w` must match `^[a-z]+$`");
+        assert!(Pattern::new("(").check("w", &"(".to_owned()).is_err());
+    }
+}
