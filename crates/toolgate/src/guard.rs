@@ -288,6 +288,7 @@ impl Guards {
         Ok(())
     }
 
+    /// The keys that are asked for, if there are any.
     pub(crate) fn keys(&self) -> Option<&ApiKeys> {
         self.keys.as_ref()
     }
@@ -298,7 +299,8 @@ impl Guards {
         Ok(())
     }
 
-    /// How often each address may come. Those of IPv6 count by networks of 64 bits.
+    /// How often each address may come. Those of IPv6 count by networks of 64 bits, and all that are not known
+    /// count as one.
     pub(crate) fn set_rate_per_address(&mut self, rate: Option<Rate>) {
         self.per_address = rate.map(|rate| Arc::new(Limiter::new(rate, &self.clock)));
     }
@@ -367,7 +369,7 @@ impl Guards {
         };
         match self.users.prove(login).await {
             Ok(Some(principal)) => {
-                claim.pass.principal = principal;
+                claim.pass.becomes(principal);
                 match self.mode {
                     Mode::All => self.after_login(claim),
                     Mode::Any => self.admit(claim.pass).map(Gate::Open),
@@ -398,11 +400,7 @@ impl Guards {
         };
         match keys.judge(key, &request).await {
             Verdict::Right(principal) => {
-                // A narrower view that was given with another credential stays.
-                pass.principal = match (principal.profile(), pass.principal.profile()) {
-                    (None, Some(profile)) => principal.clone().with_profile(profile.clone()),
-                    _ => principal,
-                };
+                pass.becomes(principal);
                 self.admit(pass)
             }
             Verdict::Wrong => Err(self.wrong(Kind::ApiKey, challenges, &pass)),
@@ -456,6 +454,10 @@ impl Guards {
     fn identify(&self, head: &Head<'_>, pass: Pass) -> Result<Gate, Box<Refusal>> {
         let authorization = Authorization::of(head.headers);
         match self.mode {
+            // Whoever passed this on may have looked at the other one.
+            _ if authorization == Authorization::Twice => {
+                Err(self.wrong(self.kind(), self.challenges(head, true), &pass))
+            }
             Mode::All => self.identify_by_all(head, authorization, pass),
             Mode::Any => self.identify_by_any(head, authorization, pass),
         }
@@ -471,7 +473,7 @@ impl Guards {
         let mut login = None;
         if !self.users.is_empty() {
             match self.users.look(authorization) {
-                Proof::Right(principal) => pass.principal = principal,
+                Proof::Right(principal) => pass.becomes(principal),
                 Proof::Open(open) => login = Some(open),
                 Proof::Wrong => return Err(self.wrong(Kind::Basic, basic(), &pass)),
                 Proof::Missing => return Err(missing(Kind::Basic, basic(), &pass)),
@@ -479,12 +481,12 @@ impl Guards {
         }
         if !self.tokens.is_empty() {
             match authorization {
-                Authorization::Missing => return Err(missing(Kind::Bearer, bearer(false), &pass)),
+                Authorization::Missing => return Err(missing(Kind::Bearer, vec![bearer(false)], &pass)),
                 Authorization::Bearer(secret) => match self.tokens.holder(secret) {
-                    Some(holder) => pass.principal = holder.clone(),
-                    None => return Err(self.wrong(Kind::Bearer, bearer(true), &pass)),
+                    Some(holder) => pass.becomes(holder.clone()),
+                    None => return Err(self.wrong(Kind::Bearer, vec![bearer(true)], &pass)),
                 },
-                _ => return Err(self.wrong(Kind::Bearer, bearer(true), &pass)),
+                _ => return Err(self.wrong(Kind::Bearer, vec![bearer(true)], &pass)),
             }
         }
         let key = match (&self.keys, self.tokens.is_empty()) {
@@ -510,41 +512,32 @@ impl Guards {
         authorization: Authorization<'_>,
         mut pass: Pass,
     ) -> Result<Gate, Box<Refusal>> {
-        let mut claim = Claim {
-            pass: pass.clone(),
-            login: None,
-            key: Given::Missing,
-            is_wrong: false,
-            challenges: Vec::new(),
-        };
+        let (mut login, mut is_wrong) = (None, false);
         match authorization {
             Authorization::Basic(_) if !self.users.is_empty() => match self.users.look(authorization) {
                 Proof::Right(principal) => {
-                    pass.principal = principal;
+                    pass.becomes(principal);
                     return self.admit(pass).map(Gate::Open);
                 }
-                Proof::Open(login) => claim.login = Some(login),
-                Proof::Wrong | Proof::Missing => claim.is_wrong = true,
+                Proof::Open(open) => login = Some(open),
+                Proof::Wrong | Proof::Missing => is_wrong = true,
             },
             Authorization::Bearer(secret) if !self.tokens.is_empty() => {
                 if let Some(holder) = self.tokens.holder(secret) {
-                    pass.principal = holder.clone();
+                    pass.becomes(holder.clone());
                     return self.admit(pass).map(Gate::Open);
                 }
-                claim.is_wrong = true;
+                is_wrong = true;
             }
             Authorization::Missing => {}
-            _ => claim.is_wrong = true,
+            _ => is_wrong = true,
         }
-        if self.keys.is_some() {
-            claim.key = Given::of(head.headers, authorization);
-        }
-        if !self.users.is_empty() {
-            claim.challenges.push(basic::challenge(head.server));
-        }
-        if !self.tokens.is_empty() || self.keys.is_some() {
-            claim.challenges.extend(bearer(claim.is_wrong));
-        }
+        let key = match &self.keys {
+            Some(_) => Given::of(head.headers, authorization),
+            None => Given::Missing,
+        };
+        let challenges = self.challenges(head, is_wrong);
+        let claim = Claim { pass, login, key, is_wrong, challenges };
         match &claim.login {
             Some(_) => Ok(Gate::Prove(Box::new(claim))),
             None => self.ask_for_key(Box::new(claim)),
@@ -563,7 +556,7 @@ impl Guards {
     fn ask_for_key(&self, mut claim: Box<Claim>) -> Result<Gate, Box<Refusal>> {
         let is_any = self.mode == Mode::Any;
         if !is_any {
-            claim.challenges = bearer(claim.key != Given::Missing);
+            claim.challenges = vec![bearer(claim.key != Given::Missing)];
         }
         match &claim.key {
             Given::Key(_) => Ok(Gate::Key(claim)),
@@ -574,6 +567,18 @@ impl Guards {
                 Err(missing(kind, claim.challenges, &claim.pass))
             }
         }
+    }
+
+    /// Everything that is set up.
+    fn challenges(&self, head: &Head<'_>, is_wrong: bool) -> Vec<HeaderValue> {
+        let mut challenges = Vec::new();
+        if !self.users.is_empty() {
+            challenges.push(basic::challenge(head.server));
+        }
+        if !self.tokens.is_empty() || self.keys.is_some() {
+            challenges.push(bearer(is_wrong));
+        }
+        challenges
     }
 
     /// The first kind that is set up: what is blamed where any would do.
@@ -627,9 +632,8 @@ fn unavailable(dress: &Dress) -> Box<Refusal> {
     Refusal::retry(Why::Unavailable, "credentials cannot be checked at the moment", dress, LATER)
 }
 
-fn bearer(is_wrong: bool) -> Vec<HeaderValue> {
-    let challenge = if is_wrong { "Bearer error=\"invalid_token\"" } else { "Bearer" };
-    vec![HeaderValue::from_static(challenge)]
+fn bearer(is_wrong: bool) -> HeaderValue {
+    HeaderValue::from_static(if is_wrong { "Bearer error=\"invalid_token\"" } else { "Bearer" })
 }
 
 /// A body that says itself that it is too long is not read.
@@ -660,6 +664,17 @@ fn announced(headers: &HeaderMap) -> Result<Option<u64>, ()> {
             text.parse().ok().filter(|_| is_number).map(Some).ok_or(())
         }
         (Some(_), Some(_)) => Err(()),
+    }
+}
+
+impl Pass {
+    /// The caller is this one. A narrower view that came with what was proven before stays, unless there is
+    /// another one now.
+    fn becomes(&mut self, principal: Principal) {
+        self.principal = match (principal.profile(), self.principal.profile()) {
+            (None, Some(profile)) => principal.with_profile(profile.clone()),
+            _ => principal,
+        };
     }
 }
 

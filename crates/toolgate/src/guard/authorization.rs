@@ -13,7 +13,8 @@ const MAX_KEY: usize = 4096;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Authorization<'a> {
     Missing,
-    /// Said twice, or not to be understood.
+    Twice,
+    /// Not to be understood.
     Broken,
     Basic(&'a [u8]),
     Bearer(&'a [u8]),
@@ -25,7 +26,7 @@ impl<'a> Authorization<'a> {
         match (values.next(), values.next()) {
             (None, _) => Authorization::Missing,
             (Some(value), None) => Authorization::read(value.as_bytes()),
-            (Some(_), Some(_)) => Authorization::Broken,
+            (Some(_), Some(_)) => Authorization::Twice,
         }
     }
 
@@ -74,7 +75,7 @@ impl Given {
             (Some(value), None, _) => Given::read(value.as_bytes()),
             (Some(_), Some(_), _) => Given::Broken,
             (None, _, Authorization::Bearer(key)) => Given::read(key),
-            (None, _, Authorization::Broken) => Given::Broken,
+            (None, _, Authorization::Broken | Authorization::Twice) => Given::Broken,
             (None, _, _) => Given::Missing,
         }
     }

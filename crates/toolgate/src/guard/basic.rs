@@ -145,7 +145,7 @@ impl Users {
         let encoded = match authorization {
             Authorization::Missing => return Proof::Missing,
             Authorization::Basic(encoded) => encoded,
-            Authorization::Broken | Authorization::Bearer(_) => return Proof::Wrong,
+            Authorization::Twice | Authorization::Broken | Authorization::Bearer(_) => return Proof::Wrong,
         };
         let Some((name, password)) = user_and_password(encoded) else {
             return Proof::Wrong;

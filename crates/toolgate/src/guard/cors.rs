@@ -116,7 +116,7 @@ impl Cors {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, answer.clone());
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
         if *answer != ANY {
-            headers.append(header::VARY, HeaderValue::from_name(header::ORIGIN));
+            headers.append(header::VARY, HeaderValue::from_static("Origin"));
         }
     }
 
