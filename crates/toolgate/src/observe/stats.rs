@@ -88,6 +88,20 @@ pub(crate) enum Refusal {
     Rate,
 }
 
+impl Refusal {
+    /// In one word.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Refusal::Auth => "AuthFailure",
+            Refusal::ApiKey => "ApiKeyFailure",
+            Refusal::BodySize => "BodySizeViolation",
+            Refusal::Ip => "IpFilterFailure",
+            Refusal::Origin => "OriginFailure",
+            Refusal::Rate => "RateLimited",
+        }
+    }
+}
+
 /// Everything that a reset clears.
 struct Book {
     requests: Timing,
@@ -157,6 +171,11 @@ impl Stats {
     /// Forgets everything but the requests that are being answered, and when the server was made.
     pub(crate) fn reset(&self) {
         self.book.store(Arc::new(Book::new()));
+    }
+
+    /// Now, on the clock that times are measured with.
+    pub(crate) fn nanos(&self) -> u64 {
+        self.clock.nanos()
     }
 
     /// A request begins to be answered; none if nothing is counted.
