@@ -10,11 +10,13 @@ use std::task::Poll;
 use arc_swap::ArcSwapOption;
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio_util::sync::CancellationToken;
-use toolgate_wire::{Broken, BrokenKind, Dialect, Fault, FaultKind, Frame, Limits, Message, read};
+use toolgate_wire::{
+    Broken, BrokenKind, Dialect, Fault, FaultKind, Frame, Limits, Message, Raw, RequestId, read,
+};
 
 use crate::dispatch::{Hall, Work};
 use crate::era::{Answer, Arrival, Closing, Era, Listening, Peer, Told, Visit, refuse};
-use crate::observe::{Began, Events, Finished, Stats, Subject, Verdict};
+use crate::observe::{Asked, Finished, Incoming, RequestEvent, Sight, Subject, Verdict, Watch};
 use crate::request::{BoxFuture, Stop};
 use crate::stream::Stream;
 
@@ -25,8 +27,7 @@ pub(crate) struct Entry {
     pub(crate) limits: Limits,
     /// How those are spoken to who name no edition, unless the way they came says otherwise.
     pub(crate) dialect: ArcSwapOption<Dialect>,
-    pub(crate) stats: Arc<Stats>,
-    pub(crate) events: Events,
+    pub(crate) watch: Watch,
 }
 
 /// Under which name messages are counted that cannot be read.
@@ -52,8 +53,8 @@ impl Entry {
     }
 
     fn broken(&self, broken: &Broken, peer: &Peer) -> Answer {
-        let began = self.stats.begin();
-        counted(began, UNREADABLE, None, self.era.broken(broken, peer))
+        let sight = self.watch.begin();
+        self.watched(sight, UNREADABLE, None, self.era.broken(broken, peer))
     }
 
     /// The refusal of a request for which there is no room; none for what costs nothing: answers and notices.
@@ -76,7 +77,8 @@ impl Entry {
             // What is rare is boxed, so that what is common stays small.
             Started::Batch(frames) => self.batch(std::mem::take(frames), peer, out).await,
             Started::Listening(listening) => Box::pin(self.era.tell(listening)).await,
-            Started::Working { work, cancel, closing, began } => {
+            Started::Asking(asking) => Box::pin(self.after_asking(asking, peer, out)).await,
+            Started::Working { work, cancel, closing, sight } => {
                 let mut cancelled = pin!(cancel.cancelled());
                 // The call first: most end at once, and then nobody needs to be told of a cancellation.
                 let ended = poll_fn(|task| match work.poll(task) {
@@ -87,7 +89,10 @@ impl Entry {
                 // What was taken back is not answered, even if it ended in the same moment.
                 let ended = if cancel.is_cancelled() { Err(Stop::Cancelled) } else { ended };
                 let answer = self.era.close(closing, ended);
-                counted(began.take(), closing.method, work.subject(), answer)
+                match sight.take() {
+                    Some(sight) => self.watched(sight, closing.method, work.subject(), answer),
+                    None => answer,
+                }
             }
         }
     }
@@ -96,21 +101,99 @@ impl Entry {
         let Frame::Request { id, method, params } = frame else {
             return Started::Answered(self.era.hear(frame, peer));
         };
-        let began = self.stats.begin();
-        let visit = match self.era.arrive(&id, &method, params.as_ref(), peer, out, in_batch) {
-            Arrival::Answered(answer) => return Started::Answered(counted(began, &method, None, answer)),
+        let sight = self.watch.begin();
+        if !sight.is_heard() {
+            return self.begin(&id, &method, params.as_ref(), sight, peer, out, in_batch);
+        }
+        let incoming = Incoming {
+            id: Some(&id),
+            method: &method,
+            params: params.as_ref(),
+            headers: &peer.headers,
+            remote: peer.remote,
+            principal: &peer.principal,
+            transport: peer.transport,
+        };
+        match self.watch.ask(&sight, &incoming) {
+            Asked::Now(event) => self.heard(id, sight, event, peer, out, in_batch),
+            Asked::Later(event) => {
+                Started::Asking(Box::new(Asking { id, sight: Some(sight), event, in_batch }))
+            }
+        }
+    }
+
+    /// Goes on with a request once those who listen have said what they had to.
+    fn heard(
+        &self,
+        id: RequestId,
+        mut sight: Sight,
+        event: RequestEvent,
+        peer: &Peer,
+        out: &Arc<Stream>,
+        in_batch: bool,
+    ) -> Started {
+        let ruling = sight.settle(event);
+        let (method, params) = (ruling.info.method().to_owned(), ruling.info.raw_params().cloned());
+        if let Some(no) = ruling.rejection {
+            let kind = if no.code == REJECTED { FaultKind::Rejected } else { FaultKind::Other(no.code) };
+            let fault = Fault::new(kind, no.message).with_status(no.status.unwrap_or(200));
+            let answer = self.era.reject(Some(&id), peer, &fault);
+            return Started::Answered(self.watched(sight, &method, None, answer));
+        }
+        self.begin(&id, &method, params.as_ref(), sight, peer, out, in_batch)
+    }
+
+    async fn after_asking(&self, asking: &mut Asking, peer: &Peer, out: &Arc<Stream>) -> Answer {
+        let event = asking.event.as_mut().await;
+        let Some(sight) = asking.sight.take() else { return Answer::Silence };
+        let started = self.heard(asking.id.clone(), sight, event, peer, out, asking.in_batch);
+        self.finish(started, peer, out).await
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn begin(
+        &self,
+        id: &RequestId,
+        method: &str,
+        params: Option<&Raw>,
+        sight: Sight,
+        peer: &Peer,
+        out: &Arc<Stream>,
+        in_batch: bool,
+    ) -> Started {
+        let visit = match self.era.arrive(id, method, params, peer, out, in_batch) {
+            Arrival::Answered(answer) => {
+                return Started::Answered(self.watched(sight, method, None, answer));
+            }
             Arrival::Listening(listening) => return Started::Listening(listening),
             Arrival::Visit(visit) => visit,
         };
         let Visit { request, voice, closing } = *visit;
         let cancel = request.cancel.clone();
         match self.hall.begin(request, &voice) {
-            Ok(work) => Started::Working { work, cancel, closing, began },
+            Ok(work) => {
+                if matches!(work, Work::Tool { .. }) {
+                    self.watch.starts(&sight);
+                }
+                Started::Working { work, cancel, closing, sight: Some(sight) }
+            }
             Err(stop) => {
                 let answer = self.era.close(&closing, Err(stop));
-                Started::Answered(counted(began, &method, None, answer))
+                Started::Answered(self.watched(sight, method, None, answer))
             }
         }
+    }
+
+    /// Counts an answer and tells who listens. One that nobody waited for is none.
+    fn watched(&self, sight: Sight, method: &str, subject: Option<Subject<'_>>, answer: Answer) -> Answer {
+        let Answer::Body { status, body, session, told } = answer else { return answer };
+        let verdict = match &told {
+            Told::Well => Verdict::Ok,
+            Told::Failed(message) => Verdict::ToolError { message },
+            Told::Fault { code, message } => Verdict::Fault { code: *code, message },
+        };
+        let body = self.watch.end(sight, &Finished { method, subject, verdict }, status, body);
+        Answer::Body { status, body, session, told }
     }
 
     /// All at once; the answers in one array, in the order of the questions.
@@ -155,21 +238,26 @@ pub(crate) enum Started {
     Answered(Answer),
     Batch(Vec<Result<Frame, Broken>>),
     Listening(Box<Listening>),
-    Working { work: Work, cancel: CancellationToken, closing: Closing, began: Option<Began> },
+    /// Those who listen to requests take their time.
+    Asking(Box<Asking>),
+    Working {
+        work: Work,
+        cancel: CancellationToken,
+        closing: Closing,
+        sight: Option<Sight>,
+    },
 }
 
-/// Counts an answer. One that nobody waited for is none.
-fn counted(began: Option<Began>, method: &str, subject: Option<Subject<'_>>, answer: Answer) -> Answer {
-    if let (Some(began), Answer::Body { told, .. }) = (began, &answer) {
-        let verdict = match told {
-            Told::Well => Verdict::Ok,
-            Told::Failed(message) => Verdict::ToolError { message },
-            Told::Fault { code, message } => Verdict::Fault { code: *code, message },
-        };
-        began.end(&Finished { method, subject, verdict });
-    }
-    answer
+/// A request of which those who listen are being told.
+pub(crate) struct Asking {
+    id: RequestId,
+    sight: Option<Sight>,
+    event: BoxFuture<'static, RequestEvent>,
+    in_batch: bool,
 }
+
+/// The number of a refusal whose listener chose none.
+const REJECTED: i64 = -32000;
 
 fn no_batches() -> Broken {
     Broken {

@@ -39,6 +39,7 @@ pub(crate) use speech::refuse_head;
 use crate::clock::Clock;
 use crate::handler::Voice;
 use crate::hub::Hub;
+use crate::observe::Transport;
 use crate::request::{Caller, Principal, Request, Stop};
 use crate::seal::Seal;
 use crate::stream::Stream;
@@ -57,6 +58,8 @@ pub(crate) struct Peer {
     pub(crate) road: Road,
     /// How those are spoken to who name no edition. None: as the protocol says.
     pub(crate) dialect: Option<Arc<Dialect>>,
+    /// For those who listen.
+    pub(crate) transport: Transport,
 }
 
 /// What a message came over.

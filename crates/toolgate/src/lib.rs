@@ -226,10 +226,11 @@ pub use handler::{
     AskError, Changes, Context, Elicited, Extract, Field, Form, Handler, Headers, IntoContents, IntoOutput,
     IntoPrompt, Json, State, ToolError,
 };
-pub use observe::Events;
+pub use observe::mask as mask_secrets;
 pub use observe::{
-    ErrorCode, ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, StatsDetail,
-    StatsSummary, ToolCalls, ToolStats,
+    ErrorCode, ErrorContext, ErrorEvent, ErrorStats, Event, Events, LastError, PromptStats, RequestEvent,
+    RequestInfo, RequestStats, ResourceStats, ResponseEvent, SecurityStats, ServerChange, ServerEvent,
+    StatsDetail, StatsSummary, Subscription, ToolCalls, ToolEvent, ToolStats, Transport,
 };
 pub use profile::Profile;
 pub use program::Program;

@@ -381,9 +381,9 @@ mod tests {
     fn a_server_is_chosen_by_its_name() {
         let named = |name: &str| Server::new(name, "1").build().unwrap();
         let all = || vec![named("a"), named("default"), named("b")];
-        assert_eq!(choose(all(), Some("b")).unwrap().own_name(), "b");
-        assert_eq!(choose(all(), None).unwrap().own_name(), "default");
-        assert_eq!(choose(vec![named("a")], None).unwrap().own_name(), "a");
+        assert_eq!(choose(all(), Some("b")).unwrap().name(), "b");
+        assert_eq!(choose(all(), None).unwrap().name(), "default");
+        assert_eq!(choose(vec![named("a")], None).unwrap().name(), "a");
         let fault = choose(all(), Some("c")).unwrap_err();
         assert_eq!(fault, "there is no server `c`; there is `a`, `default`, `b`");
         assert!(choose(vec![named("a"), named("b")], None).is_err());

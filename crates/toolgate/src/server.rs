@@ -32,7 +32,7 @@ use crate::error::{Error, ErrorKind};
 use crate::guard::Guards;
 use crate::handler::{Changes, Context, Handler, IntoContents, IntoOutput, IntoPrompt, Needs, Shared};
 use crate::hub::{Hub, Topic};
-use crate::observe::{Events, Stats};
+use crate::observe::{Events, Watch};
 use crate::profile::Profile;
 use crate::registry::{
     Need, Offer, Pager, PromptSpec, Registry, ResourceSpec, Snapshot, TemplateSpec, ToolSpec, cache_hint,
@@ -192,10 +192,8 @@ impl Server {
     }
 
     /// A server that offers nothing.
-    pub(crate) fn empty(name: &str, events: Events) -> Server {
-        let mut parts = Parts::new(name.to_owned(), "1.0.0".to_owned());
-        parts.events = events;
-        open(parts)
+    pub(crate) fn empty(name: &str) -> Server {
+        open(Parts::new(name.to_owned(), "1.0.0".to_owned()))
     }
 
     /// Ends streams and stops taking connections; calls under way are finished.
@@ -328,7 +326,7 @@ struct Parts {
     drain: Duration,
     sessions: SessionLimits,
     seal: Option<Seal>,
-    events: Events,
+    events: Option<Events>,
     stats: bool,
     dialect: Option<Dialect>,
     shown: Option<Profile>,
@@ -359,7 +357,7 @@ impl Parts {
             drain: Duration::from_secs(30),
             sessions: SessionLimits::default(),
             seal: None,
-            events: Events::default(),
+            events: None,
             stats: true,
             dialect: None,
             shown: None,
@@ -630,9 +628,9 @@ impl<L: Last> Builder<L> {
         self.set(|parts| parts.listen = options)
     }
 
-    /// Who is told what happens. A bus can be shared by several servers.
-    pub fn events(self, events: Events) -> Builder<L> {
-        self.set(|parts| parts.events = events)
+    /// Tells everything that happens here to these listeners too. Several servers can share them.
+    pub fn events(self, events: &Events) -> Builder<L> {
+        self.set(|parts| parts.events = Some(events.clone()))
     }
 
     /// Whether requests are counted, from the start. They are unless said otherwise.
@@ -811,6 +809,7 @@ fn open(parts: Parts) -> Server {
     let hub = Arc::new(Hub::default());
     let seal = parts.seal.unwrap_or_else(Seal::random);
     let registry = Arc::new(Registry::new(parts.catalog, parts.promised, Arc::clone(&hub)));
+    let name: Arc<str> = parts.info.name.as_str().into();
     let face = Face { info: parts.info, instructions: parts.instructions, cache: parts.cache };
     let offering = Box::new({
         let registry = Arc::clone(&registry);
@@ -818,7 +817,8 @@ fn open(parts: Parts) -> Server {
     });
     let sessions = Sessions::new(parts.sessions);
     let clock = Clock::system();
-    let stats = Stats::new(clock.clone());
+    let events = Events::of_server(parts.events.as_ref());
+    let watch = Watch::new(name, clock.clone(), events);
     let era = Era::new(face, offering, sessions, seal.clone(), clock, Arc::clone(&hub));
     let hall = Hall {
         registry,
@@ -828,15 +828,14 @@ fn open(parts: Parts) -> Server {
         shown: ArcSwapOption::from_pointee(parts.shown),
     };
     if !parts.stats {
-        stats.disable();
+        watch.stats.disable();
     }
     let entry = Arc::new(Entry {
         era,
         hall,
         limits: parts.limits,
         dialect: ArcSwapOption::from_pointee(parts.dialect),
-        stats,
-        events: parts.events,
+        watch,
     });
     #[cfg(feature = "http")]
     let guards = Arc::new(ArcSwap::from_pointee(parts.guards));

@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use crate::error::{Error, ErrorKind};
-use crate::observe::Events;
+use crate::observe::{Events, ServerChange};
 use crate::server::{Builder, Server};
 
 /// The name of the server that is meant when none is named.
@@ -156,7 +156,7 @@ impl Servers {
         };
         let Some(server) = removed else { return false };
         server.shut_down();
-        self.0.events.server_removed(name);
+        server.tell(ServerChange::Removed);
         true
     }
 
@@ -178,11 +178,10 @@ impl Servers {
         name: &str,
         describe: impl FnOnce(Builder) -> Builder<L>,
     ) -> Server {
-        let events = self.0.events.clone();
-        match describe(Server::new(name, "1.0.0").events(events.clone())).build() {
+        match describe(Server::new(name, "1.0.0")).build() {
             Ok(server) => server,
             Err(error) => {
-                let server = Server::empty(name, events);
+                let server = Server::empty(name);
                 server.fault(Err(error));
                 server
             }
@@ -190,6 +189,7 @@ impl Servers {
     }
 
     fn announce(&self, server: &Server) {
-        self.0.events.server_created(&server.name(), &server.description(), &server.version());
+        server.events().tell_too(&self.0.events);
+        server.tell(ServerChange::Created);
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::{ArcSwap, ArcSwapOption};
 
 use super::names::{MOST, MOST_FAILED, Names, clip};
-use super::timing::{Timing, millis};
+use super::timing::{Sample, Timing, millis};
 use super::view::{
     ErrorCode, ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, StatsDetail,
     StatsSummary, ToolCalls, ToolStats,
@@ -88,6 +88,20 @@ pub(crate) enum Refusal {
     Rate,
 }
 
+impl Refusal {
+    /// In one word.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Refusal::Auth => "AuthFailure",
+            Refusal::ApiKey => "ApiKeyFailure",
+            Refusal::BodySize => "BodySizeViolation",
+            Refusal::Ip => "IpFilterFailure",
+            Refusal::Origin => "OriginFailure",
+            Refusal::Rate => "RateLimited",
+        }
+    }
+}
+
 /// Everything that a reset clears.
 struct Book {
     requests: Timing,
@@ -157,6 +171,11 @@ impl Stats {
     /// Forgets everything but the requests that are being answered, and when the server was made.
     pub(crate) fn reset(&self) {
         self.book.store(Arc::new(Book::new()));
+    }
+
+    /// Now, on the clock that times are measured with.
+    pub(crate) fn nanos(&self) -> u64 {
+        self.clock.nanos()
     }
 
     /// A request begins to be answered; none if nothing is counted.
@@ -319,31 +338,33 @@ impl Book {
     }
 
     fn record(&self, now: u64, took: u64, finished: &Finished<'_>) {
+        let took = Sample::new(took);
         let Finished { method, subject, verdict } = *finished;
-        let most = match verdict {
-            Verdict::Fault { .. } => MOST_FAILED,
-            Verdict::Ok | Verdict::ToolError { .. } => MOST,
+        let (most, is_error) = match verdict {
+            Verdict::Ok => (MOST, false),
+            Verdict::ToolError { .. } => (MOST, true),
+            Verdict::Fault { .. } => (MOST_FAILED, true),
         };
-        if verdict != Verdict::Ok {
+        if is_error {
             self.mishap(now, subject, verdict);
         }
         self.by_method.get(method, most).fetch_add(1, Relaxed);
         if most == MOST
             && let Some(subject) = subject
         {
-            self.carried_out(subject, took, verdict != Verdict::Ok);
+            self.carried_out(subject, took, is_error);
         }
         self.minute.add(now / 1_000_000_000);
         self.last_request.store(now + 1, Relaxed);
         self.requests.record(took);
     }
 
-    fn carried_out(&self, subject: Subject<'_>, took: u64, is_error: bool) {
+    fn carried_out(&self, subject: Subject<'_>, took: Sample, is_error: bool) {
         match subject {
             Subject::Tool(name) => {
                 let calls = self.by_tool.get(name, MOST);
                 calls.count.fetch_add(1, Relaxed);
-                calls.sum.fetch_add(took, Relaxed);
+                calls.sum.fetch_add(took.nanos, Relaxed);
                 if is_error {
                     calls.errors.fetch_add(1, Relaxed);
                 }

@@ -37,6 +37,19 @@ struct Samples {
     steps: Box<[AtomicU64]>,
 }
 
+/// One time, and where it stands in the histogram: reckoned once, recorded perhaps twice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    pub(crate) nanos: u64,
+    step: usize,
+}
+
+impl Sample {
+    pub(crate) fn new(nanos: u64) -> Sample {
+        Sample { nanos, step: step_of(nanos) }
+    }
+}
+
 /// What was measured, in milliseconds; all zero before anything was.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Times {
@@ -59,7 +72,8 @@ impl Timing {
         }
     }
 
-    pub(crate) fn record(&self, nanos: u64) {
+    pub(crate) fn record(&self, sample: Sample) {
+        let Sample { nanos, step } = sample;
         let samples = self.samples.get_or_init(|| {
             let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
             Box::new(Samples { newest: zeros(KEPT), steps: zeros(N_STEPS) })
@@ -75,7 +89,7 @@ impl Timing {
         // Whoever sees the count sees the extremes of all that are counted.
         let number = self.count.fetch_add(1, Release);
         samples.newest[(number % KEPT as u64) as usize].store(nanos.saturating_add(1), Relaxed);
-        samples.steps[step_of(nanos)].fetch_add(1, Relaxed);
+        samples.steps[step].fetch_add(1, Relaxed);
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -159,7 +173,7 @@ mod tests {
     fn percentiles_are_near_the_truth() {
         let timing = Timing::new();
         for micros in 1..=10_000 {
-            timing.record(micros * 1000);
+            timing.record(Sample::new(micros * 1000));
         }
         let times = timing.times();
         for (name, is, should) in [("p50", times.p50, 5.0), ("p95", times.p95, 9.5), ("p99", times.p99, 9.9)]
@@ -176,7 +190,7 @@ mod tests {
         assert_eq!(timing.newest(), Vec::<f64>::new());
         assert_eq!(timing.times(), Times::default());
         for milli in 0..1500 {
-            timing.record(milli * 1_000_000);
+            timing.record(Sample::new(milli * 1_000_000));
         }
         let newest = timing.newest();
         assert_eq!(newest.len(), KEPT);
@@ -186,8 +200,8 @@ mod tests {
     #[test]
     fn whatever_is_too_long_for_the_histogram_is_in_its_last_step() {
         let timing = Timing::new();
-        timing.record(u64::MAX / 2);
-        timing.record(u64::MAX / 2);
+        timing.record(Sample::new(u64::MAX / 2));
+        timing.record(Sample::new(u64::MAX / 2));
         assert_eq!(step_of(u64::MAX), N_STEPS - 1);
         assert_eq!(timing.times().p99, timing.times().max);
     }
@@ -207,7 +221,7 @@ mod tests {
         #[test]
         fn the_figures_are_in_order(all in prop::collection::vec(0u64..(1 << 44), 1..50)) {
             let timing = Timing::new();
-            all.iter().for_each(|nanos| timing.record(*nanos));
+            all.iter().for_each(|nanos| timing.record(Sample::new(*nanos)));
             let Times { avg, min, max, p50, p95, p99 } = timing.times();
             prop_assert!(min <= avg && avg <= max);
             prop_assert!(min <= p50 && p50 <= p95 && p95 <= p99 && p99 <= max);

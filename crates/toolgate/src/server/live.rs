@@ -18,7 +18,11 @@ use crate::entry::Entry;
 use crate::era::{Answer, Face, Line, Peer, Road};
 use crate::error::{Error, ErrorKind};
 use crate::hub::Topic;
-use crate::observe::{StatsDetail, StatsSummary};
+use crate::observe::{
+    ErrorContext, ErrorEvent, Events, ServerChange, ServerEvent, StatsDetail, StatsSummary, Subscription,
+    Transport,
+};
+use crate::observe::{RequestEvent, ResponseEvent};
 use crate::profile::Profile;
 use crate::registry::{PromptSpec, ResourceSpec, Snapshot, TemplateSpec, ToolSpec};
 use crate::request::Principal;
@@ -145,6 +149,8 @@ impl Server {
         if let Err(error) = checked {
             let said = error.to_string();
             tracing::error!(server = self.name(), fault = said, "not changed");
+            let watch = &self.0.entry.watch;
+            watch.events.tell(ErrorEvent::new(&watch.server, ErrorContext::Register, &*said));
             let mut faults = self.0.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             // A server that is given nonsense for ever remembers the first of it.
             if faults.len() < 100 {
@@ -170,7 +176,7 @@ impl Server {
     /// Answers nothing but `ping` until it is resumed. Calls under way go on.
     pub fn pause(&self) -> Server {
         if !self.0.entry.era.paused.swap(true, Ordering::Relaxed) {
-            self.0.entry.events.server_paused(&self.name());
+            self.tell(ServerChange::Paused);
         }
         self.clone()
     }
@@ -178,7 +184,7 @@ impl Server {
     /// Answers again.
     pub fn resume(&self) -> Server {
         if self.0.entry.era.paused.swap(false, Ordering::Relaxed) {
-            self.0.entry.events.server_resumed(&self.name());
+            self.tell(ServerChange::Resumed);
         }
         self.clone()
     }
@@ -187,6 +193,31 @@ impl Server {
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.0.entry.era.paused.load(Ordering::Relaxed)
+    }
+}
+
+/// Who is told what happens.
+impl Server {
+    /// Where to listen to what happens at this server.
+    #[must_use]
+    pub fn events(&self) -> &Events {
+        &self.0.entry.watch.events
+    }
+
+    /// Calls this before every request: it may look, change the request, or refuse it.
+    pub fn on_request(&self, listener: impl Fn(&mut RequestEvent) + Send + Sync + 'static) -> Subscription {
+        self.events().on_request(listener)
+    }
+
+    /// Calls this before every answer is sent: it may look, or change the answer.
+    pub fn on_response(&self, listener: impl Fn(&mut ResponseEvent) + Send + Sync + 'static) -> Subscription {
+        self.events().on_response(listener)
+    }
+
+    pub(crate) fn tell(&self, change: ServerChange) {
+        let (face, watch) = (self.face(), &self.0.entry.watch);
+        let description = face.info.description.as_deref().unwrap_or_default();
+        watch.events.tell(ServerEvent::new(change, &watch.server, description, &face.info.version));
     }
 }
 
@@ -386,6 +417,7 @@ impl Server {
             remote: None,
             road: Road::Line(Line::new(Arc::clone(&out), None)),
             dialect: entry.dialect.load_full(),
+            transport: Transport::Memory,
         };
         match entry.message(&request, &peer, &out).await {
             Answer::Body { body, .. } => Some(body),
@@ -465,36 +497,36 @@ impl Server {
     /// The few numbers that are worth a look often.
     #[must_use]
     pub fn stats_summary(&self) -> StatsSummary {
-        self.0.entry.stats.summary()
+        self.0.entry.watch.stats.summary()
     }
 
     /// All numbers.
     #[must_use]
     pub fn stats(&self) -> StatsDetail {
-        self.0.entry.stats.detail()
+        self.0.entry.watch.stats.detail()
     }
 
     /// Whether it counts.
     #[must_use]
     pub fn is_stats_enabled(&self) -> bool {
-        self.0.entry.stats.is_enabled()
+        self.0.entry.watch.stats.is_enabled()
     }
 
     /// Counts from now on.
     pub fn enable_stats(&self) -> Server {
-        self.0.entry.stats.enable();
+        self.0.entry.watch.stats.enable();
         self.clone()
     }
 
     /// Stops counting; what was counted stays.
     pub fn disable_stats(&self) -> Server {
-        self.0.entry.stats.disable();
+        self.0.entry.watch.stats.disable();
         self.clone()
     }
 
     /// Forgets what was counted.
     pub fn reset_stats(&self) -> Server {
-        self.0.entry.stats.reset();
+        self.0.entry.watch.stats.reset();
         self.clone()
     }
 }

@@ -325,7 +325,7 @@ impl Inner {
             return (name.len() <= LONGEST_ID).then(|| Box::new(name.clone()));
         }
         let is_wanted = way.dialect.as_ref().is_some_and(|dialect| dialect.lenient);
-        if !is_wanted && self.entry.events.is_silent() {
+        if !is_wanted && self.entry.watch.events.is_silent() {
             return None;
         }
         let name = HeaderValue::from_str(&crate::seal::token()).ok()?;
@@ -369,7 +369,8 @@ impl Inner {
             Why::BadHead | Why::Unavailable => None,
         };
         if let Some(counted) = counted {
-            self.entry.stats.refused(counted);
+            let (http, remote) = (observe::Transport::Http, remote(parts));
+            self.entry.watch.refused(counted, http, remote, message);
         }
         tracing::info!(?why, message, remote = ?remote(parts), "refused");
     }
@@ -377,7 +378,8 @@ impl Inner {
     /// Says no because of what is wrong with the request itself.
     fn turn_back(&self, parts: &Parts, way: &Way, fault: &Fault) -> Response<Body> {
         if fault.kind() == FaultKind::TooLarge {
-            self.entry.stats.refused(observe::Refusal::BodySize);
+            let (http, remote) = (observe::Transport::Http, remote(parts));
+            self.entry.watch.refused(observe::Refusal::BodySize, http, remote, fault.message());
         }
         refuse_at(&parts.headers, way.dialect.as_ref(), fault)
     }
@@ -508,13 +510,15 @@ fn peer_of(parts: &Parts, road: Road, way: &Way, pass: Pass) -> Peer {
         headers,
         road,
         dialect: way.dialect.clone(),
+        transport: observe::Transport::Http,
     }
 }
 
 fn peer(parts: Parts, road: Road, way: &Way, pass: Pass) -> Peer {
     let remote = client(remote(&parts), &pass);
     let headers = Arc::new(parts.headers);
-    Peer { remote, principal: pass.principal, headers, road, dialect: way.dialect.clone() }
+    let dialect = way.dialect.clone();
+    Peer { remote, principal: pass.principal, headers, road, dialect, transport: observe::Transport::Http }
 }
 
 fn remote(parts: &Parts) -> Option<SocketAddr> {

@@ -17,6 +17,7 @@ use toolgate_wire::Dialect;
 
 use crate::entry::{Entry, Started};
 use crate::era::{Answer, Line, Peer, Road};
+use crate::observe::Transport;
 use crate::request::Principal;
 use crate::stream::{Capacity, Next, Reader, Stream};
 
@@ -105,6 +106,7 @@ impl Connection {
             remote: None,
             road: Road::Line(Arc::clone(&self.line)),
             dialect: self.dialect.clone(),
+            transport: Transport::Stdio,
         };
         let (entry, out) = (Arc::clone(&self.entry), Arc::clone(&self.out));
         match self.entry.open(bytes, &peer, &self.out) {

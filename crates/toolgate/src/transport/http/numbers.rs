@@ -29,10 +29,10 @@ impl Endpoint {
         };
         let mut response = match (unlocked, what, &parts.method) {
             (Err(refusal), ..) => inner.turn_away(parts, &way, *refusal, &mut dress),
-            (Ok(_), "summary", &Method::GET) => shown(&inner.entry.stats.summary()),
-            (Ok(_), "", &Method::GET) => shown(&inner.entry.stats.detail()),
+            (Ok(_), "summary", &Method::GET) => shown(&inner.entry.watch.stats.summary()),
+            (Ok(_), "", &Method::GET) => shown(&inner.entry.watch.stats.detail()),
             (Ok(_), "reset", &Method::POST) => {
-                inner.entry.stats.reset();
+                inner.entry.watch.stats.reset();
                 shown(&json!({ "success": true, "message": "Statistics reset successfully" }))
             }
             (Ok(_), "summary" | "", _) => super::not_allowed(parts, &way, "GET"),

@@ -1,0 +1,790 @@
+//! Who listens, and how they are told without harm.
+//!
+//! A listener that panics is caught, logged and forgiven. One that is `async` is waited for only where its word
+//! counts (requests), and not longer than the patience of the bus; all else it hears from one task in the
+//! background, behind a bounded queue. No lock is held while anybody listens, and where nobody does, that is
+//! seen by one look at a number.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::task::Poll;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::event::{
+    ErrorContext, ErrorEvent, Event, RequestEvent, ResponseEvent, ServerEvent, ToolEvent, Topic,
+};
+use crate::clock::tick;
+use crate::error::{Error, ErrorKind};
+use crate::request::BoxFuture;
+
+/// How many events wait for listeners in the background. When they are full, the oldest goes and is counted.
+const WAITING: usize = 1024;
+
+/// How long an `async` listener may take, unless somebody says otherwise.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// After so many in a row that it did not hear in time, a listener is told nothing for a while.
+const STALLS: u32 = 3;
+
+/// The while.
+const LEAVE: Duration = Duration::from_secs(60);
+
+/// Where listeners subscribe to what happens: requests, answers, errors, servers that come and go.
+///
+/// A handle that is cheap to clone. Each server has one of its own, and a collection of servers has one for all
+/// of them. What is told is the same on every transport.
+///
+/// A plain listener is called where it happens: it must not block. Listeners that have to wait are `async`. For
+/// a request they are waited for, one after the other and [five seconds each](Events::set_patience); everything
+/// else they hear in the background, a moment later, and an answer never waits for them. A listener that panics
+/// or takes too long has said nothing, and the request is answered all the same: who must be kept out is the
+/// business of guards, not of listeners.
+///
+/// ```
+/// use toolgate::Events;
+///
+/// let events = Events::new();
+/// events.on_request(|request| {
+///     if request.header("x-client-id") == Some("flood") {
+///         request.reject_with(429, -32000, "Rate limit exceeded");
+///     }
+/// });
+/// events.on_response_async(|response| async move {
+///     println!("{}: {}", response.request().method(), response.is_success());
+/// });
+/// let both = events.on("onMCPRequest,onMCPError", |event| println!("{}", event.data()))?;
+/// both.off();
+/// # Ok::<(), toolgate::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Events {
+    bus: Arc<Bus>,
+    /// Whoever drops the last handle ends the background task.
+    alive: Arc<Alive>,
+}
+
+struct Bus {
+    /// The topics that anybody listens to.
+    wanted: AtomicU32,
+    listeners: ArcSwap<Vec<Arc<Listener>>>,
+    /// Held while the list of listeners is replaced.
+    changing: Mutex<()>,
+    last_id: AtomicU64,
+    patience: AtomicU64,
+    queue: Mutex<VecDeque<Event>>,
+    /// Something came into the queue, or the last handle is gone.
+    stirred: Notify,
+    /// The queue is empty and everyone has heard.
+    rested: Notify,
+    /// Events that not everyone has heard yet.
+    n_waiting: AtomicU64,
+    n_dropped: AtomicU64,
+    is_running: AtomicBool,
+    is_over: AtomicBool,
+    /// Who else is to be told, once.
+    parent: OnceLock<Events>,
+    /// The status of refusals for which a listener chose none.
+    status: u16,
+}
+
+struct Alive(Arc<Bus>);
+
+struct Listener {
+    id: u64,
+    topics: u32,
+    run: Run,
+    n_faults: AtomicU64,
+    /// One after the other, without having heard anything in between.
+    n_stalls: AtomicU32,
+    /// It stalled too often: until then it is told nothing.
+    leave: Mutex<Option<Instant>>,
+}
+
+enum Run {
+    /// Called where it happens.
+    Plain(Box<dyn Fn(&mut Event) + Send + Sync>),
+    /// Waited for: gives back what it may have changed.
+    Asked(Box<dyn Fn(RequestEvent) -> BoxFuture<'static, RequestEvent> + Send + Sync>),
+    /// Told in the background, if the event is one of its kind.
+    Told(Box<dyn Fn(Event) -> Option<BoxFuture<'static, ()>> + Send + Sync>),
+}
+
+/// A listener that was subscribed. Dropping this does not take it off: [`Subscription::off`] does.
+#[derive(Clone)]
+pub struct Subscription {
+    bus: Weak<Bus>,
+    id: u64,
+}
+
+/// The topics that anybody listens to at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted(u32);
+
+/// What listeners made of a request.
+pub(crate) enum Asked {
+    Now(RequestEvent),
+    /// Some of them have to wait. Cancel safe: yes, the request was not begun.
+    Later(BoxFuture<'static, RequestEvent>),
+}
+
+impl Events {
+    /// Nobody listens yet.
+    #[must_use]
+    pub fn new() -> Events {
+        Events::with_status(200)
+    }
+
+    /// Those of one server: what is told there is told to `parent` too. Refusals of its listeners have the
+    /// status 401 unless they chose one.
+    pub(crate) fn of_server(parent: Option<&Events>) -> Events {
+        let events = Events::with_status(401);
+        if let Some(parent) = parent {
+            events.tell_too(parent);
+        }
+        events
+    }
+
+    fn with_status(status: u16) -> Events {
+        let bus = Arc::new(Bus {
+            wanted: AtomicU32::new(0),
+            listeners: ArcSwap::default(),
+            changing: Mutex::default(),
+            last_id: AtomicU64::new(0),
+            patience: AtomicU64::new(PATIENCE.as_millis() as u64),
+            queue: Mutex::default(),
+            stirred: Notify::new(),
+            rested: Notify::new(),
+            n_waiting: AtomicU64::new(0),
+            n_dropped: AtomicU64::new(0),
+            is_running: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            parent: OnceLock::new(),
+            status,
+        });
+        Events { alive: Arc::new(Alive(Arc::clone(&bus))), bus }
+    }
+
+    /// Tells everything to these as well, from now on. Once only: a server belongs to one collection.
+    pub(crate) fn tell_too(&self, parent: &Events) {
+        if !Arc::ptr_eq(&self.bus, &parent.bus) {
+            let _ = self.bus.parent.set(parent.clone());
+        }
+    }
+
+    /// Hears of each request before it is answered, and may refuse or change it.
+    pub fn on_request(&self, listener: impl Fn(&mut RequestEvent) + Send + Sync + 'static) -> Subscription {
+        self.plain(&[Topic::Request], move |event| {
+            if let Event::Request(event) = event {
+                listener(event);
+            }
+        })
+    }
+
+    /// The same for a listener that has to wait: it gets the request and gives it back.
+    ///
+    /// ```
+    /// # use toolgate::Events;
+    /// # async fn is_allowed(client: Option<&str>) -> bool { true }
+    /// Events::new().on_request_async(|mut request| async move {
+    ///     if !is_allowed(request.header("x-client-id")).await {
+    ///         request.reject("Rate limit exceeded");
+    ///     }
+    ///     request
+    /// });
+    /// ```
+    pub fn on_request_async<F, Fut>(&self, listener: F) -> Subscription
+    where
+        F: Fn(RequestEvent) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = RequestEvent> + Send + 'static,
+    {
+        let run = move |event| -> BoxFuture<'static, RequestEvent> { Box::pin(listener(event)) };
+        self.add(&[Topic::Request], Run::Asked(Box::new(run)))
+    }
+
+    /// Hears of each answer before it is sent, and may replace it.
+    pub fn on_response(&self, listener: impl Fn(&mut ResponseEvent) + Send + Sync + 'static) -> Subscription {
+        self.plain(&[Topic::Response], move |event| {
+            if let Event::Response(event) = event {
+                listener(event);
+            }
+        })
+    }
+
+    /// Hears of each answer in the background.
+    pub fn on_response_async<F, Fut>(&self, listener: F) -> Subscription
+    where
+        F: Fn(ResponseEvent) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.background(&[Topic::Response], move |event| match event {
+            Event::Response(event) => Some(listener(event)),
+            _ => None,
+        })
+    }
+
+    /// Hears of each error.
+    pub fn on_error(&self, listener: impl Fn(&ErrorEvent) + Send + Sync + 'static) -> Subscription {
+        self.plain(&[Topic::Error], move |event| {
+            if let Event::Error(event) = event {
+                listener(event);
+            }
+        })
+    }
+
+    /// Hears of each error in the background.
+    pub fn on_error_async<F, Fut>(&self, listener: F) -> Subscription
+    where
+        F: Fn(ErrorEvent) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.background(&[Topic::Error], move |event| match event {
+            Event::Error(event) => Some(listener(event)),
+            _ => None,
+        })
+    }
+
+    /// Hears of servers that are made, removed, paused and resumed.
+    pub fn on_server(&self, listener: impl Fn(&ServerEvent) + Send + Sync + 'static) -> Subscription {
+        self.plain(&SERVER, move |event| {
+            if let Event::Server(event) = event {
+                listener(event);
+            }
+        })
+    }
+
+    /// The same in the background.
+    pub fn on_server_async<F, Fut>(&self, listener: F) -> Subscription
+    where
+        F: Fn(ServerEvent) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.background(&SERVER, move |event| match event {
+            Event::Server(event) => Some(listener(event)),
+            _ => None,
+        })
+    }
+
+    /// Hears of each tool that begins and that has ended its work.
+    pub fn on_tool(&self, listener: impl Fn(&ToolEvent) + Send + Sync + 'static) -> Subscription {
+        self.plain(&TOOL, move |event| {
+            if let Event::Tool(event) = event {
+                listener(event);
+            }
+        })
+    }
+
+    /// The same in the background.
+    pub fn on_tool_async<F, Fut>(&self, listener: F) -> Subscription
+    where
+        F: Fn(ToolEvent) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.background(&TOOL, move |event| match event {
+            Event::Tool(event) => Some(listener(event)),
+            _ => None,
+        })
+    }
+
+    /// Hears of everything in a list of names: `onMCPServerCreate`, `onMCPServerRemove`, `onMCPServerPause`,
+    /// `onMCPServerResume`, `onMCPRequest`, `onMCPResponse`, `onMCPError`, `beforeAIToolExecute`,
+    /// `afterAIToolExecute`. Case does not count.
+    ///
+    /// # Errors
+    /// If a name is unknown, or there is none.
+    pub fn on(
+        &self,
+        names: &str,
+        listener: impl Fn(&mut Event) + Send + Sync + 'static,
+    ) -> Result<Subscription, Error> {
+        Ok(self.plain(&topics(names)?, listener))
+    }
+
+    /// The same for a listener that has to wait; it hears everything in the background, requests too.
+    ///
+    /// # Errors
+    /// If a name is unknown, or there is none.
+    pub fn on_async<F, Fut>(&self, names: &str, listener: F) -> Result<Subscription, Error>
+    where
+        F: Fn(Event) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        Ok(self.background(&topics(names)?, move |event| Some(listener(event))))
+    }
+
+    /// How long an `async` listener may take: five seconds, unless this says otherwise.
+    pub fn set_patience(&self, patience: Duration) {
+        let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        self.bus.patience.store(millis, Relaxed);
+    }
+
+    /// How many events the listeners in the background have not heard, because they were too slow.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.bus.n_dropped.load(Relaxed)
+    }
+
+    /// Waits until the listeners in the background have heard everything so far; for tests, and before a
+    /// program ends.
+    ///
+    /// Cancel safe: yes, it only looks.
+    pub async fn settled(&self) {
+        loop {
+            let rested = self.bus.rested.notified();
+            if self.bus.n_waiting.load(Relaxed) == 0 {
+                break;
+            }
+            // What was told outside of a runtime has waited for one.
+            self.bus.wake();
+            rested.await;
+        }
+        if let Some(parent) = self.bus.parent.get() {
+            Box::pin(parent.settled()).await;
+        }
+    }
+
+    /// The topics that anybody listens to, here or at the parent.
+    #[inline]
+    pub(crate) fn wanted(&self) -> Wanted {
+        let own = self.bus.wanted.load(Relaxed);
+        Wanted(self.bus.parent.get().map_or(own, |parent| own | parent.wanted().0))
+    }
+
+    pub(crate) fn is_silent(&self) -> bool {
+        self.wanted().is_nothing()
+    }
+
+    pub(crate) fn has_request_listeners(&self) -> bool {
+        self.wanted().has(Topic::Request)
+    }
+
+    pub(crate) fn has_response_listeners(&self) -> bool {
+        self.wanted().has(Topic::Response)
+    }
+
+    /// Asks everyone what they make of a request: those of the parent first, each in the order in which they
+    /// subscribed. All are asked, also after a refusal.
+    pub(crate) fn ask(&self, mut event: RequestEvent) -> Asked {
+        let mut round = Round::default();
+        self.join(&mut round);
+        while let Some((bus, listener)) = round.listeners.pop_front() {
+            if let Run::Asked(_) = listener.run {
+                round.listeners.push_front((bus, listener));
+                return Asked::Later(Box::pin(round.go_on(event)));
+            }
+            event = bus.ask_plain(&listener, event);
+        }
+        round.end(&event);
+        Asked::Now(event)
+    }
+
+    /// Tells everyone of an answer, and returns it as it is to be sent. The parent comes last and sees that.
+    pub(crate) fn answer(&self, event: ResponseEvent) -> ResponseEvent {
+        match self.pass(event.clone().into()) {
+            Event::Response(event) => event,
+            _ => event,
+        }
+    }
+
+    /// Tells everyone.
+    pub(crate) fn tell(&self, event: impl Into<Event>) {
+        self.pass(event.into());
+    }
+
+    fn pass(&self, event: Event) -> Event {
+        self.bus.pass(event)
+    }
+
+    fn join(&self, round: &mut Round) {
+        if let Some(parent) = self.bus.parent.get() {
+            parent.join(round);
+        }
+        let listeners = self.bus.listening_to(Topic::Request);
+        let asked = listeners.filter(|listener| !matches!(listener.run, Run::Told(_)));
+        round.listeners.extend(asked.map(|listener| (Arc::clone(&self.bus), listener)));
+        round.buses.push(Arc::clone(&self.bus));
+    }
+
+    fn plain(&self, topics: &[Topic], run: impl Fn(&mut Event) + Send + Sync + 'static) -> Subscription {
+        self.add(topics, Run::Plain(Box::new(run)))
+    }
+
+    fn background<F, Fut>(&self, topics: &[Topic], run: F) -> Subscription
+    where
+        F: Fn(Event) -> Option<Fut> + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        let run = move |event| Some(Box::pin(run(event)?) as BoxFuture<'static, ()>);
+        self.add(topics, Run::Told(Box::new(run)))
+    }
+
+    fn add(&self, topics: &[Topic], run: Run) -> Subscription {
+        let id = self.bus.last_id.fetch_add(1, Relaxed) + 1;
+        let topics = topics.iter().fold(0, |all, topic| all | topic.bit());
+        let (n_faults, n_stalls, leave) = Default::default();
+        let listener = Arc::new(Listener { id, topics, run, n_faults, n_stalls, leave });
+        self.bus.change(|listeners| listeners.push(listener));
+        Subscription { bus: Arc::downgrade(&self.bus), id }
+    }
+}
+
+impl Default for Events {
+    fn default() -> Events {
+        Events::new()
+    }
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let n_listeners = self.bus.listeners.load().len();
+        f.debug_struct("Events").field("listeners", &n_listeners).finish_non_exhaustive()
+    }
+}
+
+impl Subscription {
+    /// Takes the listener off. It may still hear what is being told right now.
+    pub fn off(&self) {
+        if let Some(bus) = self.bus.upgrade() {
+            bus.change(|listeners| listeners.retain(|listener| listener.id != self.id));
+        }
+    }
+}
+
+impl std::fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Subscription").field(&self.id).finish()
+    }
+}
+
+impl Wanted {
+    pub(crate) const NOTHING: Wanted = Wanted(0);
+
+    pub(crate) fn is_nothing(self) -> bool {
+        self == Wanted::NOTHING
+    }
+
+    pub(crate) fn has(self, topic: Topic) -> bool {
+        self.0 & topic.bit() != 0
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Release);
+        self.0.stirred.notify_one();
+    }
+}
+
+impl Bus {
+    fn change(&self, change: impl FnOnce(&mut Vec<Arc<Listener>>)) {
+        let _changing = lock(&self.changing);
+        let mut listeners = Vec::clone(&self.listeners.load());
+        change(&mut listeners);
+        let wanted = listeners.iter().fold(0, |all, listener| all | listener.topics);
+        self.listeners.store(Arc::new(listeners));
+        self.wanted.store(wanted, Relaxed);
+    }
+
+    /// The list is kept while they listen, not locked.
+    fn listening_to(&self, topic: Topic) -> impl Iterator<Item = Arc<Listener>> + use<> {
+        let listeners = self.listeners.load_full();
+        (0..listeners.len()).filter_map(move |index| {
+            let listener = listeners.get(index).filter(|listener| listener.topics & topic.bit() != 0);
+            listener.map(Arc::clone)
+        })
+    }
+
+    fn pass(self: &Arc<Bus>, mut event: Event) -> Event {
+        let topic = event.topic();
+        let mut is_told = false;
+        if self.wanted.load(Relaxed) & topic.bit() != 0 {
+            for listener in self.listening_to(topic) {
+                match &listener.run {
+                    Run::Plain(run) => self.hear(&listener, run, &mut event),
+                    Run::Told(_) => is_told = true,
+                    Run::Asked(_) => {}
+                }
+            }
+        }
+        if is_told {
+            self.post(event.clone());
+        }
+        match self.parent.get() {
+            Some(parent) => parent.bus.pass(event),
+            None => event,
+        }
+    }
+
+    /// One listener on the spot. What it leaves behind in panic, or makes another kind of event of, is undone.
+    fn hear(
+        self: &Arc<Bus>,
+        listener: &Listener,
+        run: &(dyn Fn(&mut Event) + Send + Sync),
+        event: &mut Event,
+    ) {
+        let before = event.clone();
+        let heard = catch_unwind(AssertUnwindSafe(|| run(event)));
+        let topic = before.topic();
+        if heard.is_ok() && event.topic() == topic {
+            return;
+        }
+        match (&mut *event, before) {
+            (Event::Request(event), Event::Request(before)) => event.undo(before),
+            (event, before) => *event = before,
+        }
+        if let Err(panic) = heard {
+            self.fault(listener, event, &format!("a listener panicked: {}", words(panic.as_ref())));
+        }
+    }
+
+    fn ask_plain(self: &Arc<Bus>, listener: &Listener, event: RequestEvent) -> RequestEvent {
+        let Run::Plain(run) = &listener.run else {
+            return event;
+        };
+        let mut asked = Event::Request(event.clone());
+        self.hear(listener, run, &mut asked);
+        match asked {
+            Event::Request(mut event) => {
+                event.set_status(self.status);
+                event
+            }
+            _ => event,
+        }
+    }
+
+    /// Waits for one listener, not longer than patience lasts.
+    ///
+    /// Cancel safe: yes, the listener is dropped with it.
+    async fn attend<T>(
+        self: &Arc<Bus>,
+        listener: &Listener,
+        event: &Event,
+        start: impl FnOnce() -> Option<BoxFuture<'static, T>>,
+    ) -> Option<T> {
+        if listener.is_on_leave() {
+            self.n_dropped.fetch_add(1, Relaxed);
+            return None;
+        }
+        let started = catch_unwind(AssertUnwindSafe(start));
+        let ended = match started {
+            Ok(None) => return None,
+            Ok(Some(mut run)) => {
+                let caught =
+                    poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(task))) {
+                        Ok(poll) => poll.map(Ok),
+                        Err(panic) => Poll::Ready(Err(panic)),
+                    });
+                let patience = Duration::from_millis(self.patience.load(Relaxed));
+                match tokio::time::timeout(patience, caught).await {
+                    Ok(ended) => ended,
+                    Err(_) => {
+                        listener.stalled();
+                        self.fault(listener, event, &format!("a listener took longer than {patience:?}"));
+                        return None;
+                    }
+                }
+            }
+            Err(panic) => Err(panic),
+        };
+        listener.n_stalls.store(0, Relaxed);
+        match ended {
+            Ok(heard) => Some(heard),
+            Err(panic) => {
+                self.fault(listener, event, &format!("a listener panicked: {}", words(panic.as_ref())));
+                None
+            }
+        }
+    }
+
+    /// A listener failed: the log is told at the first, second, fourth, eighth … time, others who listen to
+    /// errors each time. Errors of those go to the log only, or it would never end.
+    #[cold]
+    fn fault(self: &Arc<Bus>, listener: &Listener, event: &Event, what: &str) {
+        let times = listener.n_faults.fetch_add(1, Relaxed) + 1;
+        if times.is_power_of_two() {
+            let (listener, event) = (listener.id, event.name());
+            tracing::error!(listener, event, times, "{what}");
+        }
+        if event.topic() != Topic::Error {
+            let error = ErrorEvent::new(&event.server().into(), ErrorContext::Listener, what);
+            let detail = format!("listener {} of {}", listener.id, event.name());
+            self.pass(error.with_kind("Listener").with_detail(detail).into());
+        }
+    }
+
+    fn post(self: &Arc<Bus>, event: Event) {
+        {
+            let mut queue = lock(&self.queue);
+            if queue.len() < WAITING {
+                self.n_waiting.fetch_add(1, Relaxed);
+            } else {
+                queue.pop_front();
+                self.n_dropped.fetch_add(1, Relaxed);
+            }
+            queue.push_back(event);
+        }
+        self.wake();
+    }
+
+    /// Starts the task in the background, or tells it to look. Without a runtime events wait for the next one.
+    fn wake(self: &Arc<Bus>) {
+        if self.is_running.swap(true, AcqRel) {
+            self.stirred.notify_one();
+            return;
+        }
+        let running = Running(Arc::clone(self));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            // It belongs to the bus, whose last handle ends it; and to the runtime.
+            runtime.spawn(running.run());
+        }
+    }
+
+    async fn tell_waiting(self: &Arc<Bus>, event: Event) {
+        let listeners = self.listening_to(event.topic());
+        let told = listeners.filter(|listener| matches!(listener.run, Run::Told(_)));
+        let mut calls: Vec<BoxFuture<'_, ()>> = told
+            .map(|listener| -> BoxFuture<'_, ()> {
+                let event = event.clone();
+                Box::pin(async move {
+                    if let Run::Told(run) = &listener.run {
+                        self.attend(&listener, &event, || run(event.clone())).await;
+                    }
+                })
+            })
+            .collect();
+        // All at once: one that is slow keeps the others from the next event only.
+        poll_fn(|task| {
+            calls.retain_mut(|call| call.as_mut().poll(task).is_pending());
+            if calls.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+}
+
+impl Listener {
+    fn stalled(&self) {
+        if self.n_stalls.fetch_add(1, Relaxed) + 1 >= STALLS {
+            *lock(&self.leave) = Some(tick() + LEAVE);
+        }
+    }
+
+    fn is_on_leave(&self) -> bool {
+        if self.n_stalls.load(Relaxed) < STALLS {
+            return false;
+        }
+        lock(&self.leave).is_some_and(|until| tick() < until)
+    }
+}
+
+/// Those who are to be asked about one request.
+#[derive(Default)]
+struct Round {
+    listeners: VecDeque<(Arc<Bus>, Arc<Listener>)>,
+    /// Where it is to be told in the background when everyone was asked.
+    buses: Vec<Arc<Bus>>,
+}
+
+impl Round {
+    async fn go_on(mut self, mut event: RequestEvent) -> RequestEvent {
+        while let Some((bus, listener)) = self.listeners.pop_front() {
+            event = match &listener.run {
+                Run::Asked(run) => {
+                    let asked = Event::Request(event.clone());
+                    let answered = bus.attend(&listener, &asked, || Some(run(event.clone()))).await;
+                    let mut event = answered.unwrap_or(event);
+                    event.set_status(bus.status);
+                    event
+                }
+                _ => bus.ask_plain(&listener, event),
+            };
+        }
+        self.end(&event);
+        event
+    }
+
+    fn end(&self, event: &RequestEvent) {
+        for bus in &self.buses {
+            if bus.listening_to(Topic::Request).any(|listener| matches!(listener.run, Run::Told(_))) {
+                bus.post(Event::Request(event.clone()));
+            }
+        }
+    }
+}
+
+/// The task in the background. However it ends, the next one may start.
+struct Running(Arc<Bus>);
+
+impl Running {
+    async fn run(self) {
+        let bus = &self.0;
+        loop {
+            let next = lock(&bus.queue).pop_front();
+            match next {
+                Some(event) => {
+                    let _heard = Heard(bus);
+                    bus.tell_waiting(event).await;
+                }
+                None if bus.is_over.load(Acquire) => return,
+                None => bus.stirred.notified().await,
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.is_running.store(false, Release);
+    }
+}
+
+/// An event that was taken from the queue; dropped, it has been heard.
+struct Heard<'a>(&'a Bus);
+
+impl Drop for Heard<'_> {
+    fn drop(&mut self) {
+        if self.0.n_waiting.fetch_sub(1, AcqRel) == 1 {
+            self.0.rested.notify_waiters();
+        }
+    }
+}
+
+const SERVER: [Topic; 4] = [Topic::Created, Topic::Removed, Topic::Paused, Topic::Resumed];
+const TOOL: [Topic; 2] = [Topic::ToolStart, Topic::ToolEnd];
+
+/// The topics of a list of names.
+fn topics(names: &str) -> Result<Vec<Topic>, Error> {
+    let known = || Topic::ALL.map(Topic::name).join(", ");
+    let mut topics = Vec::new();
+    for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        let topic = Topic::ALL.into_iter().find(|topic| topic.name().eq_ignore_ascii_case(name));
+        topics.push(topic.ok_or_else(|| {
+            let said = format!("unknown event: {name}; known are {}", known());
+            Error::new(ErrorKind::Description, said)
+        })?);
+    }
+    if topics.is_empty() {
+        return Err(Error::new(ErrorKind::Description, format!("no event is named; known are {}", known())));
+    }
+    Ok(topics)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a panic said.
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,192 @@
+//! Which names stand for secrets, and how their values are hidden.
+//!
+//! Judged by the name alone, and rather once too often: a hidden number is a nuisance, a password in a log is
+//! a leak. What stands in the middle of a text is not found.
+
+use serde_json::Value;
+
+/// What stands for a secret.
+pub(crate) const HIDDEN: &str = "***";
+
+/// A name with one of these in it names a secret, whatever its case and its dashes.
+const WITHIN: [&str; 15] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "passcode",
+    "pwd",
+    "secret",
+    "token",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "authorization",
+    "credential",
+    "cookie",
+    "sessionid",
+    "signature",
+];
+
+/// So does a name that is one of these.
+const WHOLE: [&str; 9] = ["key", "auth", "bearer", "pass", "pin", "otp", "jwt", "cvv", "cvc"];
+
+/// Hides the values of all members whose names stand for secrets, at any depth: they become `"***"`.
+///
+/// ```
+/// # use serde_json::json;
+/// let mut arguments = json!({ "user": "ada", "login": { "Pass-Word": "x", "api_key": [1, 2] } });
+/// toolgate::mask_secrets(&mut arguments);
+/// assert_eq!(arguments, json!({ "user": "ada", "login": { "Pass-Word": "***", "api_key": "***" } }));
+/// ```
+pub fn mask(value: &mut Value) {
+    // A list of what is left to do instead of recursion: no depth is too deep.
+    let mut rest = vec![value];
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Array(items) => rest.extend(items),
+            Value::Object(members) => {
+                for (name, value) in members {
+                    if is_secret(name) {
+                        *value = HIDDEN.into();
+                    } else {
+                        rest.push(value);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a name stands for a secret.
+pub(crate) fn is_secret(name: &str) -> bool {
+    let letters = name.chars().filter(|letter| letter.is_alphanumeric());
+    let plain: String = letters.flat_map(char::to_lowercase).collect();
+    WHOLE.contains(&&*plain) || WITHIN.iter().any(|secret| plain.contains(secret))
+}
+
+/// A URI without the secrets that people put into them: who logs in, and values of the query.
+pub(crate) fn mask_uri(uri: &str) -> String {
+    let (place, query) = uri.split_once('?').map_or((uri, None), |(place, query)| (place, Some(query)));
+    let mut masked = match place.split_once("://") {
+        Some((scheme, rest)) => {
+            let end = rest.find('/').unwrap_or(rest.len());
+            match rest[..end].rfind('@') {
+                Some(at) => format!("{scheme}://{HIDDEN}{}", &rest[at..]),
+                None => place.to_owned(),
+            }
+        }
+        None => place.to_owned(),
+    };
+    for (number, pair) in query.iter().flat_map(|query| query.split('&')).enumerate() {
+        masked.push(if number == 0 { '?' } else { '&' });
+        match pair.split_once('=') {
+            Some((name, _)) if is_secret(name) => masked.extend([name, "=", HIDDEN]),
+            _ => masked.push_str(pair),
+        }
+    }
+    masked
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_of_secrets_are_known_in_all_their_spellings() {
+        let secrets = "password PASSWORD user_password passwd Pass-Phrase pwd secret client_secret clientSecret \
+            token access_token refreshToken id-token api_key apiKey x-api-key API-KEY apikey key Key \
+            Authorization proxy-authorization authorization credential credentials aws.credentials cookie \
+            Set-Cookie session_id Mcp-Session-Id private_key private.key AWS_ACCESS_KEY_ID pin otp jwt cvv bearer auth";
+        for name in secrets.split_whitespace() {
+            assert!(is_secret(name), "{name}");
+        }
+        for name in "user name monkey keyboard keys author compass pinned message uri id sessions".split(' ')
+        {
+            assert!(!is_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_depth_is_too_deep() {
+        let mut deep = json!({ "token": "s3cret" });
+        for _ in 0..100_000 {
+            deep = Value::Array(vec![deep]);
+        }
+        mask(&mut deep);
+        let mut inside = &mut deep;
+        while let Value::Array(items) = inside {
+            inside = &mut items[0];
+        }
+        assert_eq!(*inside, json!({ "token": "***" }));
+        // Dropping it as a whole would recurse.
+        while let Value::Array(mut items) = deep {
+            deep = items.pop().unwrap();
+        }
+    }
+
+    #[test]
+    fn uris_lose_their_secrets_and_nothing_else() {
+        let rows = [
+            ("notes://note/1", "notes://note/1"),
+            ("https://ada:pw@example.com/a@b", "https://***@example.com/a@b"),
+            ("https://ada@pw@example.com", "https://***@example.com"),
+            ("https://example.com/?q=1&api_key=s3cret&x", "https://example.com/?q=1&api_key=***&x"),
+            ("mailto:ada@example.com", "mailto:ada@example.com"),
+            ("", ""),
+            ("?", "?"),
+        ];
+        for (uri, wanted) in rows {
+            assert_eq!(mask_uri(uri), wanted);
+        }
+    }
+
+    /// Values in which the word `s3cret` stands below a secret name and nowhere else.
+    fn values() -> impl Strategy<Value = Value> {
+        let plain = prop_oneof![Just(json!(null)), any::<i32>().prop_map(|n| json!(n)), Just(json!("plain"))];
+        let leaf =
+            prop_oneof![plain, Just(json!({ "Password": "s3cret" })), Just(json!({ "k_e_y": ["s3cret"] }))];
+        leaf.prop_recursive(6, 64, 6, |inner| {
+            let secret = prop::sample::select(vec!["token", "API_KEY", "my-Secret", "Cookie", "key"]);
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..6).prop_map(Value::Array),
+                prop::collection::vec(("[a-d]{1,3}", inner.clone()), 0..6)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+                (secret, inner).prop_map(|(name, inner)| json!({ name: { "deep": [inner, "s3cret"] } })),
+            ]
+        })
+    }
+
+    fn all_below(value: &Value, is_below: bool) -> bool {
+        match value {
+            Value::Object(members) => {
+                members.iter().all(|(name, value)| all_below(value, is_below || is_secret(name)))
+            }
+            Value::Array(items) => items.iter().all(|value| all_below(value, is_below)),
+            value => !is_below || value == HIDDEN,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_below_a_secret_name_survives(mut value in values()) {
+            let before = value.to_string();
+            mask(&mut value);
+            prop_assert!(!value.to_string().contains("s3cret"), "{before} became {value}");
+            prop_assert!(all_below(&value, false));
+            let once = value.clone();
+            mask(&mut value);
+            prop_assert_eq!(once, value);
+        }
+
+        #[test]
+        fn any_uri_can_be_masked(uri in "\\PC*", secret in "[a-z0-9]{8,12}") {
+            let _ = mask_uri(&uri);
+            let with = format!("https://u:{secret}@h/p?a=b&token={secret}");
+            prop_assert!(!mask_uri(&with).contains(&secret));
+        }
+    }
+}
