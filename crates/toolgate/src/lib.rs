@@ -203,6 +203,8 @@ mod request;
 mod seal;
 mod server;
 mod stream;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod transport;
 
 pub use error::{Error, ErrorKind};

@@ -18,4 +18,5 @@ mod stdio;
 
 mod handlers;
 mod hostile;
+mod testing;
 mod tidy;
