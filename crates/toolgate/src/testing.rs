@@ -9,6 +9,7 @@ mod calling;
 mod client;
 mod link;
 mod revision;
+pub mod transcript;
 
 #[cfg(feature = "http")]
 mod exchange;
@@ -26,6 +27,7 @@ pub use client::TestClient;
 pub use exchange::{Event, EventMessage, Exchange, http_request};
 pub use link::About;
 pub use revision::Revision;
+pub use transcript::play;
 
 use crate::server::{Builder, Last, Server};
 
