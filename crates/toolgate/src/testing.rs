@@ -1,7 +1,23 @@
-//! For tests of your own server (feature `testing`): a client in memory.
+//! For tests of your own server (feature `testing`): a client in memory, and transcripts.
+//!
+//! ```test_harness
+//! use serde_json::json;
+//! use toolgate::Server;
+//! use toolgate::testing::TestClient;
+//!
+//! #[toolgate::test(server = Server::new("demo", "1.0.0").tool("hi", || async { "Hello!" }))]
+//! async fn says_hello(client: TestClient) {
+//!     assert_eq!(client.call("hi", json!({})).await.text(), "Hello!");
+//! }
+//! ```
+//!
+//! [`TestClient`] is a client of one revision of the protocol, over lines or over HTTP, without sockets.
+//! `#[toolgate::test]` runs a test once for each revision. [`play`] plays [transcripts](transcript), which are
+//! tests that can be read without knowing Rust.
 //!
 //! This is the other side of the conversation, built of the same words as the server and of nothing that
-//! only tests can see. It must not know how the server works inside.
+//! only tests can see: it must not know how the server works inside. What goes wrong here is a panic, because
+//! that is how a test fails.
 
 mod answer;
 mod asked;
@@ -9,6 +25,7 @@ mod calling;
 mod client;
 mod link;
 mod revision;
+pub(crate) mod run;
 pub mod transcript;
 
 #[cfg(feature = "http")]
@@ -29,6 +46,7 @@ pub use link::About;
 pub use revision::Revision;
 pub use transcript::play;
 
+use crate::error::Error;
 use crate::server::{Builder, Last, Server};
 
 /// How long something that must come may take. Reached only by failures.
@@ -74,4 +92,14 @@ impl<S: IntoServer, E: fmt::Display> IntoServer for Result<S, E> {
             Err(error) => panic!("there is no server to test: {error}"),
         }
     }
+}
+
+/// The server of a `#[toolgate::test]` that names none: everything in the crate that is marked with `#[tool]`
+/// and its like.
+///
+/// # Errors
+/// If it cannot be built, for example because a handler wants a `State`: then the test needs a
+/// `server = …` that gives it.
+pub fn collected_server(name: impl Into<String>, version: impl Into<String>) -> Result<Server, Error> {
+    Server::new(name, version).build()
 }

@@ -103,12 +103,15 @@ impl<T: Send + 'static> Calling<T> {
             Err(reply) => return refused(*reply),
         };
         for _ in 0..ROUNDS {
-            let mut reply = self.ask(&link, sent.as_ref()).await;
+            let reply = self.ask(&link, sent.as_ref()).await;
             #[cfg(feature = "http")]
-            if let Some(headers) = self.marked(&link, &reply).await {
-                self.headers.extend(headers);
-                reply = self.ask(&link, sent.as_ref()).await;
-            }
+            let reply = match self.marked(&link, &reply).await {
+                Some(headers) => {
+                    self.headers.extend(headers);
+                    self.ask(&link, sent.as_ref()).await
+                }
+                None => reply,
+            };
             let Ok(result) = &reply.outcome else { return refused(reply) };
             let outcome = match codec::read_outcome(link.edition, &self.call, result) {
                 Ok(outcome) => outcome,
@@ -202,21 +205,23 @@ impl<T> Running<T> {
             Ok(id) => *id,
             Err(_) => None,
         };
-        if self.task.is_finished() {
-            match self.task.await {
-                Ok(answer) => panic!("there is nothing to cancel; it was answered with {}", answer.message),
-                Err(error) => match error.try_into_panic() {
-                    Ok(panic) => resume_unwind(panic),
-                    Err(_) => return,
-                },
+        let is_late = self.task.is_finished();
+        if !is_late {
+            if let (false, Some(id)) = (self.client.leaving_cancels(), id) {
+                self.client.notify("notifications/cancelled", json!({ "requestId": id })).await;
+            }
+            self.task.abort();
+        }
+        match self.task.await {
+            Ok(answer) if is_late => panic!("there is nothing to cancel; the answer was {}", answer.message),
+            // It was ended just now, or ended by itself in this moment.
+            Ok(_) => {}
+            Err(error) => {
+                if let Ok(panic) = error.try_into_panic() {
+                    resume_unwind(panic);
+                }
             }
         }
-        if let (false, Some(id)) = (self.client.leaving_cancels(), id) {
-            self.client.notify("notifications/cancelled", json!({ "requestId": id })).await;
-        }
-        self.task.abort();
-        // It was ended just now: there is nothing to hear of it.
-        let _ = self.task.await;
     }
 }
 

@@ -301,3 +301,36 @@ fn read_event(block: &str) -> Result<Event, String> {
         (None, None) => Err(format!("neither data nor retry: {block:?}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn events_are_read_and_others_are_named() {
+        let read = |block: &str| read_event(block).map(|event| format!("{event:?}"));
+        assert!(matches!(read_event(": hi\n\n"), Ok(Event::Comment)));
+        assert!(matches!(read_event("retry: 7\n\n"), Ok(Event::Retry(after)) if after == "7"));
+        let Ok(Event::Message(message)) = read_event("event: message\nid: 1\ndata: a:b\n\n") else {
+            panic!("no message")
+        };
+        assert_eq!((message.name.as_deref(), message.id.as_deref()), (Some("message"), Some("1")));
+        assert_eq!(message.data, "a:b");
+        for (block, wanted) in [
+            ("data: a\ndata: b\n\n", "unexpected in an event"),
+            ("id: 1\n\n", "neither data nor retry"),
+            ("data\n\n", "not a field"),
+        ] {
+            assert!(read(block).expect_err(block).contains(wanted), "{block:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_block_breaks_the_reader(block in "(\\PC{0,8}:?\n?){0,6}") {
+            let _ = read_event(&block);
+        }
+    }
+}

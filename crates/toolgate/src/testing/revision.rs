@@ -45,8 +45,14 @@ impl Revision {
 
     /// The revision with this date.
     ///
+    /// ```compile_fail
+    /// # use toolgate::testing::Revision;
+    /// const NEVER: Revision = Revision::known("1999-12-31");
+    /// # assert!(NEVER.shakes_hands());
+    /// ```
+    ///
     /// # Panics
-    /// If there is none. In a `const` that is an error of the compiler.
+    /// If there is none. In a `const`, as here, that is an error of the compiler.
     #[must_use]
     pub const fn known(date: &str) -> Revision {
         match Revision::of(date) {

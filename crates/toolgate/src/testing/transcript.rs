@@ -285,8 +285,8 @@ impl std::error::Error for Failure {}
 
 /// Plays a transcript: a text, a file, or all `.txt` files of a directory.
 ///
-/// Paths are those of the test's process; under `cargo test` that is from the root of the package. The
-/// directory's `prelude.txt`, if there is one, is the beginning of each of its files.
+/// Paths are those of the test's process; under `cargo test` that is from the root of the package. A file
+/// named `prelude.txt` is the beginning of every file beside it.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -314,21 +314,25 @@ pub async fn play(server: impl IntoServer, source: &str) {
 }
 
 fn found(path: &str) -> Vec<Transcript> {
-    let read = |path: &Path| match Transcript::file(path) {
-        Ok(transcript) => transcript,
-        Err(error) => panic!("no transcript at {}: {error}", path.display()),
-    };
     let path = Path::new(path);
     if !path.is_dir() {
         return vec![read(path)];
     }
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let is_text = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "txt");
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_text).collect();
+    let is_one = |path: &PathBuf| {
+        path.extension().is_some_and(|extension| extension == "txt") && !path.ends_with("prelude.txt")
+    };
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_one).collect();
     paths.sort();
-    let (preludes, texts): (Vec<_>, Vec<_>) =
-        paths.into_iter().partition(|path| path.ends_with("prelude.txt"));
-    assert!(!texts.is_empty(), "no transcripts in {}", path.display());
-    let prelude = preludes.first().map(|path| read(path).text).unwrap_or_default();
-    texts.iter().map(|path| read(path).prelude(prelude.clone())).collect()
+    assert!(!paths.is_empty(), "no transcripts in {}", path.display());
+    paths.iter().map(|path| read(path)).collect()
+}
+
+/// A file, after what stands in the `prelude.txt` beside it.
+fn read(path: &Path) -> Transcript {
+    let prelude = std::fs::read_to_string(path.with_file_name("prelude.txt")).unwrap_or_default();
+    match Transcript::file(path) {
+        Ok(transcript) => transcript.prelude(prelude),
+        Err(error) => panic!("no transcript at {}: {error}", path.display()),
+    }
 }

@@ -277,3 +277,35 @@ pub(super) fn marked(schema: &Value, arguments: &Value) -> Vec<(String, String)>
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::registry::decode;
+
+    #[test]
+    fn marked_arguments_are_found_however_deep() {
+        let schema = json!({ "properties": {
+            "region": { "x-mcp-header": "Region" },
+            "deep": { "properties": { "n": { "x-mcp-header": "N" }, "flag": { "x-mcp-header": "F" } } },
+            "plain": { "type": "string" },
+        } });
+        let arguments = json!({ "region": "north", "deep": { "n": 7, "flag": null }, "plain": "x" });
+        let wanted = [("mcp-param-Region", "north"), ("mcp-param-N", "7")];
+        let wanted = wanted.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(marked(&schema, &arguments), wanted);
+    }
+
+    proptest! {
+        /// What we put into a header is what the server takes out of it.
+        #[test]
+        fn every_text_goes_through_a_header(text in prop_oneof!["\\PC*", " *=?[?]?base64[?].*", "[ -~]*"]) {
+            let encoded = encode(&text);
+            prop_assert!(http::HeaderValue::from_str(&encoded).is_ok());
+            prop_assert_eq!(decode(encoded.as_bytes()), Some(text));
+        }
+    }
+}

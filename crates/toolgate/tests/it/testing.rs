@@ -415,6 +415,10 @@ async fn complaints_say_what_there_is_instead() {
     let words = words.await;
     assert!(words.contains("no `tools/list_changed` came in 50ms, but nothing"), "{words}");
     assert!(words.contains("`listen()`"), "{words}");
+    let answered = client.call("plain", json!({})).start();
+    client.tools().await;
+    let words = complaint(answered.cancel()).await;
+    assert!(words.contains("there is nothing to cancel; the answer was {"), "{words}");
     let late = std::panic::catch_unwind(AssertUnwindSafe(|| client.clone().on_roots(|| ["file:///"])));
     assert_eq!(words_of(late), "`on_roots` comes too late: the client has connected");
     let broken = std::panic::catch_unwind(|| {
@@ -458,4 +462,171 @@ async fn profiles_of_principals_are_carried() {
     // Whatever a profile does, it arrives.
     let called = client.call("who", json!({})).await;
     assert!(called.result().is_err() || called.text() == "true", "{called:?}");
+}
+
+/// What `#[toolgate::test]` makes of functions.
+mod attribute {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::json;
+    use toolgate::testing::{Revision, TestClient};
+    use toolgate::{Builder, Error, Server, ToolSpec};
+
+    fn server() -> Builder<ToolSpec> {
+        Server::new("hello", "1").tool("hi", || async { "Hello!" })
+    }
+
+    async fn later() -> Result<Server, Error> {
+        tokio::task::yield_now().await;
+        server().build()
+    }
+
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+
+    #[toolgate::test(server = server())]
+    async fn runs_in_every_revision(client: TestClient) {
+        assert_eq!(client.call("hi", json!({})).await.text(), "Hello!");
+        // In order, and once each.
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(Some(client.revision()), Revision::all().nth(run));
+    }
+
+    #[toolgate::test(all_revisions, http, server = later().await)]
+    async fn runs_over_http_and_may_end_with_a_result(client: TestClient) -> Result<(), String> {
+        let called = client.call("hi", json!({})).await;
+        assert_eq!(called.http().ok_or("no HTTP")?.status, 200);
+        called.result().map(drop).map_err(ToString::to_string)
+    }
+
+    #[toolgate::test(revisions = ["2025-11-25", "2026-07-28"], server = server())]
+    #[should_panic(expected = "failed in 1 of 2 revisions:\n  2025-11-25: not in this one")]
+    async fn names_the_revision_that_fails(client: TestClient) {
+        assert!(!client.revision().shakes_hands(), "not in this one");
+    }
+
+    #[toolgate::test(server = Server::new("none", "1").tool("no name", || async { "x" }))]
+    #[should_panic(expected = "failed in 5 of 5 revisions")]
+    async fn needs_a_server_that_can_be_built(_client: TestClient) {}
+
+    #[toolgate::test]
+    #[should_panic(expected = "2024-11-05: \"so it goes\"")]
+    async fn fails_with_an_error_too(_: TestClient) -> Result<(), &'static str> {
+        Err("so it goes")
+    }
+
+    #[toolgate::test]
+    async fn has_the_name_and_version_of_the_package(client: TestClient) {
+        let server = client.about().await.server.unwrap();
+        assert_eq!((server.name.as_str(), server.version.as_str()), ("toolgate", env!("CARGO_PKG_VERSION")));
+    }
+
+    #[toolgate::test]
+    async fn runs_without_a_client() -> Result<(), std::num::ParseIntError> {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        "7".parse::<u8>().map(drop)
+    }
+}
+
+/// Transcripts, as a user plays them.
+mod transcripts {
+    use toolgate::testing::play;
+    use toolgate::testing::transcript::Transcript;
+    use toolgate::{Context, Server};
+
+    use super::complaint;
+
+    fn server() -> Server {
+        let who = |cx: Context| async move { cx.principal().id().unwrap_or("nobody").to_owned() };
+        Server::new("who", "1").tool("who", who).build().unwrap()
+    }
+
+    async fn failure(text: &str) -> String {
+        Transcript::new("t.txt", text).play(&server()).await.expect_err(text).to_string()
+    }
+
+    #[tokio::test]
+    async fn a_text_is_played_for_all_revisions() {
+        let text = r#"
+@ stdio
+@ each all
+@ when 2026-07-28
+> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"who","_meta":{META}}}
+< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"nobody"}],"_meta":"<any>"}}
+@ end
+@ when 2024-11-05 2025-03-26 2025-06-18 2025-11-25
+> {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"{V}","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+< {"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"{V}","capabilities":"<any>","serverInfo":{"name":"who","version":"1"}}}
+> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"who"}}
+< {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"nobody"}]}}
+@ end
+"#;
+        play(&server(), text).await;
+        // The same, with something wrong in one revision only.
+        let wrong =
+            text.replace(r#""protocolVersion":"{V}","capabilities":"<any>""#, r#""capabilities":"<any>""#);
+        let told = failure(&wrong).await;
+        let expected = "t.txt:10 (2024-11-05): $.result.protocolVersion\n    expected nothing\n    got      \"2024-11-05\"\n  in {";
+        assert!(told.starts_with(expected), "{told}");
+    }
+
+    #[tokio::test]
+    async fn http_has_headers_principals_and_statuses() {
+        let text = r#"
+@ http
+> POST /mcp +modern as ada
+{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"who","_meta":{META}}}
+< 200 application/json
+-mcp-session-id
+{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"ada"}],"_meta":"<any>"}}
+> POST /mcp
+origin: https://evil.example
+{}
+< 403 application/json
+"#;
+        assert!(failure(text).await.starts_with("t.txt:11: expected no body\n  got      {"));
+        let whole = format!("{text}\n{}", r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"<any>"}}"#);
+        play(&server(), &whole).await;
+    }
+
+    #[tokio::test]
+    async fn failures_name_their_place() {
+        let call = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        for (text, wanted) in [
+            ("> x", "t.txt:1: neither `@ stdio` nor `@ http`"),
+            ("@ stdio page=1\n> eof", "t.txt:1: no such option: page=1"),
+            ("@ stdio\n! jump high", "t.txt:2: no such action: jump high"),
+            ("@ stdio\n! differ a a", "t.txt:2: both are a"),
+            ("@ stdio\n> eof\n< {}", "t.txt:3: expected {}\n  got      the end"),
+            (&format!("@ stdio\n> {call}\n< nothing"), "t.txt:3: expected nothing\n  got      {"),
+            (&format!("@ stdio\n> {call}"), "t.txt:2: connection [] at the end, expected nothing"),
+            (&format!("@ stdio\n> {call}\n<~ {{}}\n<~ []"), "t.txt:3: $.jsonrpc"),
+            ("@ http\n< 200", "t.txt:2: no request was sent"),
+            ("@ http\n> GET /mcp\n< 200", "t.txt:3: expected 200 \n  got      405"),
+        ] {
+            let told = failure(text).await;
+            assert!(told.starts_with(wanted), "expected {wanted:?}, got {told:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn files_and_directories_are_played_and_all_failures_told() {
+        let words = complaint(async { play(&server(), "tests/it/transcripts/no such file").await }).await;
+        assert!(words.contains("no transcript at tests/it/transcripts/no such file"), "{words}");
+        let directory = std::env::temp_dir().join(format!("toolgate-play-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
+        write("prelude.txt", "@ stdio\n@ let P = \"jsonrpc\":\"2.0\",\"id\":1\n");
+        write("good.txt", "> {{P},\"method\":\"ping\"}\n< {{P},\"result\":{}}\n");
+        let path = directory.display().to_string();
+        play(&server(), &path).await;
+        play(&server(), &format!("{path}/good.txt")).await;
+        for bad in ["bad.txt", "worse.txt"] {
+            write(bad, "> {{P},\"method\":\"ping\"}\n< {{P},\"result\":7}\n");
+        }
+        let words = complaint(async move { play(&server(), &path).await }).await;
+        std::fs::remove_dir_all(&directory).unwrap();
+        for part in ["bad.txt:2: $.result\n    expected 7\n    got      {}", "worse.txt:2: "] {
+            assert!(words.contains(part), "{part} is missing in {words}");
+        }
+    }
 }
