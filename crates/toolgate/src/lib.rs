@@ -148,7 +148,7 @@
 //! # Serving
 //!
 //! [`Server::serve_stdio`] serves the client that started this process, [`Server::listen`] serves HTTP,
-//! [`Server::serve_io`] any pair of byte streams, one message a line. The last is also how to test.
+//! [`Server::serve_io`] any pair of byte streams, one message a line.
 //!
 //! ```
 //! # use tokio::io::AsyncReadExt as _;
@@ -181,10 +181,31 @@
 //! }
 //! ```
 //!
+//! # Testing
+//!
+//! With the feature `testing`, in your `dev-dependencies`, there is a client in memory for your tests:
+//!
+//! ```
+//! # #[cfg(feature = "testing")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), toolgate::Error> {
+//! # use toolgate::Server;
+//! let server = Server::new("demo", "1.0.0").tool("hello", || async { "Hello!" }).build()?;
+//! assert_eq!(server.test().call("hello", serde_json::json!({})).await.text(), "Hello!");
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "testing"))]
+//! # fn main() {}
+//! ```
+//!
+//! `#[toolgate::test]` runs a test once for each revision, and transcripts are tests that can be read without
+//! knowing Rust: see `docs/guide/testing.md`.
+//!
 //! # Features
 //!
 //! `http` (default) is the endpoint and the listener; without it only byte streams are served. `validate`
 //! (default) checks arguments against their JSON Schema; without it the handler's type is the only check.
+//! `testing` is for tests.
 
 // Without HTTP a part of the house stands empty; which part, is not worth a list.
 #![cfg_attr(not(feature = "http"), allow(dead_code, unused_imports))]
@@ -214,6 +235,8 @@ mod seal;
 mod server;
 mod servers;
 mod stream;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod transport;
 
 #[cfg(feature = "http")]
@@ -271,6 +294,8 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
     pub use serde_json::json;
 }
+#[cfg(feature = "testing")]
+pub use toolgate_macros::test;
 
 /// For what macros write; nothing here is promised to stay.
 #[doc(hidden)]
@@ -286,6 +311,8 @@ pub mod __private {
     };
     pub use crate::program::{Package, run};
     pub use crate::registry::{PromptSpec, ToolSpec};
+    #[cfg(feature = "testing")]
+    pub use crate::testing::run::{test_each, test_once};
     #[cfg(feature = "macros")]
     pub use inventory;
     pub use {schemars, serde, serde_json, std};
@@ -295,3 +322,8 @@ pub mod __private {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// Compiles and runs the code of the guide to testing.
+#[cfg(all(doctest, feature = "testing", feature = "http"))]
+#[doc = include_str!("../../../docs/guide/testing.md")]
+struct TestingGuide;

@@ -1,0 +1,347 @@
+//! What a test hears: answers, refusals and notices.
+//!
+//! Whoever asks an answer for what it does not have is told what it has instead, by a panic that points at
+//! the line of the test.
+
+use std::fmt;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use toolgate_wire::RemoteError;
+use toolgate_wire::model::{
+    Completion, Content, Contents, ContentsBody, PromptMessage, PromptOutput, ToolOutput,
+};
+
+/// What a call of a tool gave.
+pub type Called = Answer<ToolOutput>;
+/// What reading a resource gave.
+pub type Reading = Answer<Vec<Contents>>;
+/// What a prompt gave.
+pub type Prompted = Answer<PromptOutput>;
+/// What a completion gave.
+pub type Completed = Answer<Completion>;
+
+/// The answer to one request: what was asked for, or a [`Refusal`].
+///
+/// A refusal is an error of the protocol (no such tool, not allowed), not the failure of a tool, which is a
+/// result that says so ([`Called::is_error`]). Asking a refusal for a result panics and says what it is.
+#[derive(Clone)]
+pub struct Answer<T> {
+    pub(super) outcome: Result<T, Refusal>,
+    pub(super) message: Value,
+    pub(super) fetched: Option<Fetched>,
+}
+
+impl<T> Answer<T> {
+    /// What was given, or why not; never panics.
+    ///
+    /// # Errors
+    /// If the request was refused.
+    pub fn result(&self) -> Result<&T, &Refusal> {
+        self.outcome.as_ref()
+    }
+
+    /// The refusal.
+    ///
+    /// # Panics
+    /// If there was a result.
+    #[track_caller]
+    pub fn error(&self) -> &Refusal {
+        match &self.outcome {
+            Err(refusal) => refusal,
+            Ok(_) => panic!("expected a refusal, got a result: {}", self.message),
+        }
+    }
+
+    /// The whole message, as JSON; null if there was none.
+    pub fn message(&self) -> &Value {
+        &self.message
+    }
+
+    /// What HTTP said: status, headers and body. None where there is no HTTP.
+    pub fn http(&self) -> Option<&Fetched> {
+        self.fetched.as_ref()
+    }
+
+    #[track_caller]
+    fn given(&self, what: &str) -> &T {
+        match &self.outcome {
+            Ok(given) => given,
+            Err(refusal) => panic!("expected {what}, but the request was refused: {refusal}"),
+        }
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Answer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.outcome.fmt(f)
+    }
+}
+
+impl Called {
+    /// The text for the model: all blocks of text, one a line.
+    ///
+    /// # Panics
+    /// If the call was refused, or gave no text.
+    #[track_caller]
+    pub fn text(&self) -> String {
+        let texts: Vec<&str> = self.given("text").content.iter().filter_map(Content::as_text).collect();
+        assert!(!texts.is_empty(), "expected text, got none in {}", self.message);
+        texts.join("\n")
+    }
+
+    /// The structured output. Where the revision has none, the JSON that the tool's text is.
+    ///
+    /// # Panics
+    /// If the call was refused, or gave no JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        if let Some(structured) = &self.given("structured output").structured {
+            return structured.to_value();
+        }
+        let text = self.text();
+        match serde_json::from_str(&text) {
+            Ok(value) => value,
+            Err(_) => panic!("expected structured output or JSON, got the text {text:?}"),
+        }
+    }
+
+    /// The structured output as a type of yours; see [`Called::json`].
+    ///
+    /// # Panics
+    /// If the call was refused, or gave something else.
+    #[track_caller]
+    pub fn structured<T: DeserializeOwned>(&self) -> T {
+        let value = self.json();
+        match T::deserialize(&value) {
+            Ok(typed) => typed,
+            Err(error) => panic!("expected {}, got {value}: {error}", std::any::type_name::<T>()),
+        }
+    }
+
+    /// All blocks of content.
+    ///
+    /// # Panics
+    /// If the call was refused.
+    #[track_caller]
+    pub fn content(&self) -> &[Content] {
+        &self.given("content").content
+    }
+
+    /// Whether the tool says that it failed.
+    ///
+    /// # Panics
+    /// If the call was refused: then the tool said nothing.
+    #[track_caller]
+    pub fn is_error(&self) -> bool {
+        self.given("a result of the tool").is_error
+    }
+}
+
+impl Reading {
+    /// What was read: one resource or several.
+    ///
+    /// # Panics
+    /// If the request was refused.
+    #[track_caller]
+    pub fn contents(&self) -> &[Contents] {
+        self.given("contents")
+    }
+
+    /// The text of all of it, one resource a line.
+    ///
+    /// # Panics
+    /// If the request was refused, or there is no text.
+    #[track_caller]
+    pub fn text(&self) -> String {
+        let texts = self.contents().iter().filter_map(|contents| match &contents.body {
+            ContentsBody::Text(text) => Some(text.as_str()),
+            ContentsBody::Blob(_) => None,
+        });
+        let texts: Vec<&str> = texts.collect();
+        assert!(!texts.is_empty(), "expected text, got none in {}", self.message);
+        texts.join("\n")
+    }
+
+    /// The text, read as JSON.
+    ///
+    /// # Panics
+    /// If the request was refused, or there is no JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        let text = self.text();
+        match serde_json::from_str(&text) {
+            Ok(value) => value,
+            Err(error) => panic!("expected JSON, got {text:?}: {error}"),
+        }
+    }
+
+    /// The bytes of the first, whether it came as text or as bytes.
+    ///
+    /// # Panics
+    /// If the request was refused, or nothing was read.
+    #[track_caller]
+    pub fn bytes(&self) -> Bytes {
+        match self.contents().first().map(|contents| &contents.body) {
+            Some(ContentsBody::Text(text)) => Bytes::from(text.clone()),
+            Some(ContentsBody::Blob(bytes)) => bytes.clone(),
+            None => panic!("expected contents, got none"),
+        }
+    }
+}
+
+impl Prompted {
+    /// What is said, in order.
+    ///
+    /// # Panics
+    /// If the request was refused.
+    #[track_caller]
+    pub fn messages(&self) -> &[PromptMessage] {
+        &self.given("messages").messages
+    }
+
+    /// The text of all messages, one a line.
+    ///
+    /// # Panics
+    /// If the request was refused, or there is no text.
+    #[track_caller]
+    pub fn text(&self) -> String {
+        let texts: Vec<&str> =
+            self.messages().iter().filter_map(|message| message.content.as_text()).collect();
+        assert!(!texts.is_empty(), "expected text, got none in {}", self.message);
+        texts.join("\n")
+    }
+}
+
+impl Completed {
+    /// How the value could go on.
+    ///
+    /// # Panics
+    /// If the request was refused.
+    #[track_caller]
+    pub fn values(&self) -> &[String] {
+        &self.given("values").values
+    }
+}
+
+/// What HTTP said.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Fetched {
+    /// The status.
+    pub status: u16,
+    /// All headers.
+    pub headers: HeaderMap,
+    /// The body as text; of a stream, the data of its messages, one a line.
+    pub body: String,
+}
+
+impl Fetched {
+    /// A header, if it is there and text.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Panics
+    /// If it is none.
+    #[track_caller]
+    #[must_use]
+    pub fn json(&self) -> Value {
+        match serde_json::from_str(&self.body) {
+            Ok(value) => value,
+            Err(error) => panic!("expected JSON, got {:?}: {error}", self.body),
+        }
+    }
+}
+
+/// An answer that is an error of the protocol, or none at all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    pub(super) code: i64,
+    pub(super) message: String,
+    pub(super) data: Option<Value>,
+    pub(super) status: Option<u16>,
+}
+
+impl Refusal {
+    pub(super) fn remote(error: &RemoteError, status: Option<u16>) -> Refusal {
+        let data = error.data.as_ref().map(toolgate_wire::Raw::to_value);
+        Refusal { code: error.code, message: error.message.clone(), data, status }
+    }
+
+    /// An answer that is no message.
+    pub(super) fn bare(message: impl Into<String>, status: Option<u16>) -> Refusal {
+        Refusal { code: 0, message: message.into(), data: None, status }
+    }
+
+    /// The number of the error; 0 if the answer was no message of the protocol, such as a plain 401.
+    #[must_use]
+    pub fn code(&self) -> i64 {
+        self.code
+    }
+
+    /// Its words.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What else it says.
+    #[must_use]
+    pub fn data(&self) -> Option<&Value> {
+        self.data.as_ref()
+    }
+
+    /// The status of the HTTP answer, where there is HTTP.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        self.status
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = if self.message.is_empty() { "(no words)" } else { &self.message };
+        f.write_str(words)?;
+        match (self.code, self.status) {
+            (0, Some(status)) => write!(f, " (HTTP status {status})"),
+            (code, Some(status)) => write!(f, " (code {code}, HTTP status {status})"),
+            (0, None) => Ok(()),
+            (code, None) => write!(f, " (code {code})"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Something the server said without being asked: progress, a line for the log, a change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notice {
+    pub(super) method: String,
+    pub(super) params: Value,
+}
+
+impl Notice {
+    /// Its method, for example `notifications/progress`.
+    #[must_use]
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// Its parameters; null if there are none.
+    #[must_use]
+    pub fn params(&self) -> &Value {
+        &self.params
+    }
+
+    /// Whether this is its method, with or without `notifications/` before it.
+    #[must_use]
+    pub fn is(&self, method: &str) -> bool {
+        self.method == method || self.method.strip_prefix("notifications/") == Some(method)
+    }
+}

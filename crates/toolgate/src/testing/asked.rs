@@ -1,0 +1,179 @@
+//! What the client of a test answers when the server asks.
+//!
+//! The closures of a test are called with a question and give an answer; how the question travels is the
+//! business of the connection. A client can do what it was given a closure for, and says so.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolgate_wire::model::{
+    Answer, Ask, ClientCapabilities, Content, Elicit, ElicitAnswer, ElicitationCapability, Role, Root,
+    Sample, Sampled, SamplingBlock, SamplingCapability,
+};
+use toolgate_wire::{Edition, Raw, codec};
+
+use crate::handler::Elicited;
+
+/// A question for the user: a form to fill in, or a link to open.
+#[derive(Clone, Debug)]
+pub struct Question {
+    message: String,
+    schema: Value,
+    url: Option<String>,
+}
+
+impl Question {
+    /// What the user is asked.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The JSON Schema of the form, as this revision has it; null for a link.
+    #[must_use]
+    pub fn schema(&self) -> &Value {
+        &self.schema
+    }
+
+    /// The link to open, if it is one.
+    #[must_use]
+    pub fn url(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+}
+
+/// What the user of a test may say: JSON fills in the form, [`Elicited`] says it in so many words.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no answer of a user",
+    note = "give `json!({{ .. }})` to fill in the form, or `Elicited::Decline`"
+)]
+pub trait IntoElicited {
+    /// The answer.
+    fn into_elicited(self) -> Elicited<Value>;
+}
+
+impl IntoElicited for Elicited<Value> {
+    fn into_elicited(self) -> Elicited<Value> {
+        self
+    }
+}
+
+impl IntoElicited for Value {
+    fn into_elicited(self) -> Elicited<Value> {
+        Elicited::Accept(self)
+    }
+}
+
+/// What the model of a test may say: words, or everything a model can say.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no answer of a model",
+    note = "give a text, or a `toolgate::model::Sampled`"
+)]
+pub trait IntoSampled {
+    /// The answer.
+    fn into_sampled(self) -> Sampled;
+}
+
+impl IntoSampled for Sampled {
+    fn into_sampled(self) -> Sampled {
+        self
+    }
+}
+
+impl IntoSampled for &str {
+    fn into_sampled(self) -> Sampled {
+        self.to_owned().into_sampled()
+    }
+}
+
+impl IntoSampled for String {
+    fn into_sampled(self) -> Sampled {
+        Sampled {
+            role: Role::Assistant,
+            content: vec![SamplingBlock::Content(Content::text(self))],
+            model: "test".into(),
+            stop_reason: Some("endTurn".into()),
+            meta: None,
+        }
+    }
+}
+
+type Closure<Q, A> = Option<Arc<dyn Fn(&Q) -> A + Send + Sync>>;
+
+/// The closures.
+#[derive(Clone, Default)]
+pub(super) struct Answers {
+    pub(super) elicit: Closure<Question, Elicited<Value>>,
+    pub(super) sample: Closure<Sample, Sampled>,
+    pub(super) roots: Closure<(), Vec<String>>,
+}
+
+impl fmt::Debug for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answers")
+            .field("elicit", &self.elicit.is_some())
+            .field("sample", &self.sample.is_some())
+            .field("roots", &self.roots.is_some())
+            .finish()
+    }
+}
+
+impl Answers {
+    /// What a client with these can do.
+    pub(super) fn capabilities(&self) -> ClientCapabilities {
+        ClientCapabilities {
+            roots: self.roots.as_ref().map(|_| false),
+            sampling: self.sample.as_ref().map(|_| SamplingCapability { context: false, tools: true }),
+            elicitation: self.elicit.as_ref().map(|_| ElicitationCapability { form: true, url: true }),
+            ..ClientCapabilities::default()
+        }
+    }
+
+    /// The answer to a question, as a bare result. Runs the test's own code, which may panic.
+    pub(super) fn answer(&self, edition: Edition, ask: &Ask) -> Raw {
+        let answer = match ask {
+            Ask::Elicit(elicit) => {
+                let Some(closure) = &self.elicit else { unanswered(ask, "on_elicit") };
+                Answer::Elicit(match closure(&question(elicit)) {
+                    Elicited::Accept(Value::Null) => ElicitAnswer::Accept(None),
+                    Elicited::Accept(content) => ElicitAnswer::Accept(Some(Raw::from(content))),
+                    Elicited::Decline => ElicitAnswer::Decline,
+                    Elicited::Cancel => ElicitAnswer::Cancel,
+                })
+            }
+            Ask::Sample(sample) => match &self.sample {
+                Some(closure) => Answer::Sample(Box::new(closure(sample))),
+                None => unanswered(ask, "on_sample"),
+            },
+            Ask::Roots => match &self.roots {
+                Some(closure) => Answer::Roots(
+                    closure(&()).into_iter().map(|uri| Root { uri, ..Root::default() }).collect(),
+                ),
+                None => unanswered(ask, "on_roots"),
+            },
+            other => panic!("the server asked {}, which no test can answer yet", other.method()),
+        };
+        let mut out = Vec::new();
+        codec::write_answer(&mut out, edition, &answer);
+        match Raw::parse(out.into()) {
+            Ok(raw) => raw,
+            Err(error) => panic!("the answer to {} is no JSON: {error}", ask.method()),
+        }
+    }
+}
+
+fn unanswered(ask: &Ask, method: &str) -> ! {
+    panic!("the server asked {}, but the client was given no `{method}`", ask.method())
+}
+
+fn question(elicit: &Elicit) -> Question {
+    match elicit {
+        Elicit::Form(form) => {
+            Question { message: form.message.clone(), schema: form.schema.to_value(), url: None }
+        }
+        Elicit::Url { message, url, .. } => {
+            Question { message: message.clone(), schema: Value::Null, url: Some(url.clone()) }
+        }
+    }
+}

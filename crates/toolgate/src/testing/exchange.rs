@@ -1,0 +1,336 @@
+//! One HTTP request in memory, and what comes back: whole, or event by event.
+//!
+//! A task reads the answer as a connection would. There is no socket, and nothing is added to the request
+//! but what every client says.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+use tower_service::Service;
+
+use super::PATIENCE;
+use super::answer::Fetched;
+
+/// A request as clients make it: `host`, `accept` and, with a POST, `content-type` are there unless they are
+/// said otherwise. A header with the value `-` is not sent at all.
+///
+/// ```
+/// let request = toolgate::testing::http_request("POST", "/mcp", [("accept", "-")], "{}");
+/// assert_eq!(request.headers()["host"], "localhost");
+/// assert!(!request.headers().contains_key("accept"));
+/// ```
+///
+/// # Panics
+/// If a part of it cannot be sent.
+#[track_caller]
+pub fn http_request<N, V>(
+    method: &str,
+    path: &str,
+    headers: impl IntoIterator<Item = (N, V)>,
+    body: impl Into<String>,
+) -> http::Request<String>
+where
+    N: AsRef<str>,
+    V: AsRef<str>,
+{
+    match request(method, path, headers, body.into()) {
+        Ok(request) => request,
+        Err(error) => panic!("cannot {method} {path}: {error}"),
+    }
+}
+
+pub(super) fn request<N, V>(
+    method: &str,
+    path: &str,
+    headers: impl IntoIterator<Item = (N, V)>,
+    body: String,
+) -> Result<http::Request<String>, http::Error>
+where
+    N: AsRef<str>,
+    V: AsRef<str>,
+{
+    let headers: Vec<(N, V)> = headers.into_iter().collect();
+    let usual: &[(&str, &str)] = match method {
+        "POST" => &[
+            ("host", "localhost"),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+        ],
+        _ => &[("host", "localhost"), ("accept", "text/event-stream")],
+    };
+    let mut request = http::Request::builder().method(method).uri(path);
+    for (name, value) in usual {
+        if !headers.iter().any(|(said, _)| said.as_ref().eq_ignore_ascii_case(name)) {
+            request = request.header(*name, *value);
+        }
+    }
+    for (name, value) in headers.iter().filter(|(_, value)| value.as_ref() != "-") {
+        request = request.header(name.as_ref(), value.as_ref());
+    }
+    request.body(body)
+}
+
+enum Piece {
+    Head(Box<http::response::Parts>),
+    Data(Bytes),
+}
+
+/// What a stream of events says.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A message.
+    Message(EventMessage),
+    /// A comment: the stream is still there.
+    Comment,
+    /// When to come back, in milliseconds, and nothing else.
+    Retry(String),
+    /// The end of the stream.
+    End,
+}
+
+/// One event of a stream.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct EventMessage {
+    /// `event:`
+    pub name: Option<String>,
+    /// `id:`
+    pub id: Option<String>,
+    /// `retry:`
+    pub retry: Option<String>,
+    /// `data:`
+    pub data: String,
+}
+
+/// One HTTP request to a service and what comes back. Dropping it breaks the connection.
+///
+/// ```
+/// # use toolgate::testing::{Exchange, http_request};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = toolgate::Server::new("demo", "1.0.0").build()?;
+/// let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+/// let request = http_request("POST", "/mcp", [("origin", "https://evil.example")], ping);
+/// let mut exchange = Exchange::start(server.into_service(), request);
+/// assert_eq!(exchange.head().await?.status, 403);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Exchange {
+    pieces: mpsc::Receiver<Piece>,
+    task: AbortOnDropHandle<()>,
+    head: Option<http::response::Parts>,
+    buffer: Vec<u8>,
+    ended: bool,
+}
+
+impl std::fmt::Debug for Piece {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Piece")
+    }
+}
+
+impl Exchange {
+    /// Sends the request. Needs a tokio runtime.
+    pub fn start<S, B>(mut service: S, request: http::Request<String>) -> Exchange
+    where
+        S: Service<http::Request<String>, Response = http::Response<B>, Error = Infallible> + Send + 'static,
+        S::Future: Send,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Send,
+    {
+        // A test hears little; when this is full the connection waits, as a slow one does.
+        let (sender, pieces) = mpsc::channel(1024);
+        let task = tokio::spawn(async move {
+            let Ok(()) = poll_fn(|cx| service.poll_ready(cx)).await;
+            let Ok(answer) = service.call(request).await;
+            let (parts, body) = answer.into_parts();
+            let mut body = Box::pin(body);
+            let _ = sender.send(Piece::Head(Box::new(parts))).await;
+            while let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+                if let Ok(data) = frame.into_data() {
+                    let _ = sender.send(Piece::Data(data)).await;
+                }
+            }
+        });
+        let task = AbortOnDropHandle::new(task);
+        Exchange { pieces, task, head: None, buffer: Vec::new(), ended: false }
+    }
+
+    /// Breaks the connection, and returns when whatever served it is dropped.
+    pub async fn leave(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+
+    /// Fails if there is something that nobody looked at.
+    pub(super) fn close(mut self) -> Result<(), String> {
+        self.task.abort();
+        while let Ok(piece) = self.pieces.try_recv() {
+            match piece {
+                Piece::Head(head) => return Err(format!("expected no answer\n  got      {head:?}")),
+                Piece::Data(data) => self.buffer.extend_from_slice(&data),
+            }
+        }
+        let left = String::from_utf8_lossy(&self.buffer);
+        if left.lines().any(|line| !line.is_empty() && !line.starts_with(':')) {
+            return Err(format!("expected nothing more\n  got      {left}"));
+        }
+        Ok(())
+    }
+
+    /// Status and headers.
+    ///
+    /// # Errors
+    /// If there is no answer in time.
+    pub async fn head(&mut self) -> Result<&http::response::Parts, String> {
+        self.head_within(PATIENCE).await
+    }
+
+    pub(super) async fn head_within(&mut self, patience: Duration) -> Result<&http::response::Parts, String> {
+        if self.head.is_none() {
+            let piece = tokio::time::timeout(patience, self.pieces.recv()).await;
+            match piece.map_err(|_| "no answer in time")? {
+                Some(Piece::Head(head)) => self.head = Some(*head),
+                _ => return Err("the server did not answer".into()),
+            }
+        }
+        self.head.as_ref().ok_or_else(|| "the server did not answer".into())
+    }
+
+    /// The body, or what is left of it.
+    ///
+    /// # Errors
+    /// If it does not end in time, or is no text.
+    pub async fn body(&mut self) -> Result<String, String> {
+        self.head().await?;
+        while let Some(piece) =
+            tokio::time::timeout(PATIENCE, self.pieces.recv()).await.map_err(|_| "the body does not end")?
+        {
+            if let Piece::Data(data) = piece {
+                self.buffer.extend_from_slice(&data);
+            }
+        }
+        String::from_utf8(std::mem::take(&mut self.buffer)).map_err(|error| error.to_string())
+    }
+
+    /// Status, headers and body in one.
+    ///
+    /// # Errors
+    /// If there is no answer in time, or it does not end.
+    pub async fn fetch(mut self) -> Result<Fetched, String> {
+        let body = self.body().await?;
+        let head = self.head().await?;
+        Ok(Fetched { status: head.status.as_u16(), headers: head.headers.clone(), body })
+    }
+
+    /// What the stream says next, but for comments; none if it says nothing for so long.
+    ///
+    /// # Errors
+    /// If what it says is no event.
+    pub async fn event_within(&mut self, patience: Duration) -> Result<Option<Event>, String> {
+        loop {
+            match self.raw_event(patience).await? {
+                Some(Event::Comment) => {}
+                other => return Ok(other),
+            }
+        }
+    }
+
+    /// What the stream says next, comments included; none if it says nothing for so long.
+    ///
+    /// # Errors
+    /// If what it says is no event.
+    pub async fn raw_event(&mut self, patience: Duration) -> Result<Option<Event>, String> {
+        self.head().await?;
+        loop {
+            if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
+                let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
+                return read_event(&String::from_utf8(block).map_err(|error| error.to_string())?).map(Some);
+            }
+            if self.ended {
+                return Ok(Some(Event::End));
+            }
+            match tokio::time::timeout(patience, self.pieces.recv()).await {
+                Err(_) => return Ok(None),
+                Ok(None) if self.buffer.is_empty() => self.ended = true,
+                Ok(None) => {
+                    return Err(format!("half an event: {:?}", String::from_utf8_lossy(&self.buffer)));
+                }
+                Ok(Some(Piece::Data(data))) => self.buffer.extend_from_slice(&data),
+                Ok(Some(Piece::Head(_))) => return Err("two heads".into()),
+            }
+        }
+    }
+
+    /// The next message of the stream.
+    ///
+    /// # Panics
+    /// If none comes in time.
+    pub async fn message(&mut self) -> EventMessage {
+        match self.event_within(PATIENCE).await {
+            Ok(Some(Event::Message(message))) => message,
+            other => panic!("expected a message, got {other:?}"),
+        }
+    }
+}
+
+fn read_event(block: &str) -> Result<Event, String> {
+    let (mut message, mut data, mut retry) = (EventMessage::default(), None, None);
+    for line in block.lines().filter(|line| !line.is_empty()) {
+        let (field, value) = line.split_once(':').ok_or_else(|| format!("not a field: {line}"))?;
+        let value = value.strip_prefix(' ').unwrap_or(value).to_owned();
+        match field {
+            "" => return Ok(Event::Comment),
+            "event" => message.name = Some(value),
+            "id" => message.id = Some(value),
+            "retry" => retry = Some(value),
+            "data" if data.is_none() => data = Some(value),
+            _ => return Err(format!("unexpected in an event: {line}")),
+        }
+    }
+    match (data, retry) {
+        (Some(data), retry) => Ok(Event::Message(EventMessage { data, retry, ..message })),
+        (None, Some(retry)) => Ok(Event::Retry(retry)),
+        (None, None) => Err(format!("neither data nor retry: {block:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn events_are_read_and_others_are_named() {
+        let read = |block: &str| read_event(block).map(|event| format!("{event:?}"));
+        assert!(matches!(read_event(": hi\n\n"), Ok(Event::Comment)));
+        assert!(matches!(read_event("retry: 7\n\n"), Ok(Event::Retry(after)) if after == "7"));
+        let Ok(Event::Message(message)) = read_event("event: message\nid: 1\ndata: a:b\n\n") else {
+            panic!("no message")
+        };
+        assert_eq!((message.name.as_deref(), message.id.as_deref()), (Some("message"), Some("1")));
+        assert_eq!(message.data, "a:b");
+        for (block, wanted) in [
+            ("data: a\ndata: b\n\n", "unexpected in an event"),
+            ("id: 1\n\n", "neither data nor retry"),
+            ("data\n\n", "not a field"),
+        ] {
+            assert!(read(block).expect_err(block).contains(wanted), "{block:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_block_breaks_the_reader(block in "(\\PC{0,8}:?\n?){0,6}") {
+            let _ = read_event(&block);
+        }
+    }
+}

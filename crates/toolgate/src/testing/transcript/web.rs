@@ -1,0 +1,218 @@
+//! The steps of a transcript over HTTP.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::Host;
+use super::compare::{Vars, check_json, fill, matches_text};
+use super::player::{Player, QUIET};
+use super::script::{Step, read_header, split_rest};
+use crate::request::Principal;
+use crate::testing::PATIENCE;
+use crate::testing::exchange::{Event, EventMessage, Exchange, request};
+use crate::transport::http::Endpoint;
+
+/// Exchanges by connection, and whether their heads were looked at.
+pub(super) struct Web {
+    endpoint: Endpoint,
+    exchanges: HashMap<String, (Exchange, bool)>,
+}
+
+impl Web {
+    pub(super) fn new(endpoint: Endpoint) -> Web {
+        Web { endpoint, exchanges: HashMap::new() }
+    }
+
+    /// Breaks a connection.
+    pub(super) async fn leave(&mut self, connection: &str) -> Result<(), String> {
+        let (exchange, _) = self.exchanges.remove(connection).ok_or("nothing to drop")?;
+        exchange.leave().await;
+        Ok(())
+    }
+
+    /// Whatever is left is too much.
+    pub(super) fn finish(&mut self) -> Result<(), String> {
+        for (name, (exchange, _)) in self.exchanges.drain() {
+            exchange.close().map_err(|fault| format!("connection [{name}] at the end: {fault}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Player {
+    pub(super) fn request(&mut self, step: &Step, host: &mut impl Host) -> Result<(), String> {
+        let vars = &self.script.vars;
+        let head = fill(&step.head, vars);
+        let mut words = head.split_whitespace();
+        let (Some(method), Some(path)) = (words.next(), words.next()) else {
+            return Err("no method and path".into());
+        };
+        let (lines, body) = split_rest(&step.rest);
+        let body = fill(&body, vars);
+        let (mut principal, mut all) = (None, Vec::new());
+        while let Some(word) = words.next() {
+            match word.strip_prefix('+') {
+                Some("modern") => all.extend(mirrored(&body)?),
+                Some(named) => {
+                    let set = self.script.headers.get(named).ok_or_else(|| format!("no headers {named}"))?;
+                    let set = fill(set, vars);
+                    all.extend(set.split(" | ").map(read_header).collect::<Result<Vec<_>, _>>()?);
+                }
+                None if word == "as" => principal = words.next().map(|id| Principal::new(id.to_owned())),
+                None => return Err(format!("what is {word}?")),
+            }
+        }
+        let said = lines.iter().map(|line| read_header(&fill(line, vars))).collect::<Result<Vec<_>, _>>()?;
+        // A header said here replaces those of a set; one said twice here is sent twice.
+        all.retain(|(name, _)| !said.iter().any(|(other, _)| other == name));
+        all.extend(said);
+        let mut request = request(method, path, all, body).map_err(|error| error.to_string())?;
+        if let Some(principal) = principal {
+            request.extensions_mut().insert(principal);
+        }
+        let web = &mut self.web;
+        if let Some((before, _)) = web.exchanges.remove(&step.connection) {
+            before.close()?;
+        }
+        web.exchanges.insert(step.connection.clone(), (host.send(&web.endpoint, request), false));
+        Ok(())
+    }
+
+    pub(super) async fn response(&mut self, step: &Step) -> Result<(), String> {
+        let vars = &mut self.script.vars;
+        let (exchange, judged) = self.web.exchanges.get_mut(&step.connection).ok_or("no request was sent")?;
+        let head = fill(&step.head, vars);
+        let (word, rest) = head.split_once(' ').unwrap_or((&head, ""));
+        match word {
+            "nothing" => match exchange.event_within(QUIET).await? {
+                None => Ok(()),
+                Some(got) => Err(format!("expected nothing\n  got      {got:?}")),
+            },
+            "end" => match exchange.event_within(PATIENCE).await? {
+                Some(Event::End) => Ok(()),
+                got => Err(format!("expected the end\n  got      {got:?}")),
+            },
+            "comment" => match exchange.raw_event(PATIENCE).await? {
+                Some(Event::Comment) => Ok(()),
+                got => Err(format!("expected a comment\n  got      {got:?}")),
+            },
+            "retry" => match exchange.event_within(PATIENCE).await? {
+                Some(Event::Retry(got)) if got == rest => Ok(()),
+                got => Err(format!("expected retry {rest}\n  got      {got:?}")),
+            },
+            "event" => {
+                let got = exchange.event_within(PATIENCE).await?;
+                let Some(Event::Message(got)) = got else {
+                    return Err(format!("expected event {rest}\n  got      {got:?}"));
+                };
+                let rest = step.rest.iter().fold(rest.to_owned(), |rest, line| rest + line);
+                check_event(&fill(&rest, vars), &got, vars)
+            }
+            _ if std::mem::replace(judged, true) => Err("this answer has been looked at before".into()),
+            status => check_head(exchange, status, rest, &step.rest, vars).await,
+        }
+    }
+}
+
+/// The headers that the newest revision wants beside this body.
+fn mirrored(body: &str) -> Result<Vec<(String, String)>, String> {
+    let value: Value = serde_json::from_str(body).map_err(|error| format!("{error} in {body}"))?;
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let name = match text("/method").as_deref() {
+        Some("tools/call" | "prompts/get") => text("/params/name"),
+        Some("resources/read") => text("/params/uri"),
+        _ => None,
+    };
+    let headers = [
+        ("mcp-protocol-version", text("/params/_meta/io.modelcontextprotocol~1protocolVersion")),
+        ("mcp-method", text("/method")),
+        ("mcp-name", name),
+    ];
+    Ok(headers.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
+}
+
+async fn check_head(
+    exchange: &mut Exchange,
+    status: &str,
+    kind: &str,
+    rest: &[String],
+    vars: &mut Vars,
+) -> Result<(), String> {
+    let head = exchange.head().await?.clone();
+    let is_stream = kind == "text/event-stream";
+    let (headers, body) = split_rest(rest);
+    let got_kind = head.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or("");
+    if head.status.as_str() != status || got_kind != kind {
+        let said = if got_kind == "text/event-stream" { String::new() } else { exchange.body().await? };
+        return Err(format!(
+            "expected {status} {kind}\n  got      {} {got_kind} {said}",
+            head.status.as_str()
+        ));
+    }
+    for line in headers {
+        if let Some(name) = line.strip_prefix('-') {
+            if let Some(value) = head.headers.get(name) {
+                return Err(format!("expected no {name}\n  got      {value:?}"));
+            }
+            continue;
+        }
+        let (name, wanted) = read_header(&fill(&line, vars))?;
+        let got = head.headers.get(&name).and_then(|value| value.to_str().ok());
+        let got = got.ok_or_else(|| format!("expected {name}: {wanted}\n  got      none"))?;
+        if !matches_text(&wanted, got, vars) {
+            return Err(format!("expected {name}: {wanted}\n  got      {name}: {got}"));
+        }
+    }
+    if is_stream {
+        return Ok(());
+    }
+    let got = exchange.body().await?;
+    match (body.is_empty(), got.is_empty()) {
+        (true, true) => Ok(()),
+        (true, false) => Err(format!("expected no body\n  got      {got}")),
+        (false, _) => check_json(&body, &got, vars),
+    }
+}
+
+fn check_event(wanted: &str, got: &EventMessage, vars: &mut Vars) -> Result<(), String> {
+    let (mut rest, mut id, mut retry, mut name) = (wanted.trim(), None, None, None);
+    while let Some((word, after)) = rest.split_once(' ').or((!rest.is_empty()).then_some((rest, ""))) {
+        match word.split_once('=') {
+            Some(("id", value)) => id = Some(value.to_owned()),
+            Some(("retry", value)) => retry = Some(value.to_owned()),
+            Some(("name", value)) => name = Some(value.to_owned()),
+            _ => break,
+        }
+        rest = after.trim_start();
+    }
+    for (what, wanted, got) in [("id", id, &got.id), ("retry", retry, &got.retry)] {
+        let fits = match (&wanted, got) {
+            (None, None) => true,
+            (Some(wanted), Some(got)) => matches_text(wanted, got, vars),
+            _ => false,
+        };
+        if !fits {
+            return Err(format!("expected {what} {wanted:?}\n  got      {what} {got:?}"));
+        }
+    }
+    if rest.is_empty() {
+        return if got.data.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("expected no data\n  got      {}", got.data))
+        };
+    }
+    let name = name.unwrap_or_else(|| "message".into());
+    if got.name.as_deref() != Some(name.as_str()) {
+        return Err(format!("expected event {name}\n  got      {:?}", got.name));
+    }
+    if rest.starts_with(['{', '[']) {
+        return check_json(rest, &got.data, vars);
+    }
+    if matches_text(rest, &got.data, vars) {
+        Ok(())
+    } else {
+        Err(format!("expected {rest}\n  got      {}", got.data))
+    }
+}

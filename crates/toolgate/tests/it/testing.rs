@@ -1,0 +1,632 @@
+//! The kit for tests of one's own server, tested: every promise of its client, in every revision and over
+//! both roads; and that it complains in words that help.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolgate::model::{ContentKind, LogLevel, Reference, Role, SamplingBlock};
+use toolgate::testing::{Calling, Revision, TestClient, http_request};
+use toolgate::{Context, Elicited, Principal, Profile, Server, ToolSpec};
+
+use crate::fixture::{self, Options, Stage};
+
+/// A client of each revision over each road, with a server of its own.
+fn clients() -> impl Iterator<Item = (TestClient, Server, Stage)> {
+    Revision::all().flat_map(|revision| {
+        [false, true].map(|over_http| {
+            let (server, stage) = fixture::serve(&Options::default());
+            let client = TestClient::new(&server, revision);
+            (if over_http { client.over_http() } else { client }, server, stage)
+        })
+    })
+}
+
+fn small(revision: Revision) -> TestClient {
+    let options = Options { small: true, page: Some(1), ..Options::default() };
+    TestClient::new(fixture::serve(&options).0, revision)
+}
+
+/// The words of the panic that this ends with.
+async fn complaint<T>(test: impl Future<Output = T> + Send + 'static) -> String
+where
+    T: Send + 'static,
+{
+    let Err(error) = tokio::spawn(test).await else { panic!("it did not complain") };
+    words(&*error.into_panic())
+}
+
+fn words(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_tool_is_called_in_every_revision_over_both_roads() {
+    for (client, _, _) in clients() {
+        let called = client.call("echo", json!({ "message": "hi" })).await;
+        assert_eq!(called.text(), "hi", "{client:?}");
+        assert!(!called.is_error());
+        assert_eq!(called.content().len(), 1);
+        assert_eq!(called.message()["result"]["content"][0]["text"], "hi");
+        let failed = client.call("fail", Value::Null).await;
+        assert!(failed.is_error());
+        assert_eq!(failed.text(), "no luck");
+        let refused = client.call("ecko", json!({})).await;
+        assert!(refused.error().message().contains("echo"), "{}", refused.error());
+        assert_eq!(refused.result().unwrap_err().code(), -32602);
+    }
+}
+
+#[tokio::test]
+async fn lists_are_whole_whatever_the_pages() {
+    for revision in Revision::all() {
+        let client = small(revision);
+        let tools = client.tools().await;
+        let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        assert_eq!(names, ["add", "numbers"]);
+        assert_eq!(client.resources().await.len(), 2);
+        assert_eq!(client.templates().await[0].uri_template, "fix://item/{id}");
+        assert_eq!(client.prompts().await.len(), 2);
+        let about = client.about().await;
+        assert_eq!(about.server.unwrap().name, "fixture");
+        assert_eq!(about.instructions.as_deref(), Some("Try things."));
+        assert_eq!(about.capabilities.tools, Some(true));
+    }
+}
+
+#[derive(Debug, PartialEq, serde::Deserialize)]
+struct Sum {
+    sum: i64,
+}
+
+#[tokio::test]
+async fn structured_output_is_read_from_the_text_where_there_is_none() {
+    for revision in Revision::all() {
+        let called = small(revision).call("add", json!({ "a": 1, "b": 2 })).await;
+        assert_eq!(called.structured::<Sum>(), Sum { sum: 3 });
+        assert_eq!(called.json(), json!({ "sum": 3 }));
+        let has_field = called.message()["result"].get("structuredContent").is_some();
+        assert_eq!(has_field, revision.has_structured_output());
+    }
+}
+
+#[tokio::test]
+async fn resources_prompts_and_completions_are_read() {
+    for revision in Revision::all() {
+        let client = small(revision);
+        assert_eq!(client.read("fix://text").await.text(), "words");
+        assert_eq!(client.read("fix://blob").await.bytes(), [0, 1].as_slice());
+        assert_eq!(client.read("fix://item/7").await.contents()[0].uri, "fix://item/7");
+        assert!(client.read("fix://gone").await.error().message().contains("fix://gone"));
+        let prompted = client.prompt("greet", json!({ "name": "Ann", "style": "dry" })).await;
+        assert_eq!(prompted.text(), "Greet Ann in a dry way");
+        assert_eq!(prompted.messages()[0].role, Role::User);
+        assert_eq!(client.prompt("greet", json!({})).await.error().code(), -32602);
+        let completed = client.complete(Reference::Prompt("greet".into()), "style", "fr").await;
+        assert_eq!(completed.values(), ["friendly"]);
+        let completed = client.complete(Reference::Resource("fix://item/{id}".into()), "id", "29").await;
+        assert_eq!(completed.values().len(), 11);
+    }
+}
+
+#[tokio::test]
+async fn other_arguments_are_given_with_a_completion() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    #[allow(dead_code)]
+    struct Place {
+        country: String,
+        city: String,
+    }
+    let server = Server::new("places", "1")
+        .prompt("place", |_: Place| async { "x" })
+        .complete("city", |_, cx| async move { cx.given("country").map(str::to_owned) });
+    let client = TestClient::new(server, Revision::newest());
+    let completed =
+        client.complete(Reference::Prompt("place".into()), "city", "").given("country", "fr").await;
+    assert_eq!(completed.values(), ["fr"]);
+}
+
+#[tokio::test]
+async fn questions_are_answered_however_they_travel() {
+    for (client, _, _) in clients() {
+        let revision = client.revision();
+        let client = client
+            .on_elicit(|form| {
+                assert_eq!(form.message(), "Really go?");
+                assert_eq!(form.schema()["properties"]["ok"]["type"], "boolean");
+                json!({ "ok": true })
+            })
+            .on_sample(|sample| {
+                assert_eq!(sample.max_tokens, 50);
+                "Because."
+            })
+            .on_roots(|| ["file:///a", "file:///b"]);
+        let confirmed = client.call("confirm", json!({ "what": "go" })).await;
+        if revision.has_forms() {
+            assert_eq!(confirmed.text(), r#"yes {"ok":true}"#, "{client:?}");
+        } else {
+            assert_eq!(confirmed.text(), "this client does not support forms");
+        }
+        assert_eq!(client.call("sample", json!({})).await.text(), "test: Because.");
+        assert_eq!(client.call("roots", json!({})).await.text(), "file:///a file:///b");
+    }
+}
+
+#[tokio::test]
+async fn a_question_may_be_declined_and_asked_again_and_again() {
+    for (client, _, stage) in clients().filter(|(client, _, _)| client.revision().has_forms()) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let client = client.on_elicit({
+            let asked = Arc::clone(&asked);
+            move |form| {
+                asked.fetch_add(1, Ordering::Relaxed);
+                match form.message() {
+                    "First?" => Elicited::Accept(json!({ "a": "x" })),
+                    "Second?" => Elicited::Accept(json!({ "b": "y" })),
+                    "Please log in" => {
+                        assert_eq!(form.url(), Some("https://example.com/login"));
+                        Elicited::Accept(Value::Null)
+                    }
+                    _ => Elicited::Decline,
+                }
+            }
+        });
+        assert_eq!(client.call("confirm", json!({})).await.text(), "declined");
+        let steps = client.call("steps", json!({})).await.text();
+        assert!(steps.starts_with(r#"made "x" "y" in run"#), "{steps}");
+        assert_eq!(stage.count("stepped"), 1);
+        assert_eq!(asked.load(Ordering::Relaxed), 3);
+        assert_eq!(client.prompt("ask", json!({})).await.text(), "Write about nothing");
+        assert_eq!(client.read("fix://ask").await.text(), "page None");
+        if client.revision().has_links() {
+            assert_eq!(client.call("visit", json!({})).await.text(), "Accept(())");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_without_closures_can_do_nothing() {
+    for (client, _, _) in clients() {
+        assert_eq!(client.call("maybe", json!({})).await.text(), "did without");
+    }
+}
+
+#[tokio::test]
+async fn an_assertion_in_a_closure_fails_the_test() {
+    for (client, _, _) in clients().filter(|(client, _, _)| client.revision().has_forms()) {
+        let told = format!("{client:?}");
+        let client = client.on_elicit(|_| -> Value { panic!("not this question") });
+        let words = complaint(async move { client.call("confirm", json!({})).await }).await;
+        assert_eq!(words, "not this question", "{told}");
+    }
+}
+
+#[tokio::test]
+async fn progress_and_log_messages_are_kept() {
+    for (client, _, _) in clients() {
+        let client = client.log(LogLevel::Info);
+        assert_eq!(client.call("talk", json!({})).progress("p").await.text(), "talked");
+        let progress = client.notice("progress").await;
+        assert_eq!(progress.params()["progressToken"], "p");
+        assert_eq!(progress.params()["progress"], 1.0);
+        assert_eq!(client.notice("notifications/message").await.params()["level"], "info");
+        let rest: Vec<String> = client.notices().iter().map(|notice| notice.method().to_owned()).collect();
+        assert_eq!(rest, ["notifications/message", "notifications/progress"], "{client:?}");
+        assert!(client.notices().is_empty(), "told once");
+    }
+}
+
+#[tokio::test]
+async fn changes_are_heard() {
+    for (client, server, _) in clients() {
+        client.listen().await;
+        server.add_tool(ToolSpec::new("late", || async { "late" })).unwrap();
+        client.notice("tools/list_changed").await;
+        client.subscribe("fix://text").await;
+        server.changes().resource("fix://text");
+        assert_eq!(client.notice("resources/updated").await.params()["uri"], "fix://text", "{client:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_is_cancelled_as_its_revision_does() {
+    for (client, _, stage) in clients() {
+        let told = format!("{client:?}");
+        let running = client.call("wait", json!({})).start();
+        soon(&told, stage.take("started")).await;
+        running.cancel().await;
+        soon(&told, stage.take("dropped")).await;
+        // One that is not cancelled is answered, and the connection goes on.
+        let running = client.call("wait", json!({})).start();
+        soon(&told, stage.take("started")).await;
+        stage.give("go");
+        assert_eq!(running.await.text(), "went");
+    }
+}
+
+async fn soon(what: &str, wait: impl Future<Output = ()>) {
+    assert!(tokio::time::timeout(Duration::from_secs(5), wait).await.is_ok(), "in time: {what}");
+}
+
+#[tokio::test]
+async fn many_calls_are_under_way_at_once() {
+    for (client, _, stage) in clients() {
+        let calls: Vec<_> = (0..8).map(|_| client.call("wait", json!({})).start()).collect();
+        for _ in &calls {
+            soon("all begin before one ends", stage.take("started")).await;
+        }
+        calls.iter().for_each(|_| stage.give("go"));
+        for call in calls {
+            assert_eq!(call.await.text(), "went");
+        }
+    }
+}
+
+#[tokio::test]
+async fn raw_requests_and_notifications_speak_the_revision() {
+    for (client, _, _) in clients() {
+        let params = json!({ "name": "echo", "arguments": { "message": "raw" } });
+        let answer = client.request("tools/call", params).await;
+        assert_eq!(answer["result"]["content"][0]["text"], "raw", "{client:?}");
+        assert_eq!(client.request("no/such", Value::Null).await["error"]["code"], -32601);
+        client.notify("notifications/roots/list_changed", Value::Null).await;
+    }
+    // A question that comes as a result is left to the test.
+    let (server, _) = fixture::serve(&Options::default());
+    let client = server.test().on_elicit(|_| Elicited::Decline);
+    let answer = client.request("tools/call", json!({ "name": "confirm" })).await;
+    assert_eq!(answer["result"]["resultType"], "input_required");
+}
+
+#[tokio::test]
+async fn the_client_says_who_it_is_and_what_else_it_wants() {
+    for (client, _, _) in clients() {
+        let client = client.named("cli", "7");
+        assert_eq!(client.call("whoami", json!({})).await.text(), r#"None by Some("cli")"#);
+    }
+    let server = Server::new("meta", "1")
+        .tool("trace", |cx: Context| async move { format!("{}", cx.meta().unwrap().to_value()) });
+    let client = TestClient::new(server, Revision::newest());
+    let seen = client.call("trace", json!({})).meta("com.example/trace", 7).await.json();
+    assert_eq!(seen["com.example/trace"], 7, "{seen}");
+}
+
+#[tokio::test]
+async fn headers_principals_and_statuses_are_seen_over_http() {
+    let who = |cx: Context| async move {
+        let header = cx.headers().get("x-shop").and_then(|shop| shop.to_str().ok()).unwrap_or("-");
+        format!("{} at {header}", cx.principal().id().unwrap_or("nobody"))
+    };
+    let server = Server::new("who", "1").tool("who", who).build().unwrap();
+    for revision in Revision::all() {
+        let client = TestClient::new(&server, revision).over_http();
+        assert_eq!(client.call("who", json!({})).await.text(), "nobody at -");
+        let called = client.call_with_headers("who", json!({}), [("x-shop", "north")]).await;
+        assert_eq!(called.text(), "nobody at north");
+        let http = called.http().unwrap();
+        assert_eq!((http.status, http.header("content-type")), (200, Some("application/json")));
+        assert_eq!(http.json()["result"]["content"][0]["text"], "nobody at north");
+        let ada = TestClient::new(&server, revision)
+            .over_http()
+            .with_header("x-shop", "south")
+            .with_principal(Principal::new("ada"));
+        assert_eq!(ada.call("who", json!({})).await.text(), "ada at south");
+        assert_eq!(ada.call("who", json!({})).header("X-Shop", "west").await.text(), "ada at west");
+        // Somebody else in her session, where there is one.
+        let eve = ada.clone().with_principal(Principal::new("eve")).call("who", json!({})).await;
+        if revision.shakes_hands() {
+            assert_eq!(eve.error().status(), Some(404), "{eve:?}");
+        } else {
+            assert_eq!(eve.text(), "eve at south");
+        }
+        let evil =
+            TestClient::new(&server, revision).over_http().with_header("origin", "https://evil.example");
+        let refused = evil.call("who", json!({})).await;
+        assert_eq!(refused.error().status(), Some(403), "{refused:?}");
+        assert_eq!(refused.http().unwrap().status, 403);
+    }
+}
+
+#[tokio::test]
+async fn raw_http_is_sent_as_it_is() {
+    let (server, _) = fixture::serve(&Options::default());
+    let client = TestClient::http(&server);
+    let request = http_request("POST", "/mcp", [("content-type", "text/plain")], "{}");
+    let fetched = client.send(request).fetch().await.unwrap();
+    assert_eq!(fetched.status, 415);
+    let request = http_request("DELETE", "/mcp", [("", ""); 0], "");
+    assert_eq!(client.send(request).head().await.unwrap().headers["allow"], "POST");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_message_is_a_refusal() {
+    let app =
+        || axum::Router::new().fallback(|| async { (axum::http::StatusCode::UNAUTHORIZED, "who are you?") });
+    for revision in Revision::all() {
+        let called = TestClient::service(app(), revision).call("x", json!({})).await;
+        let refusal = called.error();
+        assert_eq!((refusal.code(), refusal.message(), refusal.status()), (0, "who are you?", Some(401)));
+        let words = complaint(async move { called.text() }).await;
+        assert_eq!(words, "expected text, but the request was refused: who are you? (HTTP status 401)");
+    }
+}
+
+#[tokio::test]
+async fn marked_arguments_are_repeated_in_headers() {
+    let (server, _) = fixture::serve(&Options::default());
+    let client = TestClient::http(&server);
+    for region in ["north", "nörth", "=?base64?x?="] {
+        let called = client.call("region", json!({ "region": region })).await;
+        assert_eq!(called.text(), format!("region {region}"));
+    }
+    // Unless the test says something about them itself.
+    let called =
+        client.call("region", json!({ "region": "north" })).header("mcp-param-region", "south").await;
+    assert_eq!(called.error().status(), Some(400));
+}
+
+#[tokio::test]
+async fn a_stream_that_was_let_go_is_taken_up_again() {
+    for revision in Revision::all() {
+        let (server, stage) = fixture::serve(&Options::default());
+        let client = TestClient::new(&server, revision).over_http();
+        let running = client.call("leave", json!({})).start();
+        soon("the call begins", stage.take("started")).await;
+        stage.give("go");
+        assert_eq!(running.await.text(), "come back", "{revision}");
+    }
+}
+
+#[tokio::test]
+async fn complaints_say_what_there_is_instead() {
+    async fn check<T: Send + 'static>(
+        calling: Calling<T>,
+        ask: fn(toolgate::testing::Answer<T>),
+        wanted: &str,
+    ) {
+        let words = complaint(async move { ask(calling.await) }).await;
+        assert!(words.contains(wanted), "expected {wanted:?} in {words:?}");
+    }
+    let (server, _) = fixture::serve(&Options::default());
+    let client = server.test().patience(Duration::from_millis(50));
+    let call = |tool: &str| client.call(tool, json!({}));
+    check(
+        call("nope"),
+        |called| drop(called.text()),
+        "expected text, but the request was refused: unknown tool",
+    )
+    .await;
+    check(call("nope"), |called| assert!(called.is_error()), "(code -32602)").await;
+    check(call("plain"), |called| drop(called.json()), r#"got the text "plain""#).await;
+    check(
+        call("plain"),
+        |called| assert_eq!(called.error().code(), 0),
+        "expected a refusal, got a result: {",
+    )
+    .await;
+    check(call("wait"), drop, "`tools/call` was not answered in 50ms").await;
+    let words = complaint({
+        let client = client.clone();
+        async move { client.notice("tools/list_changed").await }
+    });
+    let words = words.await;
+    assert!(words.contains("no `tools/list_changed` came in 50ms, but nothing"), "{words}");
+    assert!(words.contains("`listen()`"), "{words}");
+    let answered = client.call("plain", json!({})).start();
+    client.tools().await;
+    let words = complaint(answered.cancel()).await;
+    assert!(words.contains("there is nothing to cancel; the answer was {"), "{words}");
+    let late = std::panic::catch_unwind(AssertUnwindSafe(|| client.clone().on_roots(|| ["file:///"])));
+    assert_eq!(words_of(late), "`on_roots` comes too late: the client has connected");
+    let broken = std::panic::catch_unwind(|| {
+        TestClient::new(Server::new("x", "1").tool("no name", || async { "x" }), Revision::newest())
+    });
+    assert!(words_of(broken).contains("`no name`"));
+}
+
+fn words_of<T: std::fmt::Debug>(caught: std::thread::Result<T>) -> String {
+    words(&*caught.expect_err("it did not complain"))
+}
+
+#[tokio::test]
+async fn content_of_every_kind_arrives() {
+    let (server, _) = fixture::serve(&Options::default());
+    let client = TestClient::connect(&server).await;
+    let shown = client.call("show", json!({ "kind": "image" })).await;
+    let ContentKind::Image { data, mime } = &shown.content()[0].kind else { panic!("{shown:?}") };
+    assert_eq!((&data[..], mime.as_str()), (&b"png"[..], "image/png"));
+    // A model may be told to call a tool, and the whole of what it says is up to the test.
+    let client = server.test().on_sample(|sample| {
+        let tool = sample.tools[0].name.clone();
+        let input = toolgate::Raw::from(json!({ "sku": 1 }));
+        toolgate::model::Sampled {
+            role: Role::Assistant,
+            content: vec![SamplingBlock::ToolUse { id: "1".into(), name: tool, input, meta: None }],
+            model: "m".into(),
+            stop_reason: Some("toolUse".into()),
+            meta: None,
+        }
+    });
+    assert_eq!(client.call("sample_with_tools", json!({})).await.text(), r#"m: qty({"sku":1})"#);
+}
+
+#[tokio::test]
+async fn profiles_of_principals_are_carried() {
+    let who = |cx: Context| async move { cx.principal().profile().is_some().to_string() };
+    let server = Server::new("who", "1").tool("who", who);
+    let ada = Principal::new("ada").with_profile(Profile::readonly());
+    let client = TestClient::http(server).with_principal(ada);
+    // Whatever a profile does, it arrives.
+    let called = client.call("who", json!({})).await;
+    assert!(called.result().is_err() || called.text() == "true", "{called:?}");
+}
+
+/// What `#[toolgate::test]` makes of functions.
+mod attribute {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::json;
+    use toolgate::testing::{Revision, TestClient};
+    use toolgate::{Builder, Error, Server, ToolSpec};
+
+    fn server() -> Builder<ToolSpec> {
+        Server::new("hello", "1").tool("hi", || async { "Hello!" })
+    }
+
+    async fn later() -> Result<Server, Error> {
+        tokio::task::yield_now().await;
+        server().build()
+    }
+
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+
+    #[toolgate::test(server = server())]
+    async fn runs_in_every_revision(client: TestClient) {
+        assert_eq!(client.call("hi", json!({})).await.text(), "Hello!");
+        // In order, and once each.
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(Some(client.revision()), Revision::all().nth(run));
+    }
+
+    #[toolgate::test(all_revisions, http, server = later().await)]
+    async fn runs_over_http_and_may_end_with_a_result(client: TestClient) -> Result<(), String> {
+        let called = client.call("hi", json!({})).await;
+        assert_eq!(called.http().ok_or("no HTTP")?.status, 200);
+        called.result().map(drop).map_err(ToString::to_string)
+    }
+
+    #[toolgate::test(revisions = ["2025-11-25", "2026-07-28"], server = server())]
+    #[should_panic(expected = "failed in 1 of 2 revisions:\n  2025-11-25: not in this one")]
+    async fn names_the_revision_that_fails(client: TestClient) {
+        assert!(!client.revision().shakes_hands(), "not in this one");
+    }
+
+    #[toolgate::test(server = Server::new("none", "1").tool("no name", || async { "x" }))]
+    #[should_panic(expected = "failed in 5 of 5 revisions")]
+    async fn needs_a_server_that_can_be_built(_client: TestClient) {}
+
+    #[toolgate::test]
+    #[should_panic(expected = "2024-11-05: \"so it goes\"")]
+    async fn fails_with_an_error_too(_: TestClient) -> Result<(), &'static str> {
+        Err("so it goes")
+    }
+
+    #[toolgate::test]
+    async fn has_the_name_and_version_of_the_package(client: TestClient) {
+        let server = client.about().await.server.unwrap();
+        assert_eq!((server.name.as_str(), server.version.as_str()), ("toolgate", env!("CARGO_PKG_VERSION")));
+    }
+
+    #[toolgate::test]
+    async fn runs_without_a_client() -> Result<(), std::num::ParseIntError> {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        "7".parse::<u8>().map(drop)
+    }
+}
+
+/// Transcripts, as a user plays them.
+mod transcripts {
+    use toolgate::testing::play;
+    use toolgate::testing::transcript::Transcript;
+    use toolgate::{Context, Server};
+
+    use super::complaint;
+
+    fn server() -> Server {
+        let who = |cx: Context| async move { cx.principal().id().unwrap_or("nobody").to_owned() };
+        Server::new("who", "1").tool("who", who).build().unwrap()
+    }
+
+    async fn failure(text: &str) -> String {
+        Transcript::new("t.txt", text).play(&server()).await.expect_err(text).to_string()
+    }
+
+    #[tokio::test]
+    async fn a_text_is_played_for_all_revisions() {
+        let text = r#"
+@ stdio
+@ each all
+@ when 2026-07-28
+> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"who","_meta":{META}}}
+< {"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"nobody"}],"_meta":"<any>"}}
+@ end
+@ when 2024-11-05 2025-03-26 2025-06-18 2025-11-25
+> {"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"{V}","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}
+< {"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"{V}","capabilities":"<any>","serverInfo":{"name":"who","version":"1"}}}
+> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"who"}}
+< {"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"nobody"}]}}
+@ end
+"#;
+        play(&server(), text).await;
+        // The same, with something wrong in one revision only.
+        let wrong =
+            text.replace(r#""protocolVersion":"{V}","capabilities":"<any>""#, r#""capabilities":"<any>""#);
+        let told = failure(&wrong).await;
+        let expected = "t.txt:10 (2024-11-05): $.result.protocolVersion\n    expected nothing\n    got      \"2024-11-05\"\n  in {";
+        assert!(told.starts_with(expected), "{told}");
+    }
+
+    #[tokio::test]
+    async fn http_has_headers_principals_and_statuses() {
+        let text = r#"
+@ http
+> POST /mcp +modern as ada
+{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"who","_meta":{META}}}
+< 200 application/json
+-mcp-session-id
+{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"ada"}],"_meta":"<any>"}}
+> POST /mcp
+origin: https://evil.example
+{}
+< 403 application/json
+"#;
+        assert!(failure(text).await.starts_with("t.txt:11: expected no body\n  got      {"));
+        let whole = format!("{text}\n{}", r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"<any>"}}"#);
+        play(&server(), &whole).await;
+    }
+
+    #[tokio::test]
+    async fn failures_name_their_place() {
+        let call = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        for (text, wanted) in [
+            ("> x", "t.txt:1: neither `@ stdio` nor `@ http`"),
+            ("@ stdio page=1\n> eof", "t.txt:1: no such option: page=1"),
+            ("@ stdio\n! jump high", "t.txt:2: no such action: jump high"),
+            ("@ stdio\n! differ a a", "t.txt:2: both are a"),
+            ("@ stdio\n> eof\n< {}", "t.txt:3: expected {}\n  got      the end"),
+            (&format!("@ stdio\n> {call}\n< nothing"), "t.txt:3: expected nothing\n  got      {"),
+            (&format!("@ stdio\n> {call}"), "t.txt:2: connection [] at the end, expected nothing"),
+            (&format!("@ stdio\n> {call}\n<~ {{}}\n<~ []"), "t.txt:3: $.jsonrpc"),
+            ("@ http\n< 200", "t.txt:2: no request was sent"),
+            ("@ http\n> GET /mcp\n< 200", "t.txt:3: expected 200 \n  got      405"),
+        ] {
+            let told = failure(text).await;
+            assert!(told.starts_with(wanted), "expected {wanted:?}, got {told:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn files_and_directories_are_played_and_all_failures_told() {
+        let words = complaint(async { play(&server(), "tests/it/transcripts/no such file").await }).await;
+        assert!(words.contains("no transcript at tests/it/transcripts/no such file"), "{words}");
+        let directory = std::env::temp_dir().join(format!("toolgate-play-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(directory.join(name), text).unwrap();
+        write("prelude.txt", "@ stdio\n@ let P = \"jsonrpc\":\"2.0\",\"id\":1\n");
+        write("good.txt", "> {{P},\"method\":\"ping\"}\n< {{P},\"result\":{}}\n");
+        let path = directory.display().to_string();
+        play(&server(), &path).await;
+        play(&server(), &format!("{path}/good.txt")).await;
+        for bad in ["bad.txt", "worse.txt"] {
+            write(bad, "> {{P},\"method\":\"ping\"}\n< {{P},\"result\":7}\n");
+        }
+        let words = complaint(async move { play(&server(), &path).await }).await;
+        std::fs::remove_dir_all(&directory).unwrap();
+        for part in ["bad.txt:2: $.result\n    expected 7\n    got      {}", "worse.txt:2: "] {
+            assert!(words.contains(part), "{part} is missing in {words}");
+        }
+    }
+}
