@@ -404,7 +404,16 @@ impl Guards {
         }
     }
 
-    /// Puts on an answer what every answer carries.
+    /// The headers that every answer carries, to begin one with: cheaper than [`Guards::dress`].
+    pub(crate) fn fresh(&self, dress: &Dress) -> HeaderMap {
+        let mut headers = self.headers.fresh(dress.is_secure);
+        if let Some(origin) = &dress.origin {
+            Cors::dress(&mut headers, origin);
+        }
+        headers
+    }
+
+    /// Puts on an answer what every answer carries. What it had of that before is replaced.
     pub(crate) fn dress(&self, headers: &mut HeaderMap, dress: &Dress) {
         self.headers.dress(headers, dress.is_secure);
         if let Some(origin) = &dress.origin {
@@ -413,8 +422,7 @@ impl Guards {
     }
 
     fn preflight(&self, asked: &HeaderMap, dress: &Dress) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        self.dress(&mut headers, dress);
+        let mut headers = self.fresh(dress);
         Cors::preflight(asked, &mut headers);
         headers
     }
