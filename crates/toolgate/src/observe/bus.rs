@@ -320,6 +320,11 @@ impl Events {
         Ok(self.background(&topics(names)?, move |event| Some(listener(event))))
     }
 
+    /// Hears of each answer and each error.
+    pub(crate) fn on_outcome(&self, listener: impl Fn(&mut Event) + Send + Sync + 'static) -> Subscription {
+        self.plain(&[Topic::Response, Topic::Error], listener)
+    }
+
     /// How long an `async` listener may take: five seconds, unless this says otherwise.
     pub fn set_patience(&self, patience: Duration) {
         let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
