@@ -47,7 +47,10 @@ const LEAVE: Duration = Duration::from_secs(60);
 /// a request they are waited for, one after the other and [five seconds each](Events::set_patience); everything
 /// else they hear in the background, a moment later, and an answer never waits for them. A listener that panics
 /// or takes too long has said nothing, and the request is answered all the same: who must be kept out is the
-/// business of guards, not of listeners.
+/// business of guards, not of listeners. One that stalls three times in a row is left alone for a minute.
+///
+/// The background task ends, when it has told what is left, with the last handle; so a listener should not hold
+/// a handle of the events it listens to.
 ///
 /// ```
 /// use toolgate::Events;
