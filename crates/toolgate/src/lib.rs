@@ -251,9 +251,9 @@ pub use handler::{
 };
 pub use observe::mask as mask_secrets;
 pub use observe::{
-    ErrorCode, ErrorContext, ErrorEvent, ErrorStats, Event, Events, LastError, PromptStats, RequestEvent,
-    RequestInfo, RequestStats, ResourceStats, ResponseEvent, SecurityStats, ServerChange, ServerEvent,
-    StatsDetail, StatsSummary, Subscription, ToolCalls, ToolEvent, ToolStats, Transport,
+    AuditLog, ErrorCode, ErrorContext, ErrorEvent, ErrorStats, Event, Events, LastError, PromptStats,
+    RequestEvent, RequestInfo, RequestStats, ResourceStats, ResponseEvent, SecurityStats, ServerChange,
+    ServerEvent, StatsDetail, StatsSummary, Subscription, ToolCalls, ToolEvent, ToolStats, Transport,
 };
 pub use profile::Profile;
 pub use program::Program;

@@ -3,6 +3,7 @@
 //! Nothing here decides what a request means, and nothing here may slow one down: numbers are atomics, nobody
 //! who listens is waited for without a limit, and what is written is written by a thread of its own.
 
+mod audit;
 mod bus;
 mod event;
 mod mask;
@@ -18,6 +19,7 @@ use bytes::Bytes;
 
 use crate::clock::Clock;
 
+pub use audit::AuditLog;
 pub(crate) use bus::{Asked, Wanted};
 pub use bus::{Events, Subscription};
 pub use event::{

@@ -47,7 +47,10 @@ const LEAVE: Duration = Duration::from_secs(60);
 /// a request they are waited for, one after the other and [five seconds each](Events::set_patience); everything
 /// else they hear in the background, a moment later, and an answer never waits for them. A listener that panics
 /// or takes too long has said nothing, and the request is answered all the same: who must be kept out is the
-/// business of guards, not of listeners.
+/// business of guards, not of listeners. One that stalls three times in a row is left alone for a minute.
+///
+/// The background task ends, when it has told what is left, with the last handle; so a listener should not hold
+/// a handle of the events it listens to.
 ///
 /// ```
 /// use toolgate::Events;
@@ -318,6 +321,11 @@ impl Events {
         Fut: Future<Output = ()> + Send + 'static,
     {
         Ok(self.background(&topics(names)?, move |event| Some(listener(event))))
+    }
+
+    /// Hears of each answer and each error.
+    pub(crate) fn on_outcome(&self, listener: impl Fn(&mut Event) + Send + Sync + 'static) -> Subscription {
+        self.plain(&[Topic::Response, Topic::Error], listener)
     }
 
     /// How long an `async` listener may take: five seconds, unless this says otherwise.

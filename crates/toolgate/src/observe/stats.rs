@@ -3,8 +3,8 @@
 //! Recording takes no lock and waits for nobody; switched off it is one look at a flag. Everything that a
 //! reset clears stands in one [`Book`], which is replaced as a whole: whoever is recording at that moment
 //! writes into the old one, so no number ever runs below zero. What peers choose (methods, names, URIs) can
-//! grow to a bound only. An idle server has one book of about 2 KiB; the first request makes it 14 KiB, the
-//! first call of a tool 28 KiB.
+//! grow to a bound only. An idle server has one book of about 2 KiB; the first request makes it 16 KiB, the
+//! first call of a tool 30 KiB.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};

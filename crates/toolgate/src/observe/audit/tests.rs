@@ -1,0 +1,249 @@
+use std::io;
+
+use proptest::prelude::*;
+use serde_json::json;
+use toolgate_wire::{Raw, RequestId};
+
+use super::super::event::{Incoming, Transport};
+use super::super::{Asked, Finished, Refusal, Subject, Verdict, Watch};
+use super::*;
+use crate::request::Principal;
+
+/// What was written, for as long as anybody holds it.
+#[derive(Clone, Default)]
+struct Paper(Arc<Mutex<Vec<u8>>>);
+
+impl Paper {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    fn lines(&self) -> Vec<Value> {
+        self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn watch() -> Watch {
+    Watch::new("evt".into(), Clock::manual(), Events::new())
+}
+
+fn call(watch: &Watch, id: &str, finished: &Finished<'_>, params: Value) {
+    let mut headers = http::HeaderMap::new();
+    headers.insert("authorization", "Bearer hdr-s3cret".parse().unwrap());
+    headers.insert("x-plain", "hdr-plain".parse().unwrap());
+    let mut sight = watch.begin();
+    let incoming = Incoming {
+        id: Some(&RequestId::Text(id.into())),
+        method: finished.method,
+        params: Some(&Raw::from(params)),
+        headers: &Arc::new(headers),
+        remote: Some("[2001:db8::1]:80".parse().unwrap()),
+        principal: &Principal::new("ada"),
+        transport: Transport::Http,
+    };
+    let Asked::Now(event) = watch.ask(&sight, &incoming) else { panic!("nobody has to wait") };
+    sight.settle(event);
+    let body = bytes::Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{"content":"out-s3cret"}}"#);
+    watch.end(sight, finished, 200, body);
+}
+
+fn tool<'a>(name: &'a str, verdict: Verdict<'a>) -> Finished<'a> {
+    Finished { method: "tools/call", subject: Some(Subject::Tool(name)), verdict }
+}
+
+fn params() -> Value {
+    json!({ "name": "login", "arguments": { "user": "ada", "deep": [{ "Api-Key": "arg-s3cret" }] } })
+}
+
+#[test]
+fn a_line_says_who_asked_for_what_and_how_it_ended() {
+    let (watch, paper) = (watch(), Paper::default());
+    let log = AuditLog::new(paper.clone()).unwrap();
+    log.attach(&watch.events);
+    call(&watch, "r1", &tool("login", Verdict::Ok), params());
+    call(&watch, "r2", &tool("login", Verdict::ToolError { message: "no" }), params());
+    let fault = Verdict::Fault { code: -32602, message: "unknown tool: login" };
+    call(&watch, "r3", &tool("login", fault), params());
+    assert!(log.flush());
+    let mut lines = paper.lines();
+    assert_eq!(lines.len(), 3, "an error with an answer has one line: {lines:?}");
+    let time = lines[0]["time"].as_str().unwrap().to_owned();
+    assert!(time.len() == 24 && time.ends_with('Z') && time.starts_with("20"), "{time}");
+    lines.iter_mut().for_each(|line| line["time"] = Value::Null);
+    let wanted = json!({
+        "time": null, "event": "response", "server": "evt", "transport": "http", "remote": "[2001:db8::1]:80",
+        "principal": "ada", "id": "r1", "method": "tools/call", "name": "login", "ok": true, "status": 200,
+        "ms": 0.0,
+    });
+    assert_eq!(lines[0], wanted);
+    assert_eq!((&lines[1]["ok"], &lines[1]["code"]), (&json!(false), &json!("isError")));
+    assert_eq!((&lines[2]["ok"], &lines[2]["code"]), (&json!(false), &json!(-32602)));
+    assert!(!paper.text().contains("s3cret") && !paper.text().contains("hdr-plain"), "{}", paper.text());
+}
+
+#[test]
+fn arguments_are_written_only_if_asked_for_and_without_secrets() {
+    let (watch, paper) = (watch(), Paper::default());
+    let log = AuditLog::new(paper.clone()).unwrap().with_arguments();
+    log.attach(&watch.events);
+    call(&watch, "r1", &tool("login", Verdict::Ok), params());
+    let long = json!({ "name": "login", "arguments": { "text": "x".repeat(20_000) } });
+    call(&watch, "r2", &tool("login", Verdict::Ok), long);
+    let uri = json!({ "uri": "https://ada:uri-s3cret@example.com/?token=uri-s3cret" });
+    let read = Finished { method: "resources/read", subject: Some(Subject::Uri("")), verdict: Verdict::Ok };
+    call(&watch, "r3", &read, uri);
+    drop((watch, log));
+    let lines = paper.lines();
+    assert_eq!(lines[0]["arguments"], json!({ "user": "ada", "deep": [{ "Api-Key": "***" }] }));
+    assert_eq!(lines[1]["arguments"], json!("(20011 bytes)"));
+    assert_eq!(lines[2]["name"], json!("https://***@example.com/?token=***"));
+    assert!(!paper.text().contains("s3cret"), "{}", paper.text());
+}
+
+#[test]
+fn who_was_not_let_in_has_a_line() {
+    let (watch, paper) = (watch(), Paper::default());
+    let log = AuditLog::new(paper.clone()).unwrap();
+    let subscription = log.attach(&watch.events);
+    let remote = Some("192.0.2.1:5".parse().unwrap());
+    watch.refused(Refusal::Auth, Transport::Http, remote, "wrong password\nfor ada");
+    subscription.off();
+    watch.refused(Refusal::Auth, Transport::Http, remote, "nobody listens");
+    drop((watch, log));
+    assert_eq!(paper.text().lines().count(), 1, "a line break in a message is no line break in the log");
+    let mut line = paper.lines().remove(0);
+    line["time"] = Value::Null;
+    let wanted = json!({
+        "time": null, "event": "error", "server": "evt", "transport": "http", "remote": "192.0.2.1:5",
+        "ok": false, "context": "auth", "kind": "AuthFailure", "message": "wrong password\nfor ada",
+    });
+    assert_eq!(line, wanted);
+}
+
+/// Writes nothing before it is told to.
+struct Stuck(Paper, std::sync::mpsc::Receiver<()>);
+
+impl Write for Stuck {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // An error means that it was told to, for good.
+        let _ = self.1.recv();
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_counted_and_told_later() {
+    let (watch, paper) = (watch(), Paper::default());
+    let (go, gate) = sync_channel(0);
+    let log = AuditLog::new(Stuck(paper.clone(), gate)).unwrap();
+    log.attach(&watch.events);
+    let n_sent = 3 * WAITING as u64;
+    for _ in 0..n_sent {
+        watch.refused(Refusal::Ip, Transport::Http, None, "no");
+    }
+    let dropped = log.dropped();
+    assert!(dropped > 0 && dropped <= n_sent - WAITING as u64, "{dropped}");
+    drop(go);
+    drop((watch, log));
+    let lines = paper.lines();
+    let told: u64 = lines.iter().filter_map(|line| line["dropped"].as_u64()).sum();
+    let written = lines.iter().filter(|line| line["event"] == "error").count() as u64;
+    assert_eq!((told, written + told), (dropped, n_sent));
+}
+
+struct Broken;
+
+impl Write for Broken {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::Error::other("no space left"))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Err(io::Error::other("no space left"))
+    }
+}
+
+struct Panics;
+
+impl Write for Panics {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        panic!("a writer without care")
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_disk_that_fails_harms_no_call() {
+    let watch = watch();
+    let logs = [AuditLog::new(Broken).unwrap(), AuditLog::new(Panics).unwrap()];
+    for log in &logs {
+        log.attach(&watch.events);
+    }
+    for _ in 0..1000 {
+        call(&watch, "r", &tool("login", Verdict::Ok), params());
+    }
+    for log in &logs {
+        assert!(!log.flush());
+    }
+    call(&watch, "r", &tool("login", Verdict::Ok), params());
+    assert!(logs[1].dropped() > 0, "nobody writes any more");
+    assert_eq!(watch.stats.summary().total_requests, 1001);
+}
+
+#[test]
+fn a_file_is_appended_to_and_private() {
+    let path = std::env::temp_dir().join(format!("toolgate-audit-{}.jsonl", crate::seal::token()));
+    for round in 1..=2 {
+        let watch = watch();
+        let log = AuditLog::file(&path).unwrap();
+        log.attach(&watch.events);
+        call(&watch, &format!("r{round}"), &tool("login", Verdict::Ok), params());
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    #[cfg(unix)]
+    {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&path).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(text.lines().count(), 2);
+    assert!(text.ends_with('\n'));
+    let said = AuditLog::file("/nowhere/at/all.jsonl").unwrap_err().to_string();
+    assert!(said.contains("/nowhere/at/all.jsonl"), "{said}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_a_peer_says_is_one_line(id in "\\PC*|[\\x00-\\x1f]{0,20}", name in "[\\x00-\\x{2028}]{0,2000}") {
+        let (watch, paper) = (watch(), Paper::default());
+        let log = AuditLog::new(paper.clone()).unwrap().with_arguments();
+        log.attach(&watch.events);
+        let params = json!({ "name": name, "arguments": { &name: name } });
+        call(&watch, &id, &tool(&name, Verdict::Ok), params);
+        drop((watch, log));
+        let text = paper.text();
+        prop_assert_eq!(text.matches('\n').count(), 1);
+        prop_assert!(text.len() < 40_000);
+        let line: Value = serde_json::from_str(&text).unwrap();
+        prop_assert!(line["name"].as_str().unwrap().len() <= LONGEST);
+    }
+}
