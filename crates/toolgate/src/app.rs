@@ -250,6 +250,10 @@ impl App {
         Err(Error::new(ErrorKind::Description, said))
     }
 
+    pub(crate) fn servers_of(&self) -> &Servers {
+        &self.servers
+    }
+
     /// The mount that a path leads to, and what is left of the path.
     fn find<'a>(&self, path: &'a str) -> Option<(&Mount, &'a str)> {
         self.mounts.iter().find_map(|(at, mount)| {

@@ -115,7 +115,7 @@ impl Entry {
             transport: peer.transport,
         };
         match self.watch.ask(&sight, &incoming) {
-            Asked::Now(event) => self.heard(id, sight, event, peer, out, in_batch),
+            Asked::Now(event) => self.heard(&id, sight, event, peer, out, in_batch),
             Asked::Later(event) => {
                 Started::Asking(Box::new(Asking { id, sight: Some(sight), event, in_batch }))
             }
@@ -125,7 +125,7 @@ impl Entry {
     /// Goes on with a request once those who listen have said what they had to.
     fn heard(
         &self,
-        id: RequestId,
+        id: &RequestId,
         mut sight: Sight,
         event: RequestEvent,
         peer: &Peer,
@@ -134,19 +134,22 @@ impl Entry {
     ) -> Started {
         let ruling = sight.settle(event);
         let (method, params) = (ruling.info.method().to_owned(), ruling.info.raw_params().cloned());
+        if ruling.is_changed {
+            tracing::debug!(method, "a listener has changed a request");
+        }
         if let Some(no) = ruling.rejection {
             let kind = if no.code == REJECTED { FaultKind::Rejected } else { FaultKind::Other(no.code) };
             let fault = Fault::new(kind, no.message).with_status(no.status.unwrap_or(200));
-            let answer = self.era.reject(Some(&id), peer, &fault);
+            let answer = self.era.reject(Some(id), peer, &fault);
             return Started::Answered(self.watched(sight, &method, None, answer));
         }
-        self.begin(&id, &method, params.as_ref(), sight, peer, out, in_batch)
+        self.begin(id, &method, params.as_ref(), sight, peer, out, in_batch)
     }
 
     async fn after_asking(&self, asking: &mut Asking, peer: &Peer, out: &Arc<Stream>) -> Answer {
         let event = asking.event.as_mut().await;
         let Some(sight) = asking.sight.take() else { return Answer::Silence };
-        let started = self.heard(asking.id.clone(), sight, event, peer, out, asking.in_batch);
+        let started = self.heard(&asking.id, sight, event, peer, out, asking.in_batch);
         self.finish(started, peer, out).await
     }
 

@@ -218,14 +218,10 @@ mod dispatch;
 mod entry;
 mod era;
 mod error;
-// Not all of it is called by the porch yet.
 #[cfg(feature = "http")]
-#[allow(dead_code)]
 mod guard;
 mod handler;
 mod hub;
-// The rest of the house calls it once it is wired.
-#[allow(dead_code, unused_imports)]
 mod observe;
 mod profile;
 mod program;

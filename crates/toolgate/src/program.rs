@@ -8,22 +8,55 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
+#[cfg(feature = "http")]
+use crate::app::App;
 use crate::error::Error;
 use crate::server::{Builder, Last, Server};
+use crate::servers::Servers;
 
 /// Names the server to serve, where the command line does not.
 const NAME_VARIABLE: &str = "MCP_SERVER_NAME";
 
-/// What a program can be made of: a [`Server`], a [`Builder`], several servers to choose from by name, or a
-/// `Result` of these.
+/// What a program can be made of: a [`Server`], a [`Builder`], several servers to choose from by name
+/// ([`Servers`]), an `App` that says where each of them is served, or a `Result` of these.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be served by `toolgate::main!`",
-    label = "neither a `Server`, a `Builder`, a list of servers, nor a `Result` of these"
+    label = "neither a `Server`, a `Builder`, `Servers`, an `App`, nor a `Result` of these"
 )]
-pub trait Program {
+pub trait Program: Sized {
     /// The servers to choose from.
     #[doc(hidden)]
     fn servers(self) -> Result<Vec<Server>, String>;
+
+    /// Where several of them are served over HTTP, if that was said.
+    #[doc(hidden)]
+    #[cfg(feature = "http")]
+    fn app(self) -> Result<App, Self> {
+        Err(self)
+    }
+}
+
+impl Program for Servers {
+    fn servers(self) -> Result<Vec<Server>, String> {
+        (&self).servers()
+    }
+}
+
+impl Program for &Servers {
+    fn servers(self) -> Result<Vec<Server>, String> {
+        Ok(self.names().iter().filter_map(|name| self.get(name)).collect())
+    }
+}
+
+#[cfg(feature = "http")]
+impl Program for App {
+    fn servers(self) -> Result<Vec<Server>, String> {
+        self.servers_of().servers()
+    }
+
+    fn app(self) -> Result<App, App> {
+        Ok(self)
+    }
 }
 
 impl Program for Server {
@@ -48,6 +81,14 @@ impl<P: Program, E: Display> Program for Result<P, E> {
     fn servers(self) -> Result<Vec<Server>, String> {
         // `{:#}` lets error types that keep a chain of causes tell all of it.
         self.map_err(|error| format!("{error:#}")).and_then(P::servers)
+    }
+
+    #[cfg(feature = "http")]
+    fn app(self) -> Result<App, Self> {
+        match self {
+            Ok(program) => program.app().map_err(Ok),
+            Err(error) => Err(Err(error)),
+        }
     }
 }
 
@@ -107,7 +148,18 @@ fn serve<P: Program>(road: Road, name: Option<&str>, make: impl AsyncFnOnce() ->
         .build()
         .map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
     let served = runtime.block_on(async {
-        let servers = make().await.servers().map_err(Stop::Failed)?;
+        let program = make().await;
+        #[cfg(feature = "http")]
+        let program = match (&road, program.app()) {
+            (Road::Http(address), Ok(app)) => {
+                let (listener, address) = bind(address).await?;
+                eprintln!("listening on http://{address}");
+                return Ok(app.serve(listener).await?);
+            }
+            (Road::Stdio, Ok(app)) => return stdio(app.servers(), name).await,
+            (_, Err(program)) => program,
+        };
+        let servers = program.servers().map_err(Stop::Failed)?;
         let server = choose(servers, name).map_err(Stop::Unknown)?;
         match road {
             Road::Stdio => Ok(server.serve_stdio().await?),
@@ -120,10 +172,22 @@ fn serve<P: Program>(road: Road, name: Option<&str>, make: impl AsyncFnOnce() ->
 }
 
 #[cfg(feature = "http")]
-async fn listen(server: &Server, address: &str) -> Result<(), Stop> {
+async fn stdio(servers: Result<Vec<Server>, String>, name: Option<&str>) -> Result<(), Stop> {
+    let server = choose(servers.map_err(Stop::Failed)?, name).map_err(Stop::Unknown)?;
+    Ok(server.serve_stdio().await?)
+}
+
+#[cfg(feature = "http")]
+async fn bind(address: &str) -> Result<(tokio::net::TcpListener, std::net::SocketAddr), Stop> {
     let cannot = |error| Stop::Failed(format!("cannot listen on {address}: {error}"));
     let listener = tokio::net::TcpListener::bind(address).await.map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
+    Ok((listener, address))
+}
+
+#[cfg(feature = "http")]
+async fn listen(server: &Server, address: &str) -> Result<(), Stop> {
+    let (listener, address) = bind(address).await?;
     eprintln!("listening on http://{address}/mcp");
     Ok(server.serve(listener).await?)
 }

@@ -79,6 +79,7 @@ impl Hosts {
     }
 
     /// Judges the head of a request, where no other origins are allowed.
+    #[cfg(test)]
     pub(crate) fn gate(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
         self.host(uri, headers)?;
         self.origin(headers, &Cors::default()).map(|_| ())

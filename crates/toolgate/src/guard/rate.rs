@@ -191,10 +191,6 @@ impl Limiter {
         }
     }
 
-    pub(crate) fn rate(&self) -> Rate {
-        self.rate
-    }
-
     /// Takes one out of somebody's bucket.
     ///
     /// # Errors

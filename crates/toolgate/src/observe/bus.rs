@@ -72,7 +72,7 @@ const LEAVE: Duration = Duration::from_secs(60);
 pub struct Events {
     bus: Arc<Bus>,
     /// Whoever drops the last handle ends the background task.
-    alive: Arc<Alive>,
+    _alive: Arc<Alive>,
 }
 
 struct Bus {
@@ -173,7 +173,7 @@ impl Events {
             parent: OnceLock::new(),
             status,
         });
-        Events { alive: Arc::new(Alive(Arc::clone(&bus))), bus }
+        Events { _alive: Arc::new(Alive(Arc::clone(&bus))), bus }
     }
 
     /// Tells everything to these as well, from now on. Once only: a server belongs to one collection.
@@ -370,10 +370,12 @@ impl Events {
         self.wanted().is_nothing()
     }
 
+    #[cfg(test)]
     pub(crate) fn has_request_listeners(&self) -> bool {
         self.wanted().has(Topic::Request)
     }
 
+    #[cfg(test)]
     pub(crate) fn has_response_listeners(&self) -> bool {
         self.wanted().has(Topic::Response)
     }

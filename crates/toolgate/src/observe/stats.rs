@@ -301,6 +301,7 @@ impl Began {
     }
 
     /// How long it takes so far, in nanoseconds.
+    #[cfg(test)]
     pub(crate) fn elapsed(&self) -> u64 {
         self.stats.clock.nanos().saturating_sub(self.at)
     }

@@ -40,6 +40,9 @@ settings! {
     /// Pages of one more origin may call the server and read its answers.
     add_cors_origin / add_cors_origin (origin: &str) |guards| guards.cors.add(origin);
 
+    /// Where every origin may read answers, says so with a literal `*` instead of the origin that asks.
+    literal_wildcard / with_literal_wildcard () |guards| { guards.cors.literal(true); Ok(()) };
+
     /// Bodies of requests have at most so many bytes; 0 is no limit of this kind.
     body_limit / with_body_limit (bytes: usize) |guards| { guards.set_body_limit(bytes); Ok(()) };
 
@@ -73,6 +76,9 @@ settings! {
             }
         })
     };
+
+    /// Forgets all users: passwords are no longer asked for.
+    no_basic_auth / clear_basic_auth () |guards| { guards.users.clear(); Ok(()) };
 
     /// Lets in who has one of these tokens; an empty list asks for none.
     tokens / with_tokens (tokens: impl IntoIterator<Item = impl Into<Token>>) |guards| guards.set_tokens(tokens);

@@ -508,16 +508,10 @@ mod attribute {
     #[should_panic(expected = "failed in 5 of 5 revisions")]
     async fn needs_a_server_that_can_be_built(_client: TestClient) {}
 
-    #[toolgate::test]
+    #[toolgate::test(server = server())]
     #[should_panic(expected = "2024-11-05: \"so it goes\"")]
     async fn fails_with_an_error_too(_: TestClient) -> Result<(), &'static str> {
         Err("so it goes")
-    }
-
-    #[toolgate::test]
-    async fn has_the_name_and_version_of_the_package(client: TestClient) {
-        let server = client.about().await.server.unwrap();
-        assert_eq!((server.name.as_str(), server.version.as_str()), ("toolgate", env!("CARGO_PKG_VERSION")));
     }
 
     #[toolgate::test]
@@ -584,7 +578,7 @@ origin: https://evil.example
 < 403 application/json
 "#;
         assert!(failure(text).await.starts_with("t.txt:11: expected no body\n  got      {"));
-        let whole = format!("{text}\n{}", r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"<any>"}}"#);
+        let whole = format!("{text}\n{}", r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"<any>"}}"#);
         play(&server(), &whole).await;
     }
 

@@ -1,0 +1,22 @@
+//! A crate whose only marked function needs nothing: what `#[toolgate::test]` serves when it names no server.
+
+use toolgate::prelude::*;
+use toolgate::testing::TestClient;
+
+/// Greet someone
+#[tool]
+async fn greet(name: String) -> String {
+    format!("Hello, {name}!")
+}
+
+#[toolgate::test]
+async fn has_the_name_and_version_of_the_package(client: TestClient) {
+    let server = client.about().await.server.expect("it says who it is");
+    assert_eq!((server.name.as_str(), server.version.as_str()), ("toolgate", env!("CARGO_PKG_VERSION")));
+}
+
+#[toolgate::test]
+async fn has_everything_that_is_marked(client: TestClient) {
+    assert_eq!(client.tools().await.len(), 1);
+    assert_eq!(client.call("greet", json!({ "name": "Ann" })).await.text(), "Hello, Ann!");
+}
