@@ -9,7 +9,6 @@ use proc_macro2::{Span, TokenStream};
 use quote::ToTokens as _;
 use syn::parse::{Parse, ParseStream, Parser as _};
 use syn::punctuated::Punctuated;
-use syn::spanned::Spanned as _;
 use syn::{Attribute, Error, Expr, Ident, Lit, LitStr, Meta, Result, Token};
 
 /// The inside of an attribute: perhaps a text, then keys with and without values.
@@ -53,7 +52,7 @@ impl Options {
             match entry {
                 Entry::Text(text) => {
                     if options.text.is_some() || !options.keys.is_empty() {
-                        return Err(Error::new(text.span(), "a text stands first, and only one"));
+                        return Err(Error::new_spanned(&text, "a text stands first, and only one"));
                     }
                     options.text = Some(text);
                 }
@@ -62,7 +61,7 @@ impl Options {
                         return Err(unknown(attribute, &key.name, known));
                     }
                     if options.keys.iter().any(|other| other.name == key.name) {
-                        return Err(Error::new(key.name.span(), format!("`{}` is given twice", key.name)));
+                        return Err(Error::new_spanned(&key.name, format!("`{}` is given twice", key.name)));
                     }
                     options.keys.push(key);
                 }
@@ -79,7 +78,7 @@ impl Options {
     /// Refuses a text that nobody has taken.
     pub(crate) fn no_text(&self, hint: &str) -> Result<()> {
         match &self.text {
-            Some(text) => Err(Error::new(text.span(), hint)),
+            Some(text) => Err(Error::new_spanned(text, hint)),
             None => Ok(()),
         }
     }
@@ -95,7 +94,7 @@ impl Options {
             None => Ok(None),
             Some(Key { value: Some(value), .. }) => Ok(Some(value)),
             Some(Key { name, .. }) => {
-                Err(Error::new(name.span(), format!("`{name}` needs a value: `{name} = …`")))
+                Err(Error::new_spanned(&name, format!("`{name}` needs a value: `{name} = …`")))
             }
         }
     }
@@ -106,7 +105,7 @@ impl Options {
             None => Ok(None),
             Some(value) => string(&value)
                 .map(Some)
-                .ok_or_else(|| Error::new(value.span(), format!("`{name}` is a text: `{name} = \"…\"`"))),
+                .ok_or_else(|| Error::new_spanned(&value, format!("`{name}` is a text: `{name} = \"…\"`"))),
         }
     }
 
@@ -116,7 +115,7 @@ impl Options {
             None => Ok(false),
             Some(Key { value: None, .. }) => Ok(true),
             Some(Key { value: Some(value), .. }) => {
-                Err(Error::new(value.span(), format!("`{name}` stands alone, without a value")))
+                Err(Error::new_spanned(&value, format!("`{name}` stands alone, without a value")))
             }
         }
     }
@@ -126,8 +125,8 @@ impl Options {
         let Some(text) = self.string(name)? else { return Ok(None) };
         match duration(&text.value()) {
             Some(duration) => Ok(Some(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))),
-            None => Err(Error::new(
-                text.span(),
+            None => Err(Error::new_spanned(
+                &text,
                 format!("`{name}` is a number with `ms`, `s`, `m` or `h`, such as \"30s\""),
             )),
         }
@@ -150,7 +149,7 @@ fn unknown(attribute: &str, name: &Ident, known: &[&str]) -> Error {
     let list = known.iter().map(|known| format!("`{known}`")).collect::<Vec<_>>().join(", ");
     let near = known.iter().find(|known| is_near(&name.to_string(), known));
     let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-    Error::new(name.span(), format!("`#[{attribute}]` knows no `{name}`{hint}\nit knows {list}"))
+    Error::new_spanned(name, format!("`#[{attribute}]` knows no `{name}`{hint}\nit knows {list}"))
 }
 
 /// Whether two words differ by about one letter: their beginnings and ends meet.
@@ -235,8 +234,8 @@ pub(crate) fn inside(attribute: &Attribute) -> Result<TokenStream> {
     match &attribute.meta {
         Meta::Path(_) => Ok(TokenStream::new()),
         Meta::List(list) => Ok(list.tokens.clone()),
-        Meta::NameValue(meta) => Err(Error::new(
-            meta.span(),
+        Meta::NameValue(meta) => Err(Error::new_spanned(
+            meta,
             format!("write `#[{}(…)]`", meta.path.to_token_stream().to_string().replace(' ', "")),
         )),
     }

@@ -799,6 +799,7 @@ impl<L: Last> Builder<L> {
     /// Everything that this offers: an item, a list of them made with [`items!`](crate::items), or a value
     /// whose impl block is marked with `#[server]`. Its instructions, if it has any, are put behind those
     /// that are there already.
+    #[allow(clippy::should_implement_trait, reason = "nobody writes `server + tools`")]
     pub fn add(self, offers: impl Offers) -> Builder {
         self.then(()).put(sort(offers.offer()))
     }

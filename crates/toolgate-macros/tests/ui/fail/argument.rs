@@ -1,0 +1,10 @@
+use toolgate::prelude::*;
+
+struct Opaque;
+
+#[tool]
+fn tool(what: Opaque) {
+    drop(what);
+}
+
+fn main() {}
