@@ -97,7 +97,7 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// /// How it is set up
 /// #[resource]
-/// async fn settings() -> serde_json::Value {
+/// async fn settings() -> toolgate::serde_json::Value {
 ///     json!({ "language": "en" })
 /// }
 /// # assert!(Server::new("shop", "1.0.0").add(items![readme, settings]).build().is_ok());

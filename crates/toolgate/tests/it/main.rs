@@ -19,4 +19,5 @@ mod stdio;
 mod handlers;
 mod hostile;
 mod macros;
+mod program;
 mod tidy;
