@@ -73,7 +73,7 @@ fn beside(kind: Kind, inside: TokenStream, item: &ItemFn) -> Result<TokenStream>
     Ok(quote! {
         #(#conditions)*
         #[doc(hidden)]
-        #[allow(clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction)]
+        #[allow(deprecated)]
         #vis fn #maker() -> ::toolgate::__private::Item {
             #made.made_from(::toolgate::__private::std::concat!(
                 ::toolgate::__private::std::module_path!(), "::", #name

@@ -48,8 +48,9 @@ use crate::item::Kind;
 /// # assert!(server.is_ok());
 /// ```
 ///
-/// The function, `async` or not, stays as it is and can be called. Its name and doc comment are those of the
-/// tool.
+/// The function stays as it is and can be called. Its name and doc comment are those of the tool. It may be
+/// `async` or not; if not, it runs where the call is handled, so what blocks or computes for long belongs on a
+/// thread of its own (`tokio::task::spawn_blocking`).
 ///
 /// # Parameters
 ///

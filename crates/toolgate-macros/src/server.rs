@@ -63,7 +63,7 @@ fn kit(options: TokenStream, block: &ItemImpl) -> Result<TokenStream> {
     let items = items.collect::<Result<Vec<_>>>()?;
     let (generics, _, bounds) = block.generics.split_for_impl();
     Ok(quote_spanned! {Span::mixed_site()=>
-        #[allow(clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction)]
+        #[allow(deprecated)]
         impl #generics ::toolgate::__private::Kit for #self_type #bounds {
             fn items(
                 __kit: &::toolgate::__private::std::sync::Arc<Self>,

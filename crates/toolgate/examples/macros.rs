@@ -28,10 +28,10 @@ fn whoami(who: Principal, headers: Headers) -> String {
     format!("{} with {} headers", who.id().unwrap_or("nobody in particular"), headers.len())
 }
 
-struct Notes(Mutex<BTreeMap<u32, Note>>);
+struct Notes(Mutex<BTreeMap<usize, Note>>);
 
 impl Notes {
-    fn with<T>(&self, work: impl FnOnce(&mut BTreeMap<u32, Note>) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut BTreeMap<usize, Note>) -> T) -> T {
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -42,7 +42,7 @@ impl Notes {
     #[tool]
     async fn add(&self, #[arg(max_len = 1000)] text: String, cx: Ctx) -> Note {
         let note = Note { words: count(text.clone()), text };
-        self.with(|notes| notes.insert(notes.len() as u32, note.clone()));
+        self.with(|notes| notes.insert(notes.len(), note.clone()));
         cx.changes().resource("notes://all");
         note
     }
@@ -66,20 +66,24 @@ impl Notes {
 
     /// One note
     #[template("notes://{id}")]
-    async fn one(&self, id: u32) -> Option<String> {
+    async fn one(&self, id: usize) -> Option<String> {
         self.with(|notes| notes.get(&id).map(|note| note.text.clone()))
     }
 
     /// Summarize one note
     #[prompt]
-    async fn summarize(&self, id: u32, #[arg(default = "short")] style: String) -> Result<String, ToolError> {
+    async fn summarize(
+        &self,
+        id: usize,
+        #[arg(default = "short")] style: String,
+    ) -> Result<String, ToolError> {
         let text = self.one(id).await.ok_or(ToolError::new("there is no such note"))?;
         Ok(format!("Summarize in {style} style:\n{text}"))
     }
 
     #[complete(one.id, summarize.id)]
     fn ids(&self, prefix: String) -> Vec<String> {
-        let ids = self.with(|notes| notes.keys().map(u32::to_string).collect::<Vec<_>>());
+        let ids = self.with(|notes| notes.keys().map(usize::to_string).collect::<Vec<_>>());
         ids.into_iter().filter(|id| id.starts_with(&prefix)).collect()
     }
 }
