@@ -152,12 +152,19 @@ fn unknown(attribute: &str, name: &Ident, known: &[&str]) -> Error {
     Error::new_spanned(name, format!("`#[{attribute}]` knows no `{name}`{hint}\nit knows {list}"))
 }
 
-/// Whether two words differ by about one letter: their beginnings and ends meet.
+/// Whether two words differ by about one letter, or by the order of letters: their beginnings and ends meet, or
+/// they have the same ones.
 fn is_near(one: &str, other: &str) -> bool {
+    let letters = |word: &str| {
+        let mut letters: Vec<u8> = word.bytes().collect();
+        letters.sort_unstable();
+        letters
+    };
     let start = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
     let end = one.bytes().rev().zip(other.bytes().rev()).take_while(|(a, b)| a == b).count();
     let longer = one.len().max(other.len());
-    longer > 2 && (start + end + 1 >= longer || start * 3 >= longer * 2)
+    let meets = start + end + 1 >= longer || start * 3 >= longer * 2;
+    longer > 2 && (meets || letters(one) == letters(other))
 }
 
 fn duration(text: &str) -> Option<Duration> {
@@ -302,7 +309,7 @@ mod tests {
     #[test]
     fn almost_right_is_recognized() {
         assert!(is_near("readonly", "read_only") && is_near("descripton", "description"));
-        assert!(is_near("mime_type", "mime") || !is_near("uri", "name"));
-        assert!(!is_near("price", "title"));
+        assert!(is_near("defualt", "default"));
+        assert!(!is_near("price", "title") && !is_near("uri", "name"));
     }
 }

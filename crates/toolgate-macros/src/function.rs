@@ -46,6 +46,8 @@ pub(crate) struct Function {
     is_associated: bool,
     /// Where the return type stands.
     returns: Span,
+    /// Returns what it has borrowed, from the value it is a method of.
+    is_lending: bool,
 }
 
 pub(crate) struct Parameter {
@@ -132,6 +134,7 @@ impl Function {
             is_async: signature.asyncness.is_some(),
             is_method,
             is_associated: false,
+            is_lending: matches!(&signature.output, ReturnType::Type(_, ty) if is_borrowed(ty)),
             returns: match &signature.output {
                 ReturnType::Default => signature.ident.span(),
                 ReturnType::Type(_, ty) => ty.span(),
@@ -211,11 +214,15 @@ impl Function {
         let owner = self.is_associated.then(|| quote!(Self::));
         let callee = quote!(#owner #ident(#kit #(#passes),*));
         let awaited = self.is_async.then(|| quote!(.await));
+        let keep = self.is_lending.then(|| {
+            quote_spanned!(site=> let __returned = ::toolgate::__private::std::borrow::ToOwned::to_owned(__returned);)
+        });
         let give = self.give(output);
         let span = self.returns.resolved_at(Span::mixed_site());
         let run = quote_spanned!(span=> ::toolgate::__private::sendable(async move {
             #unpack
             let __returned = #callee #awaited;
+            #keep
             #give
         }));
         quote! {{
@@ -306,6 +313,14 @@ fn is_extractor(ty: &Type) -> bool {
             .is_some_and(|segment| EXTRACTORS.iter().any(|extractor| segment.ident == extractor)),
         Type::Group(group) => is_extractor(&group.elem),
         Type::Paren(paren) => is_extractor(&paren.elem),
+        _ => false,
+    }
+}
+
+/// A reference that does not live as long as the program.
+fn is_borrowed(ty: &Type) -> bool {
+    match ty {
+        Type::Reference(to) => to.lifetime.as_ref().is_none_or(|lifetime| lifetime.ident != "static"),
         _ => false,
     }
 }
