@@ -9,11 +9,11 @@ use std::task::Poll;
 
 use arc_swap::ArcSwapOption;
 use bytes::{BufMut, Bytes, BytesMut};
-use tokio_util::sync::CancellationToken;
 use toolgate_wire::{
     Broken, BrokenKind, Dialect, Fault, FaultKind, Frame, Limits, Message, Raw, RequestId, read,
 };
 
+use crate::cancel::Cancel;
 use crate::dispatch::{Hall, Work};
 use crate::era::{Answer, Arrival, Closing, Era, Listening, Peer, Told, Visit, refuse};
 use crate::observe::{Asked, Finished, Incoming, RequestEvent, Sight, Subject, Verdict, Watch};
@@ -245,7 +245,7 @@ pub(crate) enum Started {
     Asking(Box<Asking>),
     Working {
         work: Work,
-        cancel: CancellationToken,
+        cancel: Cancel,
         closing: Closing,
         sight: Option<Sight>,
     },

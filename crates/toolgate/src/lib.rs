@@ -262,6 +262,7 @@
 
 #[cfg(feature = "http")]
 mod app;
+mod cancel;
 mod clock;
 mod collect;
 mod dispatch;
