@@ -39,6 +39,17 @@ fn rename_arguments(params: &Raw) -> Option<Raw> {
     Some(Raw::from(serde_json::Value::Object(members)))
 }
 
+/// What is offered to somebody who is not remembered, and so can be told of no change.
+pub(super) fn unheard(offered: ServerCapabilities) -> ServerCapabilities {
+    ServerCapabilities {
+        tools: offered.tools.map(|_| false),
+        resources: offered.resources.map(|_| false),
+        prompts: offered.prompts.map(|_| false),
+        resource_updates: false,
+        ..offered
+    }
+}
+
 impl Era {
     /// Answers an `initialize` that names no edition, where that is overlooked. Nobody is remembered for it.
     pub(super) fn nod(&self, id: &RequestId, params: Option<&Raw>, peer: &Peer) -> Option<Answer> {
@@ -73,14 +84,13 @@ impl Era {
     }
 
     fn introduction(&self, edition: Edition, face: &Face, instructions: Option<String>) -> Outcome {
-        let offered = (self.offering)();
+        let offered = unheard((self.offering)());
         Outcome::Welcome(Box::new(Welcome {
             version: edition.date().to_owned(),
-            // Nobody who is not remembered can be told of a change.
             capabilities: ServerCapabilities {
-                tools: offered.tools.map(|_| false),
-                resources: offered.resources.map(|_| false),
-                prompts: offered.prompts.map(|_| false),
+                tools: offered.tools,
+                resources: offered.resources,
+                prompts: offered.prompts,
                 ..ServerCapabilities::default()
             },
             server: Implementation {
