@@ -41,6 +41,7 @@ use crate::clock::Clock;
 use crate::handler::Voice;
 use crate::hub::Hub;
 use crate::observe::Transport;
+use crate::parcel::Parcel;
 use crate::request::{Caller, Principal, Request, Stop};
 use crate::seal::Seal;
 use crate::stream::Stream;
@@ -80,7 +81,7 @@ pub(crate) enum Answer {
     /// Nothing: the question was taken back.
     Silence,
     /// One message, with the status it has where there are statuses.
-    Body { status: u16, body: Bytes, session: Option<Box<str>>, told: Told },
+    Body { status: u16, body: Parcel, session: Option<Box<str>>, told: Told },
 }
 
 /// What an answer tells, for those who keep count.

@@ -274,6 +274,7 @@ mod guard;
 mod handler;
 mod hub;
 mod observe;
+mod parcel;
 mod profile;
 mod program;
 mod registry;

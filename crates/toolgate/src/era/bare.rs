@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use toolgate_wire::model::{Implementation, Outcome, ServerCapabilities, Welcome};
-use toolgate_wire::{Edition, Kind, Raw, RequestId};
+use toolgate_wire::{Edition, Kind, Raw, RequestId, codec};
 
 use super::speech::Speech;
 use super::{Answer, Era, Face, Peer};
@@ -73,7 +73,7 @@ impl Era {
         let pinned = dialect.pinned.unwrap_or(Edition::NEWEST_HANDSHAKE);
         let outcome = self.introduction(pinned, &face, None);
         let mut out = b"{\"jsonrpc\":\"2.0\",\"result\":".to_vec();
-        self.lists.write(&mut out, pinned, &outcome, &face);
+        codec::write_outcome(&mut out, pinned, &outcome, Some(&face.info));
         if let Some(id) = id {
             out.extend_from_slice(b",\"id\":");
             let id = id.parse().map_or_else(|_| RequestId::from(id), |id: i64| RequestId::from(id));

@@ -127,7 +127,7 @@ fn end_on_line(out: &Stream, edition: Edition, id: RequestId, answer: Answer) ->
     if let (Answer::Body { body, .. }, true) =
         (answer, codec::write_notice(&mut message, edition, &over, None))
     {
-        out.push(body);
+        out.push(body.whole());
         out.push(Bytes::from(message));
     }
     Answer::Silence

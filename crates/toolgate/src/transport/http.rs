@@ -33,6 +33,7 @@ use crate::entry::Entry;
 use crate::era::{Answer, LAST_EVENT, Peer, Road, SESSION, refuse_head, single};
 use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Pass, Refusal, Why};
 use crate::observe;
+use crate::parcel::Parcel;
 use crate::request::{BoxFuture, Principal};
 use crate::stream::{Capacity, Stream};
 use crate::transport::listen::Remote;
@@ -244,7 +245,7 @@ impl Inner {
                 match self.post(peer, accepts, bytes).await {
                     // Nearly all answers are these, and begin with headers that are ready.
                     Posted::Json { status, body, session } => {
-                        let mut response = Response::new(Body::full(body));
+                        let mut response = Response::new(Body::parcel(body));
                         *response.status_mut() = status_of(status);
                         *response.headers_mut() = guards.json(&dress);
                         (with_session(response, session), true)
@@ -613,7 +614,7 @@ async fn finish(call: BoxFuture<'static, Answer>, out: Arc<Stream>) {
 /// The answer is the last message of a stream.
 fn conclude(out: &Stream, answer: Answer) {
     if let Answer::Body { body, .. } = answer {
-        out.push(body);
+        out.push(body.whole());
     }
     out.finish();
 }
@@ -627,7 +628,7 @@ enum Posted {
     /// One message, with nothing said about it that not every answer says.
     Json {
         status: u16,
-        body: Bytes,
+        body: Parcel,
         session: Option<Box<str>>,
     },
     Other(Response<Body>),
@@ -643,12 +644,12 @@ fn answered(answer: Answer, accepts: headers::Accepts) -> Posted {
             response
         }
         Answer::Body { status: 200, body, session, .. } if !accepts.json => {
-            let mut response = Response::new(Body::full(sse::event(None, &body)));
+            let mut response = Response::new(Body::full(sse::event(None, &body.whole())));
             sse_headers(response.headers_mut());
             with_session(response, session)
         }
         Answer::Body { status: 503, body, session, .. } => {
-            let mut response = json(503, body);
+            let mut response = json(503, body.whole());
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
             with_session(response, session)
         }

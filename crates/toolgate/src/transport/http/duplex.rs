@@ -137,7 +137,7 @@ impl Inner {
         let mut call = self.begin(bytes, peer(parts, Road::Line(line), way, pass), &out);
         match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             // What is no message at all is refused here; everything else is answered on the stream.
-            Poll::Ready(Answer::Body { status: 400, body, .. }) => super::json(400, body),
+            Poll::Ready(Answer::Body { status: 400, body, .. }) => super::json(400, body.whole()),
             Poll::Ready(answer) => accepted(&out, answer),
             Poll::Pending => {
                 self.tasks.spawn(async move {
@@ -152,7 +152,7 @@ impl Inner {
 
 fn accepted(out: &Stream, answer: Answer) -> Response<Body> {
     if let Answer::Body { body, .. } = answer {
-        out.push(body);
+        out.push(body.whole());
     }
     super::plain(StatusCode::ACCEPTED)
 }
