@@ -284,7 +284,7 @@ impl App {
                 return refuse(&parts, fault);
             }
         };
-        if mount.guard.as_ref().is_some_and(|guard| !guard(&parts)) {
+        if mount.guard.as_ref().is_some_and(|guard| !lets_in(guard, &parts)) {
             return refuse(&parts, Fault::new(FaultKind::Unauthorized, "Unauthorized").with_status(403));
         }
         if let Some(uri) = with_path(&parts.uri, if rest.is_empty() { "/" } else { rest }) {
@@ -388,6 +388,14 @@ where
         let app = Arc::clone(&self.0);
         Box::pin(async move { Ok(app.route(request).await) })
     }
+}
+
+/// What a guard says. One that panics lets nobody in.
+fn lets_in(guard: &Guard, parts: &Parts) -> bool {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| guard(parts))).unwrap_or_else(|_| {
+        tracing::error!(path = parts.uri.path(), "the guard of a mount panicked; the request is refused");
+        false
+    })
 }
 
 /// The same address with another path.

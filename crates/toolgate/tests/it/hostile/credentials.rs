@@ -253,7 +253,7 @@ async fn h13_l01_l02_how_often_one_may_call() {
     let rate = Rate::per_minute(30);
     let house = guarded(|server| {
         server.with_tokens([Token::new("ada").subject("ada"), Token::new("bob").subject("bob")]);
-        server.with_rate_per_principal(rate.clone())
+        server.with_rate_per_principal(rate)
     })
     .await;
     let mut counts = (0, 0);
