@@ -386,7 +386,26 @@ pub mod __private {
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// Compiles and runs the code of the guide to testing.
-#[cfg(all(doctest, feature = "testing", feature = "http"))]
-#[doc = include_str!("../../../docs/guide/testing.md")]
-struct TestingGuide;
+/// Compiles and runs the code of the guides, each page under a name of its own.
+#[cfg(all(doctest, feature = "http", feature = "macros"))]
+mod guides {
+    #[doc = include_str!("../../../docs/guide/getting-started.md")]
+    struct GettingStarted;
+    #[doc = include_str!("../../../docs/guide/framework.md")]
+    struct Framework;
+    #[doc = include_str!("../../../docs/guide/authoring.md")]
+    struct Authoring;
+    #[doc = include_str!("../../../docs/guide/servers.md")]
+    struct ServersGuide;
+    #[doc = include_str!("../../../docs/guide/guards.md")]
+    struct Guards;
+    #[doc = include_str!("../../../docs/guide/events-and-statistics.md")]
+    struct EventsAndStatistics;
+    #[doc = include_str!("../../../docs/guide/asking-the-client.md")]
+    struct AskingTheClient;
+    #[doc = include_str!("../../../docs/guide/http.md")]
+    struct Http;
+    #[cfg(feature = "testing")]
+    #[doc = include_str!("../../../docs/guide/testing.md")]
+    struct Testing;
+}
