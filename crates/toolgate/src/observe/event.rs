@@ -295,12 +295,12 @@ impl RequestInfo {
         self.stats.detail()
     }
 
-    /// How long ago it came, in nanoseconds.
     /// The parameters as they are to be read.
     pub(crate) fn raw_params(&self) -> Option<&Raw> {
         self.params.as_ref()
     }
 
+    /// How long ago it came, in nanoseconds.
     pub(crate) fn age(&self) -> u64 {
         self.stats.nanos().saturating_sub(self.at)
     }
