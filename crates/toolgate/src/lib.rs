@@ -361,6 +361,7 @@
 
 #[cfg(feature = "http")]
 mod app;
+mod cancel;
 mod clock;
 mod collect;
 mod dispatch;
@@ -372,6 +373,7 @@ mod guard;
 mod handler;
 mod hub;
 mod observe;
+mod parcel;
 mod profile;
 mod program;
 mod registry;

@@ -521,7 +521,7 @@ impl Server {
             transport: Transport::Memory,
         };
         match entry.message(&request, &peer, &out).await {
-            Answer::Body { body, .. } => Some(body),
+            Answer::Body { body, .. } => Some(body.whole()),
             Answer::Accepted | Answer::Silence => None,
         }
     }

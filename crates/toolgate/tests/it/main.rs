@@ -5,6 +5,7 @@
 mod ask;
 mod batch;
 mod cancel;
+mod dialect;
 mod duplex;
 mod feed;
 mod fixture;
