@@ -30,12 +30,24 @@ async fn run(cli: Cli) -> Result<(), Box<dyn std::error::Error>> {
         Command::Stdio => server.serve_stdio().await?,
         Command::Serve(serve) => {
             let listener = bind(&serve.listen).await?;
+            hear_signals();
             welcome::print(listener.local_addr()?);
             server.serve(listener).await?;
         }
     }
     Ok(())
 }
+
+/// Whoever reads that we serve may ask us to end at once: from here on that is heard, and the server drains.
+#[cfg(unix)]
+fn hear_signals() {
+    use tokio::signal::unix::{SignalKind, signal};
+    // What cannot be heard ends the process as it always did.
+    let _ = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+}
+
+#[cfg(not(unix))]
+fn hear_signals() {}
 
 async fn bind(address: &str) -> Result<tokio::net::TcpListener, String> {
     tokio::net::TcpListener::bind(address).await.map_err(|error| {

@@ -56,6 +56,7 @@ pub struct App {
     servers: Servers,
     mounts: Vec<(Arc<str>, Mount)>,
     stats: Option<String>,
+    public_url: Option<String>,
     listen: listen::Options,
     drain: Duration,
     faults: Vec<String>,
@@ -170,6 +171,7 @@ impl App {
             servers: servers.clone(),
             mounts: Vec::new(),
             stats: None,
+            public_url: None,
             listen: listen::Options::default(),
             drain: Duration::from_secs(30),
             faults: Vec::new(),
@@ -198,6 +200,13 @@ impl App {
     /// of a mount is not asked.
     pub fn stats_at(mut self, path: &str) -> App {
         self.stats = Some(path.trim_end_matches('/').to_owned());
+        self
+    }
+
+    /// The address that clients know these servers by, where that is not this machine: see
+    /// [`Builder::public_url`](crate::Builder::public_url). Holds for the servers that are there when serving begins.
+    pub fn public_url(mut self, url: &str) -> App {
+        self.public_url = Some(url.to_owned());
         self
     }
 
@@ -264,17 +273,42 @@ impl App {
     ///
     /// # Errors
     /// If the description cannot work. The error lists everything that is wrong with it.
-    pub fn into_service(mut self) -> Result<AppService, Error> {
-        for name in self.servers.names() {
-            if let Some(Err(error)) = self.servers.get(&name).map(|server| server.is_sound()) {
-                self.faults.push(error.to_string());
+    pub fn into_service(self) -> Result<AppService, Error> {
+        self.check()?;
+        Ok(AppService(Arc::new(self)))
+    }
+
+    /// Everything that is wrong, at once.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let mut faults = self.faults.clone();
+        for server in self.servers.names().iter().filter_map(|name| self.servers.get(name)) {
+            if let Some(url) = &self.public_url {
+                server.with_public_url(url);
+            }
+            faults.extend(server.is_sound().err().map(|error| error.to_string()));
+        }
+        for (path, mount) in &self.mounts {
+            if let Choice::Fixed(name) = &mount.choice
+                && !self.servers.has(name)
+            {
+                tracing::warn!(
+                    path = &**path,
+                    server = name,
+                    "a mount leads to a server that is not there yet"
+                );
             }
         }
-        if self.faults.is_empty() {
-            return Ok(AppService(Arc::new(self)));
+        if faults.is_empty() {
+            return Ok(());
         }
-        let said = format!("the app cannot be served:\n  {}", self.faults.join("\n  "));
-        Err(Error::new(ErrorKind::Description, said))
+        let said = faults.join("\n").replace('\n', "\n  ");
+        Err(Error::new(ErrorKind::Description, format!("the app cannot be served:\n  {said}")))
+    }
+
+    /// The paths that lead somewhere.
+    pub(crate) fn paths(&self) -> String {
+        let paths: Vec<&str> = self.mounts.iter().map(|(path, _)| &**path).collect();
+        paths.join(", ")
     }
 
     pub(crate) fn servers_of(&self) -> &Servers {

@@ -237,7 +237,7 @@ impl Guards {
         if self.mode == Mode::All && !self.users.is_empty() && !self.tokens.is_empty() {
             return Err(
                 "passwords and bearer tokens are sent in the same header, so that nobody can send both; \
-                        accept either of them"
+                        say `any_credential` to accept either"
                     .to_owned(),
             );
         }
@@ -374,6 +374,11 @@ impl Guards {
         }
     }
 
+    /// Where a request comes from, as far as that is believed.
+    pub(crate) fn client(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
+        address::client(peer, headers, &self.proxies)
+    }
+
     /// Whether credentials of any kind are asked for.
     pub(crate) fn asks(&self) -> bool {
         !self.users.is_empty() || !self.tokens.is_empty() || self.keys.is_some()
@@ -490,10 +495,12 @@ impl Guards {
             Given::Key(_) => Ok(Gate::Key(claim)),
             Given::Broken => Err(self.wrong(Kind::ApiKey, claim.challenges, &claim.pass)),
             Given::Missing if claim.is_wrong => Err(self.wrong(self.kind(), claim.challenges, &claim.pass)),
-            Given::Missing => {
-                let kind = if is_any { self.kind() } else { Kind::ApiKey };
-                Err(missing(kind, claim.challenges, &claim.pass))
+            Given::Missing if is_any => {
+                let mut refusal = missing(self.kind(), claim.challenges, &claim.pass);
+                refusal.message = "credentials are needed; `WWW-Authenticate` says which are taken".into();
+                Err(refusal)
             }
+            Given::Missing => Err(missing(Kind::ApiKey, claim.challenges, &claim.pass)),
         }
     }
 

@@ -13,6 +13,8 @@ use crate::app::App;
 use crate::error::Error;
 use crate::server::{Builder, Last, Server};
 use crate::servers::Servers;
+#[cfg(feature = "http")]
+use crate::transport::signal;
 
 /// Names the server to serve, where the command line does not.
 const NAME_VARIABLE: &str = "MCP_SERVER_NAME";
@@ -165,8 +167,9 @@ fn serve<P: Program>(road: Road, name: Option<&str>, make: impl AsyncFnOnce() ->
         #[cfg(feature = "http")]
         let program = match (&road, program.app()) {
             (Road::Http(address), Ok(app)) => {
+                app.check()?;
                 let (listener, address) = bind(address).await?;
-                eprintln!("listening on http://{address}");
+                eprintln!("listening on http://{address} at {}", app.paths());
                 return Ok(app.serve(listener).await?);
             }
             (Road::Stdio, Ok(app)) => return stdio(app.servers(), name).await,
@@ -197,6 +200,7 @@ async fn bind(address: &str) -> Result<(tokio::net::TcpListener, std::net::Socke
     let cannot = |error| Stop::Failed(format!("cannot listen on {address}: {error}"));
     let listener = tokio::net::TcpListener::bind(address).await.map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
+    signal::prepare();
     Ok((listener, address))
 }
 

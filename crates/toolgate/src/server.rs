@@ -591,34 +591,6 @@ impl<L: Last> Builder<L> {
         })
     }
 
-    /// The address that clients know the server by, where that is not this machine: its host is served,
-    /// and pages of its origin may call it.
-    #[cfg(feature = "http")]
-    pub fn public_url(self, url: &str) -> Builder<L> {
-        self.set(|parts| {
-            let checked = parts.guards.hosts.allow_url(url);
-            parts.note(checked.map_err(|fault| format!("public_url: {fault}")));
-        })
-    }
-
-    /// Also serves requests for this host, on any port.
-    #[cfg(feature = "http")]
-    pub fn allow_host(self, host: &str) -> Builder<L> {
-        self.set(|parts| {
-            let checked = parts.guards.hosts.allow_host(host);
-            parts.note(checked.map_err(|fault| format!("allow_host: {fault}")));
-        })
-    }
-
-    /// Also serves pages of this origin, for example `https://app.example.com`.
-    #[cfg(feature = "http")]
-    pub fn allow_origin(self, origin: &str) -> Builder<L> {
-        self.set(|parts| {
-            let checked = parts.guards.hosts.allow_origin(origin);
-            parts.note(checked.map_err(|fault| format!("allow_origin: {fault}")));
-        })
-    }
-
     /// A call that says nothing for so long is answered by a stream that can be kept alive and, where the
     /// client can, resumed. Five seconds unless said otherwise.
     #[cfg(feature = "http")]

@@ -48,7 +48,10 @@ impl Hosts {
         if !alone {
             return Err(format!("{host:?} is not a host such as `mcp.example.com`, without scheme and port"));
         }
-        self.hosts.push(host.to_ascii_lowercase());
+        let host = host.to_ascii_lowercase();
+        if !self.hosts.contains(&host) {
+            self.hosts.push(host);
+        }
         Ok(())
     }
 
@@ -59,7 +62,9 @@ impl Hosts {
     pub(crate) fn allow_origin(&mut self, origin: &str) -> Result<(), String> {
         let known = Origin::parse(origin)
             .ok_or_else(|| format!("{origin:?} is not an origin such as `https://example.com`"))?;
-        self.origins.push(known);
+        if !self.origins.contains(&known) {
+            self.origins.push(known);
+        }
         Ok(())
     }
 

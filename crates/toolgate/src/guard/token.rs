@@ -118,10 +118,10 @@ impl From<&String> for Token {
 pub(crate) struct Tokens(Vec<(Digest, Principal)>);
 
 impl Tokens {
-    /// Tokens whose holders are called `kind:` and digits unless they have a name. Empty secrets are left out.
+    /// Tokens whose holders are called `kind:` and digits unless they have a name.
     ///
     /// # Errors
-    /// If a digest is not one.
+    /// If a digest is not one, or a secret is empty: a list of nothing else would ask nobody for anything.
     pub(super) fn new<T: Into<Token>>(
         kind: &str,
         tokens: impl IntoIterator<Item = T>,
@@ -132,7 +132,9 @@ impl Tokens {
             match (&token.fault, &token.digest) {
                 (Some(fault), _) => return Err(fault.clone()),
                 (None, Some(digest)) => known.push((*digest, token.principal(kind, digest))),
-                (None, None) => tracing::warn!(kind, "an empty secret lets nobody in; it is left out"),
+                (None, None) => {
+                    return Err(format!("a {kind} is empty; is the variable set that it comes from?"));
+                }
             }
         }
         Ok(Tokens(known))
@@ -175,11 +177,9 @@ mod tests {
                 Token::new("sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"),
                 Token::new("t3").subject("ops").include_tools(["*_get*"]).exclude_tools(["secret_get"]),
                 Token::new("t4").include_tools(["x"]).profile(Profile::readonly()),
-                Token::new(""),
             ],
         )
         .unwrap();
-        assert_eq!(tokens.0.len(), 4, "an empty secret is none");
         let holder = |secret: &str| tokens.holder(secret.as_bytes());
         assert_eq!(holder("test").unwrap().id(), Some("token:9f86d081884c7d65"));
         assert!(holder("t1").unwrap().profile().is_none());
@@ -194,7 +194,8 @@ mod tests {
             assert!(holder(wrong).is_none(), "{wrong}");
         }
         assert!(Tokens::new("token", ["sha256:zz"]).is_err());
-        assert!(Tokens::new("token", [""]).unwrap().is_empty());
+        assert!(Tokens::new("token", [""]).is_err(), "a variable that is not set opens nothing");
+        assert!(Tokens::new("token", [""; 0]).unwrap().is_empty());
     }
 
     #[test]

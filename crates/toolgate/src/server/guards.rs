@@ -33,6 +33,16 @@ macro_rules! settings {
 }
 
 settings! {
+    /// The address that clients know the server by, where that is not this machine: its host is served,
+    /// and pages of its origin may call it.
+    public_url / with_public_url (url: &str) |guards| guards.hosts.allow_url(url);
+
+    /// Also serves requests for this host, on any port.
+    allow_host / with_allowed_host (host: &str) |guards| guards.hosts.allow_host(host);
+
+    /// Also serves pages of this origin, for example `https://app.example.com`.
+    allow_origin / with_allowed_origin (origin: &str) |guards| guards.hosts.allow_origin(origin);
+
     /// Pages of these origins may call the server and read its answers: exact ones (`https://app.example.com`), all
     /// below a domain (`*.example.com`, which is not `example.com` itself), or all (`*`). Replaces what was said before.
     ///
@@ -152,7 +162,9 @@ impl Server {
         let changed = {
             let _changing = self.0.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let mut guards = Guards::clone(&self.0.guards.load());
-            change(&mut guards).and_then(|()| guards.check()).map(|()| self.0.guards.store(Arc::new(guards)))
+            // What does not go together is told when somebody tries to serve: a chain of settings may not be at its
+            // end.
+            change(&mut guards).map(|()| self.0.guards.store(Arc::new(guards)))
         };
         self.fault(changed.map_err(|fault| Error::new(ErrorKind::Description, format!("{what}: {fault}"))))
     }

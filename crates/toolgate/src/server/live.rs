@@ -214,13 +214,16 @@ impl Server {
     }
 
     pub(crate) fn is_sound(&self) -> Result<(), Error> {
-        match self.faults().as_slice() {
-            [] => Ok(()),
-            faults => Err(Error::new(
-                ErrorKind::Description,
-                format!("server `{}` cannot be served:\n  {}", self.name(), faults.join("\n  ")),
-            )),
+        #[allow(unused_mut)]
+        let mut faults = self.faults();
+        #[cfg(feature = "http")]
+        faults.extend(self.0.guards.load().check().err());
+        if faults.is_empty() {
+            return Ok(());
         }
+        let said = faults.join("\n").replace('\n', "\n  ");
+        let said = format!("server `{}` cannot be served:\n  {said}", self.name());
+        Err(Error::new(ErrorKind::Description, said))
     }
 }
 

@@ -13,7 +13,7 @@ mod sse;
 
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
@@ -387,16 +387,22 @@ impl Inner {
             Why::BadHead | Why::Unavailable => None,
         };
         if let Some(counted) = counted {
-            let (http, remote) = (observe::Transport::Http, remote(parts));
-            self.entry.watch.refused(counted, http, remote, message);
+            self.entry.watch.refused(counted, observe::Transport::Http, self.origin(parts), message);
         }
-        tracing::info!(?why, message, remote = ?remote(parts), "refused");
+        tracing::info!(?why, message, remote = ?self.origin(parts), "refused");
+    }
+
+    /// Where a request comes from that was not let in.
+    fn origin(&self, parts: &Parts) -> Option<SocketAddr> {
+        let remote = remote(parts);
+        let client = self.guards.load().client(remote.map(|remote| remote.ip()), &parts.headers);
+        client_address(remote, client)
     }
 
     /// Says no because of what is wrong with the request itself.
     fn turn_back(&self, parts: &Parts, way: &Way, fault: &Fault) -> Response<Body> {
         if fault.kind() == FaultKind::TooLarge {
-            let (http, remote) = (observe::Transport::Http, remote(parts));
+            let (http, remote) = (observe::Transport::Http, self.origin(parts));
             self.entry.watch.refused(observe::Refusal::BodySize, http, remote, fault.message());
         }
         refuse_at(&parts.headers, way.dialect.as_ref(), fault)
@@ -523,7 +529,7 @@ impl Inner {
 fn peer_of(parts: &Parts, road: Road, way: &Way, pass: Pass) -> Peer {
     let headers = Arc::new(parts.headers.clone());
     Peer {
-        remote: client(remote(parts), &pass),
+        remote: client_address(remote(parts), pass.client),
         principal: pass.principal,
         headers,
         road,
@@ -533,7 +539,7 @@ fn peer_of(parts: &Parts, road: Road, way: &Way, pass: Pass) -> Peer {
 }
 
 fn peer(parts: Parts, road: Road, way: &Way, pass: Pass) -> Peer {
-    let remote = client(remote(&parts), &pass);
+    let remote = client_address(remote(&parts), pass.client);
     let headers = Arc::new(parts.headers);
     let dialect = way.dialect.clone();
     Peer { remote, principal: pass.principal, headers, road, dialect, transport: observe::Transport::Http }
@@ -544,8 +550,8 @@ fn remote(parts: &Parts) -> Option<SocketAddr> {
 }
 
 /// Where a request comes from: what a proxy says that is believed, or else the other end of the connection.
-fn client(remote: Option<SocketAddr>, pass: &Pass) -> Option<SocketAddr> {
-    match pass.client {
+fn client_address(remote: Option<SocketAddr>, client: Option<IpAddr>) -> Option<SocketAddr> {
+    match client {
         Some(client) if remote.is_none_or(|remote| remote.ip() != client) => Some(SocketAddr::new(client, 0)),
         _ => remote,
     }
