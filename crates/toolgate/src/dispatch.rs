@@ -35,6 +35,8 @@ pub(crate) struct Hall {
     pub(crate) pager: Pager,
     /// How long a handler may run, unless its tool says otherwise.
     pub(crate) timeout: Duration,
+    /// Arguments of the wrong type are refused even if it is plain what was meant.
+    pub(crate) strict: bool,
     /// What anybody may see. None: everything.
     pub(crate) shown: ArcSwapOption<Profile>,
 }
@@ -60,7 +62,7 @@ impl Hall {
             Call::CallTool { name, arguments, .. } => {
                 let entry = catalog.tools.get(&name).filter(|_| view.shows_tool(&name));
                 let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &name))?;
-                begin_tool(Arc::clone(entry), arguments, caller, context)
+                begin_tool(Arc::clone(entry), arguments, self.strict, caller, context)
             }
             Call::ListTools { cursor } => {
                 let page = self.pager.page("tools", &catalog.tools, cursor.as_deref(), view)?;
@@ -138,10 +140,11 @@ fn is_offered(registry: &Registry, call: &Call) -> bool {
 fn begin_tool(
     entry: Arc<ToolEntry>,
     arguments: Option<Raw>,
+    strict: bool,
     caller: Caller,
     context: impl FnOnce(Caller, Option<Duration>) -> Context,
 ) -> Result<Work, Stop> {
-    let arguments = arguments.unwrap_or_else(Raw::empty_object);
+    let mut arguments = arguments.unwrap_or_else(Raw::empty_object);
     if caller.mirrors && !entry.mirrors.is_empty() {
         crate::registry::agree(&entry.mirrors, &arguments, &caller.headers)?;
     }
@@ -151,16 +154,19 @@ fn begin_tool(
     if entry.check.is_needed()
         && let Some(faults) = entry.check.faults(&arguments)
     {
-        return Err(bad_arguments(&faults));
+        match entry.check.mend(&arguments).filter(|_| !strict) {
+            Some(mended) => arguments = mended,
+            None => return Err(bad_arguments(&faults)),
+        }
     }
     let run = Running::start(TOOL, cx, |cx| (entry.run)(cx, arguments.clone()))?;
-    Ok(Work::Tool { entry, arguments, run })
+    Ok(Work::Tool { entry, arguments, run, strict })
 }
 
 /// A wish that is being fulfilled.
 pub(crate) enum Work {
     Done(Outcome),
-    Tool { entry: Arc<ToolEntry>, arguments: Raw, run: Running<ToolOutput> },
+    Tool { entry: Arc<ToolEntry>, arguments: Raw, run: Running<ToolOutput>, strict: bool },
     Read { uri: String, cache: CacheHint, run: Running<Found> },
     Prompt { name: String, run: Running<PromptOutput> },
     Complete(Running<Vec<String>>),
@@ -183,11 +189,20 @@ impl Work {
     pub(crate) fn poll(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<Outcome, Stop>> {
         Poll::Ready(match self {
             Work::Done(outcome) => Ok(std::mem::replace(outcome, Outcome::Done)),
-            Work::Tool { entry, arguments, run } => {
+            Work::Tool { entry, arguments, run, strict } => loop {
                 let ended = ready!(run.poll(task));
                 let ended = run.settle(&entry.tool.name, ended)?;
-                end_tool(entry, arguments, ended)
-            }
+                // Its type has refused them, so nothing was done yet. It gets them once more, as they were meant.
+                if let Err(Failed::Arguments(Rejection::Arguments(_))) = &ended
+                    && !std::mem::replace(strict, true)
+                    && let Some(mended) = entry.check.mend(arguments)
+                {
+                    *arguments = mended;
+                    *run = Running::start(TOOL, run.cx.clone(), |cx| (entry.run)(cx, arguments.clone()))?;
+                    continue;
+                }
+                break end_tool(entry, arguments, ended);
+            },
             Work::Read { uri, cache, run } => {
                 let ended = ready!(run.poll(task));
                 match run.settle(uri, ended)? {

@@ -32,7 +32,7 @@ use crate::error::{Error, ErrorKind};
 use crate::guard::Guards;
 use crate::handler::{Changes, Context, Handler, IntoContents, IntoOutput, IntoPrompt, Needs, Shared};
 use crate::hub::{Hub, Topic};
-use crate::observe::{Events, Watch};
+use crate::observe::{ErrorContext, Events, Watch};
 use crate::profile::Profile;
 use crate::registry::{
     Need, Offer, Pager, PromptSpec, Registry, ResourceSpec, Snapshot, TemplateSpec, ToolSpec, cache_hint,
@@ -328,6 +328,7 @@ struct Parts {
     seal: Option<Seal>,
     events: Option<Events>,
     stats: bool,
+    strict: bool,
     dialect: Option<Dialect>,
     shown: Option<Profile>,
     #[cfg(feature = "http")]
@@ -359,6 +360,7 @@ impl Parts {
             seal: None,
             events: None,
             stats: true,
+            strict: false,
             dialect: None,
             shown: None,
             #[cfg(feature = "http")]
@@ -648,6 +650,13 @@ impl<L: Last> Builder<L> {
         self.set(|parts| parts.shown = Some(profile))
     }
 
+    /// Refuses arguments of the wrong type even where it is plain what was meant. Otherwise `"5"` is taken for a
+    /// number where a number is wanted, `"true"` for a boolean, JSON in a text for a list or an object, and what is
+    /// no text, where one is wanted, for its JSON; models mix these up. What fits is never touched.
+    pub fn strict_arguments(self) -> Builder<L> {
+        self.set(|parts| parts.strict = true)
+    }
+
     /// Remembers no client between requests: `initialize` opens no session, and each request of a handshake
     /// revision is served for itself. Such clients hear of no changes and cannot be asked.
     pub fn stateless(self) -> Builder<L> {
@@ -708,6 +717,8 @@ macro_rules! further {
 further! { ToolSpec:
     /// What the tool does, for a model.
     describe(description: impl Into<String>);
+    /// What one of its arguments is, for a model.
+    describe_arg(argument: impl Into<String>, description: impl Into<String>);
     /// The tool's name for people.
     title(title: impl Into<String>);
     /// The tool changes nothing.
@@ -825,6 +836,7 @@ fn open(parts: Parts) -> Server {
         shared: Arc::new(Shared { states: parts.states, hub }),
         pager: Pager { size: parts.page_size, cache: parts.cache, seal },
         timeout: parts.timeout,
+        strict: parts.strict,
         shown: ArcSwapOption::from_pointee(parts.shown),
     };
     if !parts.stats {
@@ -933,7 +945,7 @@ impl Server {
     /// # Errors
     /// If anything about it cannot work; what is served then stays as it was.
     pub fn scan(&self, offers: impl Offers) -> Result<Server, Error> {
-        self.take_in(sort(offers.offer()))?;
+        self.told(self.take_in(sort(offers.offer())))?;
         Ok(self.clone())
     }
 
@@ -958,10 +970,15 @@ impl Server {
 
     #[cfg(feature = "macros")]
     fn scan_in(&self, scope: Scope<'_>, module: &str) -> Result<Vec<String>, Error> {
-        match collected(scope) {
+        self.told(match collected(scope) {
             Some(offered) => self.take_in(sort(offered)),
             None => Err(Error::new(ErrorKind::Scan, nothing_in(module))),
-        }
+        })
+    }
+
+    /// Whoever listens hears of what could not be taken in.
+    fn told<T>(&self, taken: Result<T, Error>) -> Result<T, Error> {
+        taken.inspect_err(|error| self.tell_error(ErrorContext::ScanClass, &error.to_string()))
     }
 
     /// All or nothing.

@@ -149,8 +149,7 @@ impl Server {
         if let Err(error) = checked {
             let said = error.to_string();
             tracing::error!(server = self.name(), fault = said, "not changed");
-            let watch = &self.0.entry.watch;
-            watch.events.tell(ErrorEvent::new(&watch.server, ErrorContext::Register, &*said));
+            self.tell_error(ErrorContext::Register, &said);
             let mut faults = self.0.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             // A server that is given nonsense for ever remembers the first of it.
             if faults.len() < 100 {
@@ -214,6 +213,11 @@ impl Server {
         self.events().on_response(listener)
     }
 
+    pub(crate) fn tell_error(&self, context: ErrorContext, said: &str) {
+        let watch = &self.0.entry.watch;
+        watch.events.tell(ErrorEvent::new(&watch.server, context, said));
+    }
+
     pub(crate) fn tell(&self, change: ServerChange) {
         let (face, watch) = (self.face(), &self.0.entry.watch);
         let description = face.info.description.as_deref().unwrap_or_default();
@@ -259,6 +263,12 @@ impl Server {
     #[must_use]
     pub fn get_tool(&self, name: &str) -> Option<Arc<Tool>> {
         self.catalog().tools.get(name).map(|entry| Arc::clone(&entry.tool))
+    }
+
+    /// The version of the tool of this name, apart from its server's: `1.0.0` unless it says otherwise.
+    #[must_use]
+    pub fn tool_version(&self, name: &str) -> Option<String> {
+        self.catalog().tools.get(name).map(|entry| entry.version().to_owned())
     }
 
     /// How many tools there are.
