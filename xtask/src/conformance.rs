@@ -80,11 +80,12 @@ pub(crate) fn run(places: &Places, fixture: &Fixture, tally: &mut Tally) {
         Ok(node) => node,
         Err(why) => return tally.skip(&format!("conformance: {why}")),
     };
-    let mut server =
-        match install::fresh(&dir.join("home")).and_then(|()| fixture.listen(&dir.join("server.log"))) {
-            Ok(server) => server,
-            Err(why) => return tally.fail(&why),
-        };
+    let mut server = match install::fresh(&dir.join("home"))
+        .and_then(|()| fixture.listen(&["--listen", "127.0.0.1:0"], &dir.join("server.log")))
+    {
+        Ok(server) => server,
+        Err(why) => return tally.fail(&why),
+    };
     let suite = Suite { node, dir, url: server.url.clone(), deadline: Instant::now() + PART_LIMIT };
     let mut seen = BTreeSet::new();
     for leg in LEGS {

@@ -12,8 +12,8 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use tokio::time::Sleep;
 use toolgate_wire::model::{
-    CacheHint, Call, ClientCapabilities, Completing, Completion, Outcome, PromptArgument, PromptOutput,
-    Reference, ToolOutput,
+    CacheHint, Call, ClientCapabilities, Completing, Completion, Outcome, Prompt, PromptArgument,
+    PromptOutput, Reference, ToolOutput,
 };
 use toolgate_wire::{Fault, FaultKind, Raw};
 
@@ -62,7 +62,7 @@ impl Hall {
             Call::CallTool { name, arguments, .. } => {
                 let entry = catalog.tools.get(&name).filter(|_| view.shows_tool(&name));
                 let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &name))?;
-                begin_tool(Arc::clone(entry), arguments, self.strict, caller, context)
+                begin_tool(Arc::clone(entry), arguments, Mending::of(self.strict, &caller), caller, context)
             }
             Call::ListTools { cursor } => {
                 let page = self.pager.page("tools", &catalog.tools, cursor.as_deref(), view)?;
@@ -110,7 +110,7 @@ impl Hall {
                 let cx = context(caller, None);
                 let run =
                     Running::start("prompt", cx, |cx| (entry.run)(cx, arguments.into_iter().collect()))?;
-                Ok(Work::Prompt { name, run })
+                Ok(Work::Prompt { prompt: Arc::clone(&entry.prompt), run })
             }
             Call::Complete(completing) => {
                 let Some(completer) = completer(&catalog, view, &completing)? else {
@@ -140,7 +140,7 @@ fn is_offered(registry: &Registry, call: &Call) -> bool {
 fn begin_tool(
     entry: Arc<ToolEntry>,
     arguments: Option<Raw>,
-    strict: bool,
+    mending: Mending,
     caller: Caller,
     context: impl FnOnce(Caller, Option<Duration>) -> Context,
 ) -> Result<Work, Stop> {
@@ -154,21 +154,50 @@ fn begin_tool(
     if entry.check.is_needed()
         && let Some(faults) = entry.check.faults(&arguments)
     {
-        match entry.check.mend(&arguments).filter(|_| !strict) {
+        match mending.mend(&entry, &arguments) {
             Some(mended) => arguments = mended,
             None => return Err(bad_arguments(&faults)),
         }
     }
     let run = Running::start(TOOL, cx, |cx| (entry.run)(cx, arguments.clone()))?;
-    Ok(Work::Tool { entry, arguments, run, strict })
+    Ok(Work::Tool { entry, arguments, run, mending })
+}
+
+/// What is done about arguments of the wrong type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mending {
+    /// They are refused.
+    Never,
+    /// Texts are read as what is wanted.
+    Texts,
+    /// And everything is read as a text where one is wanted.
+    Everything,
+}
+
+impl Mending {
+    fn of(strict: bool, caller: &Caller) -> Mending {
+        match (strict, caller.lenient) {
+            (true, _) => Mending::Never,
+            (false, false) => Mending::Texts,
+            (false, true) => Mending::Everything,
+        }
+    }
+
+    fn mend(self, entry: &ToolEntry, arguments: &Raw) -> Option<Raw> {
+        match self {
+            Mending::Never => None,
+            Mending::Texts => entry.check.mend(arguments, false),
+            Mending::Everything => entry.check.mend(arguments, true),
+        }
+    }
 }
 
 /// A wish that is being fulfilled.
 pub(crate) enum Work {
     Done(Outcome),
-    Tool { entry: Arc<ToolEntry>, arguments: Raw, run: Running<ToolOutput>, strict: bool },
+    Tool { entry: Arc<ToolEntry>, arguments: Raw, run: Running<ToolOutput>, mending: Mending },
     Read { uri: String, cache: CacheHint, run: Running<Found> },
-    Prompt { name: String, run: Running<PromptOutput> },
+    Prompt { prompt: Arc<Prompt>, run: Running<PromptOutput> },
     Complete(Running<Vec<String>>),
 }
 
@@ -178,7 +207,7 @@ impl Work {
         match self {
             Work::Tool { entry, .. } => Some(Subject::Tool(&entry.tool.name)),
             Work::Read { uri, .. } => Some(Subject::Uri(uri)),
-            Work::Prompt { name, .. } => Some(Subject::Prompt(name)),
+            Work::Prompt { prompt, .. } => Some(Subject::Prompt(&prompt.name)),
             Work::Done(_) | Work::Complete(_) => None,
         }
     }
@@ -189,13 +218,12 @@ impl Work {
     pub(crate) fn poll(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<Outcome, Stop>> {
         Poll::Ready(match self {
             Work::Done(outcome) => Ok(std::mem::replace(outcome, Outcome::Done)),
-            Work::Tool { entry, arguments, run, strict } => loop {
+            Work::Tool { entry, arguments, run, mending } => loop {
                 let ended = ready!(run.poll(task));
                 let ended = run.settle(&entry.tool.name, ended)?;
                 // Its type has refused them, so nothing was done yet. It gets them once more, as they were meant.
                 if let Err(Failed::Arguments(Rejection::Arguments(_))) = &ended
-                    && !std::mem::replace(strict, true)
-                    && let Some(mended) = entry.check.mend(arguments)
+                    && let Some(mended) = std::mem::replace(mending, Mending::Never).mend(entry, arguments)
                 {
                     *arguments = mended;
                     *run = Running::start(TOOL, run.cx.clone(), |cx| (entry.run)(cx, arguments.clone()))?;
@@ -214,10 +242,15 @@ impl Work {
                     Err(failed) => Err(failed_fault("resource", uri, &failed).into()),
                 }
             }
-            Work::Prompt { name, run } => {
+            Work::Prompt { prompt, run } => {
+                let name = &prompt.name;
                 let ended = ready!(run.poll(task));
                 match run.settle(name, ended)? {
-                    Ok(prompt) => Ok(Outcome::Prompt(prompt)),
+                    // What it is for is told with it, unless the handler has said it better.
+                    Ok(filled) => Ok(Outcome::Prompt(PromptOutput {
+                        description: filled.description.or_else(|| prompt.description.clone()),
+                        ..filled
+                    })),
                     Err(Failed::Arguments(Rejection::Arguments(error))) => Err(Fault::params(error).into()),
                     Err(failed) => Err(failed_fault("prompt", name, &failed).into()),
                 }

@@ -651,8 +651,8 @@ impl<L: Last> Builder<L> {
     }
 
     /// Refuses arguments of the wrong type even where it is plain what was meant. Otherwise `"5"` is taken for a
-    /// number where a number is wanted, `"true"` for a boolean, JSON in a text for a list or an object, and what is
-    /// no text, where one is wanted, for its JSON; models mix these up. What fits is never touched.
+    /// number where a number is wanted, `"true"` for a boolean, and JSON in a text for a list or an object: models
+    /// mix these up. What fits is never touched.
     pub fn strict_arguments(self) -> Builder<L> {
         self.set(|parts| parts.strict = true)
     }

@@ -57,7 +57,12 @@ impl Library {
         "There is a tool for everything."
     }
 
-    #[resource(uri = "config://app", name = "App Config", description = "Application settings", mime = "application/json")]
+    #[resource(
+        uri = "config://app",
+        name = "App Config",
+        description = "Application settings",
+        mime = "application/json"
+    )]
     fn get_config(&self) -> serde_json::Value {
         json!({ "books": self.books.len() })
     }

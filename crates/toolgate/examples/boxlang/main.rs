@@ -45,9 +45,9 @@ fn app() -> Result<App, Error> {
         // A real program would look for the session of an administrator here.
         .mount(
             "/admin/mcp-admin.bxm",
-            Mount::select()
-                .dialect(Dialect::boxlang())
-                .guard(|head| head.headers.get("x-admin-session").is_some_and(|session| session == "letmein")),
+            Mount::select().dialect(Dialect::boxlang()).guard(|head| {
+                head.headers.get("x-admin-session").is_some_and(|session| session == "letmein")
+            }),
         )
         // Without any dialect: what the protocol says.
         .mount("/mcp", Mount::select().dialect(Dialect::official()))

@@ -7,10 +7,18 @@ use toolgate::{Error, PromptSpec, ResourceSpec, Servers, ToolSpec, items};
 
 pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
     // Marked functions, all at once.
-    servers
-        .default_server()
-        .set_description("The server that is meant when none is named")
-        .scan(items![echo, search, boom, obj, slow, readme, settings, broken, code_review, greeting])?;
+    servers.default_server().set_description("The server that is meant when none is named").scan(items![
+        echo,
+        search,
+        boom,
+        obj,
+        slow,
+        readme,
+        settings,
+        broken,
+        code_review,
+        greeting
+    ])?;
 
     // The same by hand, one by one.
     servers
@@ -18,8 +26,10 @@ pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
         .set_description("My Application MCP Server")
         .set_version("1.0.0")
         .register_tool(
-            ToolSpec::new("search", |args: Query| async move { format!("Found 3 documents about {}", args.query) })
-                .describe("Search for documents"),
+            ToolSpec::new("search", |args: Query| async move {
+                format!("Found 3 documents about {}", args.query)
+            })
+            .describe("Search for documents"),
         )
         .register_tool(
             ToolSpec::new("calculate", |args: Expression| async move { calculate(&args.expression) })

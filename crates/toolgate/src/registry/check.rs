@@ -84,12 +84,13 @@ impl Check {
 }
 
 impl Check {
-    /// Arguments that were refused, as they were meant: `"5"` where a number is wanted is a number, an object where
-    /// a text is wanted is its JSON. None if that does not make them right.
+    /// Arguments that were refused, as they were meant: `"5"` where a number is wanted is a number, JSON in a text
+    /// where a list is wanted is the list. None if that does not make them right. `as_text`: what is no text, where
+    /// one is wanted, is its JSON.
     ///
     /// Models write such things often, and no author minds: what is read is what was written. Only what the schema
     /// refuses is ever touched.
-    pub(crate) fn mend(&self, arguments: &Raw) -> Option<Raw> {
+    pub(crate) fn mend(&self, arguments: &Raw, as_text: bool) -> Option<Raw> {
         #[cfg(feature = "validate")]
         {
             let validator = self.validator()?;
@@ -97,13 +98,13 @@ impl Check {
             let wrong = misfits(validator, &value)?;
             for (path, wanted) in wrong {
                 let place = value.pointer_mut(&path)?;
-                *place = wanted.into_iter().find_map(|wanted| converted(place, wanted))?;
+                *place = wanted.into_iter().find_map(|wanted| converted(place, wanted, as_text))?;
             }
             validator.is_valid(&value).then(|| Raw::from(value))
         }
         #[cfg(not(feature = "validate"))]
         {
-            let _ = arguments;
+            let _ = (arguments, as_text);
             None
         }
     }
@@ -137,16 +138,19 @@ fn misfits(
 
 /// A value as one of another type, if it plainly is one.
 #[cfg(feature = "validate")]
-fn converted(value: &Value, wanted: jsonschema::JsonType) -> Option<Value> {
+fn converted(value: &Value, wanted: jsonschema::JsonType, as_text: bool) -> Option<Value> {
     use jsonschema::JsonType as Type;
 
     match (wanted, value) {
         (Type::String, Value::Object(_) | Value::Array(_) | Value::Number(_) | Value::Bool(_)) => {
-            Some(value.to_string().into())
+            as_text.then(|| value.to_string().into())
         }
         (Type::Integer, Value::String(text)) => {
             let text = text.trim();
-            text.parse().map(|number: i64| number.into()).or_else(|_| text.parse().map(|n: u64| n.into())).ok()
+            text.parse()
+                .map(|number: i64| number.into())
+                .or_else(|_| text.parse().map(|n: u64| n.into()))
+                .ok()
         }
         (Type::Number, Value::String(text)) => text.trim().parse().ok().and_then(number),
         (Type::Boolean, Value::String(text)) => text.trim().parse().ok().map(Value::Bool),
@@ -336,7 +340,7 @@ mod tests {
             "additionalProperties": false
         });
         let check = Check::new(&schema, false).unwrap();
-        let mend = |arguments: Value| check.mend(&Raw::from(arguments)).map(|raw| raw.to_value());
+        let mend = |arguments: Value| check.mend(&Raw::from(arguments), true).map(|raw| raw.to_value());
         for (sent, meant) in [
             (json!({"limit": "5"}), json!({"limit": 5})),
             (json!({"ratio": " 0.5 "}), json!({"ratio": 0.5})),
@@ -362,7 +366,8 @@ mod tests {
         ] {
             assert_eq!(mend(wrong.clone()), None, "{wrong}");
         }
-        assert_eq!(check.mend(&Raw::from(json!("5"))), None);
+        assert_eq!(check.mend(&Raw::from(json!("5")), true), None);
+        assert_eq!(check.mend(&Raw::from(json!({"msg": 7})), false), None);
     }
 
     proptest::proptest! {
@@ -373,7 +378,7 @@ mod tests {
             let schema = json!({"type": "object", "properties": {
                 "n": {"type": "integer"}, "flag": {"type": "boolean"}}});
             let check = Check::new(&schema, false).unwrap();
-            if let Some(mended) = check.mend(&Raw::from(json!({name: text}))) {
+            if let Some(mended) = check.mend(&Raw::from(json!({name: text})), false) {
                 let mended = mended.to_value();
                 proptest::prop_assert_eq!(faults(&schema, mended.clone()), "");
                 let said = mended[name].to_string();

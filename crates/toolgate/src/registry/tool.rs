@@ -138,7 +138,8 @@ impl ToolSpec {
     {
         let generated = match H::schema() {
             Some(schema) => schema.to_value(),
-            None => json!({ "type": "object", "additionalProperties": false }),
+            // Some clients want to see `properties` even where there are none.
+            None => json!({ "type": "object", "properties": {}, "additionalProperties": false }),
         };
         let mut tool = Tool::new(name, Raw::empty_object());
         tool.output_schema = H::Output::schema().map(|schema| Raw::from(tidy(schema.to_value())));
@@ -272,8 +273,9 @@ impl ToolSpec {
 
     /// What is kept of it, or what is wrong with it.
     pub(crate) fn finish(self) -> Result<ToolEntry, String> {
-        let ToolSpec { mut tool, run, schema, generated, output_by_hand, timeout, needs, version, hints, .. } =
-            self;
+        let ToolSpec {
+            mut tool, run, schema, generated, output_by_hand, timeout, needs, version, hints, ..
+        } = self;
         check_name(&tool.name)?;
         check_icons(&tool.icons)?;
         let typed = schema.is_none();

@@ -19,5 +19,6 @@ mod stdio;
 mod handlers;
 mod hostile;
 mod macros;
+mod seeds;
 mod testing;
 mod tidy;

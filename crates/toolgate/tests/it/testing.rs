@@ -578,7 +578,8 @@ origin: https://evil.example
 < 403 application/json
 "#;
         assert!(failure(text).await.starts_with("t.txt:11: expected no body\n  got      {"));
-        let whole = format!("{text}\n{}", r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"<any>"}}"#);
+        let whole =
+            format!("{text}\n{}", r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"<any>"}}"#);
         play(&server(), &whole).await;
     }
 
