@@ -24,12 +24,14 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 /// A program that serves; `Err` says why there is none.
 pub(crate) struct Fixture {
     program: Result<PathBuf, String>,
+    /// It is one of our examples, and has flags that other programs need not have.
+    pub(crate) is_ours: bool,
 }
 
 impl Fixture {
     pub(crate) fn of(server: Option<&str>, example: &str, places: &Places) -> Self {
         match server {
-            Some(program) => Self { program: Ok(program.into()) },
+            Some(program) => Self { program: Ok(program.into()), is_ours: false },
             None => Self::of_example(example, places),
         }
     }
@@ -49,7 +51,7 @@ impl Fixture {
             }
             Err(error) => Err(format!("cannot run cargo: {error}")),
         };
-        Self { program }
+        Self { program, is_ours: true }
     }
 
     pub(crate) fn program(&self) -> Result<&Path, String> {

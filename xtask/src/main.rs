@@ -27,12 +27,13 @@ commands:
   test                          everything below, in this order: fmt, clippy, tests, seeds, deny, conformance, interop
   fmt | clippy | tests | deny   one of the parts that need nothing but Rust
   seeds [--server PROG]         every check of the documents 000 and 001 against the example `boxlang`
-  conformance [--server PROG]   the official conformance suite against the example `everything`
+  conformance [--server PROG]   the official conformance suite against the example `everything`, in every dialect
   interop [--server PROG]       clients of other implementations against the example `everything`
   bench [OPTIONS]               speed and memory beside other implementations; not a part of test
   fuzz [TARGET] [--seconds N]   coverage-guided fuzzing of what reads bytes: frame, message, template
 
-`--server PROG` tries another program, which must understand the same flags as the example does.
+`--server PROG` tries another program, which must understand the flags that the example is called with: `--http ADDR`
+and names of servers with seeds, `--listen ADDR` and `--stdio` with the others. Dialects are not tried then.
 With CI=true in the environment, a part that has to be skipped is a failure.";
 
 fn main() -> ExitCode {

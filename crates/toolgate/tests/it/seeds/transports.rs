@@ -87,6 +87,5 @@ async fn s1_035_a_server_tells_by_itself() {
     assert_eq!(notice["method"], "notifications/tools/list_changed");
     assert!(notice.get("id").is_none());
     write.shutdown().await.unwrap();
-    drop(next);
     serving.await.unwrap().unwrap();
 }
