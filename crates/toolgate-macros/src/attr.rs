@@ -9,7 +9,6 @@ use proc_macro2::{Span, TokenStream};
 use quote::ToTokens as _;
 use syn::parse::{Parse, ParseStream, Parser as _};
 use syn::punctuated::Punctuated;
-use syn::spanned::Spanned as _;
 use syn::{Attribute, Error, Expr, Ident, Lit, LitStr, Meta, Result, Token};
 
 /// The inside of an attribute: perhaps a text, then keys with and without values.
@@ -53,7 +52,7 @@ impl Options {
             match entry {
                 Entry::Text(text) => {
                     if options.text.is_some() || !options.keys.is_empty() {
-                        return Err(Error::new(text.span(), "a text stands first, and only one"));
+                        return Err(Error::new_spanned(&text, "a text stands first, and only one"));
                     }
                     options.text = Some(text);
                 }
@@ -62,7 +61,7 @@ impl Options {
                         return Err(unknown(attribute, &key.name, known));
                     }
                     if options.keys.iter().any(|other| other.name == key.name) {
-                        return Err(Error::new(key.name.span(), format!("`{}` is given twice", key.name)));
+                        return Err(Error::new_spanned(&key.name, format!("`{}` is given twice", key.name)));
                     }
                     options.keys.push(key);
                 }
@@ -79,7 +78,7 @@ impl Options {
     /// Refuses a text that nobody has taken.
     pub(crate) fn no_text(&self, hint: &str) -> Result<()> {
         match &self.text {
-            Some(text) => Err(Error::new(text.span(), hint)),
+            Some(text) => Err(Error::new_spanned(text, hint)),
             None => Ok(()),
         }
     }
@@ -95,7 +94,7 @@ impl Options {
             None => Ok(None),
             Some(Key { value: Some(value), .. }) => Ok(Some(value)),
             Some(Key { name, .. }) => {
-                Err(Error::new(name.span(), format!("`{name}` needs a value: `{name} = …`")))
+                Err(Error::new_spanned(&name, format!("`{name}` needs a value: `{name} = …`")))
             }
         }
     }
@@ -106,7 +105,7 @@ impl Options {
             None => Ok(None),
             Some(value) => string(&value)
                 .map(Some)
-                .ok_or_else(|| Error::new(value.span(), format!("`{name}` is a text: `{name} = \"…\"`"))),
+                .ok_or_else(|| Error::new_spanned(&value, format!("`{name}` is a text: `{name} = \"…\"`"))),
         }
     }
 
@@ -116,7 +115,7 @@ impl Options {
             None => Ok(false),
             Some(Key { value: None, .. }) => Ok(true),
             Some(Key { value: Some(value), .. }) => {
-                Err(Error::new(value.span(), format!("`{name}` stands alone, without a value")))
+                Err(Error::new_spanned(&value, format!("`{name}` stands alone, without a value")))
             }
         }
     }
@@ -126,8 +125,8 @@ impl Options {
         let Some(text) = self.string(name)? else { return Ok(None) };
         match duration(&text.value()) {
             Some(duration) => Ok(Some(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))),
-            None => Err(Error::new(
-                text.span(),
+            None => Err(Error::new_spanned(
+                &text,
                 format!("`{name}` is a number with `ms`, `s`, `m` or `h`, such as \"30s\""),
             )),
         }
@@ -150,15 +149,22 @@ fn unknown(attribute: &str, name: &Ident, known: &[&str]) -> Error {
     let list = known.iter().map(|known| format!("`{known}`")).collect::<Vec<_>>().join(", ");
     let near = known.iter().find(|known| is_near(&name.to_string(), known));
     let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-    Error::new(name.span(), format!("`#[{attribute}]` knows no `{name}`{hint}\nit knows {list}"))
+    Error::new_spanned(name, format!("`#[{attribute}]` knows no `{name}`{hint}\nit knows {list}"))
 }
 
-/// Whether two words differ by about one letter: their beginnings and ends meet.
+/// Whether two words differ by about one letter, or by the order of letters: their beginnings and ends meet, or
+/// they have the same ones.
 fn is_near(one: &str, other: &str) -> bool {
+    let letters = |word: &str| {
+        let mut letters: Vec<u8> = word.bytes().collect();
+        letters.sort_unstable();
+        letters
+    };
     let start = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
     let end = one.bytes().rev().zip(other.bytes().rev()).take_while(|(a, b)| a == b).count();
     let longer = one.len().max(other.len());
-    longer > 2 && (start + end + 1 >= longer || start * 3 >= longer * 2)
+    let meets = start + end + 1 >= longer || start * 3 >= longer * 2;
+    longer > 2 && (meets || letters(one) == letters(other))
 }
 
 fn duration(text: &str) -> Option<Duration> {
@@ -235,8 +241,8 @@ pub(crate) fn inside(attribute: &Attribute) -> Result<TokenStream> {
     match &attribute.meta {
         Meta::Path(_) => Ok(TokenStream::new()),
         Meta::List(list) => Ok(list.tokens.clone()),
-        Meta::NameValue(meta) => Err(Error::new(
-            meta.span(),
+        Meta::NameValue(meta) => Err(Error::new_spanned(
+            meta,
             format!("write `#[{}(…)]`", meta.path.to_token_stream().to_string().replace(' ', "")),
         )),
     }
@@ -303,7 +309,7 @@ mod tests {
     #[test]
     fn almost_right_is_recognized() {
         assert!(is_near("readonly", "read_only") && is_near("descripton", "description"));
-        assert!(is_near("mime_type", "mime") || !is_near("uri", "name"));
-        assert!(!is_near("price", "title"));
+        assert!(is_near("defualt", "default"));
+        assert!(!is_near("price", "title") && !is_near("uri", "name"));
     }
 }

@@ -38,8 +38,8 @@ pub(crate) fn spec(
     let mut arguments = function.arguments();
     let word = arguments.next().map_or_else(String::new, |(_, argument)| argument.name.clone());
     if let Some((second, _)) = arguments.next() {
-        return Err(Error::new(
-            second.span(),
+        return Err(Error::new_spanned(
+            &second.ident,
             "a completer takes one argument, what is there so far; others are known to `Context::given`",
         ));
     }

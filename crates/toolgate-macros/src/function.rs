@@ -46,10 +46,12 @@ pub(crate) struct Function {
     is_associated: bool,
     /// Where the return type stands.
     returns: Span,
+    /// Returns what it has borrowed, from the value it is a method of.
+    is_lending: bool,
 }
 
 pub(crate) struct Parameter {
-    ident: Ident,
+    pub(crate) ident: Ident,
     ty: Type,
     /// None: taken out of the call.
     argument: Option<Argument>,
@@ -73,14 +75,12 @@ impl Parameter {
     pub(crate) fn argument(&self) -> Option<&Argument> {
         self.argument.as_ref()
     }
-
-    pub(crate) fn span(&self) -> Span {
-        self.ident.span()
-    }
 }
 
 /// Takes the attributes that only macros understand off the parameters, also when there is something wrong.
-pub(crate) fn strip(signature: &mut Signature) {
+/// Parameters are owned because callers are elsewhere: no lint can know that.
+pub(crate) fn strip(attributes: &mut Vec<Attribute>, signature: &mut Signature) {
+    attributes.push(syn::parse_quote!(#[allow(clippy::needless_pass_by_value)]));
     for input in &mut signature.inputs {
         if let FnArg::Typed(parameter) = input {
             parameter.attrs.retain(|attribute| !is_ours(attribute));
@@ -102,8 +102,8 @@ impl Function {
                 FnArg::Typed(parameter) => parameters.push(read_parameter(parameter)?),
                 FnArg::Receiver(receiver) => {
                     if !matches!(receiver.kind, ReceiverKind::Reference(_, _, None)) {
-                        return Err(Error::new(
-                            receiver.span(),
+                        return Err(Error::new_spanned(
+                            receiver,
                             "callers share the value: take `&self`, and keep what changes in a `Mutex` or an atomic",
                         ));
                     }
@@ -113,8 +113,8 @@ impl Function {
         }
         let extractors: Vec<&Parameter> = parameters.iter().filter(|one| one.argument.is_none()).collect();
         if let Some(parameter) = extractors.get(MOST_EXTRACTORS) {
-            return Err(Error::new(
-                parameter.span(),
+            return Err(Error::new_spanned(
+                &parameter.ident,
                 format!("a function takes at most {MOST_EXTRACTORS} things beside its arguments"),
             ));
         }
@@ -134,6 +134,7 @@ impl Function {
             is_async: signature.asyncness.is_some(),
             is_method,
             is_associated: false,
+            is_lending: matches!(&signature.output, ReturnType::Type(_, ty) if is_borrowed(ty)),
             returns: match &signature.output {
                 ReturnType::Default => signature.ident.span(),
                 ReturnType::Type(_, ty) => ty.span(),
@@ -144,8 +145,8 @@ impl Function {
     /// Refuses `&self`, for functions outside an impl block with `#[server]`.
     pub(crate) fn refuse_self(&self, signature: &Signature) -> Result<()> {
         match signature.receiver() {
-            Some(receiver) => Err(Error::new(
-                receiver.span(),
+            Some(receiver) => Err(Error::new_spanned(
+                receiver,
                 "a method belongs to a value: put `#[toolgate::server]` on the impl block",
             )),
             None => Ok(()),
@@ -213,11 +214,15 @@ impl Function {
         let owner = self.is_associated.then(|| quote!(Self::));
         let callee = quote!(#owner #ident(#kit #(#passes),*));
         let awaited = self.is_async.then(|| quote!(.await));
+        let keep = self.is_lending.then(|| {
+            quote_spanned!(site=> let __returned = ::toolgate::__private::std::borrow::ToOwned::to_owned(__returned);)
+        });
         let give = self.give(output);
         let span = self.returns.resolved_at(Span::mixed_site());
         let run = quote_spanned!(span=> ::toolgate::__private::sendable(async move {
             #unpack
             let __returned = #callee #awaited;
+            #keep
             #give
         }));
         quote! {{
@@ -261,16 +266,16 @@ impl Function {
 fn refuse_generics(signature: &Signature) -> Result<()> {
     let generics = &signature.generics;
     if let Some(parameter) = generics.params.first() {
-        return Err(Error::new(
-            parameter.span(),
+        return Err(Error::new_spanned(
+            parameter,
             "a function that callers name cannot be generic: they cannot say for which type",
         ));
     }
     if let Safety::Unsafe(token) = &signature.safety {
-        return Err(Error::new(token.span(), "callers are not trusted: the function must be safe to call"));
+        return Err(Error::new_spanned(token, "callers are not trusted: the function must be safe to call"));
     }
     if let Some(token) = &signature.variadic {
-        return Err(Error::new(token.span(), "give every parameter a name"));
+        return Err(Error::new_spanned(token, "give every parameter a name"));
     }
     Ok(())
 }
@@ -279,15 +284,15 @@ fn read_parameter(parameter: &PatType) -> Result<Parameter> {
     let ident = match &*parameter.pat {
         Pat::Ident(pattern) if pattern.subpat.is_none() && pattern.by_ref.is_none() => pattern.ident.clone(),
         pattern => {
-            return Err(Error::new(pattern.span(), "give the parameter a name: callers know it by that"));
+            return Err(Error::new_spanned(pattern, "give the parameter a name: callers know it by that"));
         }
     };
     let ty = (*parameter.ty).clone();
     let marks = |name: &str| parameter.attrs.iter().find(|attribute| is_named(attribute, name));
     let is_extractor = marks("extract").is_some() || is_extractor(&ty);
     if let (true, Some(attribute)) = (is_extractor, marks("arg")) {
-        return Err(Error::new(
-            attribute.span(),
+        return Err(Error::new_spanned(
+            attribute,
             format!("`{ident}` is taken out of the call and is no argument: it has no schema to change"),
         ));
     }
@@ -312,6 +317,14 @@ fn is_extractor(ty: &Type) -> bool {
     }
 }
 
+/// A reference that does not live as long as the program.
+fn is_borrowed(ty: &Type) -> bool {
+    match ty {
+        Type::Reference(to) => to.lifetime.as_ref().is_none_or(|lifetime| lifetime.ident != "static"),
+        _ => false,
+    }
+}
+
 fn refuse_borrowed(ident: &Ident, ty: &Type, is_extractor: bool) -> Result<()> {
     match ty {
         Type::Reference(to) => {
@@ -321,11 +334,12 @@ fn refuse_borrowed(ident: &Ident, ty: &Type, is_extractor: bool) -> Result<()> {
                 _ if inner == "str" => "String".into(),
                 _ => inner,
             };
+            let is_extractor = is_extractor || self::is_extractor(&to.elem);
             let what = if is_extractor { "what is taken out of the call" } else { "an argument" };
-            Err(Error::new(ty.span(), format!("{what} is owned: `{ident}: {owned}`")))
+            Err(Error::new_spanned(ty, format!("{what} is owned: `{ident}: {owned}`")))
         }
         Type::ImplTrait(_) => {
-            Err(Error::new(ty.span(), format!("`{ident}` needs a type: it says what callers may send")))
+            Err(Error::new_spanned(ty, format!("`{ident}` needs a type: it says what callers may send")))
         }
         _ => Ok(()),
     }
@@ -338,7 +352,7 @@ fn read_argument(ident: &Ident, parameter: &PatType) -> Result<Argument> {
         None => Options::read("arg", TokenStream::new(), &ARG_KEYS)?,
     };
     if let Some(second) = attributes.next() {
-        return Err(Error::new(second.span(), "put everything into one `#[arg(…)]`"));
+        return Err(Error::new_spanned(second, "put everything into one `#[arg(…)]`"));
     }
     let text = options.text().map(|text| text.to_token_stream());
     let description = options.expression("description")?.map(|text| text.to_token_stream()).or(text);
@@ -351,7 +365,7 @@ fn read_argument(ident: &Ident, parameter: &PatType) -> Result<Argument> {
     match options.expression("examples")? {
         Some(Expr::Array(array)) => examples.extend(array.elems),
         Some(other) => {
-            return Err(Error::new(other.span(), "`examples` is a list: `examples = [\"a\", \"b\"]`"));
+            return Err(Error::new_spanned(&other, "`examples` is a list: `examples = [\"a\", \"b\"]`"));
         }
         None => {}
     }
@@ -390,7 +404,7 @@ fn limits(range: Expr) -> Result<Limits> {
             let limits = range.limits;
             Ok((range.start.map(|start| *start), range.end.map(|end| (*end, limits))))
         }
-        other => Err(Error::new(other.span(), "`range` is a range: `range = 1..=100`")),
+        other => Err(Error::new_spanned(&other, "`range` is a range: `range = 1..=100`")),
     }
 }
 

@@ -54,7 +54,7 @@ impl Kind {
 pub(crate) fn free(kind: Kind, inside: TokenStream, mut item: ItemFn) -> TokenStream {
     let beside = beside(kind, inside, &item).unwrap_or_else(Error::into_compile_error);
     // Left in place even if something is wrong, so that there is one error and not many.
-    strip(&mut item.sig);
+    strip(&mut item.attrs, &mut item.sig);
     quote!(#item #beside)
 }
 
@@ -73,7 +73,7 @@ fn beside(kind: Kind, inside: TokenStream, item: &ItemFn) -> Result<TokenStream>
     Ok(quote! {
         #(#conditions)*
         #[doc(hidden)]
-        #[allow(clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction)]
+        #[allow(deprecated)]
         #vis fn #maker() -> ::toolgate::__private::Item {
             #made.made_from(::toolgate::__private::std::concat!(
                 ::toolgate::__private::std::module_path!(), "::", #name

@@ -49,8 +49,9 @@ use crate::item::Kind;
 /// # assert!(server.is_ok());
 /// ```
 ///
-/// The function, `async` or not, stays as it is and can be called. Its name and doc comment are those of the
-/// tool.
+/// The function stays as it is and can be called. Its name and doc comment are those of the tool. It may be
+/// `async` or not; if not, it runs where the call is handled, so what blocks or computes for long belongs on a
+/// thread of its own (`tokio::task::spawn_blocking`).
 ///
 /// # Parameters
 ///
@@ -98,7 +99,7 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// /// How it is set up
 /// #[resource]
-/// async fn settings() -> serde_json::Value {
+/// async fn settings() -> toolgate::serde_json::Value {
 ///     json!({ "language": "en" })
 /// }
 /// # assert!(Server::new("shop", "1.0.0").add(items![readme, settings]).build().is_ok());

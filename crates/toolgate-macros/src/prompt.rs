@@ -2,7 +2,6 @@
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens as _, quote};
-use syn::spanned::Spanned as _;
 use syn::{Error, Expr, Result};
 
 use crate::attr::Options;
@@ -32,22 +31,22 @@ pub(crate) fn spec(inside: TokenStream, mut function: Function) -> Result<TokenS
 fn describe_arguments(list: Expr, function: &mut Function) -> Result<()> {
     let shape = "`arguments` is a list: `arguments = [language = \"The language\", code = \"The code\"]`";
     let Expr::Array(list) = list else {
-        return Err(Error::new(list.span(), shape));
+        return Err(Error::new_spanned(&list, shape));
     };
     for entry in list.elems {
         let (name, text) = match entry {
             Expr::Assign(assign) => (*assign.left, Some(*assign.right)),
             name => (name, None),
         };
-        let Expr::Path(path) = &name else { return Err(Error::new(name.span(), shape)) };
-        let Some(ident) = path.path.get_ident() else { return Err(Error::new(name.span(), shape)) };
+        let Expr::Path(path) = &name else { return Err(Error::new_spanned(&name, shape)) };
+        let Some(ident) = path.path.get_ident() else { return Err(Error::new_spanned(&name, shape)) };
         let known = ident.to_string();
         let is_known = match text {
             Some(text) => function.describe(&known, text.to_token_stream()),
             None => function.arguments().any(|(_, argument)| argument.name == known),
         };
         if !is_known {
-            return Err(Error::new(ident.span(), format!("the function has no argument `{known}`")));
+            return Err(Error::new_spanned(ident, format!("the function has no argument `{known}`")));
         }
     }
     Ok(())

@@ -12,8 +12,8 @@ const KEYS: [&str; 5] = ["uri", "name", "description", "mime", "title"];
 
 pub(crate) fn resource(inside: TokenStream, function: &Function) -> Result<TokenStream> {
     if let Some((parameter, argument)) = function.arguments().next() {
-        return Err(Error::new(
-            parameter.span(),
+        return Err(Error::new_spanned(
+            &parameter.ident,
             format!("a resource has no arguments; `#[template(\"…://{{{}}}\")]` has", argument.name),
         ));
     }
@@ -35,8 +35,8 @@ pub(crate) fn template(inside: TokenStream, function: &Function) -> Result<Token
     for (parameter, argument) in function.arguments() {
         if !variables.contains(&argument.name) {
             let known = variables.iter().map(|name| format!("`{{{name}}}`")).collect::<Vec<_>>().join(", ");
-            return Err(Error::new(
-                parameter.span(),
+            return Err(Error::new_spanned(
+                &parameter.ident,
                 match known.as_str() {
                     "" => format!("`{}` has no variables; add `{{{}}}`", uri.value(), argument.name),
                     _ => {
@@ -57,7 +57,7 @@ fn read(attribute: &str, inside: TokenStream, function: &Function) -> Result<(Op
     let is_uri = text.as_ref().is_some_and(|text| text.value().contains("://"));
     let (first, text) = if is_uri { (text, None) } else { (None, text) };
     let uri = match (first, options.string("uri")?) {
-        (Some(_), Some(second)) => return Err(Error::new(second.span(), "the URI is given twice")),
+        (Some(_), Some(second)) => return Err(Error::new_spanned(&second, "the URI is given twice")),
         (first, second) => first.or(second),
     };
     let name = options.string("name")?.map_or_else(|| function.name(), |name| name.value());

@@ -3,7 +3,6 @@
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
 use syn::ext::IdentExt as _;
-use syn::spanned::Spanned as _;
 use syn::{Attribute, Error, ImplItem, ItemImpl, Path, Result};
 
 use crate::attr::{Options, inside, is_named};
@@ -17,7 +16,7 @@ pub(crate) fn block(options: TokenStream, mut block: ItemImpl) -> TokenStream {
             && mark(&method.attrs).is_some()
         {
             method.attrs.retain(|attribute| kind_of(attribute).is_none());
-            strip(&mut method.sig);
+            strip(&mut method.attrs, &mut method.sig);
         }
     }
     quote!(#block #kit)
@@ -41,7 +40,7 @@ fn kit(options: TokenStream, block: &ItemImpl) -> Result<TokenStream> {
     let mut options = Options::read("server", options, &["instructions"])?;
     options.no_text("write `#[server(instructions = \"…\")]`")?;
     if let Some((path, _)) = &block.trait_ {
-        return Err(Error::new(path.span(), "`#[server]` is for the impl block of a type, not of a trait"));
+        return Err(Error::new_spanned(path, "`#[server]` is for the impl block of a type, not of a trait"));
     }
     let instructions = options.expression("instructions")?.map(|text| {
         quote! {
@@ -52,8 +51,8 @@ fn kit(options: TokenStream, block: &ItemImpl) -> Result<TokenStream> {
     });
     let methods = read_methods(block)?;
     if methods.is_empty() {
-        return Err(Error::new(
-            block.self_ty.span(),
+        return Err(Error::new_spanned(
+            &block.self_ty,
             "nothing here is offered: mark methods with `#[tool]`, `#[resource]`, `#[template]` or `#[prompt]`",
         ));
     }
@@ -64,7 +63,7 @@ fn kit(options: TokenStream, block: &ItemImpl) -> Result<TokenStream> {
     let items = items.collect::<Result<Vec<_>>>()?;
     let (generics, _, bounds) = block.generics.split_for_impl();
     Ok(quote_spanned! {Span::mixed_site()=>
-        #[allow(clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction)]
+        #[allow(deprecated)]
         impl #generics ::toolgate::__private::Kit for #self_type #bounds {
             fn items(
                 __kit: &::toolgate::__private::std::sync::Arc<Self>,
@@ -105,12 +104,12 @@ fn item(method: Method<'_>, targets: &[Target], place: &str) -> Result<TokenStre
             .find(|target| target.name == name && matches!(target.kind, Kind::Template | Kind::Prompt));
         let wanted = argument.unraw().to_string();
         match target {
-            None => Err(Error::new(
-                path.span(),
+            None => Err(Error::new_spanned(
+                path,
                 format!("this impl block has no `#[template]` or `#[prompt]` called `{}`", words(path)),
             )),
             Some(target) if !target.arguments.contains(&wanted) => {
-                Err(Error::new(argument.span(), format!("`{name}` has no argument `{wanted}`")))
+                Err(Error::new_spanned(argument, format!("`{name}` has no argument `{wanted}`")))
             }
             Some(_) => Ok(origin(&name)),
         }

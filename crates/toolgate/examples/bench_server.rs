@@ -1,10 +1,15 @@
 //! The small server that benchmarks measure: `echo`, `add`, fifty dummies and a resource.
 //!
 //! `bench_server --listen 127.0.0.1:3000` serves HTTP, `bench_server --stdio` standard input and output.
+//! `--no-statistics` counts nothing, and `--stateless` opens no sessions.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolgate::{ListenOptions, Server};
+
+/// As in the program `toolgate`: calls are made of small pieces that live for microseconds.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Deserialize, JsonSchema)]
 struct Echo {
@@ -23,7 +28,13 @@ struct Add {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A bench opens thousands of connections from one address.
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut has = |flag: &str| {
+        let place = arguments.iter().position(|argument| argument == flag);
+        place.map(|place| arguments.remove(place)).is_some()
+    };
     let mut server = Server::new("bench", "1.0.0")
+        .statistics(!has("--no-statistics"))
         .listener(ListenOptions::default().max_connections_per_ip(10_000))
         .resource("bench://text", || async { "A short text" })
         .mime("text/plain")
@@ -35,8 +46,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let name = format!("dummy_{number}");
         server = server.tool(name, |args: Echo| async move { args.message }).describe("One of many");
     }
-    let server = server.build()?;
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let server = if has("--stateless") { server.stateless().build()? } else { server.build()? };
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--stdio"] => server.serve_stdio().await?,
         ["--listen", address] => {
@@ -44,7 +54,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             eprintln!("listening on http://{}/mcp", listener.local_addr()?);
             server.serve(listener).await?;
         }
-        _ => return Err("usage: bench_server --listen ADDR | --stdio".into()),
+        _ => return Err("usage: bench_server [--no-statistics] [--stateless] --listen ADDR | --stdio".into()),
     }
     Ok(())
 }

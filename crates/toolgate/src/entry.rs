@@ -9,11 +9,11 @@ use std::task::Poll;
 
 use arc_swap::ArcSwapOption;
 use bytes::{BufMut, Bytes, BytesMut};
-use tokio_util::sync::CancellationToken;
 use toolgate_wire::{
     Broken, BrokenKind, Dialect, Fault, FaultKind, Frame, Limits, Message, Raw, RequestId, read,
 };
 
+use crate::cancel::Cancel;
 use crate::dispatch::{Hall, Work};
 use crate::era::{Answer, Arrival, Closing, Era, Listening, Peer, Told, Visit, refuse};
 use crate::observe::{Asked, Finished, Incoming, RequestEvent, Sight, Subject, Verdict, Watch};
@@ -195,7 +195,13 @@ impl Entry {
             Told::Failed(message) => Verdict::ToolError { message },
             Told::Fault { code, message } => Verdict::Fault { code: *code, message },
         };
-        let body = self.watch.end(sight, &Finished { method, subject, verdict }, status, body);
+        let finished = Finished { method, subject, verdict };
+        let body = if sight.is_heard() {
+            self.watch.end(sight, &finished, status, body.whole()).into()
+        } else {
+            self.watch.end(sight, &finished, status, Bytes::new());
+            body
+        };
         Answer::Body { status, body, session, told }
     }
 
@@ -224,14 +230,14 @@ fn array_of(answers: Vec<Answer>) -> Answer {
     for answer in answers {
         if let Answer::Body { body, .. } = answer {
             array.put_u8(if array.is_empty() { b'[' } else { b',' });
-            array.put(body);
+            array.put(body.whole());
         }
     }
     if array.is_empty() {
         return Answer::Accepted;
     }
     array.put_u8(b']');
-    Answer::Body { status: 200, body: array.freeze(), session: None, told: Told::Well }
+    Answer::Body { status: 200, body: array.freeze().into(), session: None, told: Told::Well }
 }
 
 /// What became of a message before anybody had to wait.
@@ -245,7 +251,7 @@ pub(crate) enum Started {
     Asking(Box<Asking>),
     Working {
         work: Work,
-        cancel: CancellationToken,
+        cancel: Cancel,
         closing: Closing,
         sight: Option<Sight>,
     },

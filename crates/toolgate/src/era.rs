@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::HeaderMap;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{
     CacheHint, Call, Implementation, Notice, Outcome, ServerCapabilities, ToolOutput,
 };
@@ -36,10 +36,12 @@ pub(crate) use header::{LAST_EVENT, SESSION, single};
 pub(crate) use session::{Line, SessionLimits, Sessions, event_id};
 pub(crate) use speech::refuse_head;
 
+use crate::cancel::{Cancel, CancelOnDrop};
 use crate::clock::Clock;
 use crate::handler::Voice;
 use crate::hub::Hub;
 use crate::observe::Transport;
+use crate::parcel::Parcel;
 use crate::request::{Caller, Principal, Request, Stop};
 use crate::seal::Seal;
 use crate::stream::Stream;
@@ -79,7 +81,7 @@ pub(crate) enum Answer {
     /// Nothing: the question was taken back.
     Silence,
     /// One message, with the status it has where there are statuses.
-    Body { status: u16, body: Bytes, session: Option<Box<str>>, told: Told },
+    Body { status: u16, body: Parcel, session: Option<Box<str>>, told: Told },
 }
 
 /// What an answer tells, for those who keep count.
@@ -146,7 +148,7 @@ pub(crate) struct Closing {
     /// Keeps the request cancellable while it runs.
     _ticket: Option<Ticket>,
     /// Whoever drops this without an answer has left: work that was moved elsewhere should know.
-    _leaving: DropGuard,
+    _leaving: CancelOnDrop,
 }
 
 impl Era {
@@ -377,7 +379,7 @@ impl Era {
                 (Arc::clone(&retrying) as Arc<dyn Voice>, Some(retrying))
             }
         };
-        let leaving = cancel.clone().drop_guard();
+        let leaving = cancel.on_drop();
         let closing =
             Closing { speech, id: id.clone(), method, retrying, _ticket: ticket, _leaving: leaving };
         let request = Request { call, caller, cancel };
@@ -390,8 +392,8 @@ impl Era {
         id: &RequestId,
         session: Option<&Arc<Session>>,
         peer: &Peer,
-    ) -> Result<(CancellationToken, Option<Ticket>), Fault> {
-        let cancel = CancellationToken::new();
+    ) -> Result<(Cancel, Option<Ticket>), Fault> {
+        let cancel = Cancel::new();
         let calls = match (&peer.road, session) {
             (Road::Line(line), _) => {
                 if line.calls.contains(id) {

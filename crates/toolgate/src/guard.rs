@@ -334,9 +334,9 @@ impl Guards {
         }
     }
 
-    /// The headers that every answer carries, to begin one with: cheaper than [`Guards::dress`].
-    pub(crate) fn fresh(&self, dress: &Dress) -> HeaderMap {
-        let mut headers = self.headers.fresh(dress.is_secure);
+    /// The headers of an answer in JSON, to begin one with: cheaper than [`Guards::dress`].
+    pub(crate) fn json(&self, dress: &Dress) -> HeaderMap {
+        let mut headers = self.headers.json(dress.is_secure);
         if let Some(origin) = &dress.origin {
             Cors::dress(&mut headers, origin);
         }
@@ -352,7 +352,8 @@ impl Guards {
     }
 
     fn preflight(&self, asked: &HeaderMap, dress: &Dress) -> HeaderMap {
-        let mut headers = self.fresh(dress);
+        let mut headers = HeaderMap::new();
+        self.dress(&mut headers, dress);
         Cors::preflight(asked, &mut headers);
         headers
     }

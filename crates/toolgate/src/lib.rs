@@ -7,6 +7,54 @@
 //! # Hello
 //!
 //! ```no_run
+//! use toolgate::prelude::*;
+//! /// Greet someone
+//! #[tool]
+//! async fn greet(name: String) -> String { format!("Hello, {name}!") }
+//! toolgate::main!();
+//! ```
+//!
+//! This is a whole program ([`main!`]): `hello` serves the client that started it, `hello --http :8080` serves
+//! HTTP. Its name, version and description are those of your package, and it offers everything that is marked.
+//! [`tool`](macro@tool), [`resource`](macro@resource), [`template`](macro@template), [`prompt`](macro@prompt) and
+//! [`complete`](macro@complete) mark functions; [`server`](macro@server) marks an impl block whose methods share a
+//! value:
+//!
+//! ```
+//! use toolgate::prelude::*;
+//!
+//! struct Notes(Vec<String>);
+//!
+//! #[server(instructions = "A notebook")]
+//! impl Notes {
+//!     /// Search the notes
+//!     #[tool(read_only)]
+//!     async fn search(
+//!         &self,
+//!         /// A word that must be in them
+//!         #[arg(min_len = 2)] word: String,
+//!         /// How many at most
+//!         #[arg(default = 20, range = 1..=100)] limit: usize,
+//!     ) -> Vec<String> {
+//!         self.0.iter().filter(|note| note.contains(&word)).take(limit).cloned().collect()
+//!     }
+//!
+//!     /// One note
+//!     #[template("notes://{number}")]
+//!     fn one(&self, number: usize) -> Option<String> {
+//!         self.0.get(number).cloned()
+//!     }
+//! }
+//!
+//! let server = Server::new("notes", "1.0.0").add(Notes(vec!["Buy tea".into()])).build();
+//! # assert!(server.is_ok());
+//! ```
+//!
+//! # The builder
+//!
+//! Macros write what you can write yourself, where names or handlers are only known at run time:
+//!
+//! ```no_run
 //! use toolgate::Server;
 //!
 //! #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -203,8 +251,10 @@
 //!
 //! # Features
 //!
-//! `http` (default) is the endpoint and the listener; without it only byte streams are served. `validate`
-//! (default) checks arguments against their JSON Schema; without it the handler's type is the only check.
+//! `http` (default) is the endpoint and the listener; without it only byte streams are served. `macros`
+//! (default) are the attributes, [`items!`] and the collection of what is marked. `validate` (default) checks
+//! arguments against their JSON Schema; without it the handler's type and the limits of `#[arg]`, patterns
+//! excepted, are the only check.
 //! `testing` is for tests.
 
 // Without HTTP a part of the house stands empty; which part, is not worth a list.
@@ -212,6 +262,7 @@
 
 #[cfg(feature = "http")]
 mod app;
+mod cancel;
 mod clock;
 mod collect;
 mod dispatch;
@@ -223,6 +274,7 @@ mod guard;
 mod handler;
 mod hub;
 mod observe;
+mod parcel;
 mod profile;
 mod program;
 mod registry;
@@ -278,6 +330,23 @@ pub use toolgate_macros::{complete, items, prompt, resource, server, template, t
 pub use {schemars, serde, serde_json};
 
 /// What a program of marked functions needs: `use toolgate::prelude::*;`.
+///
+/// The derives of serde and schemars among it expect these crates in your own `Cargo.toml`, or to be told where
+/// they are:
+///
+/// ```
+/// use toolgate::prelude::*;
+///
+/// #[derive(Serialize, JsonSchema)]
+/// #[serde(crate = "toolgate::serde")]
+/// #[schemars(crate = "toolgate::schemars")]
+/// struct Hit { title: String }
+///
+/// #[tool]
+/// fn search() -> Vec<Hit> {
+///     vec![Hit { title: "tea".into() }]
+/// }
+/// ```
 pub mod prelude {
     #[cfg(feature = "macros")]
     pub use crate::{complete, items, prompt, resource, server, template, tool};

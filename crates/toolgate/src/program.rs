@@ -163,6 +163,8 @@ fn serve<P: Program>(road: Road, name: Option<&str>, make: impl AsyncFnOnce() ->
         let server = choose(servers, name).map_err(Stop::Unknown)?;
         match road {
             Road::Stdio => Ok(server.serve_stdio().await?),
+            // Over HTTP too it is one server that is served. Where several are to be mounted side by side,
+            // they have to be kept here until this point.
             Road::Http(address) => listen(&server, &address).await,
         }
     });

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{Call, ToolOutput};
 use toolgate_wire::{Client, Fault, Meta};
 
+use crate::cancel::Cancel;
 use crate::profile::Profile;
 
 /// A future with its type forgotten.
@@ -129,7 +129,7 @@ pub(crate) struct Request {
     pub(crate) call: Call,
     pub(crate) caller: Caller,
     /// Falls when nobody waits for the answer any more.
-    pub(crate) cancel: CancellationToken,
+    pub(crate) cancel: Cancel,
 }
 
 /// Why a call has no outcome.

@@ -32,7 +32,7 @@ use crate::error::{Error, ErrorKind};
 use crate::guard::Guards;
 use crate::handler::{Changes, Context, Handler, IntoContents, IntoOutput, IntoPrompt, Needs, Shared};
 use crate::hub::{Hub, Topic};
-use crate::observe::{ErrorContext, Events, Watch};
+use crate::observe::{ErrorContext, ErrorEvent, Events, Watch};
 use crate::profile::Profile;
 use crate::registry::{
     Need, Offer, Pager, PromptSpec, Registry, ResourceSpec, Snapshot, TemplateSpec, ToolSpec, cache_hint,
@@ -737,6 +737,8 @@ further! { ToolSpec:
     input_schema(schema: serde_json::Value);
     /// The JSON Schema of the tool's structured output, instead of one made from the handler's type.
     output_schema(schema: serde_json::Value);
+    /// The tool's own version, for those who look after the server. 1.0.0 unless said otherwise.
+    version(version: impl Into<String>);
     /// How long a call of the tool may take.
     timeout(timeout: Duration);
     /// Refuses clients that cannot do this.
@@ -882,6 +884,7 @@ impl<L: Last> Builder<L> {
     /// Everything that this offers: an item, a list of them made with [`items!`](crate::items), or a value
     /// whose impl block is marked with `#[server]`. Its instructions, if it has any, are put behind those
     /// that are there already.
+    #[allow(clippy::should_implement_trait, reason = "nobody writes `server + tools`")]
     pub fn add(self, offers: impl Offers) -> Builder {
         self.then(()).put(sort(offers.offer()))
     }
@@ -945,7 +948,7 @@ impl Server {
     /// # Errors
     /// If anything about it cannot work; what is served then stays as it was.
     pub fn scan(&self, offers: impl Offers) -> Result<Server, Error> {
-        self.told(self.take_in(sort(offers.offer())))?;
+        self.scanned(self.take_in(sort(offers.offer())))?;
         Ok(self.clone())
     }
 
@@ -970,15 +973,18 @@ impl Server {
 
     #[cfg(feature = "macros")]
     fn scan_in(&self, scope: Scope<'_>, module: &str) -> Result<Vec<String>, Error> {
-        self.told(match collected(scope) {
+        self.scanned(match collected(scope) {
             Some(offered) => self.take_in(sort(offered)),
             None => Err(Error::new(ErrorKind::Scan, nothing_in(module))),
         })
     }
 
-    /// Whoever listens hears of what could not be taken in.
-    fn told<T>(&self, taken: Result<T, Error>) -> Result<T, Error> {
-        taken.inspect_err(|error| self.tell_error(ErrorContext::ScanClass, &error.to_string()))
+    /// Tells who listens what could not be taken in.
+    fn scanned(&self, taken: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> {
+        let watch = &self.0.entry.watch;
+        taken.inspect_err(|error| {
+            watch.events.tell(ErrorEvent::new(&watch.server, ErrorContext::ScanClass, error.to_string()));
+        })
     }
 
     /// All or nothing.

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{Answer, Ask, LogLevel, Notice};
 use toolgate_wire::{Edition, Raw, RequestId, Resume, codec, write_request};
 
 use super::ask_retry::{is_right, unsupported};
 use super::session::Session;
+use crate::cancel::Cancel;
 use crate::handler::{AskError, AskErrorKind, Voice};
 use crate::request::{BoxFuture, Stop};
 use crate::stream::Stream;
@@ -24,7 +24,7 @@ pub(super) struct Reversing {
     session: Option<Arc<Session>>,
     /// None: the client takes one message only, the answer.
     out: Option<Arc<Stream>>,
-    cancel: CancellationToken,
+    cancel: Cancel,
     /// It came by a request of its own, whose connection can be freed.
     posted: bool,
     /// There is one run only; what is set aside stays here.
@@ -36,7 +36,7 @@ impl Reversing {
         edition: Edition,
         session: Option<Arc<Session>>,
         out: Option<Arc<Stream>>,
-        cancel: CancellationToken,
+        cancel: Cancel,
         posted: bool,
     ) -> Reversing {
         Reversing { edition, session, out, cancel, posted, memory: Mutex::default() }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use toolgate_wire::model::{Implementation, Outcome, ServerCapabilities, Welcome};
-use toolgate_wire::{Edition, Kind, Raw, RequestId};
+use toolgate_wire::{Edition, Kind, Raw, RequestId, codec};
 
 use super::speech::Speech;
 use super::{Answer, Era, Face, Peer};
@@ -39,6 +39,17 @@ fn rename_arguments(params: &Raw) -> Option<Raw> {
     Some(Raw::from(serde_json::Value::Object(members)))
 }
 
+/// What is offered to somebody who is not remembered, and so can be told of no change.
+pub(super) fn unheard(offered: ServerCapabilities) -> ServerCapabilities {
+    ServerCapabilities {
+        tools: offered.tools.map(|_| false),
+        resources: offered.resources.map(|_| false),
+        prompts: offered.prompts.map(|_| false),
+        resource_updates: false,
+        ..offered
+    }
+}
+
 impl Era {
     /// Answers an `initialize` that names no edition, where that is overlooked. Nobody is remembered for it.
     pub(super) fn nod(&self, id: &RequestId, params: Option<&Raw>, peer: &Peer) -> Option<Answer> {
@@ -62,7 +73,7 @@ impl Era {
         let pinned = dialect.pinned.unwrap_or(Edition::NEWEST_HANDSHAKE);
         let outcome = self.introduction(pinned, &face, None);
         let mut out = b"{\"jsonrpc\":\"2.0\",\"result\":".to_vec();
-        self.lists.write(&mut out, pinned, &outcome, &face);
+        codec::write_outcome(&mut out, pinned, &outcome, Some(&face.info));
         if let Some(id) = id {
             out.extend_from_slice(b",\"id\":");
             let id = id.parse().map_or_else(|_| RequestId::from(id), |id: i64| RequestId::from(id));
@@ -73,14 +84,13 @@ impl Era {
     }
 
     fn introduction(&self, edition: Edition, face: &Face, instructions: Option<String>) -> Outcome {
-        let offered = (self.offering)();
+        let offered = unheard((self.offering)());
         Outcome::Welcome(Box::new(Welcome {
             version: edition.date().to_owned(),
-            // Nobody who is not remembered can be told of a change.
             capabilities: ServerCapabilities {
-                tools: offered.tools.map(|_| false),
-                resources: offered.resources.map(|_| false),
-                prompts: offered.prompts.map(|_| false),
+                tools: offered.tools,
+                resources: offered.resources,
+                prompts: offered.prompts,
                 ..ServerCapabilities::default()
             },
             server: Implementation {

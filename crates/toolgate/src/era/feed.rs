@@ -10,6 +10,7 @@ use toolgate_wire::{Edition, RequestId, codec};
 
 use super::session::{Session, Ticket};
 use super::{Answer, Era, Peer, Road};
+use crate::cancel::Cancel;
 use crate::hub::{Subscriber, Topic};
 use crate::stream::Stream;
 
@@ -19,7 +20,7 @@ pub(crate) struct Listening {
     id: RequestId,
     accepted: Filter,
     subscriber: Arc<Subscriber>,
-    cancel: CancellationToken,
+    cancel: Cancel,
     out: Arc<Stream>,
     /// Falls when nothing more will come from the client.
     hung_up: Option<CancellationToken>,
@@ -33,7 +34,7 @@ impl Era {
         edition: Edition,
         id: &RequestId,
         wanted: Filter,
-        cancel: CancellationToken,
+        cancel: Cancel,
         ticket: Option<Ticket>,
         peer: &Peer,
         out: &Arc<Stream>,
@@ -126,7 +127,7 @@ fn end_on_line(out: &Stream, edition: Edition, id: RequestId, answer: Answer) ->
     if let (Answer::Body { body, .. }, true) =
         (answer, codec::write_notice(&mut message, edition, &over, None))
     {
-        out.push(body);
+        out.push(body.whole());
         out.push(Bytes::from(message));
     }
     Answer::Silence

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use toolgate_wire::model::{Call, Outcome, Welcome};
 use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RequestId, codec};
 
+use super::bare::unheard;
 use super::header::{SESSION, VERSION, single};
 use super::session::GREETING;
 use super::{Answer, Era, Peer, Road, Speaker, Speech, Told};
@@ -36,7 +37,10 @@ impl Era {
         let edition = Edition::negotiate(&hello.version);
         let client = Arc::new(Client { edition, capabilities: hello.capabilities, info: hello.client });
         let face = self.face.load();
-        let capabilities = (self.offering)();
+        let mut capabilities = (self.offering)();
+        if matches!(peer.road, Road::Post { .. }) && self.sessions.are_off() {
+            capabilities = unheard(capabilities);
+        }
         let offered = capabilities.clone();
         let welcome = Outcome::Welcome(Box::new(Welcome {
             version: edition.date().to_owned(),

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use bytes::Bytes;
 use toolgate_wire::model::{Outcome, Page, Prompt, Resource, ResourceTemplate, Tool};
 use toolgate_wire::{Edition, codec};
 
@@ -29,47 +30,48 @@ struct Written<T> {
     page: Page<T>,
     /// Who said so: some editions sign their lists.
     face: Arc<Face>,
-    bytes: Vec<u8>,
+    /// With the brace that ends the message around it.
+    bytes: Bytes,
 }
 
 impl Lists {
-    /// Writes a result; a list from memory, if it is the one that was written last.
-    pub(super) fn write(&self, out: &mut Vec<u8>, edition: Edition, outcome: &Outcome, face: &Arc<Face>) {
+    /// A list as it ends a message, written now or remembered. None for what is no list, or no whole one.
+    pub(super) fn recall(&self, edition: Edition, outcome: &Outcome, face: &Arc<Face>) -> Option<Bytes> {
         match outcome {
-            Outcome::Tools(page) => recall(&self.tools, out, edition, outcome, page, face),
-            Outcome::Resources(page) => recall(&self.resources, out, edition, outcome, page, face),
-            Outcome::Templates(page) => recall(&self.templates, out, edition, outcome, page, face),
-            Outcome::Prompts(page) => recall(&self.prompts, out, edition, outcome, page, face),
-            _ => codec::write_outcome(out, edition, outcome, Some(&face.info)),
+            Outcome::Tools(page) => recall(&self.tools, edition, outcome, page, face),
+            Outcome::Resources(page) => recall(&self.resources, edition, outcome, page, face),
+            Outcome::Templates(page) => recall(&self.templates, edition, outcome, page, face),
+            Outcome::Prompts(page) => recall(&self.prompts, edition, outcome, page, face),
+            _ => None,
         }
     }
 }
 
 fn recall<T>(
     kept: &Kept<T>,
-    out: &mut Vec<u8>,
     edition: Edition,
     outcome: &Outcome,
     page: &Page<T>,
     face: &Arc<Face>,
-) {
+) -> Option<Bytes> {
     if page.next.is_some() {
         // Its cursor is sealed anew each time: no two of these are the same.
-        codec::write_outcome(out, edition, outcome, Some(&face.info));
-        return;
+        return None;
     }
     let slot = &kept[edition as usize];
     if let Some(written) = slot.load().as_ref()
         && is_same(&written.page, page)
         && Arc::ptr_eq(&written.face, face)
     {
-        out.extend_from_slice(&written.bytes);
-        return;
+        return Some(written.bytes.clone());
     }
-    let start = out.len();
-    codec::write_outcome(out, edition, outcome, Some(&face.info));
+    let mut bytes = Vec::new();
+    codec::write_outcome(&mut bytes, edition, outcome, Some(&face.info));
+    bytes.push(b'}');
+    let bytes = Bytes::from(bytes);
     let page = Page { items: page.items.clone(), next: page.next.clone(), cache: page.cache };
-    slot.store(Some(Arc::new(Written { page, face: Arc::clone(face), bytes: out[start..].to_vec() })));
+    slot.store(Some(Arc::new(Written { page, face: Arc::clone(face), bytes: bytes.clone() })));
+    Some(bytes)
 }
 
 /// The very same things: a slot keeps them alive, so no other thing can have taken their place in memory.

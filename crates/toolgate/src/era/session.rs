@@ -17,6 +17,7 @@ use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RemoteError, Request
 use super::handshake::no_session;
 use super::header::{SESSION, VERSION, single};
 use super::{Era, Peer};
+use crate::cancel::Cancel;
 use crate::clock::Clock;
 use crate::hub::{Hub, Subscriber};
 use crate::request::Principal;
@@ -546,9 +547,9 @@ pub(crate) struct Calls(Arc<Mutex<UnderWay>>);
 struct UnderWay {
     /// Tells two calls of one id apart.
     serial: u64,
-    calls: HashMap<RequestId, (u64, CancellationToken)>,
+    calls: HashMap<RequestId, (u64, Cancel)>,
     /// Calls that came with the id of another while that one was under way. No client should do that.
-    twins: Vec<(RequestId, u64, CancellationToken)>,
+    twins: Vec<(RequestId, u64, Cancel)>,
 }
 
 /// A request's entry among those under way; leaving it ends the entry.
@@ -564,7 +565,7 @@ impl Calls {
         lock(&self.0).calls.contains_key(id)
     }
 
-    pub(super) fn enter(&self, id: &RequestId, cancel: &CancellationToken) -> Ticket {
+    pub(super) fn enter(&self, id: &RequestId, cancel: &Cancel) -> Ticket {
         let mut under_way = lock(&self.0);
         under_way.serial += 1;
         let serial = under_way.serial;

@@ -9,6 +9,7 @@ use toolgate_wire::{Dialect, Edition, Fault, FaultKind, RequestId, codec};
 
 use super::header::{SESSION, VERSION, single};
 use super::{Answer, Era, Face, Peer, Speaker, Told};
+use crate::parcel::Parcel;
 use crate::request::Failure;
 
 /// What nobody speaks who says nothing else.
@@ -101,7 +102,7 @@ impl Era {
         id: &RequestId,
         outcome: &Outcome,
         face: &Arc<Face>,
-    ) -> Bytes {
+    ) -> Parcel {
         let mut out = Vec::with_capacity(512);
         out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
         id.write(&mut out);
@@ -110,7 +111,10 @@ impl Era {
             (Speech::Bare(Some(dialect)), Outcome::Prompt(_)) => {
                 codec::write_bare_outcome(&mut out, dialect, outcome);
             }
-            _ => self.lists.write(&mut out, speech.edition(), outcome, face),
+            _ => match self.lists.recall(speech.edition(), outcome, face) {
+                Some(tail) => return Parcel { head: out.into(), tail },
+                None => codec::write_outcome(&mut out, speech.edition(), outcome, Some(&face.info)),
+            },
         }
         out.push(b'}');
         out.into()
@@ -134,7 +138,7 @@ pub(crate) fn refuse_head(
         _ => newest(),
     };
     match speech.refusal(None, fault) {
-        Answer::Body { status, body, .. } => (status, body),
+        Answer::Body { status, body, .. } => (status, body.whole()),
         Answer::Accepted | Answer::Silence => (500, Bytes::new()),
     }
 }

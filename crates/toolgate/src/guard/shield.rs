@@ -36,6 +36,8 @@ const HSTS: HeaderValue = HeaderValue::from_static("max-age=31536000; includeSub
 #[must_use]
 pub struct SecurityHeaders {
     always: Arc<HeaderMap>,
+    /// The same with what every answer in JSON carries.
+    json: Arc<HeaderMap>,
     /// Only where the request was safe from others already: said over plain HTTP it must be ignored.
     secure: Option<HeaderValue>,
     fault: Option<String>,
@@ -43,14 +45,29 @@ pub struct SecurityHeaders {
 
 impl Default for SecurityHeaders {
     fn default() -> SecurityHeaders {
-        SecurityHeaders { always: Arc::new(HeaderMap::from_iter(USUAL)), secure: Some(HSTS), fault: None }
+        SecurityHeaders::of(HeaderMap::from_iter(USUAL), Some(HSTS))
     }
 }
 
 impl SecurityHeaders {
+    fn of(always: HeaderMap, secure: Option<HeaderValue>) -> SecurityHeaders {
+        let mut headers =
+            SecurityHeaders { always: Arc::new(always), json: Arc::default(), secure, fault: None };
+        headers.settle();
+        headers
+    }
+
+    /// Makes what is copied into answers.
+    fn settle(&mut self) {
+        let mut json = HeaderMap::clone(&self.always);
+        json.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        json.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        self.json = Arc::new(json);
+    }
+
     /// None at all.
     pub fn none() -> SecurityHeaders {
-        SecurityHeaders { always: Arc::default(), secure: None, fault: None }
+        SecurityHeaders::of(HeaderMap::new(), None)
     }
 
     /// With this header too, or with this value instead of the one before.
@@ -64,6 +81,7 @@ impl SecurityHeaders {
         } else {
             Arc::make_mut(&mut self.always).insert(known, value);
         }
+        self.settle();
         self
     }
 
@@ -73,6 +91,7 @@ impl SecurityHeaders {
             self.secure = None;
         }
         Arc::make_mut(&mut self.always).remove(name);
+        self.settle();
         self
     }
 
@@ -82,6 +101,7 @@ impl SecurityHeaders {
         if let Some(value) = self.secure.take() {
             Arc::make_mut(&mut self.always).insert(header::STRICT_TRANSPORT_SECURITY, value);
         }
+        self.settle();
         self
     }
 
@@ -90,9 +110,9 @@ impl SecurityHeaders {
         self.fault.clone().map_or(Ok(()), Err)
     }
 
-    /// An answer that has nothing but these. To copy them all is cheaper than to put on each.
-    pub(super) fn fresh(&self, is_secure: bool) -> HeaderMap {
-        let mut headers = HeaderMap::clone(&self.always);
+    /// The headers of an answer in JSON. To copy them all is cheaper than to put on each.
+    pub(super) fn json(&self, is_secure: bool) -> HeaderMap {
+        let mut headers = HeaderMap::clone(&self.json);
         self.finish(&mut headers, is_secure);
         headers
     }
@@ -121,7 +141,10 @@ mod tests {
     fn shown(shield: &SecurityHeaders, is_secure: bool) -> Vec<String> {
         let mut headers = HeaderMap::new();
         shield.dress(&mut headers, is_secure);
-        assert_eq!(headers, shield.fresh(is_secure));
+        let mut json = shield.json(is_secure);
+        assert_eq!(json.remove("content-type").unwrap(), "application/json");
+        assert_eq!(json.remove("cache-control").unwrap(), "no-store");
+        assert_eq!(headers, json);
         let mut lines: Vec<_> =
             headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
         lines.sort();

@@ -15,7 +15,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use toolgate_wire::Raw;
 use toolgate_wire::model::{
     Answer, Ask, ClientCapabilities, Elicit, ElicitAnswer, Implementation, LogLevel, Notice, Root, Sample,
@@ -25,6 +24,7 @@ use toolgate_wire::model::{
 use super::ask::AskErrorKind;
 use super::schema::{schema_of, tidy};
 use super::{AskError, Elicited, Form, Voice};
+use crate::cancel::Cancel;
 use crate::clock::tick;
 use crate::hub::{Hub, Topic};
 use crate::request::{Caller, Principal};
@@ -45,7 +45,7 @@ pub struct Context(Arc<Inner>);
 struct Inner {
     caller: Caller,
     voice: Arc<dyn Voice>,
-    cancel: CancellationToken,
+    cancel: Cancel,
     shared: Arc<Shared>,
     /// Progress only ever grows; the last one told, as bits.
     progress: AtomicU64,
@@ -69,7 +69,7 @@ impl Context {
     pub(crate) fn new(
         caller: Caller,
         voice: Arc<dyn Voice>,
-        cancel: CancellationToken,
+        cancel: Cancel,
         shared: Arc<Shared>,
         limit: Duration,
     ) -> Context {

@@ -14,7 +14,7 @@ use std::fmt;
     label = "not a number, nor an `Option` of one"
 )]
 pub trait Number {
-    type Plain: PartialOrd + fmt::Display;
+    type Plain: PartialOrd + fmt::Display + Copy;
 
     fn number(&self) -> Option<Self::Plain>;
 }

@@ -3,6 +3,8 @@
 //! A property with `"x-mcp-header": "Region"` is mirrored as `Mcp-Param-Region`. Marks are checked when a
 //! tool is registered (a client would drop the whole tool for a bad one); calls are checked for agreement.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName};
@@ -112,14 +114,14 @@ fn same(value: View<'_>, text: &str) -> bool {
 }
 
 /// The text that a mirrored header stands for: plain, or base64 between the protocol's markers.
-pub(crate) fn decode(value: &[u8]) -> Option<String> {
+pub(crate) fn decode(value: &[u8]) -> Option<Cow<'_, str>> {
     let value = std::str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
     if !value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) {
         return None;
     }
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
-        Some(encoded) => String::from_utf8(STANDARD.decode(encoded).ok()?).ok(),
-        None => Some(value.to_owned()),
+        Some(encoded) => String::from_utf8(STANDARD.decode(encoded).ok()?).ok().map(Cow::Owned),
+        None => Some(Cow::Borrowed(value)),
     }
 }
 

@@ -149,7 +149,8 @@ impl Server {
         if let Err(error) = checked {
             let said = error.to_string();
             tracing::error!(server = self.name(), fault = said, "not changed");
-            self.tell_error(ErrorContext::Register, &said);
+            let watch = &self.0.entry.watch;
+            watch.events.tell(ErrorEvent::new(&watch.server, ErrorContext::Register, &*said));
             let mut faults = self.0.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             // A server that is given nonsense for ever remembers the first of it.
             if faults.len() < 100 {
@@ -211,11 +212,6 @@ impl Server {
     /// Calls this before every answer is sent: it may look, or change the answer.
     pub fn on_response(&self, listener: impl Fn(&mut ResponseEvent) + Send + Sync + 'static) -> Subscription {
         self.events().on_response(listener)
-    }
-
-    pub(crate) fn tell_error(&self, context: ErrorContext, said: &str) {
-        let watch = &self.0.entry.watch;
-        watch.events.tell(ErrorEvent::new(&watch.server, context, said));
     }
 
     pub(crate) fn tell(&self, change: ServerChange) {
@@ -430,7 +426,7 @@ impl Server {
             transport: Transport::Memory,
         };
         match entry.message(&request, &peer, &out).await {
-            Answer::Body { body, .. } => Some(body),
+            Answer::Body { body, .. } => Some(body.whole()),
             Answer::Accepted | Answer::Silence => None,
         }
     }

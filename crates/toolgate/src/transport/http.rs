@@ -33,6 +33,7 @@ use crate::entry::Entry;
 use crate::era::{Answer, LAST_EVENT, Peer, Road, SESSION, refuse_head, single};
 use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Pass, Refusal, Why};
 use crate::observe;
+use crate::parcel::Parcel;
 use crate::request::{BoxFuture, Principal};
 use crate::stream::{Capacity, Stream};
 use crate::transport::listen::Remote;
@@ -202,42 +203,59 @@ impl Inner {
         let named = self.name(&mut parts, &way);
         async move {
             let mut dress = Dress::default();
-            let mut response = 'answer: {
+            let (mut response, is_dressed) = 'answer: {
                 let gate = match self.gate(&guards, &parts) {
                     Ok(Gate::Prove(claim)) => Box::pin(guards.prove(claim)).await,
                     gate => gate,
                 };
                 let gate = match gate {
-                    Ok(Gate::Preflight(headers)) => break 'answer preflight(*headers),
+                    Ok(Gate::Preflight(headers)) => break 'answer (preflight(*headers), false),
                     Ok(gate) => gate,
-                    Err(refusal) => break 'answer self.turn_away(&parts, &way, *refusal, &mut dress),
+                    Err(refusal) => {
+                        break 'answer (self.turn_away(&parts, &way, *refusal, &mut dress), false);
+                    }
                 };
                 dress = gate.dress();
                 let door = way.door(parts.uri.path());
                 if door != Door::Messages || parts.method != Method::POST {
-                    break 'answer Box::pin(self.other(&guards, gate, parts, &way, body, door, &mut dress))
-                        .await;
+                    break 'answer (
+                        Box::pin(self.other(&guards, gate, parts, &way, body, door, &mut dress)).await,
+                        false,
+                    );
                 }
                 let limit = self.limit(&guards);
                 let accepts = match headers::check(&parts.headers, limit) {
                     Ok(accepts) => accepts,
-                    Err(fault) => break 'answer self.turn_back(&parts, &way, &fault),
+                    Err(fault) => break 'answer (self.turn_back(&parts, &way, &fault), false),
                 };
                 let bytes = match self.body(body, limit).await {
                     Ok(bytes) => bytes,
-                    Err(fault) => break 'answer closing(self.turn_back(&parts, &way, &fault)),
+                    Err(fault) => break 'answer (closing(self.turn_back(&parts, &way, &fault)), false),
                 };
                 let pass = match gate {
                     Gate::Open(pass) => pass,
                     gate => match Box::pin(self.unlock(&guards, gate, &parts, &bytes)).await {
                         Ok(pass) => pass,
-                        Err(refusal) => break 'answer self.turn_away(&parts, &way, *refusal, &mut dress),
+                        Err(refusal) => {
+                            break 'answer (self.turn_away(&parts, &way, *refusal, &mut dress), false);
+                        }
                     },
                 };
                 let peer = peer(parts, Road::Post { streams: accepts.stream }, &way, pass);
-                self.post(peer, accepts, bytes).await
+                match self.post(peer, accepts, bytes).await {
+                    // Nearly all answers are these, and begin with headers that are ready.
+                    Posted::Json { status, body, session } => {
+                        let mut response = Response::new(Body::parcel(body));
+                        *response.status_mut() = status_of(status);
+                        *response.headers_mut() = guards.json(&dress);
+                        (with_session(response, session), true)
+                    }
+                    Posted::Other(response) => (response, false),
+                }
             };
-            guards.dress(response.headers_mut(), &dress);
+            if !is_dressed {
+                guards.dress(response.headers_mut(), &dress);
+            }
             if let Some(name) = named {
                 response.headers_mut().insert(REQUEST_ID, *name);
             }
@@ -384,7 +402,7 @@ impl Inner {
         refuse_at(&parts.headers, way.dialect.as_ref(), fault)
     }
 
-    async fn post(&self, peer: Peer, accepts: headers::Accepts, bytes: Bytes) -> Response<Body> {
+    async fn post(&self, peer: Peer, accepts: headers::Accepts, bytes: Bytes) -> Posted {
         let out = Stream::new(Capacity::default());
         let call = self.begin(bytes, peer.clone(), &out);
         let mut driving = Driving { call: Some(call), out: Arc::clone(&out), tasks: self.tasks.clone() };
@@ -393,11 +411,11 @@ impl Inner {
             First::Answer(answer) if !out_stirred(&out) => answered(answer, accepts),
             First::Answer(answer) => {
                 conclude(&out, answer);
-                self.stream(&peer, &out, None)
+                Posted::Other(self.stream(&peer, &out, None))
             }
             First::Stirred => {
                 let call = driving.call.take();
-                self.stream(&peer, &out, call)
+                Posted::Other(self.stream(&peer, &out, call))
             }
         }
     }
@@ -596,7 +614,7 @@ async fn finish(call: BoxFuture<'static, Answer>, out: Arc<Stream>) {
 /// The answer is the last message of a stream.
 fn conclude(out: &Stream, answer: Answer) {
     if let Answer::Body { body, .. } = answer {
-        out.push(body);
+        out.push(body.whole());
     }
     out.finish();
 }
@@ -605,8 +623,19 @@ fn out_stirred(out: &Stream) -> bool {
     out.poll_stirred(&mut task::Context::from_waker(task::Waker::noop())).is_ready()
 }
 
-fn answered(answer: Answer, accepts: headers::Accepts) -> Response<Body> {
-    match answer {
+/// The answer to a POST.
+enum Posted {
+    /// One message, with nothing said about it that not every answer says.
+    Json {
+        status: u16,
+        body: Parcel,
+        session: Option<Box<str>>,
+    },
+    Other(Response<Body>),
+}
+
+fn answered(answer: Answer, accepts: headers::Accepts) -> Posted {
+    Posted::Other(match answer {
         Answer::Accepted => plain(StatusCode::ACCEPTED),
         // The client took its question back: an empty stream answers it with nothing.
         Answer::Silence => {
@@ -615,18 +644,21 @@ fn answered(answer: Answer, accepts: headers::Accepts) -> Response<Body> {
             response
         }
         Answer::Body { status: 200, body, session, .. } if !accepts.json => {
-            let mut response = Response::new(Body::full(sse::event(None, &body)));
+            let mut response = Response::new(Body::full(sse::event(None, &body.whole())));
             sse_headers(response.headers_mut());
             with_session(response, session)
         }
-        Answer::Body { status, body, session, .. } => {
-            let mut response = json(status, body);
-            if status == 503 {
-                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
-            }
+        Answer::Body { status: 503, body, session, .. } => {
+            let mut response = json(503, body.whole());
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
             with_session(response, session)
         }
-    }
+        Answer::Body { status, body, session, .. } => return Posted::Json { status, body, session },
+    })
+}
+
+fn status_of(status: u16) -> StatusCode {
+    StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 fn with_session(mut response: Response<Body>, session: Option<Box<str>>) -> Response<Body> {
@@ -638,7 +670,7 @@ fn with_session(mut response: Response<Body>, session: Option<Box<str>>) -> Resp
 
 fn json(status: u16, body: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::full(body));
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    *response.status_mut() = status_of(status);
     response.headers_mut().insert(header::CONTENT_TYPE, headers::JSON);
     harden(response.headers_mut());
     response

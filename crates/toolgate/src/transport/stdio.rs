@@ -139,7 +139,7 @@ impl Drop for Connection {
 
 fn answer_on(out: &Stream, answer: Answer) {
     if let Answer::Body { body, .. } = answer {
-        out.push(body);
+        out.push(body.whole());
     }
 }
 

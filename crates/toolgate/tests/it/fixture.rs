@@ -14,8 +14,8 @@ use toolgate::model::{
     SamplingBlock, SamplingMessage, Tool, ToolOutput,
 };
 use toolgate::{
-    Builder, Context, Elicited, Field, Form, Json, Last, Need, PromptSpec, ResourceSpec, Server, State,
-    ToolError, ToolSpec,
+    Builder, Context, Dialect, Elicited, Field, Form, Json, Last, Need, PromptSpec, ResourceSpec, Server,
+    State, ToolError, ToolSpec,
 };
 
 /// Named tokens that tests and handlers hand to each other: no test waits for a clock.
@@ -72,6 +72,8 @@ pub(crate) struct Options {
     pub(crate) idle: Option<Duration>,
     pub(crate) drain: Option<Duration>,
     pub(crate) keys: Vec<u8>,
+    pub(crate) dialect: Option<Dialect>,
+    pub(crate) stateless: bool,
 }
 
 impl Options {
@@ -81,6 +83,8 @@ impl Options {
         let millis = || value.parse().ok().map(Duration::from_millis);
         match name {
             "server" => self.small = value == "small",
+            "dialect" => self.dialect = Some(Dialect::named(value)?),
+            "stateless" => self.stateless = value == "yes",
             "page" => self.page = Some(value.parse().ok()?),
             "stream_after" => self.stream_after = Some(millis()?),
             "heartbeat" => self.heartbeat = Some(millis()?),
@@ -128,6 +132,12 @@ pub(crate) fn serve(options: &Options) -> (Server, Stage) {
     }
     if !options.keys.is_empty() {
         server = server.state_keys(options.keys.iter().map(|key| [*key; 32]));
+    }
+    if let Some(dialect) = &options.dialect {
+        server = server.dialect(dialect.clone());
+    }
+    if options.stateless {
+        server = server.stateless();
     }
     let built = if options.small { small(server).build() } else { full(server).build() };
     let server = built.expect("the fixture can be built");
@@ -220,6 +230,12 @@ fn full<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .tool("any", |args: Any| async move { args.value })
         .tool("region", |args: Region| async move {
             format!("region {}", args.region.unwrap_or("nowhere".into()))
+        })
+        .prompt("scene", || async {
+            vec![
+                PromptMessage { role: Role::System, content: Content::text("Be brief.") },
+                PromptMessage { role: Role::User, content: Content::text("Hello") },
+            ]
         })
         .tool("fail", || async { Err::<String, _>("no luck") })
         .tool("boom", boom)

@@ -6,6 +6,7 @@
 //! page wins: errors of a domain (unknown tool, bad cursor) are `200`.
 
 mod asking;
+mod credentials;
 mod envelope;
 mod framing;
 mod json;

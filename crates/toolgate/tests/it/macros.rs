@@ -622,6 +622,11 @@ impl<T: std::fmt::Display + Send + Sync + 'static> Counter<T> {
         word
     }
 
+    #[toolgate::tool]
+    async fn lent(&self) -> &str {
+        "lent"
+    }
+
     #[cfg(any())]
     #[toolgate::tool]
     fn not_there(&self) -> NoSuchType {}
@@ -643,6 +648,7 @@ async fn an_impl_block_shares_its_value() {
     assert_eq!(said(&server, "count", json!({ "by": 2 })).await, "c 3");
     assert!(said(&server, "count", json!({ "by": 10 })).await.contains("`by` must be at most 9"));
     assert_eq!(said(&server, "free", json!({ "word": "w" })).await, "w");
+    assert_eq!(said(&server, "lent", json!({})).await, "lent");
     assert_eq!(shared.unmarked(), 3);
     assert_eq!(read(&server, "count://now").await["contents"][0]["text"], "3");
     assert_eq!(read(&server, "count://c/?part=x").await["contents"][0]["text"], "x");
@@ -652,7 +658,7 @@ async fn an_impl_block_shares_its_value() {
     assert_eq!(complete(&server, prompt, "name", "x").await, json!([]));
     let tools = listed(&server, "tools/list", "tools").await;
     let names: Vec<&Value> = tools.iter().map(|tool| &tool["name"]).collect();
-    assert_eq!(names, ["count", "free"]);
+    assert_eq!(names, ["count", "free", "lent"]);
     assert_eq!(tools[0]["inputSchema"]["properties"]["by"]["description"], "How far");
 }
 
@@ -680,7 +686,7 @@ async fn a_running_server_takes_a_value_or_leaves_everything_as_it_was() {
     let error = server.scan(bad).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Description);
     assert!(error.to_string().contains("tool `bad name`"));
-    assert_eq!(listed(&server, "tools/list", "tools").await.len(), 2, "`good` was not added either");
+    assert_eq!(listed(&server, "tools/list", "tools").await.len(), 3, "`good` was not added either");
     let error = server.scan(items![shop::search]).unwrap_err().to_string();
     assert!(error.contains("Currency>`"), "{error}");
 }

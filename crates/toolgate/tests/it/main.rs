@@ -5,6 +5,7 @@
 mod ask;
 mod batch;
 mod cancel;
+mod dialect;
 mod duplex;
 mod feed;
 mod fixture;
@@ -19,6 +20,7 @@ mod stdio;
 mod handlers;
 mod hostile;
 mod macros;
+mod program;
 mod seeds;
 mod testing;
 mod tidy;

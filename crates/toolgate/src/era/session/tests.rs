@@ -33,7 +33,7 @@ fn a_session_lives_as_long_as_it_is_heard_of() {
 fn a_call_under_way_keeps_its_session() {
     let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
     let session = open(&sessions, &clock).unwrap();
-    let ticket = session.calls.enter(&RequestId::from(1), &CancellationToken::new());
+    let ticket = session.calls.enter(&RequestId::from(1), &Cancel::new());
     clock.advance(Duration::from_secs(60 * 60));
     assert!(sessions.find(&session.id, &Principal::anonymous(), &clock).is_some());
     drop(ticket);
@@ -126,7 +126,7 @@ fn streams_that_have_ended_hold_only_so_much() {
 #[test]
 fn two_calls_of_one_id_are_two_calls() {
     let calls = Calls::default();
-    let (first, second) = (CancellationToken::new(), CancellationToken::new());
+    let (first, second) = (Cancel::new(), Cancel::new());
     let id = RequestId::from(1);
     let ticket = calls.enter(&id, &first);
     let _twin = calls.enter(&id, &second);

@@ -12,6 +12,7 @@ use tokio::time::Sleep;
 
 use super::BoxError;
 use super::sse::Events;
+use crate::parcel::Parcel;
 
 /// The body of an answer.
 #[derive(Debug)]
@@ -19,18 +20,22 @@ pub struct Body(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    /// None once it has been sent.
-    Full(Option<Bytes>),
+    /// What is still to be sent.
+    Pieces(Option<Bytes>, Bytes),
     Events(Box<Events>),
 }
 
 impl Body {
     pub(super) fn empty() -> Body {
-        Body(Kind::Full(None))
+        Body(Kind::Pieces(None, Bytes::new()))
     }
 
     pub(super) fn full(bytes: Bytes) -> Body {
-        Body(Kind::Full(Some(bytes)))
+        Body(Kind::Pieces(Some(bytes), Bytes::new()))
+    }
+
+    pub(super) fn parcel(parcel: Parcel) -> Body {
+        Body(Kind::Pieces(Some(parcel.head), parcel.tail))
     }
 
     pub(super) fn events(events: Events) -> Body {
@@ -47,7 +52,13 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.get_mut().0 {
-            Kind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Kind::Pieces(first, then) => {
+                let piece = first.take();
+                if !then.is_empty() {
+                    *first = Some(std::mem::take(then));
+                }
+                Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+            }
             Kind::Events(events) => {
                 events.poll_chunk(cx).map(|chunk| chunk.map(|chunk| Ok(Frame::data(chunk))))
             }
@@ -55,12 +66,14 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.0, Kind::Full(None))
+        matches!(self.0, Kind::Pieces(None, _))
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Kind::Pieces(first, then) => {
+                SizeHint::with_exact((first.as_ref().map_or(0, Bytes::len) + then.len()) as u64)
+            }
             Kind::Events(_) => SizeHint::default(),
         }
     }

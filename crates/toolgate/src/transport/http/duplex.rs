@@ -13,7 +13,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use toolgate_wire::{Fault, FaultKind};
 
 use super::sse::Events;
-use super::{Body, BoxError, Inner, Place, Way, answered, closing, event_stream, headers, peer, refuse_at};
+use super::{Body, BoxError, Inner, Place, Way, closing, event_stream, headers, peer, refuse_at};
 use crate::era::{Answer, Line, Road};
 use crate::guard::Pass;
 use crate::request::Principal;
@@ -117,10 +117,9 @@ impl Inner {
         B::Error: Into<BoxError>,
     {
         let refused = |parts: &Parts, fault: &Fault| self.turn_back(parts, way, fault);
-        let accepts = match headers::check(&parts.headers, limit) {
-            Ok(accepts) => accepts,
-            Err(fault) => return refused(&parts, &fault),
-        };
+        if let Err(fault) = headers::check(&parts.headers, limit) {
+            return refused(&parts, &fault);
+        }
         let name = parts.uri.query().and_then(|query| query.strip_prefix("session="));
         let Some((line, under_way)) = name.and_then(|name| self.pairs.find(name, &pass.principal)) else {
             let said = "no such connection; open the stream again";
@@ -138,7 +137,7 @@ impl Inner {
         let mut call = self.begin(bytes, peer(parts, Road::Line(line), way, pass), &out);
         match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             // What is no message at all is refused here; everything else is answered on the stream.
-            Poll::Ready(answer @ Answer::Body { status: 400, .. }) => answered(answer, accepts),
+            Poll::Ready(Answer::Body { status: 400, body, .. }) => super::json(400, body.whole()),
             Poll::Ready(answer) => accepted(&out, answer),
             Poll::Pending => {
                 self.tasks.spawn(async move {
@@ -153,7 +152,7 @@ impl Inner {
 
 fn accepted(out: &Stream, answer: Answer) -> Response<Body> {
     if let Answer::Body { body, .. } = answer {
-        out.push(body);
+        out.push(body.whole());
     }
     super::plain(StatusCode::ACCEPTED)
 }

@@ -9,8 +9,6 @@
 //! chunked body it has lost its place and goes [`State::Blind`] for the rest of the connection, where
 //! hyper's own rules hold (a request with both lengths is served by its chunks, then closed).
 
-use std::io::BufRead as _;
-
 /// As much of a line as is kept: both field names and any length that fits 64 bits.
 const KEPT: usize = 64;
 
@@ -102,8 +100,8 @@ impl Scan {
                 }
                 State::RequestLine | State::Fields => {
                     let line = rest;
-                    // A slice cannot fail to be read.
-                    let n = rest.skip_until(b'\n').unwrap_or(line.len());
+                    let n = memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+                    rest = &rest[n..];
                     let ends_at = bytes.len() - rest.len() - 1;
                     self.line(&line[..n]).map_err(|()| ends_at)?;
                 }

@@ -1,0 +1,1 @@
+toolgate::main!(5);

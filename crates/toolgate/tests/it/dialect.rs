@@ -1,0 +1,8 @@
+//! The bare lane: clients that name no revision, and what a dialect changes for them and for nobody else.
+
+use crate::play;
+
+#[tokio::test]
+async fn transcripts() {
+    play::all("dialect").await;
+}
