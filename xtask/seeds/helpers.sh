@@ -18,11 +18,11 @@ toolgate(){ shift 3; "$PROGRAM" "$@"; }
 # And the manual starts a script: `boxlang mcp-stdio.bxs`.
 boxlang(){ shift; "$PROGRAM" "$@"; }
 
-# A second example of the caller's own, on a port of its own: `own VARIABLE=value … && …$OWN… && end_own`.
+# A second example of the caller's own, on a port of its own: `own VARIABLE=value … && …$OWN…`.
 own(){
-  OWN_LOG=$(mktemp)
+  OWN_LOG=$(mktemp ./own.XXXXXX)
   env "$@" "$PROGRAM" --http 127.0.0.1:0 2>"$OWN_LOG" & OWN_PID=$!
-  trap 'kill -KILL $OWN_PID 2>/dev/null; rm -f "$OWN_LOG"' EXIT
+  trap 'kill -KILL $OWN_PID 2>/dev/null; rm -f "$OWN_LOG"*' EXIT
   for _ in $(seq 100); do
     OWN=$(sed -n 's|.*listening on \(http://[^ ]*\).*|\1|p' "$OWN_LOG")
     test -n "$OWN" && return 0
@@ -30,7 +30,6 @@ own(){
   done
   return 1
 }
-end_own(){ kill -TERM $OWN_PID && wait $OWN_PID; }
 
 # The manual also writes requests without a body: `POST http://localhost/~bxai/mcp.bxm`.
 POST(){ rpc "$1" '{"jsonrpc":"2.0","method":"tools/list","id":"1"}'; }
