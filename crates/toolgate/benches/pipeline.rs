@@ -19,9 +19,9 @@ struct Echo {
     message: String,
 }
 
-fn endpoint() -> Endpoint {
+fn server() -> Server {
     let server = Server::new("bench", "1.0.0").tool("echo", |args: Echo| async move { args.message });
-    dummies(server.describe("Says it again"), 51).build().expect("the description is right").into_service()
+    dummies(server.describe("Says it again"), 51).build().expect("the description is right")
 }
 
 /// Fifty-one more tools, to make a list worth writing.
@@ -76,7 +76,7 @@ async fn send(endpoint: &mut Endpoint, message: &Message) -> Bytes {
 
 fn pipeline(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let mut endpoint = endpoint();
+    let mut endpoint = server().into_service();
     let long = "x".repeat(64 << 10);
     let echo = |message: &str| json!({ "name": "echo", "arguments": { "message": message } });
     let messages = [
@@ -100,5 +100,35 @@ fn pipeline(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, pipeline);
+/// What it costs to be watched, beside the same call unwatched.
+fn watched(criterion: &mut Criterion) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let message =
+        stateless("tools/call", json!({ "name": "echo", "arguments": { "message": "x" } }), Some("echo"));
+    let listened = server();
+    listened.on_response(|response| {
+        black_box(response.is_success());
+    });
+    let guarded =
+        server().with_tokens(["secret"]).with_rate_per_principal(toolgate::Rate::per_second(u32::MAX));
+    let mut group = criterion.benchmark_group("watched");
+    for (name, server, credentials) in [
+        ("statistics off", server().disable_stats(), None),
+        ("statistics on", server(), None),
+        ("statistics on, one listener", listened, None),
+        ("statistics on, token and rate", guarded, Some("Bearer secret")),
+    ] {
+        let mut endpoint = server.into_service();
+        let mut message = Message { headers: message.headers.clone(), body: message.body.clone() };
+        message.headers.extend(credentials.map(|value| ("authorization", value.into())));
+        let answer = runtime.block_on(send(&mut endpoint, &message));
+        assert!(answer.starts_with(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":"), "{name}: {answer:?}");
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| black_box(runtime.block_on(send(&mut endpoint, black_box(&message)))));
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, pipeline, watched);
 criterion_main!(benches);

@@ -1,21 +1,10 @@
 //! Use this when a program, not only a model, reads what your tool returns: the result has a schema, and
 //! clients can check it and pick fields out of it.
 //!
-//! `cargo run --example structured_output -- 127.0.0.1:8080`
+//! `cargo run --example structured_output -- --http :8080`
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use toolgate::model::ToolOutput;
-use toolgate::{Json, Server, ToolError};
-
-#[derive(Deserialize, JsonSchema)]
-struct Place {
-    /// The name of a city
-    city: String,
-    /// Which unit to answer in
-    #[serde(default)]
-    unit: Unit,
-}
+use toolgate::prelude::*;
 
 #[derive(Clone, Copy, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -34,41 +23,48 @@ struct Weather {
     unit: Unit,
 }
 
-/// An error is a result too: the model reads it and may try again.
-async fn weather(args: Place) -> Result<Json<Weather>, ToolError> {
-    let celsius = match args.city.as_str() {
+/// Tell the temperature of a city
+// An error is a result too: the model reads it and may try again.
+#[tool(read_only)]
+async fn weather(
+    /// The name of a city
+    city: String,
+    /// Which unit to answer in
+    #[arg(default)]
+    unit: Unit,
+) -> Result<Weather, ToolError> {
+    let celsius = match city.as_str() {
         "Oslo" => 4.0,
         "Lagos" => 31.5,
         _ => return Err(ToolError::new("no weather for this city; try Oslo or Lagos")),
     };
-    let temperature = match args.unit {
+    let temperature = match unit {
         Unit::Celsius => celsius,
         Unit::Fahrenheit => celsius * 9.0 / 5.0 + 32.0,
     };
-    let unit = args.unit;
-    Ok(Json(Weather { temperature, unit }))
+    Ok(Weather { temperature, unit })
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Place {
+    /// The name of a city
+    city: String,
 }
 
 /// Words of your own for the model, beside the same JSON for programs.
 async fn summary(args: Place) -> Result<ToolOutput, ToolError> {
-    let Json(weather) = weather(args).await?;
+    let weather = weather(args.city, Unit::default()).await?;
     let words = format!("It is {} degrees there.", weather.temperature);
     let structured = serde_json::to_value(&weather)?;
     Ok(ToolOutput { structured: Some(structured.into()), ..ToolOutput::text(words) })
 }
 
-#[tokio::main]
-async fn main() -> Result<(), toolgate::Error> {
-    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
+toolgate::main!(
     Server::new("weather", "1.0.0")
-        .tool("weather", weather)
-        .describe("Tells the temperature of a city")
-        .read_only()
+        .add(items![weather])
+        // `ToolOutput` says nothing of what is in it, so here the schema is given by hand.
         .tool("summary", summary)
         .describe("Tells the temperature of a city in a sentence")
         .read_only()
-        // `ToolOutput` says nothing of what is in it, so here the schema is given by hand.
         .output_schema(schemars::schema_for!(Weather).to_value())
-        .listen(address)
-        .await
-}
+);

@@ -28,7 +28,11 @@ use crate::transport::{listen, run};
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Guard = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 
-/// Named servers at one address.
+/// Named servers at one address: which path leads to which server.
+///
+/// Serve it with [`App::listen`], give it to [`main!`](crate::main), or mount it in a router of yours
+/// ([`App::into_service`]). The longest path that fits a request is the one that is meant; what leads nowhere is
+/// answered 404.
 ///
 /// ```no_run
 /// use toolgate::{App, Mount, Servers};
@@ -66,7 +70,16 @@ impl fmt::Debug for App {
     }
 }
 
-/// What a path leads to.
+/// What a path leads to: one server, or one that the request names.
+///
+/// ```
+/// use toolgate::{Dialect, Mount};
+///
+/// let shop = Mount::fixed("shop").header("X-Robots-Tag", "none");
+/// let any = Mount::select().or("shop").dialect(Dialect::boxlang());
+/// let inside = Mount::fixed("admin").guard(|head| head.headers.contains_key("x-inside"));
+/// # let _ = (shop, any, inside);
+/// ```
 #[derive(Clone)]
 #[must_use]
 pub struct Mount {
@@ -95,13 +108,14 @@ impl fmt::Debug for Mount {
 }
 
 impl Mount {
-    /// The server of this name, whatever the request says.
+    /// The server of this name, whatever the request says. It may be made later: until then requests are answered 404.
     pub fn fixed(server: impl Into<String>) -> Mount {
         Mount::of(Choice::Fixed(server.into()))
     }
 
     /// The server that the request names: in the path segment after the mount, or else as `?server=`, or else the
-    /// server `default`.
+    /// server `default` (or another one, see [`Mount::or`]). At `/mcp` these are `/mcp/NAME`, `/mcp?server=NAME`, `/mcp`.
+    /// Who may select may select every server of the list: its own guards protect it.
     pub fn select() -> Mount {
         Mount::of(Choice::Named { or: DEFAULT.into() })
     }
@@ -119,13 +133,13 @@ impl Mount {
         self
     }
 
-    /// Speaks like this, here, to clients that name no protocol revision.
+    /// Speaks like this, here, to clients that name no protocol revision; instead of the server's own dialect.
     pub fn dialect(mut self, dialect: Dialect) -> Mount {
         self.dialect = Some(Arc::new(dialect));
         self
     }
 
-    /// Every answer from here carries this header.
+    /// Every answer from here carries this header, refusals too. It replaces one of the same name.
     pub fn header(mut self, name: &str, value: &str) -> Mount {
         match (name.parse(), value.parse()) {
             (Ok(name), Ok(value)) => self.headers.push((name, value)),
@@ -134,7 +148,8 @@ impl Mount {
         self
     }
 
-    /// Lets in only requests of which this says so, judged by their head. Others are told `Unauthorized`.
+    /// Lets in only requests of which this says so, judged by their head, before the guards of the server. Others are told
+    /// `Unauthorized`, with status 403. It is called where the request is served: it must not block.
     pub fn guard(mut self, guard: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Mount {
         self.guard = Some(Arc::new(guard));
         self
@@ -162,7 +177,7 @@ impl App {
         }
     }
 
-    /// Serves what a mount leads to at this path and below.
+    /// Serves what a mount leads to at this path and below. A path begins with `/` and is said once.
     pub fn mount(mut self, path: &str, mount: Mount) -> App {
         self.faults.extend(mount.faults.iter().map(|fault| format!("mount {path}: {fault}")));
         let clean = path.trim_end_matches('/');
@@ -179,7 +194,8 @@ impl App {
     }
 
     /// Serves statistics as JSON below this path: `GET {path}/NAME`, `GET {path}/NAME/summary`, and
-    /// `POST {path}/NAME/reset`. Whoever may call a server may see its numbers; its guards judge.
+    /// `POST {path}/NAME/reset`. Whoever may call a server may see and reset its numbers; its guards judge, and the guard
+    /// of a mount is not asked.
     pub fn stats_at(mut self, path: &str) -> App {
         self.stats = Some(path.trim_end_matches('/').to_owned());
         self
@@ -233,7 +249,18 @@ impl App {
     }
 
     /// The app as a `tower` service, to be mounted in axum or any other router. Paths are those of the request
-    /// as it arrives.
+    /// as it arrives, so it is a fallback there and not nested, which would take the prefix off.
+    ///
+    /// ```
+    /// # use toolgate::{App, Mount, Servers};
+    /// # fn main() -> Result<(), toolgate::Error> {
+    /// let servers = Servers::new();
+    /// servers.server("shop");
+    /// let tools = App::new(&servers).mount("/mcp", Mount::select().or("shop")).into_service()?;
+    /// let app: axum::Router = axum::Router::new().fallback_service(tools);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If the description cannot work. The error lists everything that is wrong with it.
@@ -284,7 +311,7 @@ impl App {
                 return refuse(&parts, fault);
             }
         };
-        if mount.guard.as_ref().is_some_and(|guard| !guard(&parts)) {
+        if mount.guard.as_ref().is_some_and(|guard| !lets_in(guard, &parts)) {
             return refuse(&parts, Fault::new(FaultKind::Unauthorized, "Unauthorized").with_status(403));
         }
         if let Some(uri) = with_path(&parts.uri, if rest.is_empty() { "/" } else { rest }) {
@@ -388,6 +415,14 @@ where
         let app = Arc::clone(&self.0);
         Box::pin(async move { Ok(app.route(request).await) })
     }
+}
+
+/// What a guard says. One that panics lets nobody in.
+fn lets_in(guard: &Guard, parts: &Parts) -> bool {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| guard(parts))).unwrap_or_else(|_| {
+        tracing::error!(path = parts.uri.path(), "the guard of a mount panicked; the request is refused");
+        false
+    })
 }
 
 /// The same address with another path.

@@ -3,6 +3,14 @@
 use std::fmt;
 
 /// What kept a server from starting or from going on.
+///
+/// ```
+/// # use toolgate::{ErrorKind, Server};
+/// let twice = Server::new("shop", "1.0.0").tool("a", || async { "" }).tool("a", || async { "" });
+/// let error = twice.build().unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Description);
+/// assert!(error.to_string().contains("tool `a`: there are two of them"));
+/// ```
 pub struct Error(Box<Repr>);
 
 struct Repr {

@@ -8,14 +8,28 @@
 //!
 //! ```no_run
 //! use toolgate::prelude::*;
+//!
 //! /// Greet someone
 //! #[tool]
 //! async fn greet(name: String) -> String { format!("Hello, {name}!") }
 //! toolgate::main!();
 //! ```
 //!
-//! This is a whole program ([`main!`]): `hello` serves the client that started it, `hello --http :8080` serves
-//! HTTP. Its name, version and description are those of your package, and it offers everything that is marked.
+//! This is a whole program ([`main!`]), and `toolgate` is all it depends on: `hello` serves the client that started it,
+//! `hello --http :8080` serves HTTP. Its name, version and description are those of your package, and it offers
+//! everything that is marked. The guides in `docs/guide` go on from here.
+//!
+//! | you want | look at |
+//! |---|---|
+//! | tools, resources, prompts from functions | [`tool`](macro@tool), [`resource`](macro@resource), [`template`](macro@template), [`prompt`](macro@prompt), [`complete`](macro@complete), [`server`](macro@server) |
+//! | the same by hand | [`Server::new`], [`Builder`], [`ToolSpec`] and its like |
+//! | several servers | [`Servers`], [`registry`], [`App`], [`Mount`] |
+//! | to say who may call | [guards](#guards): [`Token`], [`ApiKeys`], [`Rate`], [`Profile`] |
+//! | to know what happens | [`Events`], [`AuditLog`], [`StatsSummary`], [`StatsDetail`] |
+//! | tests | `toolgate::testing` (feature `testing`) |
+//!
+//! # Functions
+//!
 //! [`tool`](macro@tool), [`resource`](macro@resource), [`template`](macro@template), [`prompt`](macro@prompt) and
 //! [`complete`](macro@complete) mark functions; [`server`](macro@server) marks an impl block whose methods share a
 //! value:
@@ -217,6 +231,86 @@
 //! # }
 //! ```
 //!
+//! # Several servers
+//!
+//! [`Servers`] are servers by name, and an [`App`] says which path leads to which of them. [`main!`] serves both.
+//! What a [`Server`] offers can be changed while it runs, through any clone of its handle.
+//!
+//! ```
+//! # #[cfg(feature = "http")] {
+//! use toolgate::{App, Mount, Servers, ToolSpec};
+//!
+//! let servers = Servers::new();
+//! servers.server_with("shop", |server| server.tool("hours", || async { "9 to 5" }));
+//! servers.server("admin").register_tool(ToolSpec::new("close", || async { "closed" })).with_tokens(["secret"]);
+//!
+//! let app = App::new(&servers)
+//!     .mount("/shop/mcp", Mount::fixed("shop"))
+//!     .mount("/mcp", Mount::select().or("shop")); // `/mcp/admin` and `/mcp?server=admin` choose
+//! # assert!(app.into_service().is_ok());
+//! # }
+//! ```
+//!
+//! # Guards
+//!
+//! Who may call is said in one chain, on the builder or on a running server (there with `with_` before the name). Guards
+//! judge a request by its head, in an order of their own, whatever the order of the chain. Requests for other hosts and
+//! from pages of other origins are refused without a word from you.
+//!
+//! ```
+//! # #[cfg(feature = "http")] {
+//! use toolgate::{Profile, Rate, Server, Token};
+//!
+//! let server = Server::new("shop", "1.0.0")
+//!     .public_url("https://mcp.example.com")
+//!     .cors(["https://app.example.com"])
+//!     .body_limit(64 * 1024)
+//!     .rate_per_ip(Rate::per_minute(600).burst(50))
+//!     .tokens([
+//!         Token::new("a long and random text").subject("ops"),
+//!         Token::new("another one").profile(Profile::readonly()),
+//!     ])
+//!     .build();
+//! # assert!(server.is_ok());
+//! # }
+//! ```
+//!
+//! What a [`Profile`] hides is neither listed nor called. A handler learns who is calling from a parameter of type
+//! [`Principal`].
+//!
+//! # Events and statistics
+//!
+//! Listeners look at requests and answers, change or refuse them, on every transport alike. They are no guards: one
+//! that panics or stalls has said nothing.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), toolgate::Error> {
+//! # use toolgate::Server;
+//! let server = Server::new("shop", "1.0.0").tool("hours", || async { "9 to 5" }).build()?;
+//! server.events().on_request(|request| {
+//!     if request.subject().as_deref() == Some("secret_tool") {
+//!         request.reject_with(403, -32000, "not today");
+//!     }
+//! });
+//! server.events().on_response_async(|response| async move {
+//!     println!("{} took {:.3} ms", response.request().method(), response.time_ms());
+//! });
+//!
+//! server.call_tool("hours", serde_json::json!({})).await?;
+//! assert_eq!(server.stats_summary().total_tool_invocations, 1);
+//! assert_eq!(server.stats().tools.by_tool["hours"].errors, 0);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`AuditLog`] writes a line of JSON for each answer and each refusal, without secrets.
+//!
+//! # Clients that name no revision
+//!
+//! A request without handshake, version header or `_meta`, such as a plain `curl`, is answered as revision 2025-03-26,
+//! or in a [`Dialect`], for programs that were written for another server. Clients that name a revision never hear it.
+//!
 //! # Embedding
 //!
 //! [`Server::into_service`] is a `tower` service that mounts in axum and whatever else takes one. A layer
@@ -259,6 +353,11 @@
 
 // Without HTTP a part of the house stands empty; which part, is not worth a list.
 #![cfg_attr(not(feature = "http"), allow(dead_code, unused_imports))]
+// What is read is built with all features; without some of them, links of this page lead nowhere.
+#![cfg_attr(
+    not(all(feature = "http", feature = "macros")),
+    allow(rustdoc::broken_intra_doc_links, reason = "links to what is left out")
+)]
 
 #[cfg(feature = "http")]
 mod app;
@@ -388,7 +487,26 @@ pub mod __private {
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// Compiles and runs the code of the guide to testing.
-#[cfg(all(doctest, feature = "testing", feature = "http"))]
-#[doc = include_str!("../../../docs/guide/testing.md")]
-struct TestingGuide;
+/// Compiles and runs the code of the guides, each page under a name of its own.
+#[cfg(all(doctest, feature = "http", feature = "macros"))]
+mod guides {
+    #[doc = include_str!("../../../docs/guide/getting-started.md")]
+    struct GettingStarted;
+    #[doc = include_str!("../../../docs/guide/framework.md")]
+    struct Framework;
+    #[doc = include_str!("../../../docs/guide/authoring.md")]
+    struct Authoring;
+    #[doc = include_str!("../../../docs/guide/servers.md")]
+    struct ServersGuide;
+    #[doc = include_str!("../../../docs/guide/guards.md")]
+    struct Guards;
+    #[doc = include_str!("../../../docs/guide/events-and-statistics.md")]
+    struct EventsAndStatistics;
+    #[doc = include_str!("../../../docs/guide/asking-the-client.md")]
+    struct AskingTheClient;
+    #[doc = include_str!("../../../docs/guide/http.md")]
+    struct Http;
+    #[cfg(feature = "testing")]
+    #[doc = include_str!("../../../docs/guide/testing.md")]
+    struct Testing;
+}

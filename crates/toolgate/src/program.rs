@@ -18,7 +18,20 @@ use crate::servers::Servers;
 const NAME_VARIABLE: &str = "MCP_SERVER_NAME";
 
 /// What a program can be made of: a [`Server`], a [`Builder`], several servers to choose from by name
-/// ([`Servers`]), an `App` that says where each of them is served, or a `Result` of these.
+/// ([`Servers`]), an `App` that says where each of them is served, or a `Result` of these. See [`main!`](crate::main).
+///
+/// ```no_run
+/// use toolgate::{Server, Servers};
+///
+/// fn servers() -> Servers {
+///     let servers = Servers::new();
+///     servers.server_with("shop", |server| server.tool("hours", || async { "9 to 5" }));
+///     servers.server_with("admin", |server| server.tool("close", || async { "closed" }));
+///     servers
+/// }
+///
+/// toolgate::main!(servers()); // `--server shop` chooses
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be served by `toolgate::main!`",
     label = "neither a `Server`, a `Builder`, `Servers`, an `App`, nor a `Result` of these"

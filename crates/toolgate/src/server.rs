@@ -380,7 +380,17 @@ impl Parts {
 }
 
 /// What was added to a [`Builder`] last. Functions that take and give a builder name it:
-/// `fn add_notes<L: Last>(server: Builder<L>) -> Builder<impl Last>`.
+///
+/// ```
+/// use toolgate::{Builder, Last, Server};
+///
+/// fn add_notes<L: Last>(server: Builder<L>) -> Builder<impl Last> {
+///     server.tool("note", || async { "noted" }).describe("Takes a note")
+/// }
+///
+/// let server = add_notes(Server::new("demo", "1.0.0")).instructions("Be brief.").build();
+/// # assert!(server.is_ok());
+/// ```
 pub trait Last: Sized {
     #[doc(hidden)]
     fn settle(self, catalog: &mut Settling<'_>);
@@ -640,12 +650,12 @@ impl<L: Last> Builder<L> {
         self.set(|parts| parts.stats = is_on)
     }
 
-    /// How to speak to clients that name no protocol revision.
+    /// How to speak to clients that name no protocol revision; see [`Server::with_dialect`].
     pub fn dialect(self, dialect: Dialect) -> Builder<L> {
         self.set(|parts| parts.dialect = Some(dialect))
     }
 
-    /// Shows nobody more than this.
+    /// Shows nobody more than this; see [`Server::with_profile`].
     pub fn show(self, profile: Profile) -> Builder<L> {
         self.set(|parts| parts.shown = Some(profile))
     }

@@ -12,7 +12,10 @@ use crate::server::{Builder, Server};
 /// The name of the server that is meant when none is named.
 pub(crate) const DEFAULT: &str = "default";
 
-/// Servers by name.
+/// Servers by name. A cheap handle: clones are the same list.
+///
+/// Names are what [`App`](crate::App) mounts, what `--server NAME` of [`main!`](crate::main) chooses, and what events
+/// tell. A server is made by the first who asks for it, and found by all others:
 ///
 /// ```
 /// use toolgate::{Servers, ToolSpec};
@@ -37,7 +40,8 @@ struct Inner {
     events: Events,
 }
 
-/// The servers of this process.
+/// The servers of this process: one list that every function finds, for programs that register what they have from many
+/// places. Tests are easier with a list of their own ([`Servers::new`]).
 ///
 /// ```
 /// toolgate::registry().server("notes").set_version("2.0.0");
@@ -66,7 +70,19 @@ impl Servers {
         self.server(DEFAULT)
     }
 
-    /// The server of this name, described by `describe` if there is none yet.
+    /// The server of this name, described by `describe` if there is none yet. Everything that a
+    /// [`Builder`] can say can be said here, also what a running server cannot be told any more: its
+    /// state, its limits, the address it is known by.
+    ///
+    /// ```
+    /// # use toolgate::Servers;
+    /// let servers = Servers::new();
+    /// let shop = servers.server_with("shop", |server| {
+    ///     server.instructions("Be kind.").state(7_u32).tool("hours", || async { "9 to 5" })
+    /// });
+    /// assert_eq!(shop.tool_count(), 1);
+    /// assert!(servers.server_with("shop", |server| server).ptr_eq(&shop), "it was there already");
+    /// ```
     ///
     /// A description that cannot work makes a server without anything to offer, which says so when somebody tries
     /// to serve it; see [`Server::faults`].
@@ -106,7 +122,19 @@ impl Servers {
         self.server_with(name, describe)
     }
 
-    /// Adds a server that was built elsewhere, under its own name.
+    /// Adds a server that was built elsewhere, under its own name. What happens there is told to
+    /// [`Servers::events`] from now on.
+    ///
+    /// ```
+    /// # use toolgate::{Server, Servers};
+    /// # fn main() -> Result<(), toolgate::Error> {
+    /// let servers = Servers::new();
+    /// servers.add(&Server::new("shop", "2.0.0").build()?)?;
+    /// assert_eq!(servers.server("shop").version(), "2.0.0");
+    /// assert!(servers.add(&Server::new("shop", "3.0.0").build()?).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// If there is one of that name.
@@ -167,7 +195,15 @@ impl Servers {
         }
     }
 
-    /// What happens to these servers, for those who want to know.
+    /// Where to listen to what happens to these servers and at each of them.
+    ///
+    /// ```
+    /// # use toolgate::Servers;
+    /// let servers = Servers::new();
+    /// servers.events().on_server(|event| println!("{:?} {}", event.change(), event.name()));
+    /// servers.events().on_error(|error| eprintln!("{}: {}", error.server(), error.message()));
+    /// servers.server("shop");
+    /// ```
     #[must_use]
     pub fn events(&self) -> &Events {
         &self.0.events

@@ -36,6 +36,18 @@ pub(crate) trait Voice: Send + Sync {
 }
 
 /// What the user said to a question.
+///
+/// ```
+/// # use toolgate::Elicited;
+/// fn words(said: Elicited<u32>) -> String {
+///     match said {
+///         Elicited::Accept(pots) => format!("{pots} pots of tea"),
+///         Elicited::Decline | Elicited::Cancel => "no tea".into(),
+///     }
+/// }
+/// assert_eq!(words(Elicited::Accept(2)), "2 pots of tea");
+/// assert_eq!(Elicited::Accept(2).accepted(), Some(2));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Elicited<T> {
     /// Yes, with this.

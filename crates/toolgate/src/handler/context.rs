@@ -39,6 +39,18 @@ pub(crate) struct Shared {
 /// One call, as its handler sees it: who calls, how to tell them something, how to ask them.
 ///
 /// Cloning is cheap, and a clone may outlive the call; it then reaches nobody.
+///
+/// ```
+/// # use toolgate::{Context, Server};
+/// async fn copy(cx: Context) -> String {
+///     for file in 0..3 {
+///         cx.progress_of(f64::from(file), 3.0, "copying").await;
+///     }
+///     cx.info("copied").await;
+///     cx.principal().id().unwrap_or("nobody in particular").to_owned()
+/// }
+/// # assert!(Server::new("demo", "1.0.0").tool("copy", copy).build().is_ok());
+/// ```
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
 
@@ -360,6 +372,15 @@ impl Context {
 }
 
 /// Tells clients that something has changed. They are told once, however often it changed before they looked.
+///
+/// ```
+/// # fn main() -> Result<(), toolgate::Error> {
+/// let server = toolgate::Server::new("notes", "1.0.0").resource("notes://all", || async { "…" }).build()?;
+/// // Elsewhere, when something was written; in a handler it is `cx.changes()`.
+/// server.changes().resource("notes://all");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Changes(pub(crate) Arc<Hub>);
 

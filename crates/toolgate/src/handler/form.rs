@@ -74,6 +74,14 @@ impl Form {
 }
 
 /// One field of a [`Form`].
+///
+/// ```
+/// # use toolgate::{Field, Form};
+/// let form = Form::new("Order tea?")
+///     .field("pots", Field::integer().min(1).max(9).default(1))
+///     .optional("kind", Field::choice(["green", "black"]));
+/// # let _ = form;
+/// ```
 #[derive(Clone, Debug)]
 pub struct Field(Map<String, Value>);
 

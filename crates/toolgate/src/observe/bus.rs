@@ -122,6 +122,13 @@ enum Run {
 }
 
 /// A listener that was subscribed. Dropping this does not take it off: [`Subscription::off`] does.
+///
+/// ```
+/// # use toolgate::Events;
+/// let events = Events::new();
+/// let heard = events.on_error(|error| eprintln!("{}", error.message()));
+/// heard.off();
+/// ```
 #[derive(Clone)]
 pub struct Subscription {
     bus: Weak<Bus>,

@@ -20,7 +20,16 @@ use super::timing::millis;
 use super::view::{ErrorCode, StatsDetail, StatsSummary};
 use crate::request::Principal;
 
-/// Something that happened, of any kind.
+/// Something that happened, of any kind: what [`Events::on`](super::Events::on) tells.
+///
+/// ```
+/// # use toolgate::{Event, Events};
+/// Events::new().on("onMCPResponse,onMCPError", |event| match event {
+///     Event::Response(answer) => println!("{} {}", answer.status(), answer.request().method()),
+///     other => println!("{}: {}", other.name(), other.data()),
+/// })?;
+/// # Ok::<(), toolgate::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -295,12 +304,12 @@ impl RequestInfo {
         self.stats.detail()
     }
 
-    /// How long ago it came, in nanoseconds.
     /// The parameters as they are to be read.
     pub(crate) fn raw_params(&self) -> Option<&Raw> {
         self.params.as_ref()
     }
 
+    /// How long ago it came, in nanoseconds.
     pub(crate) fn age(&self) -> u64 {
         self.stats.nanos().saturating_sub(self.at)
     }
@@ -826,6 +835,16 @@ pub enum ServerChange {
 }
 
 /// A server that was made, removed, paused or resumed.
+///
+/// ```
+/// # use toolgate::{ServerChange, Servers};
+/// let servers = Servers::new();
+/// servers.events().on_server(|event| {
+///     if event.change() == ServerChange::Created {
+///         println!("{} {} is there: {}", event.name(), event.version(), event.description());
+///     }
+/// });
+/// ```
 #[derive(Clone, Debug)]
 pub struct ServerEvent(Arc<Change>);
 
@@ -887,6 +906,14 @@ impl ServerEvent {
 }
 
 /// A tool that begins its work, or has ended it.
+///
+/// ```
+/// # use toolgate::Events;
+/// Events::new().on_tool(|tool| match tool.time() {
+///     None => println!("{} begins with {}", tool.tool(), tool.arguments()),
+///     Some(time) => println!("{} took {time:?}", tool.tool()),
+/// });
+/// ```
 #[derive(Clone, Debug)]
 pub struct ToolEvent {
     request: Arc<RequestInfo>,

@@ -45,6 +45,20 @@ impl Listed for PromptEntry {
 }
 
 /// The description of a prompt, to be given to a server.
+///
+/// ```
+/// # use toolgate::{PromptSpec, Server};
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Review {
+///     /// The code to look at
+///     code: String,
+/// }
+///
+/// let review = PromptSpec::new("review", |args: Review| async move { format!("Review this:\n{}", args.code) })
+///     .describe("Reviews a piece of code");
+/// let server = Server::new("demo", "1.0.0").add_prompt(review);
+/// # assert!(server.build().is_ok());
+/// ```
 pub struct PromptSpec {
     prompt: Prompt,
     run: PromptFn,

@@ -78,6 +78,13 @@ impl Listed for TemplateEntry {
 }
 
 /// The description of a resource, to be given to a server.
+///
+/// ```
+/// # use toolgate::{ResourceSpec, Server};
+/// let readme = ResourceSpec::new("docs://readme", || async { "# Read me" }).mime("text/markdown");
+/// let server = Server::new("demo", "1.0.0").add_resource(readme);
+/// # assert!(server.build().is_ok());
+/// ```
 pub struct ResourceSpec {
     resource: Resource,
     make: Box<dyn FnOnce(Option<String>) -> ReadFn + Send>,
@@ -86,6 +93,19 @@ pub struct ResourceSpec {
 }
 
 /// The description of a template, to be given to a server.
+///
+/// ```
+/// # use toolgate::{Server, TemplateSpec};
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Which { id: u32 }
+///
+/// let note = TemplateSpec::new("notes://{id}", |which: Which| async move {
+///     (which.id < 2).then(|| format!("Note {}", which.id))
+/// })
+/// .complete("id", |_, _| async { ["0", "1"] });
+/// let server = Server::new("demo", "1.0.0").add_template(note);
+/// # assert!(server.build().is_ok());
+/// ```
 pub struct TemplateSpec {
     template: ResourceTemplate,
     make: Box<dyn FnOnce(Option<String>) -> ReadFn + Send>,

@@ -59,6 +59,12 @@ impl Listed for ToolEntry {
 }
 
 /// Something a client must be able to do before a tool is of any use to it.
+///
+/// ```
+/// # use toolgate::{Need, Server};
+/// let server = Server::new("shop", "1.0.0").tool("order", || async { "ordered" }).needs(Need::Elicitation);
+/// # assert!(server.build().is_ok());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Need {

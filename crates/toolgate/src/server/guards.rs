@@ -34,7 +34,17 @@ macro_rules! settings {
 
 settings! {
     /// Pages of these origins may call the server and read its answers: exact ones (`https://app.example.com`), all
-    /// below a domain (`*.example.com`), or all (`*`).
+    /// below a domain (`*.example.com`, which is not `example.com` itself), or all (`*`). Replaces what was said before.
+    ///
+    /// ```
+    /// # use toolgate::Server;
+    /// # fn main() -> Result<(), toolgate::Error> {
+    /// let server = Server::new("shop", "1.0.0").cors(["https://app.example.com", "*.example.org"]).build()?;
+    /// assert!(server.is_cors_allowed("https://a.example.org"));
+    /// assert!(!server.is_cors_allowed("https://notexample.org"));
+    /// # Ok(())
+    /// # }
+    /// ```
     cors / with_cors (origins: impl OneOrMany) |guards| guards.cors.set(origins);
 
     /// Pages of one more origin may call the server and read its answers.
@@ -43,32 +53,56 @@ settings! {
     /// Where every origin may read answers, says so with a literal `*` instead of the origin that asks.
     literal_wildcard / with_literal_wildcard () |guards| { guards.cors.literal(true); Ok(()) };
 
-    /// Bodies of requests have at most so many bytes; 0 is no limit of this kind.
+    /// Bodies of requests have at most so many bytes, and are else answered 413; 0 is no limit of this kind. The limit for
+    /// messages on every transport (`message_limit`) holds beside it.
     body_limit / with_body_limit (bytes: usize) |guards| { guards.set_body_limit(bytes); Ok(()) };
 
-    /// Only these addresses and networks (`10.0.0.0/8`, `::1`) are served; an empty list serves everybody.
+    /// Only these addresses and networks (`10.0.0.0/8`, `::1`) are served, others are answered 403; an empty list serves
+    /// everybody. Behind a proxy see `trust_proxies`; behind a router of yours a layer has to say the address
+    /// ([`Remote`](crate::Remote)), or nobody is served.
+    ///
+    /// ```
+    /// # use toolgate::Server;
+    /// # fn main() -> Result<(), toolgate::Error> {
+    /// let server = Server::new("shop", "1.0.0").allow_ips(["10.0.0.0/8", "::1"]).build()?;
+    /// assert!(server.verify_client_ip("10.1.2.3") && !server.verify_client_ip("192.0.2.1"));
+    /// # Ok(())
+    /// # }
+    /// ```
     allow_ips / with_allowed_ips (addresses: impl OneOrMany) |guards| guards.addresses.set(addresses);
 
     /// One more address or network is served.
     allow_ip / add_allowed_ip (address: &str) |guards| guards.addresses.add(address);
 
-    /// What these proxies say of where a request comes from is believed.
+    /// What these proxies say of where a request comes from (`X-Forwarded-For` and its like) and whether it came over TLS
+    /// (`X-Forwarded-Proto`) is believed. From all others such headers are ignored.
     trust_proxies / with_trusted_proxies (addresses: impl OneOrMany) |guards| guards.proxies.set(addresses);
 
-    /// How often one address may call: `Rate::per_minute(600)`.
+    /// How often one address may call: `Rate::per_minute(600).burst(50)`. What is more is answered 429 with `Retry-After`.
+    /// IPv6 addresses count by networks of 64 bits, and all that are not known count as one.
     rate_per_ip / with_rate_per_ip (rate: Rate) |guards| {
         guards.set_rate_per_address(Some(rate));
         Ok(())
     };
 
-    /// How often one caller may call, wherever from.
+    /// How often one caller may call, wherever from; counted for those whose name was proven.
     rate_per_principal / with_rate_per_principal (rate: Rate) |guards| {
         guards.set_rate_per_principal(Some(rate));
         Ok(())
     };
 
     /// Lets in who knows this user's password, as it is or as an Argon2 hash (`$argon2id$…`). May be called for
-    /// several users; an empty user or password is none.
+    /// several users. An empty user or password is none, and where there is none, nobody is asked. The caller's name
+    /// is `user:` and the user.
+    ///
+    /// ```
+    /// # use toolgate::Server;
+    /// # fn main() -> Result<(), toolgate::Error> {
+    /// let server = Server::new("shop", "1.0.0").basic_auth("ada", "tiger").build()?;
+    /// assert!(server.verify_basic_auth("Basic YWRhOnRpZ2Vy"));
+    /// # Ok(())
+    /// # }
+    /// ```
     basic_auth / with_basic_auth (user: &str, password: &str) |guards| {
         guards.users.add(user, password).map(|is_added| {
             if !is_added {
@@ -80,16 +114,35 @@ settings! {
     /// Forgets all users: passwords are no longer asked for.
     no_basic_auth / clear_basic_auth () |guards| { guards.users.clear(); Ok(()) };
 
-    /// Lets in who has one of these tokens; an empty list asks for none.
+    /// Lets in who has one of these tokens (`Authorization: Bearer`); an empty list, and one of empty texts, asks for none.
+    /// Replaces those that were given before.
+    ///
+    /// ```
+    /// # use toolgate::{Profile, Server, Token};
+    /// let server = Server::new("shop", "1.0.0").tokens([
+    ///     Token::new("a long and random text").subject("ops"),
+    ///     Token::new("another one").profile(Profile::readonly()),
+    /// ]);
+    /// # assert!(server.build().is_ok());
+    /// ```
     tokens / with_tokens (tokens: impl IntoIterator<Item = impl Into<Token>>) |guards| guards.set_tokens(tokens);
 
-    /// Lets in who has an API key.
+    /// Lets in who has an API key (`X-API-Key` or `Authorization: Bearer`): one of a list, or one that a function knows.
+    ///
+    /// ```
+    /// # use toolgate::{ApiKeys, Server};
+    /// let server = Server::new("shop", "1.0.0").api_keys(ApiKeys::provider(|key, request| {
+    ///     key == "k-123" && request.method() != Some("tools/call")
+    /// }));
+    /// # assert!(server.build().is_ok());
+    /// ```
     api_keys / with_api_keys (keys: ApiKeys) |guards| guards.set_keys(Some(keys));
 
-    /// Where several kinds of credentials are set up, any one of them is enough. All are needed unless this is said.
+    /// Where several kinds of credentials are set up, any one of them is enough. All are needed unless this is said;
+    /// passwords and tokens, which come in the same header, cannot both be.
     any_credential / with_any_credential () |guards| { guards.mode = Mode::Any; Ok(()) };
 
-    /// The headers that keep browsers from doing harm, on every answer.
+    /// The headers that keep browsers from doing harm, on every answer. There are seven unless this is said.
     security_headers / with_security_headers (headers: SecurityHeaders) |guards| guards.set_headers(headers);
 }
 

@@ -28,9 +28,25 @@ use crate::registry::{PromptSpec, ResourceSpec, Snapshot, TemplateSpec, ToolSpec
 use crate::request::Principal;
 use crate::stream::{Capacity, Stream};
 
-/// Who the server is.
+/// Who the server is, and how it is changed while it runs.
+///
+/// Setters take effect for the next request and give the server back, so that they can be chained:
+///
+/// ```
+/// # use toolgate::{Server, ToolSpec};
+/// # fn main() -> Result<(), toolgate::Error> {
+/// let server = Server::new("shop", "1.0.0").build()?;
+/// server
+///     .set_description("Everything about orders")
+///     .set_version("1.1.0")
+///     .register_tool(ToolSpec::new("hours", || async { "9 to 5" }));
+/// assert_eq!(server.server_info()["version"], "1.1.0");
+/// assert_eq!(server.summary()["tools"], serde_json::json!(["hours"]));
+/// # Ok(())
+/// # }
+/// ```
 impl Server {
-    /// The server's name.
+    /// The server's name. It does not change.
     #[must_use]
     pub fn name(&self) -> String {
         self.face().info.name.clone()
@@ -42,19 +58,19 @@ impl Server {
         self.face().info.version.clone()
     }
 
-    /// Gives the server another version.
+    /// Gives the server another version. Clients that are connected were told the old one.
     pub fn set_version(&self, version: impl Into<String>) -> Server {
         let version = version.into();
         self.reface(|face| face.info.version = version.clone())
     }
 
-    /// What the server is; empty if nobody said.
+    /// What the server is, for people; empty if nobody said.
     #[must_use]
     pub fn description(&self) -> String {
         self.face().info.description.clone().unwrap_or_default()
     }
 
-    /// Says what the server is.
+    /// Says what the server is, for people.
     pub fn set_description(&self, description: impl Into<String>) -> Server {
         let description = description.into();
         self.reface(|face| face.info.description = Some(description.clone()))
@@ -72,14 +88,15 @@ impl Server {
         self.reface(|face| face.instructions = Some(instructions.clone()))
     }
 
-    /// Name and version, as clients see them.
+    /// Name and version, as clients see them: `{"name": …, "version": …}`.
     #[must_use]
     pub fn server_info(&self) -> Value {
         let face = self.face();
         json!({ "name": face.info.name, "version": face.info.version })
     }
 
-    /// What there is to know at a glance.
+    /// What there is to know at a glance, as JSON: `name`, `version`, `description`, `paused`, `statsEnabled`, and the
+    /// names and numbers of `tools`, `resources` (without templates) and `prompts`.
     #[must_use]
     pub fn summary(&self) -> Value {
         let (face, catalog) = (self.face(), self.catalog());
@@ -109,19 +126,55 @@ impl Server {
     }
 
     /// Speaks like this to clients that name no protocol revision, wherever they come from. Those who name one
-    /// never notice.
+    /// never notice. A [`Mount`](crate::Mount) with a dialect of its own goes before it.
+    ///
+    /// ```
+    /// # use serde_json::json;
+    /// # use toolgate::{Dialect, Server};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), toolgate::Error> {
+    /// let server = Server::new("shop", "1.0.0").changing().build()?.with_dialect(Dialect::boxlang());
+    /// let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "hours" } });
+    /// let answer = server.handle(call).await.unwrap_or_default();
+    /// assert_eq!(answer["error"]["message"], "Tool not found: hours");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn with_dialect(&self, dialect: Dialect) -> Server {
         self.0.entry.dialect.store(Some(Arc::new(dialect)));
         self.clone()
     }
 
-    /// Shows nobody more than this profile does.
+    /// Shows nobody more than this profile does. What a caller's own profile hides stays hidden too.
+    ///
+    /// ```
+    /// # use toolgate::{Profile, Server};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), toolgate::Error> {
+    /// let server = Server::new("shop", "1.0.0")
+    ///     .tool("order_get", || async { "tea" })
+    ///     .tool("order_cancel", || async { "cancelled" })
+    ///     .build()?
+    ///     .with_profile(Profile::readonly());
+    /// assert_eq!(server.list_tools().await.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn with_profile(&self, profile: Profile) -> Server {
         self.0.entry.hall.shown.store(Some(Arc::new(profile)));
         self.clone()
     }
 
-    /// What was wrong with what the server was given since it runs.
+    /// What was wrong with what the server was given since it runs: descriptions that cannot work, settings that make no
+    /// sense. Each changed nothing. While there are any, [`Server::listen`] and its like refuse to begin; a server that
+    /// is served already goes on.
+    ///
+    /// ```
+    /// # use toolgate::{ResourceSpec, Servers};
+    /// let server = Servers::new().server("shop").register_resource(ResourceSpec::new("", || async { "" }));
+    /// assert_eq!(server.faults().len(), 1);
+    /// assert_eq!(server.resource_count(), 0);
+    /// ```
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         self.0.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
@@ -173,7 +226,20 @@ impl Server {
 
 /// Whether it serves.
 impl Server {
-    /// Answers nothing but `ping` until it is resumed. Calls under way go on.
+    /// Answers nothing but `ping` until it is resumed; all else is told -32005, over HTTP with status 503. Calls under way
+    /// go on, and sessions stay.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), toolgate::Error> {
+    /// let server = toolgate::Server::new("shop", "1.0.0").tool("hours", || async { "9 to 5" }).build()?;
+    /// server.pause();
+    /// assert!(server.call_tool("hours", serde_json::json!({})).await.is_err());
+    /// server.resume();
+    /// assert!(server.call_tool("hours", serde_json::json!({})).await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn pause(&self) -> Server {
         if !self.0.entry.era.paused.swap(true, Ordering::Relaxed) {
             self.tell(ServerChange::Paused);
@@ -198,18 +264,29 @@ impl Server {
 
 /// Who is told what happens.
 impl Server {
-    /// Where to listen to what happens at this server.
+    /// Where to listen to what happens at this server. [`Servers::events`](crate::Servers::events) hears of all servers of
+    /// a list.
     #[must_use]
     pub fn events(&self) -> &Events {
         &self.0.entry.watch.events
     }
 
-    /// Calls this before every request: it may look, change the request, or refuse it.
+    /// Calls this before every request: it may look, change the request, or refuse it. Short for
+    /// [`Events::on_request`] of [`Server::events`], where the other kinds are.
+    ///
+    /// ```
+    /// # let server = toolgate::Servers::new().server("shop");
+    /// server.on_request(|request| {
+    ///     if request.method() == "tools/call" && request.header("x-client-id").is_none() {
+    ///         request.reject("say who you are: X-Client-Id");
+    ///     }
+    /// });
+    /// ```
     pub fn on_request(&self, listener: impl Fn(&mut RequestEvent) + Send + Sync + 'static) -> Subscription {
         self.events().on_request(listener)
     }
 
-    /// Calls this before every answer is sent: it may look, or change the answer.
+    /// Calls this before every answer is sent: it may look, or change the answer. Short for [`Events::on_response`].
     pub fn on_response(&self, listener: impl Fn(&mut ResponseEvent) + Send + Sync + 'static) -> Subscription {
         self.events().on_response(listener)
     }
@@ -221,7 +298,20 @@ impl Server {
     }
 }
 
-/// What it offers. Prompts, resources and templates come and go like tools.
+/// What it offers. Prompts, resources and templates come and go like tools, and connected clients are told.
+///
+/// ```
+/// # use toolgate::{PromptSpec, ResourceSpec, Servers, ToolSpec};
+/// let server = Servers::new().server("shop");
+/// server
+///     .register_tool(ToolSpec::new("hours", || async { "9 to 5" }).describe("When the shop is open"))
+///     .register_resource(ResourceSpec::new("shop://motto", || async { "Tea first" }))
+///     .register_prompt(PromptSpec::new("greet", || async { "Greet a customer" }));
+/// assert!(server.has_tool("hours") && server.has_resource("shop://motto") && server.has_prompt("greet"));
+/// assert_eq!(server.get_tool("hours").unwrap().description.as_deref(), Some("When the shop is open"));
+/// server.unregister_tool("hours").clear_prompts();
+/// assert_eq!((server.tool_count(), server.resource_count(), server.prompt_count()), (0, 1, 0));
+/// ```
 impl Server {
     /// Adds a tool, or puts it in the place of the one of that name. A description that cannot work changes
     /// nothing and is kept as a fault; see [`Server::add_tool`] to be told at once.
@@ -229,7 +319,7 @@ impl Server {
         self.fault(self.add_tool(tool))
     }
 
-    /// Adds several.
+    /// Adds several tools; see [`Server::register_tool`].
     pub fn register_tools(&self, tools: impl IntoIterator<Item = ToolSpec>) -> Server {
         for tool in tools {
             self.register_tool(tool);
@@ -366,7 +456,7 @@ impl Server {
         self.catalog().prompts.get(name).is_some()
     }
 
-    /// The prompt of this name, as lists show it.
+    /// The prompt of this name, as lists show it. [`Server::get_prompt`] fills one in.
     #[must_use]
     pub fn get_prompt_info(&self, name: &str) -> Option<Arc<Prompt>> {
         self.catalog().prompts.get(name).map(|entry| Arc::clone(&entry.prompt))
@@ -388,7 +478,8 @@ impl Server {
 /// Requests without a transport.
 impl Server {
     /// Answers a request, as if a client had sent it that names no protocol revision and stays a stranger. None
-    /// for what wants no answer: notifications, and answers to nothing.
+    /// for what wants no answer: notifications, and answers to nothing. Listeners hear of it and it is counted; guards
+    /// are not asked, because whoever has the server is inside already.
     ///
     /// ```
     /// # use toolgate::Server;
@@ -408,7 +499,17 @@ impl Server {
         serde_json::from_slice(&answer).ok()
     }
 
-    /// The same with JSON text on both sides.
+    /// The same with JSON text on both sides. Text that is no JSON is answered with -32700.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), toolgate::Error> {
+    /// let server = toolgate::Server::new("demo", "1.0.0").build()?;
+    /// let answer = server.handle_str(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).await;
+    /// assert_eq!(answer.as_deref(), Some(r#"{"jsonrpc":"2.0","id":1,"result":{}}"#));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn handle_str(&self, request: &str) -> Option<String> {
         let answer = self.handle_bytes(Bytes::copy_from_slice(request.as_bytes())).await?;
         String::from_utf8(answer.into()).ok()
@@ -431,7 +532,7 @@ impl Server {
         }
     }
 
-    /// All tools, as `tools/list` shows them.
+    /// All tools, as `tools/list` shows them to a client that names no revision; all pages of them.
     pub async fn list_tools(&self) -> Vec<Value> {
         self.list("tools/list", "tools").await
     }
@@ -499,14 +600,25 @@ impl Server {
 }
 
 /// What it counts. See [`StatsSummary`] and [`StatsDetail`] for what there is.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), toolgate::Error> {
+/// let server = toolgate::Server::new("shop", "1.0.0").tool("hours", || async { "9 to 5" }).build()?;
+/// server.call_tool("hours", serde_json::json!({})).await?;
+/// assert_eq!(server.stats().tools.by_tool["hours"].count, 1);
+/// assert_eq!(server.reset_stats().stats_summary().total_requests, 0);
+/// # Ok(())
+/// # }
+/// ```
 impl Server {
-    /// The few numbers that are worth a look often.
+    /// The few numbers that are worth a look often: cheap enough to be polled.
     #[must_use]
     pub fn stats_summary(&self) -> StatsSummary {
         self.0.entry.watch.stats.summary()
     }
 
-    /// All numbers.
+    /// All numbers. Copies the newest samples, so it costs more than [`Server::stats_summary`].
     #[must_use]
     pub fn stats(&self) -> StatsDetail {
         self.0.entry.watch.stats.detail()

@@ -60,11 +60,41 @@ const END: Duration = Duration::from_secs(1);
 
 /// The address a request came from, in the extensions of every request.
 ///
-/// It is the peer of the TCP connection, never a value out of a header.
+/// It is the peer of the TCP connection, never a value out of a header. Our own listener says it; in a router of yours
+/// a layer has to, or guards that judge by address know none:
+///
+/// ```
+/// use std::net::SocketAddr;
+///
+/// use axum::extract::{ConnectInfo, Request};
+/// use axum::middleware::{self, Next};
+/// use axum::response::Response;
+/// use toolgate::{Remote, Server};
+///
+/// async fn from_where(ConnectInfo(peer): ConnectInfo<SocketAddr>, mut request: Request, next: Next) -> Response {
+///     request.extensions_mut().insert(Remote(peer));
+///     next.run(request).await
+/// }
+///
+/// fn app(server: Server) -> axum::Router {
+///     // Serve it with `app.into_make_service_with_connect_info::<SocketAddr>()`.
+///     axum::Router::new().nest_service("/mcp", server.into_service()).layer(middleware::from_fn(from_where))
+/// }
+/// # let _ = app;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote(pub SocketAddr);
 
 /// The limits of a listener. The defaults are meant for an open port.
+///
+/// ```
+/// use std::time::Duration;
+/// use toolgate::{ListenOptions, Server};
+///
+/// let limits = ListenOptions::default().max_connections(500).idle_timeout(Duration::from_secs(10));
+/// let server = Server::new("shop", "1.0.0").listener(limits);
+/// # assert!(server.build().is_ok());
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {

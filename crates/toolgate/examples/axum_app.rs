@@ -1,0 +1,51 @@
+//! Use this when you have a web application already and several servers to put beside its routes. For one server, or
+//! for a login of your own, see `embed_in_axum.rs`.
+//!
+//! `cargo run --example axum_app -- 127.0.0.1:8080`
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, Request};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::get;
+use toolgate::{App, Mount, Rate, Remote, Servers};
+
+/// Guards that judge by address (`allow_ips`, `rate_per_ip`) and handlers learn from this where a request comes from.
+async fn from_where(
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    request.extensions_mut().insert(Remote(peer));
+    next.run(request).await
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
+    let servers = Servers::new();
+    servers.server_with("shop", |server| {
+        server.tool("hours", || async { "9 to 5" }).rate_per_ip(Rate::per_minute(60))
+    });
+    servers.server_with("admin", |server| server.tool("close", || async { "closed" }).allow_ips("127.0.0.1"));
+
+    // Mounts are whole paths: the app is a fallback, not a nest, whose prefix would be taken off.
+    let tools = App::new(&servers).mount("/tools", Mount::select().or("shop")).stats_at("/stats");
+    let app = Router::new()
+        .route("/health", get(|| async { "well" }))
+        .fallback_service(tools.into_service()?)
+        .layer(middleware::from_fn(from_where));
+
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    eprintln!("listening on http://{}/tools", listener.local_addr()?);
+    axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())
+        .with_graceful_shutdown(async move {
+            let _ = tokio::signal::ctrl_c().await;
+            // Ends the streams of all servers, which would otherwise keep the shutdown waiting.
+            servers.clear();
+        })
+        .await?;
+    Ok(())
+}
