@@ -1,12 +1,13 @@
 //! Runs the official conformance suite, and judges its results more strictly than its exit code does.
 //!
 //! A scenario passes if it has no FAILURE, no WARNING, and a SUCCESS that is its own; the suite itself is content
-//! with none. Scenarios of extensions that are still to come are listed in [`NOT_YET`] and may fail, but not pass.
+//! with none. The required lists are also run against a mount of every dialect, which must never be noticed by
+//! clients that name a revision. Scenarios of extensions that are still to come are listed in [`NOT_YET`] and may fail, but not pass.
 
 mod checks;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -52,11 +53,18 @@ struct Leg {
     at_least: usize,
 }
 
-const LEGS: &[Leg] = &[
+/// What is required, of those who shake hands and of those who do not.
+const REQUIRED: [Leg; 2] = [
     // 30 required and 3 more.
     Leg { args: &["--requirements", "2025-11-25"], at_least: 33 },
     // 37 required and 13 more, ten of them of the tasks extension.
     Leg { args: &["--requirements", "2026-07-28"], at_least: 50 },
+];
+
+/// The presets of `toolgate::Dialect` that a mount can speak.
+const DIALECTS: [&str; 3] = ["official", "boxlang", "bxmcp"];
+
+const OTHERS: &[Leg] = &[
     Leg { args: &["--suite", "all", "--spec-version", "2025-03-26"], at_least: 1 },
     Leg { args: &["--suite", "all", "--spec-version", "2025-06-18"], at_least: 27 },
     Leg { args: &["--suite", "all", "--spec-version", "2025-11-25"], at_least: 33 },
@@ -80,14 +88,16 @@ pub(crate) fn run(places: &Places, fixture: &Fixture, tally: &mut Tally) {
         Ok(node) => node,
         Err(why) => return tally.skip(&format!("conformance: {why}")),
     };
-    let mut server =
-        match install::fresh(&dir.join("home")).and_then(|()| fixture.listen(&dir.join("server.log"))) {
-            Ok(server) => server,
-            Err(why) => return tally.fail(&why),
-        };
-    let suite = Suite { node, dir, url: server.url.clone(), deadline: Instant::now() + PART_LIMIT };
+    let mut server = match install::fresh(&dir.join("home"))
+        .and_then(|()| fixture.listen(&["--listen", "127.0.0.1:0"], &dir.join("server.log")))
+    {
+        Ok(server) => server,
+        Err(why) => return tally.fail(&why),
+    };
+    let deadline = Instant::now() + PART_LIMIT;
+    let suite = Suite { node: &node, dir: &dir, url: server.url.clone(), name: "", deadline };
     let mut seen = BTreeSet::new();
-    for leg in LEGS {
+    for leg in REQUIRED.iter().chain(OTHERS) {
         for scenario in run_leg(leg, &suite, tally) {
             judge(&leg.args.join(" "), &scenario, tally);
             seen.insert(scenario.name);
@@ -95,23 +105,69 @@ pub(crate) fn run(places: &Places, fixture: &Fixture, tally: &mut Tally) {
     }
     check_list(&seen, tally);
     check_alive(&mut server, tally);
+    drop(server);
+    if !fixture.is_ours {
+        return;
+    }
+    // All at once: a suite mostly waits.
+    std::thread::scope(|scope| {
+        let runs = DIALECTS.map(|dialect| {
+            let (node, dir) = (&node, &dir);
+            scope.spawn(move || run_dialect(dialect, fixture, node, dir, deadline))
+        });
+        for (run, dialect) in runs.into_iter().zip(DIALECTS) {
+            match run.join() {
+                Ok(run) => tally.add(&run),
+                Err(_) => tally.fail(&format!("the run of the dialect {dialect} ended in a panic")),
+            }
+        }
+    });
+}
+
+/// Runs what is required against a mount that speaks a dialect.
+fn run_dialect(
+    dialect: &'static str,
+    fixture: &Fixture,
+    node: &Path,
+    dir: &Path,
+    deadline: Instant,
+) -> Tally {
+    let mut tally = Tally::default();
+    let arguments = ["--listen", "127.0.0.1:0", "--dialect", dialect];
+    let mut server = match fixture.listen(&arguments, &dir.join(format!("server-{dialect}.log"))) {
+        Ok(server) => server,
+        Err(why) => {
+            tally.fail(&format!("{dialect}: {why}"));
+            return tally;
+        }
+    };
+    let suite = Suite { node, dir, url: server.url.clone(), name: dialect, deadline };
+    for leg in &REQUIRED {
+        for scenario in run_leg(leg, &suite, &mut tally) {
+            judge(&format!("{dialect} {}", leg.args.join(" ")), &scenario, &mut tally);
+        }
+    }
+    check_alive(&mut server, &mut tally);
+    tally
 }
 
 /// The installed suite, and the server it is pointed at.
-struct Suite {
-    node: PathBuf,
-    dir: PathBuf,
+struct Suite<'a> {
+    node: &'a Path,
+    dir: &'a Path,
     url: String,
+    /// The dialect of the server, if it speaks one.
+    name: &'static str,
     deadline: Instant,
 }
 
-impl Suite {
+impl Suite<'_> {
     /// Runs the suite into a fresh directory. Its exit code says less than its results: it ignores warnings, and
     /// fails for scenarios that may fail.
     fn run(&self, args: &[&str], out: &Path) -> Result<Finished, String> {
         install::fresh(out)?;
-        let mut command = Command::new(&self.node);
-        command.current_dir(&self.dir).env("HOME", self.dir.join("home"));
+        let mut command = Command::new(self.node);
+        command.current_dir(self.dir).env("HOME", self.dir.join("home"));
         command.arg(SUITE).args(["server", "--url", &self.url]);
         command.args(args).arg("-o").arg(out);
         let left = self.deadline.saturating_duration_since(Instant::now());
@@ -121,8 +177,9 @@ impl Suite {
 }
 
 /// Runs a leg and reads its scenarios, of which none may be missing.
-fn run_leg(leg: &Leg, suite: &Suite, tally: &mut Tally) -> Vec<Scenario> {
-    let name = leg.args.join(" ");
+fn run_leg(leg: &Leg, suite: &Suite<'_>, tally: &mut Tally) -> Vec<Scenario> {
+    let name = format!("{} {}", suite.name, leg.args.join(" "));
+    let name = name.trim();
     println!("conformance {name}");
     let results = suite.dir.join("results");
     let out = results.join(name.replace("--", "").replace(' ', "-"));

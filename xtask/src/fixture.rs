@@ -1,4 +1,5 @@
 //! The server that other implementations are run against: the example `everything`, or a program with its two flags.
+//! And the one that the seeds' checks are run against: the example `boxlang`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -13,52 +14,57 @@ use serde_json::Value;
 use crate::Places;
 use crate::process::{self, Guarded, Show};
 
-const EXAMPLE: &str = "everything";
+/// What clients and the conformance suite are run against.
+pub(crate) const EVERYTHING: &str = "everything";
+/// What the checks of the seeds are run against.
+pub(crate) const BOXLANG: &str = "boxlang";
 const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// A program that serves `--listen ADDR` and `--stdio`; `Err` says why there is none.
+/// A program that serves; `Err` says why there is none.
 pub(crate) struct Fixture {
     program: Result<PathBuf, String>,
+    /// It is one of our examples, and has flags that other programs need not have.
+    pub(crate) is_ours: bool,
 }
 
 impl Fixture {
-    pub(crate) fn of(server: Option<&str>, places: &Places) -> Self {
+    pub(crate) fn of(server: Option<&str>, example: &str, places: &Places) -> Self {
         match server {
-            Some(program) => Self { program: Ok(program.into()) },
-            None => Self::of_example(places),
+            Some(program) => Self { program: Ok(program.into()), is_ours: false },
+            None => Self::of_example(example, places),
         }
     }
 
     /// Builds the example, with the selection of packages and features that the tests use, so that little is built twice.
-    pub(crate) fn of_example(places: &Places) -> Self {
-        println!("\nbuilding the example `{EXAMPLE}`");
+    pub(crate) fn of_example(example: &str, places: &Places) -> Self {
+        println!("\nbuilding the example `{example}`");
         let mut build = crate::rust::cargo(places);
-        build.args(["build", "--workspace", "--all-features", "--example", EXAMPLE]);
+        build.args(["build", "--workspace", "--all-features", "--example", example]);
         build.args(["--message-format", "json-render-diagnostics"]);
         let program = match process::run(&mut build, BUILD_LIMIT, Show::Quiet) {
-            Ok(finished) if finished.success() => executable(&finished.stdout)
-                .ok_or_else(|| format!("cargo named no executable for the example `{EXAMPLE}`")),
+            Ok(finished) if finished.success() => executable(&finished.stdout, example)
+                .ok_or_else(|| format!("cargo named no executable for the example `{example}`")),
             Ok(finished) => {
                 eprint!("{}", finished.stderr);
-                Err(format!("the example `{EXAMPLE}` does not build: {}", finished.why()))
+                Err(format!("the example `{example}` does not build: {}", finished.why()))
             }
             Err(error) => Err(format!("cannot run cargo: {error}")),
         };
-        Self { program }
+        Self { program, is_ours: true }
     }
 
     pub(crate) fn program(&self) -> Result<&Path, String> {
         self.program.as_deref().map_err(Clone::clone)
     }
 
-    /// Starts it on a free port. What it says later goes to `log`.
-    pub(crate) fn listen(&self, log: &Path) -> Result<Server, String> {
+    /// Starts it with these arguments, which make it listen. What it says later goes to `log`.
+    pub(crate) fn listen(&self, arguments: &[&str], log: &Path) -> Result<Server, String> {
         let program = self.program()?;
         let mut log_file =
             File::create(log).map_err(|error| format!("cannot write {}: {error}", log.display()))?;
         let child = Command::new(program)
-            .args(["--listen", "127.0.0.1:0"])
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -87,7 +93,7 @@ impl Fixture {
 /// A listening server, ended when dropped.
 pub(crate) struct Server {
     child: Guarded,
-    /// The endpoint of Streamable HTTP, `http://ADDR/mcp`.
+    /// Where it says that it listens; with `everything`, the endpoint of Streamable HTTP, `http://ADDR/mcp`.
     pub(crate) url: String,
 }
 
@@ -109,11 +115,11 @@ fn listening_url(line: &str) -> Option<String> {
 }
 
 /// The path in the last message of `cargo build` that has one for the example.
-fn executable(messages: &str) -> Option<PathBuf> {
+fn executable(messages: &str, example: &str) -> Option<PathBuf> {
     let messages = messages.lines().rev();
     let mut parsed = messages.filter_map(|line| serde_json::from_str::<Value>(line).ok());
     parsed.find_map(|message| {
-        let of_example = message["target"]["name"] == EXAMPLE;
+        let of_example = message["target"]["name"] == example;
         message["executable"].as_str().filter(|_| of_example).map(PathBuf::from)
     })
 }
@@ -134,6 +140,6 @@ mod tests {
         let messages = r#"{"reason":"compiler-artifact","target":{"name":"serde"},"executable":null}
 {"reason":"compiler-artifact","target":{"name":"everything"},"executable":"/t/examples/everything"}
 {"reason":"build-finished","success":true}"#;
-        assert_eq!(executable(messages), Some(PathBuf::from("/t/examples/everything")));
+        assert_eq!(executable(messages, EVERYTHING), Some(PathBuf::from("/t/examples/everything")));
     }
 }

@@ -101,7 +101,7 @@ fn forget(dir: &Path) {
 }
 
 /// Makes sure that a program is there, with the system's package manager if need be.
-fn need(program: &str, package: &str) -> Result<(), String> {
+pub(crate) fn need(program: &str, package: &str) -> Result<(), String> {
     let there = || {
         process::succeeds(
             Command::new(if program == "npm" { npm_program() } else { program }).arg("--version"),

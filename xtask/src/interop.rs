@@ -36,7 +36,8 @@ pub(crate) fn run(places: &Places, fixture: &Fixture, tally: &mut Tally) {
     let home = dir.join("home");
     // The build of the Rust driver keeps the processor busy while the other two wait for the network.
     let tools = Tools::bring(places, &dir);
-    let started = install::fresh(&home).and_then(|()| fixture.listen(&dir.join("server.log")));
+    let started = install::fresh(&home)
+        .and_then(|()| fixture.listen(&["--listen", "127.0.0.1:0"], &dir.join("server.log")));
     let mut server = match started {
         Ok(server) => server,
         Err(why) => return tally.fail(&why),

@@ -12,25 +12,28 @@ mod interop;
 mod process;
 mod report;
 mod rust;
+mod seeds;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::fixture::Fixture;
+use crate::fixture::{BOXLANG, EVERYTHING, Fixture};
 use crate::report::Report;
 
 const USAGE: &str = "\
 usage: cargo xtask <command>
 
 commands:
-  test                          everything below, in this order: fmt, clippy, tests, deny, conformance, interop
+  test                          everything below, in this order: fmt, clippy, tests, seeds, deny, conformance, interop
   fmt | clippy | tests | deny   one of the parts that need nothing but Rust
-  conformance [--server PROG]   the official conformance suite against the example `everything`
+  seeds [--server PROG]         every check of the documents 000 and 001 against the example `boxlang`
+  conformance [--server PROG]   the official conformance suite against the example `everything`, in every dialect
   interop [--server PROG]       clients of other implementations against the example `everything`
   bench [OPTIONS]               speed and memory beside other implementations; not a part of test
   fuzz [TARGET] [--seconds N]   coverage-guided fuzzing of what reads bytes: frame, message, template
 
-`--server PROG` tries another program, which must understand `--listen ADDR` and `--stdio` as the example does.
+`--server PROG` tries another program, which must understand the flags that the example is called with: `--http ADDR`
+and names of servers with seeds, `--listen ADDR` and `--stdio` with the others. Dialects are not tried then.
 With CI=true in the environment, a part that has to be skipped is a failure.";
 
 fn main() -> ExitCode {
@@ -42,7 +45,7 @@ fn main() -> ExitCode {
     let (command, server) = match args.as_slice() {
         ["bench", options @ ..] => return bench::run(&Places::find(), options),
         [command] => (*command, None),
-        [command @ ("conformance" | "interop"), "--server", program] => (*command, Some(*program)),
+        [command @ ("seeds" | "conformance" | "interop"), "--server", program] => (*command, Some(*program)),
         _ => return usage(),
     };
     let places = Places::find();
@@ -50,7 +53,7 @@ fn main() -> ExitCode {
     match command {
         "test" => {
             rust_parts(&mut report, &places);
-            let fixture = Fixture::of_example(&places);
+            let fixture = Fixture::of_example(EVERYTHING, &places);
             try_suite(&mut report, &places, &fixture);
             try_clients(&mut report, &places, &fixture);
         }
@@ -58,12 +61,13 @@ fn main() -> ExitCode {
         "clippy" => report.part("clippy", |tally| rust::clippy(&places, tally)),
         "tests" => report.part("tests", |tally| rust::tests(&places, tally)),
         "deny" => report.part("deny", |tally| rust::deny(&places, tally)),
+        "seeds" => try_seeds(&mut report, &places, server),
         "conformance" => {
-            let fixture = Fixture::of(server, &places);
+            let fixture = Fixture::of(server, EVERYTHING, &places);
             try_suite(&mut report, &places, &fixture);
         }
         "interop" => {
-            let fixture = Fixture::of(server, &places);
+            let fixture = Fixture::of(server, EVERYTHING, &places);
             try_clients(&mut report, &places, &fixture);
         }
         _ => return usage(),
@@ -75,7 +79,15 @@ fn rust_parts(report: &mut Report, places: &Places) {
     report.part("fmt", |tally| rust::fmt(places, tally));
     report.part("clippy", |tally| rust::clippy(places, tally));
     report.part("tests", |tally| rust::tests(places, tally));
+    try_seeds(report, places, None);
     report.part("deny", |tally| rust::deny(places, tally));
+}
+
+fn try_seeds(report: &mut Report, places: &Places, server: Option<&str>) {
+    report.part("seeds", |tally| {
+        let fixture = Fixture::of(server, BOXLANG, places);
+        seeds::run(places, &fixture, tally);
+    });
 }
 
 fn try_suite(report: &mut Report, places: &Places, fixture: &Fixture) {

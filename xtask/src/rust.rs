@@ -69,7 +69,7 @@ pub(crate) fn deny(places: &Places, tally: &mut Tally) {
     }
 }
 
-fn has(places: &Places, subcommand: &str) -> bool {
+pub(crate) fn has(places: &Places, subcommand: &str) -> bool {
     process::succeeds(cargo(places).args([subcommand, "--version"]))
 }
 

@@ -26,6 +26,8 @@ pub struct Dialect {
     /// What is missing or misspelt is overlooked where it can be: `initialize` without parameters, blanks around
     /// a method, `args` for `arguments`.
     pub lenient: bool,
+    /// The words before the name of an unknown method.
+    pub method_unknown: &'static str,
     /// How an unknown tool is told: number, and words before its name.
     pub tool_unknown: (i64, &'static str),
     /// How an unknown resource is told.
@@ -53,6 +55,7 @@ const OFFICIAL: Dialect = Dialect {
     discovery: false,
     pinned: None,
     lenient: false,
+    method_unknown: "no such method: ",
     tool_unknown: (-32602, "unknown tool: "),
     resource_unknown: (-32002, "no such resource: "),
     prompt_unknown: (-32602, "unknown prompt: "),
@@ -80,6 +83,7 @@ impl Dialect {
             discovery: true,
             pinned: Some(Edition::E2024_11_05),
             lenient: true,
+            method_unknown: "Method not found: ",
             tool_unknown: (-32000, "Tool not found: "),
             resource_unknown: (-32000, "Resource not found: "),
             prompt_unknown: (-32000, "Prompt not found: "),
@@ -144,6 +148,7 @@ impl Dialect {
     /// The words that say this fault.
     pub(crate) fn message(&self, fault: &Fault) -> String {
         let words = match fault.kind() {
+            FaultKind::Method => self.method_unknown,
             FaultKind::Tool => self.tool_unknown.1,
             FaultKind::Resource => self.resource_unknown.1,
             FaultKind::Prompt => self.prompt_unknown.1,

@@ -101,7 +101,7 @@ impl Fault {
     /// No such method.
     #[must_use]
     pub fn method(name: &str) -> Fault {
-        Fault::new(FaultKind::Method, format!("no such method: {}", clip(name)))
+        Fault::new(FaultKind::Method, format!("no such method: {}", clip(name))).about(name)
     }
 
     /// No resource has this URI.

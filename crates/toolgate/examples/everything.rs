@@ -1,7 +1,8 @@
 //! Everything the protocol knows, in one server: the fixture of the official conformance suite and of the
 //! tests with real clients. Read it to see how a feature looks; start from `hello_http` to write your own.
 //!
-//! `everything --listen 127.0.0.1:3000` serves HTTP, `everything --stdio` standard input and output.
+//! `everything --listen 127.0.0.1:3000` serves HTTP, `everything --stdio` standard input and output. With
+//! `--dialect boxlang` behind it, HTTP speaks a dialect to clients that name no revision.
 
 use std::time::Duration;
 
@@ -12,7 +13,10 @@ use toolgate::model::{
     CacheScope, Content, Contents, LogLevel, PromptMessage, Role, Sample, Sampled, SamplingBlock,
     SamplingMessage,
 };
-use toolgate::{Builder, Context, Elicited, Field, Form, Json, Last, Need, Server, ToolError};
+use toolgate::{
+    App, Builder, Context, Dialect, Elicited, Field, Form, Json, Last, Mount, Need, Server, Servers,
+    ToolError,
+};
 
 /// A red pixel.
 const PNG: &[u8] = &[
@@ -37,7 +41,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             eprintln!("listening on http://{}/mcp", listener.local_addr()?);
             server.serve(listener).await?;
         }
-        _ => return Err("usage: everything --listen ADDR | --stdio".into()),
+        ["--listen", address, "--dialect", name] => {
+            let dialect = Dialect::named(name).ok_or_else(|| format!("there is no dialect `{name}`"))?;
+            let listener = tokio::net::TcpListener::bind(address).await?;
+            eprintln!("listening on http://{}/mcp", listener.local_addr()?);
+            let servers = Servers::new();
+            servers.add(&server)?;
+            App::new(&servers)
+                .mount("/mcp", Mount::fixed("everything").dialect(dialect))
+                .serve(listener)
+                .await?;
+        }
+        _ => return Err("usage: everything --listen ADDR [--dialect NAME] | --stdio".into()),
     }
     Ok(())
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use tokio::time::Sleep;
 use toolgate_wire::model::{
-    CacheHint, Call, ClientCapabilities, Completing, Completion, Outcome, PromptArgument, PromptOutput,
-    Reference, ToolOutput,
+    CacheHint, Call, ClientCapabilities, Completing, Completion, Outcome, Prompt, PromptArgument,
+    PromptOutput, Reference, ToolOutput,
 };
 use toolgate_wire::{Fault, FaultKind, Raw};
 
@@ -35,6 +35,8 @@ pub(crate) struct Hall {
     pub(crate) pager: Pager,
     /// How long a handler may run, unless its tool says otherwise.
     pub(crate) timeout: Duration,
+    /// Arguments of the wrong type are refused even if it is plain what was meant.
+    pub(crate) strict: bool,
     /// What anybody may see. None: everything.
     pub(crate) shown: ArcSwapOption<Profile>,
 }
@@ -51,7 +53,8 @@ impl Hall {
             Context::new(caller, Arc::clone(voice), cancel, Arc::clone(&self.shared), limit)
         };
         let catalog = self.registry.snapshot();
-        if !is_offered(&self.registry, &call) {
+        // Where much is overlooked, nothing of a kind is an empty list.
+        if !caller.lenient && !is_offered(&self.registry, &call) {
             return Err(Fault::method(call.method()).into());
         }
         let (shown, principal) = (self.shown.load(), caller.principal.clone());
@@ -60,7 +63,7 @@ impl Hall {
             Call::CallTool { name, arguments, .. } => {
                 let entry = catalog.tools.get(&name).filter(|_| view.shows_tool(&name));
                 let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &name))?;
-                begin_tool(Arc::clone(entry), arguments, caller, context)
+                begin_tool(Arc::clone(entry), arguments, Mending::of(self.strict, &caller), caller, context)
             }
             Call::ListTools { cursor } => {
                 let page = self.pager.page("tools", &catalog.tools, cursor.as_deref(), view)?;
@@ -108,7 +111,7 @@ impl Hall {
                 let cx = context(caller, None);
                 let run =
                     Running::start("prompt", cx, |cx| (entry.run)(cx, arguments.into_iter().collect()))?;
-                Ok(Work::Prompt { name, run })
+                Ok(Work::Prompt { prompt: Arc::clone(&entry.prompt), run })
             }
             Call::Complete(completing) => {
                 let Some(completer) = completer(&catalog, view, &completing)? else {
@@ -138,10 +141,11 @@ fn is_offered(registry: &Registry, call: &Call) -> bool {
 fn begin_tool(
     entry: Arc<ToolEntry>,
     arguments: Option<Raw>,
+    mending: Mending,
     caller: Caller,
     context: impl FnOnce(Caller, Option<Duration>) -> Context,
 ) -> Result<Work, Stop> {
-    let arguments = arguments.unwrap_or_else(Raw::empty_object);
+    let mut arguments = arguments.unwrap_or_else(Raw::empty_object);
     if caller.mirrors && !entry.mirrors.is_empty() {
         crate::registry::agree(&entry.mirrors, &arguments, &caller.headers)?;
     }
@@ -151,18 +155,50 @@ fn begin_tool(
     if entry.check.is_needed()
         && let Some(faults) = entry.check.faults(&arguments)
     {
-        return Err(bad_arguments(&faults));
+        match mending.mend(&entry, &arguments) {
+            Some(mended) => arguments = mended,
+            None => return Err(bad_arguments(&faults)),
+        }
     }
     let run = Running::start(TOOL, cx, |cx| (entry.run)(cx, arguments.clone()))?;
-    Ok(Work::Tool { entry, arguments, run })
+    Ok(Work::Tool { entry, arguments, run, mending })
+}
+
+/// What is done about arguments of the wrong type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mending {
+    /// They are refused.
+    Never,
+    /// Texts are read as what is wanted.
+    Texts,
+    /// And everything is read as a text where one is wanted.
+    Everything,
+}
+
+impl Mending {
+    fn of(strict: bool, caller: &Caller) -> Mending {
+        match (strict, caller.lenient) {
+            (true, _) => Mending::Never,
+            (false, false) => Mending::Texts,
+            (false, true) => Mending::Everything,
+        }
+    }
+
+    fn mend(self, entry: &ToolEntry, arguments: &Raw) -> Option<Raw> {
+        match self {
+            Mending::Never => None,
+            Mending::Texts => entry.check.mend(arguments, false),
+            Mending::Everything => entry.check.mend(arguments, true),
+        }
+    }
 }
 
 /// A wish that is being fulfilled.
 pub(crate) enum Work {
     Done(Outcome),
-    Tool { entry: Arc<ToolEntry>, arguments: Raw, run: Running<ToolOutput> },
+    Tool { entry: Arc<ToolEntry>, arguments: Raw, run: Running<ToolOutput>, mending: Mending },
     Read { uri: String, cache: CacheHint, run: Running<Found> },
-    Prompt { name: String, run: Running<PromptOutput> },
+    Prompt { prompt: Arc<Prompt>, run: Running<PromptOutput> },
     Complete(Running<Vec<String>>),
 }
 
@@ -172,7 +208,7 @@ impl Work {
         match self {
             Work::Tool { entry, .. } => Some(Subject::Tool(&entry.tool.name)),
             Work::Read { uri, .. } => Some(Subject::Uri(uri)),
-            Work::Prompt { name, .. } => Some(Subject::Prompt(name)),
+            Work::Prompt { prompt, .. } => Some(Subject::Prompt(&prompt.name)),
             Work::Done(_) | Work::Complete(_) => None,
         }
     }
@@ -183,11 +219,19 @@ impl Work {
     pub(crate) fn poll(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<Outcome, Stop>> {
         Poll::Ready(match self {
             Work::Done(outcome) => Ok(std::mem::replace(outcome, Outcome::Done)),
-            Work::Tool { entry, arguments, run } => {
+            Work::Tool { entry, arguments, run, mending } => loop {
                 let ended = ready!(run.poll(task));
                 let ended = run.settle(&entry.tool.name, ended)?;
-                end_tool(entry, arguments, ended)
-            }
+                // Its type has refused them, so nothing was done yet. It gets them once more, as they were meant.
+                if let Err(Failed::Arguments(Rejection::Arguments(_))) = &ended
+                    && let Some(mended) = std::mem::replace(mending, Mending::Never).mend(entry, arguments)
+                {
+                    *arguments = mended;
+                    *run = Running::start(TOOL, run.cx.clone(), |cx| (entry.run)(cx, arguments.clone()))?;
+                    continue;
+                }
+                break end_tool(entry, arguments, ended);
+            },
             Work::Read { uri, cache, run } => {
                 let ended = ready!(run.poll(task));
                 match run.settle(uri, ended)? {
@@ -199,10 +243,15 @@ impl Work {
                     Err(failed) => Err(failed_fault("resource", uri, &failed).into()),
                 }
             }
-            Work::Prompt { name, run } => {
+            Work::Prompt { prompt, run } => {
+                let name = &prompt.name;
                 let ended = ready!(run.poll(task));
                 match run.settle(name, ended)? {
-                    Ok(prompt) => Ok(Outcome::Prompt(prompt)),
+                    // What it is for is told with it, unless the handler has said it better.
+                    Ok(filled) => Ok(Outcome::Prompt(PromptOutput {
+                        description: filled.description.or_else(|| prompt.description.clone()),
+                        ..filled
+                    })),
                     Err(Failed::Arguments(Rejection::Arguments(error))) => Err(Fault::params(error).into()),
                     Err(failed) => Err(failed_fault("prompt", name, &failed).into()),
                 }

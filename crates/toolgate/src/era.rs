@@ -291,7 +291,8 @@ impl Era {
             Some(session) => Arc::clone(&session.client),
             None => self.sessions.stranger(speech.edition()),
         };
-        let caller = self.caller(peer, client, meta, false);
+        let mut caller = self.caller(peer, client, meta, false);
+        caller.lenient = matches!(speech, Speech::Bare(_)) && peer.dialect().lenient;
         self.seat(&speech, id, call, caller, session, peer, out)
     }
 
@@ -419,6 +420,7 @@ impl Era {
             remote: peer.remote,
             meta,
             mirrors,
+            lenient: false,
             given: BTreeMap::new(),
         }
     }

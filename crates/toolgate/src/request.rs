@@ -116,6 +116,9 @@ pub(crate) struct Caller {
     pub(crate) meta: Meta,
     /// Marked arguments must stand in headers too, and agree.
     pub(crate) mirrors: bool,
+    /// It named no edition, and the server overlooks what it can: a text may be sent as any JSON, and what is not
+    /// offered is an empty list.
+    pub(crate) lenient: bool,
     /// What the other arguments are already, while one of them is completed.
     pub(crate) given: BTreeMap<String, String>,
 }

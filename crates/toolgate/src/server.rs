@@ -328,6 +328,7 @@ struct Parts {
     seal: Option<Seal>,
     events: Option<Events>,
     stats: bool,
+    strict: bool,
     dialect: Option<Dialect>,
     shown: Option<Profile>,
     #[cfg(feature = "http")]
@@ -359,6 +360,7 @@ impl Parts {
             seal: None,
             events: None,
             stats: true,
+            strict: false,
             dialect: None,
             shown: None,
             #[cfg(feature = "http")]
@@ -630,6 +632,13 @@ impl<L: Last> Builder<L> {
         self.set(|parts| parts.shown = Some(profile))
     }
 
+    /// Refuses arguments of the wrong type even where it is plain what was meant. Otherwise `"5"` is taken for a
+    /// number where a number is wanted, `"true"` for a boolean, and JSON in a text for a list or an object: models
+    /// mix these up. What fits is never touched.
+    pub fn strict_arguments(self) -> Builder<L> {
+        self.set(|parts| parts.strict = true)
+    }
+
     /// Remembers no client between requests: `initialize` opens no session, and each request of a handshake
     /// revision is served for itself. Such clients hear of no changes and cannot be asked.
     pub fn stateless(self) -> Builder<L> {
@@ -690,6 +699,8 @@ macro_rules! further {
 further! { ToolSpec:
     /// What the tool does, for a model.
     describe(description: impl Into<String>);
+    /// What one of its arguments is, for a model.
+    describe_arg(argument: impl Into<String>, description: impl Into<String>);
     /// The tool's name for people.
     title(title: impl Into<String>);
     /// The tool changes nothing.
@@ -809,6 +820,7 @@ fn open(parts: Parts) -> Server {
         shared: Arc::new(Shared { states: parts.states, hub }),
         pager: Pager { size: parts.page_size, cache: parts.cache, seal },
         timeout: parts.timeout,
+        strict: parts.strict,
         shown: ArcSwapOption::from_pointee(parts.shown),
     };
     if !parts.stats {

@@ -83,6 +83,88 @@ impl Check {
     }
 }
 
+impl Check {
+    /// Arguments that were refused, as they were meant: `"5"` where a number is wanted is a number, JSON in a text
+    /// where a list is wanted is the list. None if that does not make them right. `as_text`: what is no text, where
+    /// one is wanted, is its JSON.
+    ///
+    /// Models write such things often, and no author minds: what is read is what was written. Only what the schema
+    /// refuses is ever touched.
+    pub(crate) fn mend(&self, arguments: &Raw, as_text: bool) -> Option<Raw> {
+        #[cfg(feature = "validate")]
+        {
+            let validator = self.validator()?;
+            let mut value = arguments.to_value();
+            let wrong = misfits(validator, &value)?;
+            for (path, wanted) in wrong {
+                let place = value.pointer_mut(&path)?;
+                *place = wanted.into_iter().find_map(|wanted| converted(place, wanted, as_text))?;
+            }
+            validator.is_valid(&value).then(|| Raw::from(value))
+        }
+        #[cfg(not(feature = "validate"))]
+        {
+            let _ = (arguments, as_text);
+            None
+        }
+    }
+}
+
+/// What has another type than the one it should have, and which that is. None if anything else is wrong too, or
+/// nothing is.
+#[cfg(feature = "validate")]
+fn misfits(
+    validator: &jsonschema::Validator,
+    value: &Value,
+) -> Option<Vec<(String, Vec<jsonschema::JsonType>)>> {
+    use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
+
+    let mut wrong = Vec::new();
+    for error in validator.iter_errors(value) {
+        let wanted = match error.kind() {
+            Kind::Type { kind: TypeKind::Single(one) } => vec![*one],
+            Kind::Type { kind: TypeKind::Multiple(many) } => many.iter().collect(),
+            _ => return None,
+        };
+        // The arguments themselves are an object or nothing can be done.
+        let path = error.instance_path().to_string();
+        if path.is_empty() || wrong.len() == MOST {
+            return None;
+        }
+        wrong.push((path, wanted));
+    }
+    (!wrong.is_empty()).then_some(wrong)
+}
+
+/// A value as one of another type, if it plainly is one.
+#[cfg(feature = "validate")]
+fn converted(value: &Value, wanted: jsonschema::JsonType, as_text: bool) -> Option<Value> {
+    use jsonschema::JsonType as Type;
+
+    match (wanted, value) {
+        (Type::String, Value::Object(_) | Value::Array(_) | Value::Number(_) | Value::Bool(_)) => {
+            as_text.then(|| value.to_string().into())
+        }
+        (Type::Integer, Value::String(text)) => {
+            let text = text.trim();
+            text.parse()
+                .map(|number: i64| number.into())
+                .or_else(|_| text.parse().map(|n: u64| n.into()))
+                .ok()
+        }
+        (Type::Number, Value::String(text)) => text.trim().parse().ok().and_then(number),
+        (Type::Boolean, Value::String(text)) => text.trim().parse().ok().map(Value::Bool),
+        (Type::Array, Value::String(text)) => serde_json::from_str(text).ok().filter(Value::is_array),
+        (Type::Object, Value::String(text)) => serde_json::from_str(text).ok().filter(Value::is_object),
+        _ => None,
+    }
+}
+
+#[cfg(feature = "validate")]
+fn number(number: f64) -> Option<Value> {
+    serde_json::Number::from_f64(number).map(Value::Number)
+}
+
 /// Parameter, expected, got.
 #[cfg(feature = "validate")]
 fn explain(error: &jsonschema::ValidationError<'_>) -> String {
@@ -241,6 +323,69 @@ mod tests {
             "`who/name` must have at least 2 characters, got the string \"x\""
         );
         assert_eq!(faults(&schema, json!({"limit": 7})), "");
+    }
+
+    #[test]
+    fn what_was_plainly_meant_is_mended() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "limit": { "type": "integer", "minimum": 1, "maximum": 100 },
+                "ratio": { "type": ["number", "null"] },
+                "deep": { "type": "boolean" },
+                "msg": { "type": "string" },
+                "tags": { "type": "array", "items": { "type": "string" } },
+                "who": { "type": "object", "properties": { "age": { "type": "integer" } } }
+            },
+            "additionalProperties": false
+        });
+        let check = Check::new(&schema, false).unwrap();
+        let mend = |arguments: Value| check.mend(&Raw::from(arguments), true).map(|raw| raw.to_value());
+        for (sent, meant) in [
+            (json!({"limit": "5"}), json!({"limit": 5})),
+            (json!({"ratio": " 0.5 "}), json!({"ratio": 0.5})),
+            (json!({"deep": "true"}), json!({"deep": true})),
+            (json!({"msg": {"a": 1}}), json!({"msg": "{\"a\":1}"})),
+            (json!({"msg": 7, "limit": "7"}), json!({"msg": "7", "limit": 7})),
+            (json!({"tags": "[\"a\"]"}), json!({"tags": ["a"]})),
+            (json!({"who": {"age": "40"}}), json!({"who": {"age": 40}})),
+        ] {
+            assert_eq!(mend(sent.clone()), Some(meant), "{sent}");
+        }
+        for wrong in [
+            json!({"limit": "five"}),
+            json!({"limit": "500"}),
+            json!({"limit": "5", "other": 1}),
+            json!({"limit": 0}),
+            json!({"limit": true}),
+            json!({"ratio": "NaN"}),
+            json!({"msg": null}),
+            json!({"tags": "a"}),
+            json!({"who": "[]"}),
+            json!({"limit": 5}),
+        ] {
+            assert_eq!(mend(wrong.clone()), None, "{wrong}");
+        }
+        assert_eq!(check.mend(&Raw::from(json!("5")), true), None);
+        assert_eq!(check.mend(&Raw::from(json!({"msg": 7})), false), None);
+    }
+
+    proptest::proptest! {
+        /// Mending never makes up anything: what comes out fits, and says the same.
+        #[test]
+        fn whatever_is_mended_fits(text in "\\PC{0,12}", is_flag: bool) {
+            let name = if is_flag { "flag" } else { "n" };
+            let schema = json!({"type": "object", "properties": {
+                "n": {"type": "integer"}, "flag": {"type": "boolean"}}});
+            let check = Check::new(&schema, false).unwrap();
+            if let Some(mended) = check.mend(&Raw::from(json!({name: text})), false) {
+                let mended = mended.to_value();
+                proptest::prop_assert_eq!(faults(&schema, mended.clone()), "");
+                let said = mended[name].to_string();
+                proptest::prop_assert!(text.trim().trim_start_matches(['+', '-', '0']).ends_with(
+                    said.trim_start_matches(['-', '0'])), "{} is no {}", said, text);
+            }
+        }
     }
 
     #[test]

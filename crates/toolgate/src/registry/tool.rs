@@ -124,6 +124,8 @@ pub struct ToolSpec {
     timeout: Option<Duration>,
     needs: Vec<Need>,
     version: Option<String>,
+    /// What was said of single arguments.
+    hints: Vec<(String, String)>,
     pub(crate) demands: Needs,
 }
 
@@ -142,7 +144,8 @@ impl ToolSpec {
     {
         let generated = match H::schema() {
             Some(schema) => schema.to_value(),
-            None => json!({ "type": "object", "additionalProperties": false }),
+            // Some clients want to see `properties` even where there are none.
+            None => json!({ "type": "object", "properties": {}, "additionalProperties": false }),
         };
         let mut tool = Tool::new(name, Raw::empty_object());
         tool.output_schema = H::Output::schema().map(|schema| Raw::from(tidy(schema.to_value())));
@@ -155,6 +158,7 @@ impl ToolSpec {
             timeout: None,
             needs: Vec::new(),
             version: None,
+            hints: Vec::new(),
             demands: H::needs(),
         }
     }
@@ -163,6 +167,22 @@ impl ToolSpec {
     #[must_use]
     pub fn describe(mut self, description: impl Into<String>) -> ToolSpec {
         self.tool.description = Some(description.into());
+        self
+    }
+
+    /// What one of its arguments is, for a model; instead of what the comment on the handler's type says.
+    ///
+    /// ```
+    /// # use toolgate::ToolSpec;
+    /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// # struct Place { location: String }
+    /// # let weather = |place: Place| async move { place.location };
+    /// let tool = ToolSpec::new("get_weather", weather).describe_arg("location", "City name or coordinates");
+    /// # assert!(toolgate::Server::new("s", "1").add_tool(tool).build().is_ok());
+    /// ```
+    #[must_use]
+    pub fn describe_arg(mut self, argument: impl Into<String>, description: impl Into<String>) -> ToolSpec {
+        self.hints.push((argument.into(), description.into()));
         self
     }
 
@@ -259,12 +279,20 @@ impl ToolSpec {
 
     /// What is kept of it, or what is wrong with it.
     pub(crate) fn finish(self) -> Result<ToolEntry, String> {
-        let ToolSpec { mut tool, run, schema, generated, output_by_hand, timeout, needs, version, .. } = self;
+        let ToolSpec {
+            mut tool, run, schema, generated, output_by_hand, timeout, needs, version, hints, ..
+        } = self;
         check_name(&tool.name)?;
         check_icons(&tool.icons)?;
         let typed = schema.is_none();
         let checked = schema.clone().unwrap_or_else(|| generated.clone());
-        let schema = schema.unwrap_or_else(|| tidy(generated));
+        let mut schema = schema.unwrap_or_else(|| tidy(generated));
+        for (argument, description) in hints {
+            match schema.get_mut("properties").and_then(|all| all.get_mut(&argument)) {
+                Some(Value::Object(property)) => property.insert("description".into(), description.into()),
+                _ => return Err(format!("`{argument}` is described, but is none of its arguments")),
+            };
+        }
         if schema.get("type").and_then(Value::as_str) != Some("object") {
             return Err(
                 "the arguments must be an object: use a struct, or a schema with `\"type\": \"object\"`"

@@ -169,6 +169,11 @@ impl Server {
         self.fault(changed.map_err(|fault| Error::new(ErrorKind::Description, format!("{what}: {fault}"))))
     }
 
+    /// The same as [`Server::with_cors`].
+    pub fn set_cors(&self, origins: impl OneOrMany) -> Server {
+        self.with_cors(origins)
+    }
+
     /// The origins that may read answers, as they were given.
     #[must_use]
     pub fn cors_allowed_origins(&self) -> Vec<String> {

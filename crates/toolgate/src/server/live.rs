@@ -354,6 +354,12 @@ impl Server {
         self.catalog().tools.get(name).map(|entry| Arc::clone(&entry.tool))
     }
 
+    /// The version of the tool of this name, apart from its server's: `1.0.0` unless it says otherwise.
+    #[must_use]
+    pub fn tool_version(&self, name: &str) -> Option<String> {
+        self.catalog().tools.get(name).map(|entry| entry.version().to_owned())
+    }
+
     /// How many tools there are.
     #[must_use]
     pub fn tool_count(&self) -> usize {

@@ -21,5 +21,6 @@ mod handlers;
 mod hostile;
 mod macros;
 mod program;
+mod seeds;
 mod testing;
 mod tidy;

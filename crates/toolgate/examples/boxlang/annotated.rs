@@ -1,0 +1,93 @@
+//! The server `annotated`: a value whose marked methods are tools, resources and prompts, each marked in one of the
+//! three ways there are.
+
+use toolgate::prelude::*;
+use toolgate::{Error, Servers};
+
+pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
+    let library = Library { books: vec!["Dune", "Emma", "Ulysses"] };
+    servers.server("annotated").scan(library)?;
+    Ok(())
+}
+
+struct Library {
+    books: Vec<&'static str>,
+}
+
+impl Library {
+    fn found(&self, query: &str) -> Vec<&'static str> {
+        self.books.iter().copied().filter(|book| book.contains(query)).collect()
+    }
+}
+
+#[server]
+impl Library {
+    /// Echo a message
+    #[tool]
+    fn echo_message(message: String) -> String {
+        format!("Echo: {message}")
+    }
+
+    /// Search for documents
+    /// @query The search query
+    #[tool]
+    fn search(&self, query: String) -> Vec<&'static str> {
+        self.found(&query)
+    }
+
+    /// @query The query to search
+    #[tool("Search for documents in the knowledge base")]
+    async fn search_docs(&self, query: String) -> Vec<&'static str> {
+        self.found(&query)
+    }
+
+    #[tool(name = "calculator", description = "Perform calculations", version = "2.0.0")]
+    fn calculate(a: f64, b: f64) -> f64 {
+        a + b
+    }
+
+    /// Returns the README file
+    #[resource]
+    fn readme() -> &'static str {
+        "# Library\n"
+    }
+
+    #[resource("API documentation for developers")]
+    fn api_docs() -> &'static str {
+        "There is a tool for everything."
+    }
+
+    #[resource(
+        uri = "config://app",
+        name = "App Config",
+        description = "Application settings",
+        mime = "application/json"
+    )]
+    fn get_config(&self) -> serde_json::Value {
+        json!({ "books": self.books.len() })
+    }
+
+    /// Generate a greeting message
+    /// @name The person's name
+    #[prompt]
+    fn greeting(name: String) -> Vec<PromptMessage> {
+        scene("You are a friendly assistant.", &format!("Say hello to {name}"))
+    }
+
+    #[prompt("Generate code based on a description")]
+    fn code_gen(description: String, #[arg(default = "java")] language: String) -> Vec<PromptMessage> {
+        scene(&format!("You are a code generator for {language}."), &description)
+    }
+
+    #[prompt(name = "reviewer", description = "Code review prompt", arguments = [code = "What to review"])]
+    fn review_code(code: String) -> Vec<PromptMessage> {
+        scene("Review this code for issues.", &code)
+    }
+}
+
+fn scene(system: &str, user: &str) -> Vec<PromptMessage> {
+    vec![
+        PromptMessage { role: Role::System, content: Content::text(system) },
+        PromptMessage { role: Role::User, content: Content::text(user) },
+    ]
+}

@@ -1,0 +1,64 @@
+//! Servers behind guards, one kind each, and `enterprise` with all of them. Guards of one server never concern
+//! another.
+
+use toolgate::prelude::*;
+use toolgate::{Error, KeyError, Servers, ToolSpec, items, registry};
+
+use crate::plain;
+
+pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
+    // Credentials come from the environment where there are any.
+    let user = std::env::var("MCP_ADMIN_USER").unwrap_or_else(|_| "admin".into());
+    let password = std::env::var("MCP_ADMIN_PASS").unwrap_or_else(|_| "secretPassword123".into());
+    servers
+        .server("admin")
+        .set_description("Admin MCP Server - Requires Authentication")
+        .with_basic_auth(&user, &password)
+        .scan(items![servers_create, servers_remove])?;
+
+    servers.server("corsx").with_cors(["*.example.com", "https://trusted.org"]).scan(items![plain::echo])?;
+    servers.server("corsany").with_cors("*").scan(items![plain::echo])?;
+    servers.server("limited").with_body_limit(100).scan(items![plain::echo])?;
+
+    // May wait for a database, look at the request, and say in its own words why not.
+    servers
+        .server("keyed")
+        .with_api_key_provider(async |key: String, _| match key.as_str() {
+            "my-secret-key-12345" => Ok(true),
+            "throw-me" => Err(KeyError::new("Rate limit exceeded")),
+            _ => Ok(false),
+        })
+        .scan(items![plain::echo])?;
+
+    servers
+        .server("enterprise")
+        .with_cors(["https://app.example.com", "*.example.com"])
+        .with_body_limit(1_048_576)
+        .with_api_key_provider(|key, _| key == "k1")
+        .with_basic_auth("admin", "secret")
+        .scan(items![plain::echo])?;
+
+    // A listener decides too: it sees every request before anything is done for it.
+    servers.server("gated").register_tool(
+        ToolSpec::new("echo", || async { "nobody gets this far" }).describe("Says nothing to anybody"),
+    );
+    servers.events().on_request(|request| {
+        if request.server() == "gated" && request.method() == "tools/call" {
+            request.reject("Rate limit exceeded");
+        }
+    });
+    Ok(())
+}
+
+/// Make a server, if there is none of that name
+#[tool]
+fn servers_create(name: String) -> Result<String, ToolError> {
+    registry().server(&name).scan(items![plain::echo])?;
+    Ok(format!("there is a server `{name}`"))
+}
+
+/// Remove a server; says whether there was one
+#[tool(destructive)]
+fn servers_remove(name: String) -> bool {
+    registry().remove(&name)
+}

@@ -1,0 +1,99 @@
+//! Checks of the documents that the framework grew from: those that no command line can make.
+//!
+//! A test is one check. Its name begins with the check's id, which `cargo xtask seeds` reads; the other checks are
+//! command lines in `xtask/seeds/`. Most say here in Rust what the list of requirements says in a line.
+
+mod cost;
+mod events;
+mod guards;
+mod keys;
+mod origins;
+mod prompts;
+mod registry;
+mod resources;
+mod scan;
+mod stats;
+mod tools;
+mod transports;
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use toolgate::testing::{Exchange, Fetched, http_request};
+use toolgate::{App, Dialect, Mount, Server, Servers, ToolSpec};
+
+pub(crate) const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+/// A server of its own, with nothing to offer.
+pub(crate) fn fresh(name: &str) -> Server {
+    Servers::new().server(name)
+}
+
+/// A tool that says its name.
+pub(crate) fn tool(name: &'static str) -> ToolSpec {
+    ToolSpec::new(name, move || async move { name }).describe("Says its name")
+}
+
+/// A server that offers one tool, `echo`.
+pub(crate) fn echoing(name: &str) -> Server {
+    fresh(name).register_tool(tool("echo"))
+}
+
+/// Sends a request without any revision; gives the whole answer.
+pub(crate) async fn ask(server: &Server, method: &str, params: Value) -> Value {
+    let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    server.handle(request).await.unwrap()
+}
+
+pub(crate) async fn call(server: &Server, tool: &str, arguments: Value) -> Value {
+    ask(server, "tools/call", json!({ "name": tool, "arguments": arguments })).await
+}
+
+/// The text of what a tool says.
+pub(crate) async fn said(server: &Server, tool: &str, arguments: Value) -> String {
+    let answer = call(server, tool, arguments).await;
+    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {answer}")).to_owned()
+}
+
+/// Posts a body to a server, as a plain `curl` does.
+pub(crate) async fn post(server: &Server, headers: &[(&str, &str)], body: impl Into<String>) -> Fetched {
+    let request = http_request("POST", "/", headers.iter().copied(), body);
+    Exchange::start(server.clone().into_service(), request).fetch().await.unwrap()
+}
+
+/// Sends a request to servers behind one mount of the dialect of document 001.
+pub(crate) async fn fetch(
+    servers: &Servers,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Fetched {
+    let app = App::new(servers).mount("/mcp.bxm", Mount::select().dialect(Dialect::boxlang()));
+    let request = http_request(method, path, headers.iter().copied(), body);
+    Exchange::start(app.into_service().unwrap(), request).fetch().await.unwrap()
+}
+
+/// What listeners heard, in order.
+#[derive(Clone, Default)]
+pub(crate) struct Heard(Arc<Mutex<Vec<Value>>>);
+
+impl Heard {
+    pub(crate) fn push(&self, value: impl Into<Value>) {
+        self.0.lock().unwrap().push(value.into());
+    }
+
+    pub(crate) fn all(&self) -> Vec<Value> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub(crate) fn one(&self) -> Value {
+        let all = self.all();
+        assert_eq!(all.len(), 1, "{all:?}");
+        all[0].clone()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}

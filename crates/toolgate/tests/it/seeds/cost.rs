@@ -1,0 +1,63 @@
+//! What is not used costs nothing. How little the rest costs is measured by the benches; here two ways of doing the
+//! same are compared, the best of many rounds each, so that only what is done differently can make a difference.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use toolgate::Server;
+
+use super::{PING, ask, echoing};
+
+const ROUNDS: usize = 60;
+
+/// The shortest of many rounds of pings, taken in turns.
+async fn best(servers: [&Server; 2], headers: &[(&str, &str)]) -> [Duration; 2] {
+    let mut best = [Duration::MAX; 2];
+    for round in 0..ROUNDS {
+        // Whoever is first in a round is second in the next.
+        for place in [round % 2, 1 - round % 2] {
+            let begun = Instant::now();
+            for _ in 0..40 {
+                assert_eq!(super::post(servers[place], headers, PING).await.status, 200);
+            }
+            best[place] = best[place].min(begun.elapsed());
+        }
+    }
+    best
+}
+
+/// Without a password nobody is asked: that is not slower than being asked.
+#[tokio::test]
+async fn s1_066_no_password_costs_nothing() {
+    let asking = echoing("s").with_basic_auth("u", "p");
+    let [open, asked] = best([&echoing("s"), &asking], &[("authorization", "Basic dTpw")]).await;
+    assert!(open < asked + asked / 10, "{open:?} without a password, {asked:?} with one");
+}
+
+#[tokio::test]
+async fn s1_239_not_counting_costs_nothing() {
+    let [silent, counting] = best([&echoing("s").disable_stats(), &echoing("s")], &[]).await;
+    assert!(silent < counting + counting / 10, "{silent:?} without statistics, {counting:?} with them");
+}
+
+/// No samples are copied: a summary of many requests takes no longer than one of none.
+#[tokio::test]
+async fn s1_241_a_summary_is_cheap() {
+    let (idle, busy) = (echoing("s"), echoing("s"));
+    for _ in 0..1500 {
+        ask(&busy, "ping", json!({})).await;
+    }
+    let mut best = [Duration::MAX; 2];
+    for _ in 0..ROUNDS {
+        for (best, server) in best.iter_mut().zip([&idle, &busy]) {
+            let begun = Instant::now();
+            for _ in 0..100 {
+                std::hint::black_box(server.stats_summary());
+            }
+            *best = (*best).min(begun.elapsed() / 100);
+        }
+    }
+    let [idle, busy] = best;
+    assert!(busy < idle * 2 + Duration::from_micros(1), "{busy:?} after 1500 requests, {idle:?} before any");
+    assert!(busy < Duration::from_micros(20), "{busy:?}, without optimization");
+}

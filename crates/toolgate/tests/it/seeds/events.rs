@@ -1,0 +1,349 @@
+//! Who is told what happens, and may have a say in it.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use toolgate::{AuditLog, ErrorContext, Server, ServerChange, Servers, ToolError, ToolSpec};
+
+use super::{Heard, PING, ask, call, echoing, fetch, fresh, post, tool};
+
+/// What events of these names say, as JSON.
+fn listening(server: &Server, names: &str) -> Heard {
+    let heard = Heard::default();
+    let told = heard.clone();
+    server.events().on(names, move |event| told.push(event.data())).unwrap();
+    heard
+}
+
+#[test]
+fn s1_197_a_server_is_created_once() {
+    let (servers, heard) = (Servers::new(), Heard::default());
+    servers
+        .events()
+        .on("onMCPServerCreate", {
+            let heard = heard.clone();
+            move |event| heard.push(event.data())
+        })
+        .unwrap();
+    servers.server("evt");
+    servers.server("evt");
+    let data = heard.one();
+    assert_eq!((&data["name"], &data["server"]), (&json!("evt"), &json!("evt")));
+    assert_eq!((&data["version"], &data["description"]), (&json!("1.0.0"), &json!("")));
+}
+
+#[test]
+fn s1_198_a_server_is_removed() {
+    let (servers, heard) = (Servers::new(), Heard::default());
+    servers
+        .events()
+        .on("onMCPServerRemove", {
+            let heard = heard.clone();
+            move |event| heard.push(event.data())
+        })
+        .unwrap();
+    servers.server("evt");
+    servers.remove("evt");
+    servers.remove("evt");
+    assert_eq!(heard.one()["name"], "evt");
+}
+
+#[tokio::test]
+async fn s1_199_a_request_is_told_before_it_is_answered() {
+    let heard = Heard::default();
+    let server = fresh("s").register_tool(ToolSpec::new("t", {
+        let heard = heard.clone();
+        move || {
+            heard.push("the tool");
+            async { "x" }
+        }
+    }));
+    server
+        .events()
+        .on("onMCPRequest", {
+            let heard = heard.clone();
+            move |event| heard.push(event.data())
+        })
+        .unwrap();
+    call(&server, "t", json!({ "a": 1 })).await;
+    // A tool that takes nothing is not run with arguments it does not know; one that is called as it should be is.
+    call(&server, "t", json!({})).await;
+    let all = heard.all();
+    assert_eq!(all.last().unwrap(), "the tool");
+    let data = &all[0];
+    assert_eq!((&data["server"], &data["serverName"]), (&json!("s"), &json!("s")));
+    assert_eq!(
+        (&data["requestData"]["id"], &data["requestData"]["method"], &data["requestData"]["params"]["name"]),
+        (&json!(1), &json!("tools/call"), &json!("t"))
+    );
+}
+
+#[tokio::test]
+async fn s1_200_a_response_is_told_before_it_is_sent() {
+    let server = echoing("s");
+    let heard = listening(&server, "onMCPResponse");
+    call(&server, "echo", json!({})).await;
+    let data = heard.one();
+    assert_eq!((&data["server"], &data["success"]), (&json!("s"), &json!(true)));
+    assert_eq!(data["requestData"]["method"], "tools/call");
+    assert_eq!(data["responseData"]["result"]["content"][0]["text"], "echo");
+    assert!(data["responseTime"].as_f64().unwrap() >= 0.0);
+}
+
+#[tokio::test]
+async fn s1_201_a_response_that_failed_says_so() {
+    let boom = || async { Err::<String, _>(ToolError::new("boom")) };
+    let server = fresh("s").register_tool(ToolSpec::new("boom", boom));
+    let heard = listening(&server, "onMCPResponse");
+    call(&server, "boom", json!({})).await;
+    ask(&server, "nope", json!({})).await;
+    assert!(heard.all().iter().all(|data| data["success"] == false), "{:?}", heard.all());
+    assert_eq!(heard.len(), 2);
+}
+
+#[tokio::test]
+async fn s1_202_an_error_is_told() {
+    let server = echoing("s");
+    let heard = listening(&server, "onMCPError");
+    ask(&server, "unknown/method", json!({})).await;
+    let data = heard.one();
+    assert_eq!((&data["server"], &data["context"]), (&json!("s"), &json!("handleRequest")));
+    let exception = &data["exception"];
+    assert!(exception["message"].as_str().unwrap().contains("unknown/method"));
+    assert!(exception.get("detail").is_some() && exception.get("stacktrace").is_some());
+}
+
+#[tokio::test]
+async fn s1_203_an_error_of_a_request_says_which() {
+    let server = echoing("s");
+    let heard = listening(&server, "onMCPError");
+    ask(&server, "unknown/method", json!({ "a": 1 })).await;
+    let data = heard.one();
+    assert_eq!(
+        (&data["method"], &data["requestId"], &data["params"], &data["errorCode"]),
+        (&json!("unknown/method"), &json!(1), &json!({ "a": 1 }), &json!(-32601))
+    );
+    assert!(data["responseTime"].as_f64().unwrap() >= 0.0);
+}
+
+#[tokio::test]
+async fn s1_204_errors_elsewhere_say_where() {
+    let server = echoing("s").with_basic_auth("u", "p").with_body_limit(50);
+    let heard = Heard::default();
+    server.events().on_error({
+        let heard = heard.clone();
+        move |error| heard.push(error.context().as_str())
+    });
+    assert!(server.scan_package("no::such").is_err());
+    server.register_tool(tool("not a name"));
+    post(&server, &[], PING).await;
+    post(&server, &[("authorization", "Basic dTpw")], "x".repeat(51)).await;
+    server.on_response(|_| panic!("a listener that fails"));
+    ask(&server, "ping", json!({})).await;
+    assert_eq!(heard.all(), ["scanClass", "register", "auth", "transport", "listener"]);
+    assert_eq!(ErrorContext::Callback.as_str(), "callback");
+}
+
+#[test]
+fn s1_205_pause_and_resume_are_told_when_they_change_something() {
+    let (servers, heard) = (Servers::new(), Heard::default());
+    servers.events().on_server({
+        let heard = heard.clone();
+        move |event| {
+            let what = match event.change() {
+                ServerChange::Paused => "paused",
+                ServerChange::Resumed => "resumed",
+                _ => return,
+            };
+            heard.push(format!("{} {what}", event.name()));
+        }
+    });
+    servers.server("s").resume().pause().pause().resume().resume();
+    assert_eq!(heard.all(), ["s paused", "s resumed"]);
+}
+
+#[tokio::test]
+async fn s1_206_a_list_of_names() {
+    let server = echoing("s");
+    let heard = Heard::default();
+    server
+        .events()
+        .on("onMCPRequest,onMCPResponse, onMCPError", {
+            let heard = heard.clone();
+            move |event| heard.push(event.name())
+        })
+        .unwrap();
+    ask(&server, "nope", json!({})).await;
+    let mut all: Vec<String> = heard.all().iter().map(|name| name.as_str().unwrap().to_owned()).collect();
+    all.sort();
+    assert_eq!(all, ["onMCPError", "onMCPRequest", "onMCPResponse"]);
+    assert!(server.events().on("onMCPNonsense", |_| {}).is_err());
+}
+
+#[derive(Clone, Default)]
+struct Paper(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The listener that needs no code: a log that is attached. Configuration files come later.
+#[tokio::test]
+async fn s1_207_a_log_is_attached_and_writes_a_line() {
+    let (server, paper) = (echoing("s"), Paper::default());
+    let log = AuditLog::new(paper.clone()).unwrap();
+    log.attach(server.events());
+    call(&server, "echo", json!({})).await;
+    assert!(log.flush());
+    let text = String::from_utf8(paper.0.lock().unwrap().clone()).unwrap();
+    let line: serde_json::Value = serde_json::from_str(text.trim()).unwrap();
+    assert_eq!(
+        (&line["server"], &line["method"], &line["name"]),
+        (&json!("s"), &json!("tools/call"), &json!("echo"))
+    );
+}
+
+#[tokio::test]
+async fn s1_209_a_listener_refuses_and_the_tool_does_not_run() {
+    let ran = Heard::default();
+    let servers = Servers::new();
+    servers.server("gated").register_tool(ToolSpec::new("t", {
+        let ran = ran.clone();
+        move || {
+            ran.push("ran");
+            async { "x" }
+        }
+    }));
+    servers.events().on_request(|request| request.reject("Rate limit exceeded"));
+    let answer = call(&servers.server("gated"), "t", json!({})).await;
+    assert_eq!(answer["error"], json!({ "code": -32000, "message": "Rate limit exceeded" }));
+    assert_eq!(ran.len(), 0);
+}
+
+#[tokio::test]
+async fn s1_210_a_listener_reads_headers() {
+    let server = echoing("s");
+    server.on_request(|request| {
+        if request.header("x-client-id") != Some("known") {
+            request.reject("who are you?");
+        }
+    });
+    assert_eq!(post(&server, &[("x-client-id", "known")], PING).await.status, 200);
+    let refused = post(&server, &[("x-client-id", "other")], PING).await;
+    assert_eq!(refused.json()["error"]["message"], "who are you?");
+}
+
+#[tokio::test]
+async fn s1_211_a_refusal_may_choose_code_and_status() {
+    let server = echoing("s");
+    server.on_request(|request| request.reject_with(429, -32099, "Rate limit exceeded"));
+    let refused = post(&server, &[], PING).await;
+    assert_eq!((refused.status, &refused.json()["error"]["code"]), (429, &json!(-32099)));
+}
+
+#[tokio::test]
+async fn s1_212_a_listener_sees_the_numbers() {
+    let server = echoing("s");
+    let heard = Heard::default();
+    server.on_response({
+        let heard = heard.clone();
+        move |event| heard.push(event.stats().total_requests)
+    });
+    ask(&server, "ping", json!({})).await;
+    ask(&server, "ping", json!({})).await;
+    assert_eq!(heard.all(), [1, 2]);
+}
+
+#[tokio::test]
+async fn s1_213_callbacks_of_one_server_change_requests_and_answers() {
+    let server = fresh("s").register_tool(tool("b"));
+    let subscription = server.on_request(|request| {
+        if request.method() == "tools/call" {
+            request.params_mut()["name"] = "b".into();
+        }
+    });
+    server.on_response(|event| {
+        let mut response = event.response().clone();
+        response["result"]["content"][0]["text"] = "changed".into();
+        event.set_response(response);
+    });
+    server.on_response(|_| panic!("breaks nothing"));
+    let answer = call(&server, "a", json!({})).await;
+    assert_eq!(answer["result"]["content"][0]["text"], "changed");
+    subscription.off();
+    server.on_request(|request| request.reject("not today"));
+    let refused = post(&server, &[], PING).await;
+    assert_eq!((refused.status, &refused.json()["error"]["message"]), (401, &json!("not today")));
+}
+
+#[tokio::test]
+async fn s1_214_tools_are_told_before_and_after() {
+    let server = echoing("s");
+    let heard = listening(&server, "beforeAIToolExecute,afterAIToolExecute");
+    call(&server, "echo", json!({})).await;
+    let [before, after] = heard.all().try_into().unwrap();
+    assert_eq!((&before["tool"], &before["name"]), (&json!("echo"), &json!("echo")));
+    assert!(before["arguments"].is_object() && before.get("results").is_none_or(serde_json::Value::is_null));
+    assert_eq!(after["results"]["content"][0]["text"], "echo");
+    assert!(after["executionTime"].as_f64().unwrap() >= 0.0);
+}
+
+#[tokio::test]
+async fn s1_215_a_listener_that_panics_harms_nobody() {
+    let server = echoing("s");
+    server.events().on("onMCPRequest,onMCPResponse", |_| panic!("on purpose")).unwrap();
+    server.events().on_request_async(|_| async { panic!("on purpose") });
+    assert_eq!(call(&server, "echo", json!({})).await["result"]["content"][0]["text"], "echo");
+}
+
+#[tokio::test]
+async fn s1_216_refusals_at_the_door_are_told() {
+    let server = echoing("s").with_basic_auth("u", "p");
+    let heard = listening(&server, "onMCPError");
+    post(&server, &[], PING).await;
+    assert_eq!(heard.one()["context"], "auth");
+}
+
+#[tokio::test]
+async fn s1_011_every_mount_tells_the_same_events() {
+    let servers = Servers::new();
+    servers.default_server().register_tool(tool("echo"));
+    let heard = Heard::default();
+    servers
+        .events()
+        .on("onMCPRequest,onMCPResponse,onMCPError", {
+            let heard = heard.clone();
+            move |event| heard.push(event.name())
+        })
+        .unwrap();
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    fetch(&servers, "POST", "/mcp.bxm", &[], list).await;
+    fetch(&servers, "POST", "/mcp.bxm/default", &[], list).await;
+    fetch(&servers, "POST", "/mcp.bxm?server=default", &[], r#"{"jsonrpc":"2.0","id":1,"method":"nope"}"#)
+        .await;
+    let count = |name: &str| heard.all().iter().filter(|heard| *heard == name).count();
+    assert_eq!((count("onMCPRequest"), count("onMCPResponse"), count("onMCPError")), (3, 3, 1));
+}
+
+/// What is given to the request, or made up for it, is what listeners see.
+#[tokio::test]
+async fn s1_020_listeners_see_the_id_of_a_request() {
+    let servers = Servers::new();
+    servers.default_server();
+    let heard = Heard::default();
+    servers.events().on_request({
+        let heard = heard.clone();
+        move |request| heard.push(request.header("x-request-id").unwrap_or_default())
+    });
+    fetch(&servers, "POST", "/mcp.bxm", &[("x-request-id", "abc")], PING).await;
+    let minted = fetch(&servers, "POST", "/mcp.bxm", &[], PING).await;
+    assert_eq!(heard.all(), ["abc", minted.header("x-request-id").unwrap()]);
+}

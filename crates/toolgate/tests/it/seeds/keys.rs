@@ -1,0 +1,133 @@
+//! API keys.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolgate::{ApiKeys, Context, KeyError, KeyRequest, Server, ToolSpec};
+
+use super::{Heard, PING, echoing, fresh, post};
+
+const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+
+/// A server whose provider writes down what this gives.
+fn telling(heard: &Heard, what: impl Fn(&str, &KeyRequest) -> Value + Send + Sync + 'static) -> Server {
+    let heard = heard.clone();
+    echoing("keyed").with_api_key_provider(move |key: String, request: KeyRequest| {
+        heard.push(what(&key, &request));
+        true
+    })
+}
+
+#[test]
+fn s1_096_a_provider_of_keys() {
+    let server = fresh("s").with_api_key_provider(|key, _| key == "x");
+    assert!(server.has_api_key_provider());
+    fresh("s").with_api_key_provider(|key, _| if key == "x" { Ok(true) } else { Err(KeyError::new("no")) });
+}
+
+#[test]
+fn s1_097_no_provider_unless_one_is_set() {
+    assert!(!fresh("s").has_api_key_provider());
+}
+
+#[tokio::test]
+async fn s1_105_a_provider_sees_the_method() {
+    let heard = Heard::default();
+    let server = telling(&heard, |_, request| json!([request.method(), request.http_method().as_str()]));
+    assert_eq!(post(&server, &[("x-api-key", "k")], LIST).await.status, 200);
+    assert_eq!(heard.one(), json!(["tools/list", "POST"]));
+}
+
+#[tokio::test]
+async fn s1_106_a_provider_sees_the_server() {
+    let heard = Heard::default();
+    let server = telling(&heard, |_, request| request.server_name().into());
+    post(&server, &[("x-api-key", "k")], LIST).await;
+    assert_eq!(heard.one(), "keyed");
+}
+
+#[tokio::test]
+async fn s1_107_a_provider_sees_the_body() {
+    let heard = Heard::default();
+    let server = telling(&heard, |_, request| request.body().into());
+    post(&server, &[("x-api-key", "k")], LIST).await;
+    assert_eq!(heard.one(), LIST);
+}
+
+#[tokio::test]
+async fn s1_108_a_provider_sees_where_a_request_comes_from() {
+    let heard = Heard::default();
+    let server = telling(&heard, |_, request| {
+        json!([
+            request.headers().contains_key("x-api-key"),
+            request.remote_addr().map(|address| address.to_string()),
+            request.request_id(),
+            request.transport(),
+        ])
+    });
+    let headers = [("x-api-key", "k"), ("x-request-id", "r-7")];
+    let mut request = toolgate::testing::http_request("POST", "/", headers, LIST);
+    let remote: std::net::SocketAddr = "192.0.2.1:99".parse().unwrap();
+    request.extensions_mut().insert(toolgate::Remote(remote));
+    toolgate::testing::Exchange::start(server.into_service(), request).fetch().await.unwrap();
+    assert_eq!(heard.one(), json!([true, "192.0.2.1", "r-7", "http"]));
+}
+
+#[tokio::test]
+async fn s1_109_what_a_provider_says_of_the_caller_reaches_tools_and_listeners() {
+    let heard = Heard::default();
+    let tenant = |cx: Context| async move {
+        cx.principal().attribute("tenantId").cloned().unwrap_or_default().to_string()
+    };
+    let server = fresh("keyed").register_tool(ToolSpec::new("tenant", tenant)).with_api_key_provider(
+        |_: String, request: KeyRequest| {
+            request.set("tenantId", 7);
+            true
+        },
+    );
+    server.on_request({
+        let heard = heard.clone();
+        move |request| heard.push(request.principal().attribute("tenantId").cloned().unwrap_or_default())
+    });
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"tenant"}}"#;
+    let answer = post(&server, &[("x-api-key", "k")], call).await.json();
+    assert_eq!(answer["result"]["content"][0]["text"], "7");
+    assert_eq!(heard.one(), 7);
+}
+
+#[tokio::test]
+async fn s1_110_a_provider_may_wait() {
+    let server = echoing("keyed").with_api_key_provider(async |key: String, _| {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        key == "k"
+    });
+    assert_eq!(post(&server, &[("x-api-key", "k")], PING).await.status, 200);
+    assert_eq!(post(&server, &[("x-api-key", "no")], PING).await.status, 401);
+}
+
+#[tokio::test]
+async fn s1_111_a_key_can_be_tried() {
+    let request = KeyRequest::new("n");
+    assert!(fresh("n").verify_api_key("k", &request).await);
+    let server = fresh("n").with_api_key_provider(|key, _| key == "x");
+    assert!(server.verify_api_key("x", &request).await);
+    assert!(!server.verify_api_key("k", &request).await);
+}
+
+#[tokio::test]
+async fn s1_112_wrong_keys_are_counted() {
+    let server = echoing("keyed").with_api_key_provider(|_, _| false);
+    assert_eq!(post(&server, &[("x-api-key", "no")], PING).await.status, 401);
+    assert_eq!(json!(server.stats())["security"]["apiKeyFailures"], 1);
+}
+
+/// A list, of keys or of their digests. A list in a file is read by the program; asking elsewhere is a provider.
+#[tokio::test]
+async fn s1_113_a_list_of_keys_that_need_not_be_known() {
+    // The digest of "secret".
+    let digest = "sha256:2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+    let server = echoing("keyed").with_api_keys(ApiKeys::list([digest, "plain"]));
+    for (key, status) in [("secret", 200), ("plain", 200), ("other", 401), (digest, 401)] {
+        assert_eq!(post(&server, &[("x-api-key", key)], PING).await.status, status, "{key}");
+    }
+}

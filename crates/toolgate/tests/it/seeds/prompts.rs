@@ -1,0 +1,67 @@
+//! Prompts that come, go, and are filled in.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use toolgate::model::{Content, PromptMessage, Role};
+use toolgate::{PromptSpec, Server};
+
+use super::fresh;
+
+#[derive(Deserialize, JsonSchema)]
+struct Review {
+    /// Programming language
+    language: String,
+    /// Code to review
+    code: String,
+}
+
+fn with_review() -> Server {
+    let review = |args: Review| async move { format!("Review this {}:\n{}", args.language, args.code) };
+    fresh("s").register_prompt(PromptSpec::new("codeReview", review).describe("Code review prompt template"))
+}
+
+#[tokio::test]
+async fn s1_178_a_prompt_is_registered() {
+    let listed = with_review().list_prompts().await;
+    let wanted = json!({
+        "name": "codeReview",
+        "description": "Code review prompt template",
+        "arguments": [
+            { "name": "language", "description": "Programming language", "required": true },
+            { "name": "code", "description": "Code to review", "required": true },
+        ],
+    });
+    assert_eq!(listed, [wanted]);
+}
+
+#[test]
+fn s1_180_has_prompt() {
+    assert!(with_review().has_prompt("codeReview") && !with_review().has_prompt("other"));
+}
+
+#[tokio::test]
+async fn s1_184_a_prompt_is_a_text_or_several_messages() {
+    let message = |role, text: &str| PromptMessage { role, content: Content::text(text) };
+    let server = fresh("s")
+        .register_prompt(PromptSpec::new("one", || async { "Say hello" }))
+        .register_prompt(PromptSpec::new("texts", || async { vec!["a".to_owned(), "b".to_owned()] }))
+        .register_prompt(PromptSpec::new("mixed", move || async move {
+            vec![message(Role::System, "s"), message(Role::User, "u"), message(Role::Assistant, "a")]
+        }));
+    let one = server.get_prompt("one", json!({})).await.unwrap();
+    let said_by_user = |text: &str| json!({ "role": "user", "content": { "type": "text", "text": text } });
+    assert_eq!(one["messages"], json!([said_by_user("Say hello")]));
+    let texts = server.get_prompt("texts", json!({})).await.unwrap();
+    assert_eq!(texts["messages"], json!([said_by_user("a"), said_by_user("b")]));
+    let mixed = server.get_prompt("mixed", json!({})).await.unwrap();
+    assert_eq!(mixed["messages"].as_array().unwrap().len(), 3);
+    assert_eq!(mixed["messages"][2]["role"], "assistant");
+}
+
+#[test]
+fn s1_185_prompts_are_taken_away() {
+    let server = with_review().register_prompt(PromptSpec::new("other", || async { "x" }));
+    assert!(!server.unregister_prompt("codeReview").has_prompt("codeReview"));
+    assert_eq!(server.clear_prompts().prompt_count(), 0);
+}

@@ -1,0 +1,212 @@
+//! Tools that come, go, and are called.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use toolgate::testing::{Revision, TestClient};
+use toolgate::{Json, Server, ToolSpec};
+
+use super::{ask, call, echoing, fresh, said, tool};
+
+#[derive(Deserialize, JsonSchema)]
+struct Place {
+    /// From the comment
+    location: String,
+}
+
+fn weather() -> ToolSpec {
+    ToolSpec::new("getWeather", |place: Place| async move { format!("Sunny in {}", place.location) })
+        .describe("Get current weather for a location")
+}
+
+#[test]
+fn s1_131_a_tool_is_registered() {
+    assert!(fresh("s").register_tool(weather()).has_tool("getWeather"));
+}
+
+#[tokio::test]
+async fn s1_133_arguments_are_described_by_comments_or_by_hand() {
+    let description = async |spec: ToolSpec| {
+        let tools = fresh("s").register_tool(spec).list_tools().await;
+        tools[0]["inputSchema"]["properties"]["location"]["description"].clone()
+    };
+    assert_eq!(description(weather()).await, "From the comment");
+    let said = "City name or coordinates";
+    assert_eq!(description(weather().describe_arg("location", said)).await, said);
+    let server = fresh("s").register_tool(weather().describe_arg("place", said));
+    assert!(!server.has_tool("getWeather"), "there is no such argument");
+    assert!(server.faults()[0].contains("`place`"), "{:?}", server.faults());
+}
+
+#[test]
+fn s1_134_several_tools() {
+    assert_eq!(fresh("s").register_tools(vec![tool("a"), tool("b"), tool("c")]).tool_count(), 3);
+}
+
+#[test]
+fn s1_135_has_tool() {
+    assert!(echoing("s").has_tool("echo") && !echoing("s").has_tool("nope"));
+}
+
+#[test]
+fn s1_136_get_tool() {
+    assert!(echoing("s").get_tool("nope").is_none());
+    assert_eq!(echoing("s").get_tool("echo").unwrap().description.as_deref(), Some("Says its name"));
+}
+
+#[test]
+fn s1_137_tool_count() {
+    assert_eq!((fresh("s").tool_count(), echoing("s").tool_count()), (0, 1));
+}
+
+#[test]
+fn s1_138_all_tools() {
+    let names: Vec<String> = fresh("s")
+        .register_tools([tool("b"), tool("a")])
+        .tools()
+        .iter()
+        .map(|tool| tool.name.clone())
+        .collect();
+    assert_eq!(names, ["b", "a"]);
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[allow(dead_code, reason = "only its schema counts")]
+struct Everything {
+    text: String,
+    whole: i64,
+    number: f64,
+    flag: bool,
+    list: Vec<String>,
+    object: Place,
+    maybe: Option<u8>,
+    anything: Value,
+}
+
+/// Types are those of the handler; what it takes as any JSON has no type, so that any is taken (the source says
+/// `string` there, and would have to refuse the rest).
+#[tokio::test]
+async fn s1_141_types_of_arguments() {
+    let server = fresh("s").register_tool(ToolSpec::new("t", |_: Everything| async {}));
+    let schema = server.list_tools().await[0]["inputSchema"].clone();
+    let properties = &schema["properties"];
+    for (name, wanted) in [
+        ("text", "string"),
+        ("whole", "integer"),
+        ("number", "number"),
+        ("flag", "boolean"),
+        ("list", "array"),
+        ("object", "object"),
+    ] {
+        assert_eq!(properties[name]["type"], wanted, "{name}: {schema}");
+    }
+    assert_eq!(properties["list"]["items"]["type"], "string");
+    assert!(properties["anything"].get("type").is_none());
+    let required = schema["required"].as_array().unwrap();
+    assert!(required.contains(&json!("text")) && !required.contains(&json!("maybe")));
+}
+
+#[test]
+fn s1_142_a_tool_is_taken_away() {
+    assert!(!echoing("s").unregister_tool("echo").has_tool("echo"));
+    assert!(echoing("s").unregister_tool("other").has_tool("echo"));
+}
+
+#[test]
+fn s1_143_all_tools_are_taken_away() {
+    assert_eq!(echoing("s").clear_tools().tool_count(), 0);
+}
+
+#[tokio::test]
+async fn s1_144_the_same_name_replaces() {
+    let server = echoing("s").register_tool(ToolSpec::new("echo", || async { "the second" }));
+    assert_eq!(server.tool_count(), 1);
+    assert_eq!(said(&server, "echo", json!({})).await, "the second");
+}
+
+#[tokio::test]
+async fn s1_145_results_are_text() {
+    let server = fresh("s")
+        .register_tool(ToolSpec::new("text", || async { "as it is" }))
+        .register_tool(ToolSpec::new("number", || async { 7 }))
+        .register_tool(ToolSpec::new("object", || async { Json(json!({ "a": 1 })) }))
+        .register_tool(ToolSpec::new("list", || async { Json(vec![1, 2]) }))
+        .register_tool(ToolSpec::new("null", || async { Json(Value::Null) }));
+    for (name, wanted) in
+        [("text", "as it is"), ("number", "7"), ("object", r#"{"a":1}"#), ("list", "[1,2]"), ("null", "null")]
+    {
+        assert_eq!(said(&server, name, json!({})).await, wanted, "{name}");
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Count {
+    n: u32,
+    #[serde(default)]
+    tags: Vec<String>,
+}
+
+fn counting() -> toolgate::Builder<ToolSpec> {
+    Server::new("s", "1").tool("count", |args: Count| async move { format!("{} {:?}", args.n, args.tags) })
+}
+
+/// What a model plainly meant is taken for what it meant, by clients of every revision; unless the server is strict.
+#[toolgate::test(server = counting())]
+async fn s1_146_what_was_plainly_meant_is_taken(client: TestClient) {
+    let answer = client.call("count", json!({ "n": "5", "tags": "[\"a\"]" })).await;
+    assert_eq!(answer.text(), r#"5 ["a"]"#);
+    assert_eq!(client.call("count", json!({ "n": 5 })).await.text(), "5 []");
+    for wrong in [json!({ "n": "five" }), json!({ "n": "-5" }), json!({ "n": true }), json!({})] {
+        assert!(client.call("count", wrong.clone()).await.is_error(), "{wrong}");
+    }
+    let strict = TestClient::new(counting().strict_arguments(), client.revision());
+    assert!(strict.call("count", json!({ "n": "5" })).await.is_error());
+    // Only those who name no revision may send anything for a text: the row of this id shows it.
+    let echo = |args: Place| async move { args.location };
+    let text = TestClient::new(Server::new("s", "1").tool("echo", echo), client.revision());
+    assert!(text.call("echo", json!({ "location": { "a": 1 } })).await.is_error());
+}
+
+/// A name is checked where a tool is described; what is wrong is kept, and nothing is registered.
+#[test]
+fn s1_149_a_tool_has_a_name() {
+    let server = fresh("s");
+    assert!(server.add_tool(tool("")).is_err());
+    assert!(!server.register_tool(tool("")).faults().is_empty());
+    assert_eq!(server.tool_count(), 0);
+    assert!(Server::new("s", "1").add_tool(tool("")).build().is_err());
+}
+
+#[tokio::test]
+async fn s1_150_changes_are_seen_at_once_and_told() {
+    let server = echoing("s");
+    for revision in Revision::all() {
+        let client = TestClient::new(&server, revision);
+        client.listen().await;
+        let name: &'static str = revision.to_string().leak();
+        server.register_tool(tool(name));
+        client.notice("tools/list_changed").await;
+        assert!(client.tools().await.iter().any(|tool| tool.name == name));
+        assert_eq!(said(&server, name, json!({})).await, name);
+    }
+}
+
+#[tokio::test]
+async fn s1_187_a_request_as_a_value() {
+    let server = echoing("s");
+    let answer = server.handle(json!({ "jsonrpc": "2.0", "method": "tools/list", "id": "1" })).await.unwrap();
+    assert_eq!(answer["result"]["tools"][0]["name"], "echo");
+    assert_eq!(answer["id"], "1");
+}
+
+#[tokio::test]
+async fn s1_188_a_request_as_text() {
+    let server = echoing("s");
+    let request = r#"{"jsonrpc":"2.0","method":"tools/call","id":"1","params":{"name":"echo"}}"#;
+    let answer: Value = serde_json::from_str(&server.handle_str(request).await.unwrap()).unwrap();
+    assert_eq!(answer["result"]["content"][0]["text"], "echo");
+    let broken: Value = serde_json::from_str(&server.handle_str("{").await.unwrap()).unwrap();
+    assert_eq!(broken["error"]["code"], -32700);
+    assert_eq!(ask(&server, "nope", json!({})).await["error"]["code"], -32601);
+    assert!(call(&server, "echo", json!({})).await.get("error").is_none());
+}

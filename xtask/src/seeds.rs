@@ -1,0 +1,333 @@
+//! Runs every check of the documents that the framework grew from, against the example `boxlang`.
+//!
+//! A check has an id, S0-01 to S0-39 and S1-001 to S1-254. It is a row in `xtask/seeds/s0.txt` or `s1.txt`, a command
+//! that must succeed; or a test in `crates/toolgate/tests/it/seeds/`, whose name begins with the id; or it is left for
+//! later, with a reason. An id that is none of these is a failure. What the documents print as requests and answers
+//! stands letter by letter in `xtask/seeds/documents.txt`.
+//!
+//! Nothing here knows the protocol: rows say what is right, and whoever reads a failure sees the command to repeat.
+
+mod documents;
+mod rows;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::fixture::{Fixture, Server};
+use crate::process::{self, Finished, Show};
+use crate::report::Tally;
+use crate::{Places, install, rust};
+
+use self::documents::Request;
+use self::rows::Row;
+
+/// Without these no row can run.
+const TOOLS: [&str; 3] = ["bash", "curl", "jq"];
+const ROW_LIMIT: Duration = Duration::from_secs(20);
+const TESTS_LIMIT: Duration = Duration::from_secs(20 * 60);
+
+/// Which ids there are: prefix, digits, the last one.
+const RANGES: [(&str, usize, usize); 2] = [("S0", 2, 39), ("S1", 3, 254)];
+
+pub(crate) fn run(places: &Places, fixture: &Fixture, tally: &mut Tally) {
+    let mut book = Book::default();
+    if let Err(why) = tests(places, &mut book) {
+        tally.fail(&why);
+    }
+    match shell(places, fixture, &mut book) {
+        Ok(()) => {}
+        Err(Stop::Skip(why)) => {
+            tally.skip(&format!("seeds: {why}"));
+            book.is_partial = true;
+        }
+        Err(Stop::Fail(why)) => tally.fail(&why),
+    }
+    book.close(tally);
+}
+
+/// Why the rows were not run.
+enum Stop {
+    Skip(String),
+    Fail(String),
+}
+
+/// What became of each check.
+#[derive(Default)]
+struct Book {
+    /// By id: how it was checked, and what was wrong, once for each row and test.
+    checks: BTreeMap<String, Vec<(&'static str, Option<String>)>>,
+    left: BTreeMap<String, String>,
+    /// Some rows could not be tried, so that nobody can say which are missing.
+    is_partial: bool,
+}
+
+impl Book {
+    fn note(&mut self, id: &str, how: &'static str, fault: Option<String>) {
+        self.checks.entry(id.to_owned()).or_default().push((how, fault));
+    }
+
+    /// Says what became of every id.
+    fn close(self, tally: &mut Tally) {
+        let wanted = wanted();
+        for (id, checks) in &self.checks {
+            let faults: Vec<&String> = checks.iter().filter_map(|(_, fault)| fault.as_ref()).collect();
+            let known = wanted.contains(id) || id.starts_with('D');
+            if let Some(fault) = faults.first() {
+                tally.fail(&format!("{id}: {fault}"));
+            } else if !known || self.left.contains_key(id) {
+                let why = if known {
+                    "is made, so take it off the list of what is left"
+                } else {
+                    "there is no such id"
+                };
+                tally.fail(&format!("{id}: {why}"));
+            } else {
+                let how: BTreeSet<&str> = checks.iter().map(|(how, _)| *how).collect();
+                println!("ok    {id:<8}{}", how.into_iter().collect::<Vec<_>>().join(", "));
+                tally.passed += 1;
+            }
+        }
+        for (id, reason) in &self.left {
+            println!("left  {id:<8}{reason}");
+        }
+        let covered = |id: &&String| self.checks.contains_key(*id) || self.left.contains_key(*id);
+        let missing: Vec<&str> = wanted.iter().filter(|id| !covered(id)).map(String::as_str).collect();
+        if !missing.is_empty() && !self.is_partial {
+            tally.fail(&format!("nothing checks {}", missing.join(" ")));
+        }
+        let n_left = self.left.len();
+        println!(
+            "{} of {} ids are checked, {n_left} are left for later",
+            wanted.len() - missing.len() - n_left,
+            wanted.len()
+        );
+    }
+}
+
+fn wanted() -> BTreeSet<String> {
+    let ids = RANGES.iter().flat_map(|(prefix, width, last)| {
+        (1..=*last).map(move |number| format!("{prefix}-{number:0width$}", width = *width))
+    });
+    ids.collect()
+}
+
+/// Runs rows and printed requests against one server that serves them all.
+fn shell(places: &Places, fixture: &Fixture, book: &mut Book) -> Result<(), Stop> {
+    let data = places.root.join("xtask/seeds");
+    let (mut all, mut requests) = (Vec::new(), Vec::new());
+    for file in ["s0.txt", "s1.txt"] {
+        let (rows, left) =
+            rows::read(&load(&data.join(file))?).map_err(|why| Stop::Fail(format!("{file}: {why}")))?;
+        all.extend(rows);
+        book.left.extend(left);
+    }
+    let printed = documents::read(&load(&data.join("documents.txt"))?);
+    requests.extend(printed.map_err(|why| Stop::Fail(format!("documents.txt: {why}")))?);
+
+    let program = fixture.program().map_err(Stop::Fail)?.to_path_buf();
+    for tool in TOOLS {
+        install::need(tool, tool).map_err(Stop::Skip)?;
+    }
+    let work = places.work.join("seeds");
+    install::fresh(&work).map_err(Stop::Fail)?;
+    let mut server =
+        fixture.listen(&["--http", "127.0.0.1:0"], &work.join("server.log")).map_err(Stop::Fail)?;
+    let bench = Bench::new(&data, &work, program, &server).map_err(Stop::Fail)?;
+    for Row { id, command } in &all {
+        let fault = bench.try_row(command);
+        book.note(id, "row", fault);
+    }
+    for request in &requests {
+        let fault = bench.try_request(request);
+        book.note(&request.id, "printed", fault);
+    }
+    match server.is_running() {
+        true => Ok(()),
+        false => Err(Stop::Fail("the server did not outlive its requests".to_owned())),
+    }
+}
+
+fn load(path: &Path) -> Result<String, Stop> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Stop::Fail(format!("cannot read {}: {error}", path.display())))
+}
+
+/// Where commands run.
+struct Bench {
+    helpers: PathBuf,
+    work: PathBuf,
+    program: PathBuf,
+    /// `http://127.0.0.1:PORT`
+    url: String,
+    port: String,
+}
+
+impl Bench {
+    fn new(data: &Path, work: &Path, program: PathBuf, server: &Server) -> Result<Self, String> {
+        let port = server.url.rsplit_once(':').map(|(_, port)| port.trim_end_matches('/').to_owned());
+        Ok(Self {
+            helpers: data.join("helpers.sh"),
+            work: work.to_path_buf(),
+            program,
+            url: server.url.trim_end_matches('/').to_owned(),
+            port: port.ok_or_else(|| format!("{} names no port", server.url))?,
+        })
+    }
+
+    fn shell(&self, script: &str) -> Result<Finished, String> {
+        let mut command = Command::new("bash");
+        command.current_dir(&self.work).env("B", &self.url).env("PROGRAM", &self.program);
+        command.env_remove("MCP_SERVER_NAME");
+        let script = format!("source '{}'\n{}", self.helpers.display(), self.ported(script));
+        process::run_with_descendants(command.arg("-c").arg(script), ROW_LIMIT)
+            .map_err(|error| format!("cannot run bash: {error}"))
+    }
+
+    /// The documents' own address is where the example listens.
+    fn ported(&self, script: &str) -> String {
+        let mut script = script.to_owned();
+        for host in ["localhost", "127.0.0.1"] {
+            script = script.replace(&format!("{host}:8080"), &format!("{host}:{}", self.port));
+        }
+        script.replace("http://localhost/", &format!("http://localhost:{}/", self.port))
+    }
+
+    fn try_row(&self, command: &str) -> Option<String> {
+        match self.shell(command) {
+            Ok(finished) if finished.success() => None,
+            Ok(finished) => {
+                Some(format!("{}\n     {command}\n     {}", finished.why(), brief(&finished.stdout)))
+            }
+            Err(why) => Some(why),
+        }
+    }
+
+    fn try_request(&self, request: &Request) -> Option<String> {
+        let finished = match self.shell(&request.script()) {
+            Ok(finished) => finished,
+            Err(why) => return Some(why),
+        };
+        // Only what was said counts: a refusal is an answer, and `curl` succeeds with it.
+        let fault = request.fault(&finished.stdout)?;
+        Some(format!("{fault}\n     {}\n     {}", request.script(), brief(&finished.stdout)))
+    }
+}
+
+fn brief(said: &str) -> String {
+    let said = said.trim();
+    match said.char_indices().nth(400) {
+        Some((end, _)) => format!("{}…", &said[..end]),
+        None => said.to_owned(),
+    }
+}
+
+/// Runs the tests that are checks, and notes which passed.
+fn tests(places: &Places, book: &mut Book) -> Result<(), String> {
+    let mut command = rust::cargo(places);
+    // The selection of packages and features that all tests use, so that nothing is built twice.
+    let all = ["--workspace", "--all-features", "--no-fail-fast", "--test", "it"];
+    if rust::has(places, "nextest") {
+        command.args(["nextest", "run"]).args(all).args(["--status-level", "all", "seeds::"]);
+    } else {
+        command.arg("test").args(all).arg("seeds::");
+    }
+    let finished = process::run(&mut command, TESTS_LIMIT, Show::Quiet)
+        .map_err(|error| format!("cannot run cargo: {error}"))?;
+    let mut n_noted = 0;
+    for (name, passed) in outcomes(&finished.stdout).chain(outcomes(&finished.stderr)) {
+        n_noted += 1;
+        let fault = (!passed).then(|| format!("the test {name} fails"));
+        match id_of(name) {
+            Some(id) => book.note(&id, "test", fault),
+            None => book.note(
+                name,
+                "test",
+                fault.or_else(|| Some("its name does not begin with an id".to_owned())),
+            ),
+        }
+    }
+    match (n_noted, finished.success()) {
+        (0, _) => Err(format!("no test of the seeds ran: {}", finished.why())),
+        // Nextest names a failed test twice, so that one is noted at least.
+        _ => Ok(()),
+    }
+}
+
+/// `PASS [   0.011s] (1/9) toolgate::it seeds::registry::s1_036_same` and
+/// `test seeds::registry::s1_036_same ... ok`.
+fn outcomes(text: &str) -> impl Iterator<Item = (&str, bool)> {
+    text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let name = words.find(|word| word.starts_with("seeds::"))?;
+        let first = line.split_whitespace().next()?;
+        match (first, words.next_back()) {
+            ("PASS" | "LEAK", None) => Some((name, true)),
+            ("FAIL" | "TIMEOUT" | "ABORT" | "SIGNAL" | "SIGABRT" | "SIGSEGV", None) => Some((name, false)),
+            ("test", Some(end)) => Some((name, end == "ok")),
+            _ => None,
+        }
+    })
+}
+
+/// The id that a test's name begins with.
+fn id_of(test: &str) -> Option<String> {
+    let name = test.rsplit("::").next()?;
+    let (prefix, rest) = name.split_once('_')?;
+    let (number, _) = rest.split_once('_')?;
+    let is_id = matches!(prefix, "s0" | "s1") && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_id.then(|| format!("{}-{number}", prefix.to_uppercase()))
+}
+
+#[cfg(test)]
+mod tests_of_reading {
+    use super::*;
+
+    #[test]
+    fn tests_are_read_from_both_runners() {
+        let nextest = "        PASS [   0.011s] (1/9) toolgate::it seeds::registry::s1_036_same\n\
+                       \x20       FAIL [   0.011s] (2/9) toolgate::it seeds::cors::s1_070_any\n";
+        let found: Vec<_> = outcomes(nextest).collect();
+        assert_eq!(found, [("seeds::registry::s1_036_same", true), ("seeds::cors::s1_070_any", false)]);
+        let libtest = "test seeds::a::s0_07_open ... ok\ntest seeds::a::s0_08_one ... FAILED\n\
+                       test seeds::a::s0_09_x ... ignored\n";
+        let found: Vec<_> = outcomes(libtest).map(|(_, passed)| passed).collect();
+        assert_eq!(found, [true, false, false]);
+    }
+
+    #[test]
+    fn an_id_is_the_beginning_of_a_name() {
+        assert_eq!(id_of("seeds::a::s1_036_same_name").as_deref(), Some("S1-036"));
+        assert_eq!(id_of("seeds::a::s0_07_open").as_deref(), Some("S0-07"));
+        assert_eq!(id_of("seeds::a::open"), None);
+        assert_eq!(id_of("seeds::a::s1_one_two"), None);
+    }
+
+    #[test]
+    fn every_id_is_wanted() {
+        let wanted = wanted();
+        assert_eq!(wanted.len(), 39 + 254);
+        assert!(wanted.contains("S0-01") && wanted.contains("S0-39"));
+        assert!(wanted.contains("S1-001") && wanted.contains("S1-254"));
+    }
+
+    #[test]
+    fn what_nobody_checks_is_a_failure() {
+        let mut book = Book::default();
+        for id in wanted() {
+            book.note(&id, "row", None);
+        }
+        let mut tally = Tally::default();
+        book.close(&mut tally);
+        assert_eq!((tally.passed, tally.failed), (293, 0));
+
+        let mut book = Book::default();
+        book.note("S0-01", "row", None);
+        book.note("S0-01", "test", Some("wrong".to_owned()));
+        book.left.insert("S0-02".to_owned(), "later".to_owned());
+        let mut tally = Tally::default();
+        book.close(&mut tally);
+        assert_eq!((tally.passed, tally.failed), (0, 2), "one is wrong, and the rest is missing");
+    }
+}

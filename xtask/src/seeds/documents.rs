@@ -1,0 +1,190 @@
+//! Reads the requests that documents print, and compares answers with what they print as theirs.
+//!
+//! A document shows the beginning of an answer, or one tool of many. So what it shows must be there; there may be more.
+
+use serde_json::Value;
+
+/// One printed request.
+#[derive(Debug, Default)]
+pub(super) struct Request {
+    pub(super) id: String,
+    how: How,
+    /// As printed.
+    sent: String,
+    /// As printed, if it was.
+    shown: Option<String>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum How {
+    #[default]
+    Run,
+    /// Posted to what stands here.
+    Send(String),
+    Line,
+}
+
+pub(super) fn read(text: &str) -> Result<Vec<Request>, String> {
+    let mut requests: Vec<Request> = Vec::new();
+    for block in format!("\n{text}").split("\n== ").skip(1) {
+        let (id, rest) = block.split_once('\n').ok_or_else(|| format!("{block}: nothing below it"))?;
+        let mut request = Request { id: id.trim().to_owned(), ..Request::default() };
+        let mut parts = format!("\n{rest}").split("\n-- ").map(str::to_owned).collect::<Vec<_>>().into_iter();
+        // What stands above the first part are comments.
+        let comments = parts.next().unwrap_or_default();
+        if comments.lines().any(|line| !line.is_empty() && !line.starts_with('#')) {
+            return Err(format!("{}: neither a part nor a comment: {comments}", request.id));
+        }
+        for part in parts {
+            let (head, body) = part.split_once('\n').unwrap_or((&part, ""));
+            match head.trim().split_once(' ').unwrap_or((head.trim(), "")) {
+                ("run", "") => request.sent = body.trim().to_owned(),
+                ("line", "") => (request.how, request.sent) = (How::Line, body.trim().to_owned()),
+                ("send", place) => {
+                    (request.how, request.sent) = (How::Send(place.to_owned()), body.trim().to_owned());
+                }
+                ("shows", "") => request.shown = Some(body.trim().to_owned()),
+                _ => return Err(format!("{}: no part is called `{head}`", request.id)),
+            }
+        }
+        if request.sent.is_empty() {
+            return Err(format!("{}: there is nothing to send", request.id));
+        }
+        requests.push(request);
+    }
+    Ok(requests)
+}
+
+impl Request {
+    pub(super) fn script(&self) -> String {
+        // What a page leaves out of a request is nothing.
+        let quoted = format!("'{}'", self.sent.replace("{ ... }", "{}").replace('\'', r"'\''"));
+        match &self.how {
+            How::Run => self.sent.clone(),
+            How::Send(place) => {
+                let (url, arguments) = place.split_once(' ').unwrap_or((place, ""));
+                format!("rpc {url} {quoted} {arguments}")
+            }
+            How::Line => format!("printf '%s\\n' {quoted} | \"$PROGRAM\""),
+        }
+    }
+
+    /// What is wrong with the answer.
+    pub(super) fn fault(&self, said: &str) -> Option<String> {
+        let answer: Value = match serde_json::from_str(said.trim()) {
+            Ok(answer) => answer,
+            Err(error) => return Some(format!("the answer is not JSON: {error}")),
+        };
+        let Some(shown) = &self.shown else {
+            let is_good =
+                !answer.is_null() && answer.get("error").is_none() && answer != Value::Array(Vec::new());
+            return (!is_good).then(|| "the answer is an error, or nothing".to_owned());
+        };
+        match serde_json::from_str(&plain(shown)) {
+            Ok(shown) => differs("", &shown, &answer),
+            Err(error) => Some(format!("what is shown is not JSON: {error}")),
+        }
+    }
+}
+
+/// What was left out, as JSON that says so.
+fn plain(shown: &str) -> String {
+    shown.replace("{ ... }", r#"{"...": 0}"#).replace("[ ... ]", r#"["..."]"#).replace("[...]", r#"["..."]"#)
+}
+
+/// The first place where an answer is not as shown.
+fn differs(place: &str, shown: &Value, answer: &Value) -> Option<String> {
+    let wrong = || Some(format!("{place}: shown {shown}, got {answer}"));
+    match (shown, answer) {
+        (Value::Object(shown), Value::Object(answer)) => {
+            shown.iter().filter(|(key, _)| *key != "...").find_map(|(key, shown)| match answer.get(key) {
+                Some(answer) => differs(&format!("{place}/{key}"), shown, answer),
+                None => Some(format!("{place}/{key} is missing")),
+            })
+        }
+        (Value::Array(shown), Value::Array(answer)) => {
+            // In the order shown, with others between them.
+            let mut rest = answer.iter();
+            let is_sketch = |one: &Value| one == "...";
+            match shown
+                .iter()
+                .all(|one| rest.any(|other| is_sketch(one) || differs("", one, other).is_none()))
+            {
+                true => None,
+                false => wrong(),
+            }
+        }
+        (Value::String(shown), Value::String(answer)) => {
+            let is_same = match shown.contains("...") {
+                true => names(shown).all(|name| answer.contains(&format!("\"{name}\":"))),
+                false => {
+                    shown == answer
+                        || (place.ends_with("/message") && answer.starts_with(&format!("{shown}:")))
+                }
+            };
+            if is_same { None } else { wrong() }
+        }
+        _ if shown == answer => None,
+        _ => wrong(),
+    }
+}
+
+/// The names in a sketch of a JSON text: `{ "version": "1.14.0", ... }`.
+fn names(sketch: &str) -> impl Iterator<Item = &str> {
+    sketch.split("\":").filter_map(|before| before.rsplit_once('"').map(|(_, name)| name)).filter(|name| {
+        !name.is_empty() && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(text: &str) -> Request {
+        read(text).unwrap().pop().unwrap()
+    }
+
+    #[test]
+    fn parts_are_told_apart() {
+        let all = read(
+            "# about\n== D0-1\n# why\n-- run\ncurl x \\\n  -d y\n-- shows\n{}\n\n== D0-2\n-- send $RT -H \"$TK\"\n{\"params\": { ... }}\n",
+        )
+        .unwrap();
+        assert_eq!(all.len(), 2);
+        assert_eq!((all[0].script().as_str(), all[0].shown.as_deref()), ("curl x \\\n  -d y", Some("{}")));
+        assert_eq!(all[1].script(), r#"rpc $RT '{"params": {}}' -H "$TK""#);
+        assert!(read("== D0-1\n-- shows\n{}\n").is_err());
+        assert!(read("== D0-1\nstray\n-- run\nx\n").is_err());
+        assert!(read("== D0-1\n-- rum\nx\n").is_err());
+    }
+
+    #[test]
+    fn what_is_shown_must_be_there() {
+        let shown = |shown: &str, answer: &str| {
+            request(&format!("== D0-1\n-- run\nx\n-- shows\n{shown}\n")).fault(answer).is_none()
+        };
+        assert!(shown(r#"{"a": { ... }, "b": [...]}"#, r#"{"a": {"x": 1}, "b": [1], "c": 3}"#));
+        assert!(!shown(r#"{"b": [...]}"#, r#"{"b": []}"#));
+        assert!(!shown(r#"{"a": { ... }}"#, r#"{"a": 1}"#));
+        assert!(shown(
+            r#"{"tools": [{"name": "b"}]}"#,
+            r#"{"tools": [{"name": "a"}, {"name": "b", "x": 1}]}"#
+        ));
+        assert!(!shown(r#"{"tools": [{"name": "c"}]}"#, r#"{"tools": [{"name": "a"}, {"name": "b"}]}"#));
+        assert!(!shown(r#"{"id": null}"#, r#"{"a": 1}"#));
+        assert!(shown(r#"{"message": "Method not found"}"#, r#"{"message": "Method not found: x"}"#));
+        assert!(!shown(r#"{"text": "Method not found"}"#, r#"{"text": "Method not found: x"}"#));
+        assert!(shown(r#"{"text": "{ \"v\": \"1\", ... }"}"#, r#"{"text": "{\"w\":1,\"v\":\"2\"}"}"#));
+        assert!(!shown(r#"{"text": "{ \"v\": \"1\", ... }"}"#, r#"{"text": "{\"w\":1}"}"#));
+        assert!(!shown("{}", ""));
+    }
+
+    #[test]
+    fn where_nothing_is_shown_an_error_is_wrong() {
+        let request = request("== D0-1\n-- run\nx\n");
+        assert!(request.fault(r#"{"result": {}}"#).is_none());
+        for wrong in [r#"{"error": {}}"#, "null", "[]", "", "oops"] {
+            assert!(request.fault(wrong).is_some(), "{wrong}");
+        }
+    }
+}
