@@ -341,8 +341,9 @@ fn quick(template: &str, uri: &str, is_match: bool) {
         assert_eq!(template.match_uri(uri).is_some(), is_match);
         best = best.min(begin.elapsed());
     }
-    // The goal is 10 ms of an optimized build.
-    let limit = if cfg!(debug_assertions) { 200 } else { 10 };
+    // The goal is 10 ms of an optimized build. What tries every way to match takes minutes, and a busy machine is
+    // slow at everything: the limit stands between the two.
+    let limit = if cfg!(debug_assertions) { 2000 } else { 100 };
     assert!(best < Duration::from_millis(limit), "{best:?}");
 }
 
