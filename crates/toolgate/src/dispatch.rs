@@ -38,7 +38,7 @@ pub(crate) struct Hall {
     /// Arguments of the wrong type are refused even if it is plain what was meant.
     pub(crate) strict: bool,
     /// What anybody may see. None: everything.
-    pub(crate) shown: ArcSwapOption<Profile>,
+    pub(crate) shown: Arc<ArcSwapOption<Profile>>,
 }
 
 impl Hall {
@@ -82,14 +82,16 @@ impl Hall {
                 Ok(Work::Done(Outcome::Prompts(page)))
             }
             Call::Read { uri, retry } => {
-                if !view.shows_resource(&uri) {
+                if !view.shows_reading(&uri) {
                     return Err(Fault::resource(&uri).into());
                 }
                 let (run, cache, words) = match catalog.resources.get(&uri) {
                     Some(entry) => (&entry.run, entry.cache, Vec::new()),
                     None => {
-                        let (entry, words) =
-                            catalog.template_of(&uri).ok_or_else(|| Fault::resource(&uri))?;
+                        let (entry, words) = catalog
+                            .template_of(&uri)
+                            .filter(|(entry, _)| view.shows_template(&entry.template.uri_template))
+                            .ok_or_else(|| Fault::resource(&uri))?;
                         (&entry.run, entry.cache, words)
                     }
                 };
@@ -477,7 +479,7 @@ fn completer(
         }
         Reference::Resource(uri) => match catalog.templates.get(uri).filter(|_| view.shows_resource(uri)) {
             Some(entry) => &entry.completers,
-            None if catalog.resources.get(uri).is_some() => return Ok(None),
+            None if catalog.resources.get(uri).is_some() && view.shows_resource(uri) => return Ok(None),
             None => {
                 return Err(Fault::params(format!("unknown resource template: {}", clip(uri, 128))));
             }

@@ -101,14 +101,20 @@ impl Entry {
         let Frame::Request { id, method, params } = frame else {
             return Started::Answered(self.era.hear(frame, peer));
         };
+        // Before anybody is asked: those who listen must see what will be done.
+        let mended = self.era.mend(&method, params.as_ref(), peer);
+        let (method, params) = match &mended {
+            Some((method, params)) => (method.as_str(), params.as_ref()),
+            None => (&*method, params.as_ref()),
+        };
         let sight = self.watch.begin();
         if !sight.is_heard() {
-            return self.begin(&id, &method, params.as_ref(), sight, peer, out, in_batch);
+            return self.begin(&id, method, params, sight, peer, out, in_batch);
         }
         let incoming = Incoming {
             id: Some(&id),
-            method: &method,
-            params: params.as_ref(),
+            method,
+            params,
             headers: &peer.headers,
             remote: peer.remote,
             principal: &peer.principal,
@@ -134,9 +140,8 @@ impl Entry {
     ) -> Started {
         let ruling = sight.settle(event);
         let (method, params) = (ruling.info.method().to_owned(), ruling.info.raw_params().cloned());
-        if ruling.is_changed {
-            tracing::debug!(method, "a listener has changed a request");
-        }
+        let changed = ruling.is_changed.then(|| Peer { is_changed: true, ..peer.clone() });
+        let peer = changed.as_ref().unwrap_or(peer);
         if let Some(no) = ruling.rejection {
             let kind = if no.code == REJECTED { FaultKind::Rejected } else { FaultKind::Other(no.code) };
             let fault = Fault::new(kind, no.message).with_status(no.status.unwrap_or(200));

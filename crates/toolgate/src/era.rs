@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use http::HeaderMap;
 use tokio_util::sync::CancellationToken;
@@ -42,6 +42,7 @@ use crate::handler::Voice;
 use crate::hub::Hub;
 use crate::observe::Transport;
 use crate::parcel::Parcel;
+use crate::profile::Profile;
 use crate::request::{Caller, Principal, Request, Stop};
 use crate::seal::Seal;
 use crate::stream::Stream;
@@ -62,6 +63,8 @@ pub(crate) struct Peer {
     pub(crate) dialect: Option<Arc<Dialect>>,
     /// For those who listen.
     pub(crate) transport: Transport,
+    /// Somebody who listens has made another request of it: what its headers say is no longer about it.
+    pub(crate) is_changed: bool,
 }
 
 /// What a message came over.
@@ -127,6 +130,8 @@ pub(crate) struct Era {
     /// Falls when the house closes: streams end.
     pub(crate) drain: CancellationToken,
     lists: Lists,
+    /// What anybody may see, here as in the hall.
+    shown: Arc<ArcSwapOption<Profile>>,
     /// Nothing is served but `ping`.
     pub(crate) paused: AtomicBool,
 }
@@ -159,6 +164,7 @@ impl Era {
         seal: Seal,
         clock: Clock,
         hub: Arc<Hub>,
+        shown: Arc<ArcSwapOption<Profile>>,
     ) -> Era {
         Era {
             face: ArcSwap::from_pointee(face),
@@ -169,6 +175,7 @@ impl Era {
             hub,
             drain: CancellationToken::new(),
             lists: Lists::default(),
+            shown,
             paused: AtomicBool::new(false),
         }
     }
@@ -187,6 +194,19 @@ impl Era {
             Ok(arrival) => arrival,
             Err((speech, fault)) => Arrival::Answered(speech.refusal(Some(id), &fault)),
         }
+    }
+
+    /// A request as it was meant, where this peer names no edition and its dialect overlooks small mistakes. None if it
+    /// needs no mending.
+    pub(crate) fn mend(
+        &self,
+        method: &str,
+        params: Option<&Raw>,
+        peer: &Peer,
+    ) -> Option<(String, Option<Raw>)> {
+        let (mended, changed) = bare::mend(peer, method, params)?;
+        let names_none = codec::read_version(params).is_none();
+        (names_none && matches!(self.speaker(peer), Ok(Speaker::Bare))).then(|| (mended.to_owned(), changed))
     }
 
     /// Hears a message that is no request.
@@ -242,20 +262,6 @@ impl Era {
             let (edition, call, caller) = self.greet_each(method, &said, peer).map_err(newest)?;
             return self.seat(&edition.into(), id, call, caller, None, peer, out);
         }
-        let mended = match bare::mend(peer, method, params) {
-            Some((method, params)) if matches!(self.speaker(peer), Ok(Speaker::Bare)) => {
-                Some((method, params))
-            }
-            _ => None,
-        };
-        let (method, params) = match &mended {
-            Some((method, params)) => (*method, params.as_ref()),
-            None => (method, params),
-        };
-        let said = match &mended {
-            Some(_) => codec::Said::of(params).map_err(|fault| (Speech::bare(peer), fault))?,
-            None => said,
-        };
         if method == "initialize" {
             if in_batch {
                 let fault = Fault::invalid("`initialize` cannot be part of a batch");
@@ -321,7 +327,7 @@ impl Era {
                 answered(Outcome::Done)
             }
             (Call::Subscribe { uri }, Some(session)) => {
-                if hides(&caller, &uri) {
+                if self.hides(&caller, &uri) {
                     return Err(told(Fault::resource(&uri)));
                 }
                 session.subscribe(&uri).map_err(told)?;
@@ -335,7 +341,7 @@ impl Era {
                 Err(told(Fault::method(call.method())))
             }
             (Call::Listen(mut filter), _) => {
-                filter.uris.retain(|uri| !hides(&caller, uri));
+                filter.uris.retain(|uri| !self.hides(&caller, uri));
                 let (cancel, ticket) = self.ticket(id, session.as_ref(), peer).map_err(told)?;
                 let listening = self.listen(speech.edition(), id, filter, cancel, ticket, peer, out);
                 Ok(Arrival::Listening(Box::new(listening)))
@@ -483,6 +489,13 @@ impl Era {
         }
     }
 
+    /// Whether a caller may not know of this resource.
+    fn hides(&self, caller: &Caller, uri: &str) -> bool {
+        let shown = self.shown.load();
+        let profiles = [shown.as_deref(), caller.principal.profile()];
+        profiles.into_iter().flatten().any(|profile| !profile.allows_reading(uri))
+    }
+
     fn answer(&self, speech: &Speech, id: &RequestId, outcome: &Outcome) -> Answer {
         let body = self.write(speech, id, outcome, &self.face.load());
         let told = match outcome {
@@ -526,11 +539,6 @@ impl Era {
 /// What a tool's output begins with.
 fn first_words(output: &ToolOutput) -> &str {
     output.content.first().and_then(|content| content.as_text()).unwrap_or_default()
-}
-
-/// Whether a caller may not know of this resource.
-fn hides(caller: &Caller, uri: &str) -> bool {
-    caller.principal.profile().is_some_and(|profile| !profile.allows_resource(uri))
 }
 
 /// Who sends a message of a handshake edition.

@@ -78,6 +78,9 @@ pub(crate) struct Guards {
     per_principal: Option<Arc<Limiter>>,
     failures: Arc<Limiter>,
     clock: Clock,
+    /// Settings that could not be made. As long as there are any, nobody comes in: a guard that is not there must not
+    /// be an open door.
+    missing: Vec<&'static str>,
 }
 
 /// Which of several kinds of credentials are needed.
@@ -181,6 +184,15 @@ impl Guards {
             per_principal: None,
             failures: Arc::new(Limiter::new(failures(), clock)),
             clock: clock.clone(),
+            missing: Vec::new(),
+        }
+    }
+
+    /// This setting could not be made, or could after all.
+    pub(crate) fn note(&mut self, setting: &'static str, is_made: bool) {
+        self.missing.retain(|missing| *missing != setting);
+        if !is_made {
+            self.missing.push(setting);
         }
     }
 
@@ -255,6 +267,10 @@ impl Guards {
             let why = if refused.status == 400 { Why::BadHead } else { Why::Host };
             Refusal::new(why, refused.why, &dress)
         })?;
+        if !self.missing.is_empty() {
+            let said = "this server is not set up rightly and lets nobody in; its log says why";
+            return Err(Refusal::new(Why::Unavailable, said, &dress));
+        }
         if let Some(limit) = self.body_limit {
             check_length(head.headers, limit, &dress)?;
         }
@@ -286,9 +302,14 @@ impl Guards {
         let Some(login) = claim.login.take() else {
             return self.after_login(claim);
         };
+        // Every hash that is computed counts as a mistake until it is known for none: whoever guesses must not keep those
+        // who log in from their turn. Right ones are remembered and are not computed again.
+        if let Err(seconds) = self.failures.take(Whose::address(claim.pass.client)) {
+            return Err(too_many_failures(Kind::Basic, &claim.pass, seconds));
+        }
         match self.users.prove(login).await {
             Ok(Some(principal)) => {
-                claim.pass.becomes(principal);
+                claim.pass.becomes(&principal);
                 match self.mode {
                     Mode::All => self.after_login(claim),
                     Mode::Any => self.admit(claim.pass).map(Gate::Open),
@@ -298,7 +319,7 @@ impl Guards {
                 claim.is_wrong = true;
                 self.after_login(claim)
             }
-            Ok(None) => Err(self.wrong(Kind::Basic, claim.challenges, &claim.pass)),
+            Ok(None) => Err(wrong(Kind::Basic, claim.challenges, &claim.pass)),
             Err(Unchecked::TooMany) => Err(Refusal::retry(
                 Why::Busy,
                 "too many passwords are being checked; try again",
@@ -319,7 +340,7 @@ impl Guards {
         };
         match keys.judge(key, &request).await {
             Verdict::Right(principal) => {
-                pass.becomes(principal);
+                pass.becomes(&principal);
                 self.admit(pass)
             }
             Verdict::Wrong => Err(self.wrong(Kind::ApiKey, challenges, &pass)),
@@ -406,7 +427,7 @@ impl Guards {
         let mut login = None;
         if !self.users.is_empty() {
             match self.users.look(authorization) {
-                Proof::Right(principal) => pass.becomes(principal),
+                Proof::Right(principal) => pass.becomes(&principal),
                 Proof::Open(open) => login = Some(open),
                 Proof::Wrong => return Err(self.wrong(Kind::Basic, basic(), &pass)),
                 Proof::Missing => return Err(missing(Kind::Basic, basic(), &pass)),
@@ -416,7 +437,7 @@ impl Guards {
             match authorization {
                 Authorization::Missing => return Err(missing(Kind::Bearer, vec![bearer(false)], &pass)),
                 Authorization::Bearer(secret) => match self.tokens.holder(secret) {
-                    Some(holder) => pass.becomes(holder.clone()),
+                    Some(holder) => pass.becomes(holder),
                     None => return Err(self.wrong(Kind::Bearer, vec![bearer(true)], &pass)),
                 },
                 _ => return Err(self.wrong(Kind::Bearer, vec![bearer(true)], &pass)),
@@ -449,7 +470,7 @@ impl Guards {
         match authorization {
             Authorization::Basic(_) if !self.users.is_empty() => match self.users.look(authorization) {
                 Proof::Right(principal) => {
-                    pass.becomes(principal);
+                    pass.becomes(&principal);
                     return self.admit(pass).map(Gate::Open);
                 }
                 Proof::Open(open) => login = Some(open),
@@ -457,7 +478,7 @@ impl Guards {
             },
             Authorization::Bearer(secret) if !self.tokens.is_empty() => {
                 if let Some(holder) = self.tokens.holder(secret) {
-                    pass.becomes(holder.clone());
+                    pass.becomes(holder);
                     return self.admit(pass).map(Gate::Open);
                 }
                 is_wrong = true;
@@ -537,19 +558,27 @@ impl Guards {
 
     /// Credentials that are wrong. Whoever brings such too often is told to wait.
     fn wrong(&self, kind: Kind, challenges: Vec<HeaderValue>, pass: &Pass) -> Box<Refusal> {
-        if let Err(seconds) = self.failures.take(Whose::address(pass.client)) {
-            let message = "too many wrong credentials from this address";
-            return Refusal::retry(Why::TooManyFailures(kind), message, &pass.dress, seconds);
+        match self.failures.take(Whose::address(pass.client)) {
+            Ok(()) => wrong(kind, challenges, pass),
+            Err(seconds) => too_many_failures(kind, pass, seconds),
         }
-        let message = match kind {
-            Kind::Basic => "user or password is wrong",
-            Kind::Bearer => "the bearer token is wrong",
-            Kind::ApiKey => "Invalid API key",
-        };
-        let mut refusal = Refusal::new(Why::Credentials(kind), message, &pass.dress);
-        refusal.challenges = challenges;
-        refusal
     }
+}
+
+fn too_many_failures(kind: Kind, pass: &Pass, seconds: u32) -> Box<Refusal> {
+    let message = "too many wrong credentials from this address";
+    Refusal::retry(Why::TooManyFailures(kind), message, &pass.dress, seconds)
+}
+
+fn wrong(kind: Kind, challenges: Vec<HeaderValue>, pass: &Pass) -> Box<Refusal> {
+    let message = match kind {
+        Kind::Basic => "user or password is wrong",
+        Kind::Bearer => "the bearer token is wrong",
+        Kind::ApiKey => "Invalid API key",
+    };
+    let mut refusal = Refusal::new(Why::Credentials(kind), message, &pass.dress);
+    refusal.challenges = challenges;
+    refusal
 }
 
 /// A body that says itself that it is too long is not read.
@@ -579,13 +608,9 @@ fn announced(headers: &HeaderMap) -> Result<Option<u64>, ()> {
 }
 
 impl Pass {
-    /// The caller is this one. A narrower view that came with what was proven before stays, unless there is
-    /// another one now.
-    fn becomes(&mut self, principal: Principal) {
-        self.principal = match (principal.profile(), self.principal.profile()) {
-            (None, Some(profile)) => principal.with_profile(profile.clone()),
-            _ => principal,
-        };
+    /// The caller is this one. Who proved something before stays who they are, and may see no more than before.
+    fn becomes(&mut self, principal: &Principal) {
+        self.principal = std::mem::take(&mut self.principal).joined(principal);
     }
 }
 

@@ -28,6 +28,8 @@ struct Parts {
     tools: Filter,
     prompts: Filter,
     resources: Filter,
+    /// What must show a thing too: a caller proved two things, and each came with a profile.
+    also: Option<Profile>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,20 +96,68 @@ impl Profile {
     /// Whether a tool of this name is shown.
     #[must_use]
     pub fn allows_tool(&self, name: &str) -> bool {
-        self.0.tools.allows(name)
+        self.0.tools.allows(name) && self.0.also.as_ref().is_none_or(|also| also.allows_tool(name))
     }
 
     /// Whether a prompt of this name is shown.
     #[must_use]
     pub fn allows_prompt(&self, name: &str) -> bool {
-        self.0.prompts.allows(name)
+        self.0.prompts.allows(name) && self.0.also.as_ref().is_none_or(|also| also.allows_prompt(name))
     }
 
     /// Whether a resource with this URI is shown, or a template with this text.
     #[must_use]
     pub fn allows_resource(&self, uri: &str) -> bool {
-        self.0.resources.allows(uri)
+        self.0.resources.allows(uri) && self.0.also.as_ref().is_none_or(|also| also.allows_resource(uri))
     }
+}
+
+impl Profile {
+    /// Whether the resource at this URI may be read: shown as it is written, and as it is meant, without the escapes
+    /// that a template takes off.
+    pub(crate) fn allows_reading(&self, uri: &str) -> bool {
+        self.allows_resource(uri)
+            && (!uri.contains('%') || self.allows_resource(&String::from_utf8_lossy(&plain(uri.as_bytes()))))
+    }
+
+    /// Whether a template of this text is kept out by name.
+    pub(crate) fn excludes_template(&self, text: &str) -> bool {
+        let excluded = self.0.resources.exclude.iter().any(|pattern| matches(pattern, text));
+        excluded || self.0.also.as_ref().is_some_and(|also| also.excludes_template(text))
+    }
+
+    /// What both show.
+    pub(crate) fn and(&self, other: &Profile) -> Profile {
+        if self == other {
+            return self.clone();
+        }
+        let mut parts = Parts::clone(&self.0);
+        parts.also = Some(match &parts.also {
+            Some(also) => also.and(other),
+            None => other.clone(),
+        });
+        Profile(Arc::new(parts))
+    }
+}
+
+/// Bytes without percent escapes, taken off once.
+fn plain(text: &[u8]) -> Vec<u8> {
+    let hex = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
+    let mut plain = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        match (byte, hex(text.get(at + 1)), hex(text.get(at + 2))) {
+            (b'%', Some(high), Some(low)) => {
+                plain.extend(u8::try_from(high * 16 + low));
+                at += 3;
+            }
+            _ => {
+                plain.push(byte);
+                at += 1;
+            }
+        }
+    }
+    plain
 }
 
 /// Whether a name is what a pattern says. `*` is anything, everything else is itself.
@@ -178,6 +228,25 @@ mod tests {
         fn matching_is_what_it_says(pattern in "[ab*]{0,7}", name in "[ab]{0,8}") {
             prop_assert_eq!(matches(&pattern, &name), slow(pattern.as_bytes(), name.as_bytes()));
         }
+    }
+
+    #[test]
+    fn escapes_hide_nothing() {
+        let profile = Profile::new("p").exclude_resources(["docs://secret*"]);
+        assert!(profile.allows_reading("docs://open"));
+        for uri in ["docs://secret", "docs://%73ecret", "docs://s%65cret/x", "docs://sec%72et%2Fx"] {
+            assert!(!profile.allows_reading(uri), "{uri}");
+        }
+        // Taken off once: what is left is a name of its own.
+        assert!(profile.allows_reading("docs://%2573ecret"));
+        assert!(Profile::new("p").exclude_resources(["docs://{name}"]).excludes_template("docs://{name}"));
+    }
+
+    #[test]
+    fn two_profiles_show_what_both_show() {
+        let both = Profile::new("a").include_tools(["x*"]).and(&Profile::new("b").exclude_tools(["*y"]));
+        assert!(both.allows_tool("xa") && !both.allows_tool("xy") && !both.allows_tool("a"));
+        assert_eq!(both.and(&both), both);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 #[derive(Clone, Debug, Default)]
 pub struct Principal(Option<Arc<Identity>>);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 struct Identity {
     id: Option<Arc<str>>,
     profile: Option<Profile>,
@@ -85,8 +85,37 @@ impl Principal {
         self.0.as_deref()?.attributes.get(name)
     }
 
+    /// The same, of whom somebody else proved something more: the first identity stays, what is known of both is known,
+    /// and what either may not see is not seen.
+    pub(crate) fn joined(self, other: &Principal) -> Principal {
+        let (Some(own), Some(more)) = (&self.0, &other.0) else {
+            return if self.0.is_some() { self } else { other.clone() };
+        };
+        let mut joined = Identity::clone(own);
+        joined.id = own.id.clone().or_else(|| more.id.clone());
+        joined.profile = match (&own.profile, &more.profile) {
+            (Some(one), Some(other)) => Some(one.and(other)),
+            (one, other) => one.clone().or_else(|| other.clone()),
+        };
+        joined.attributes.extend(more.attributes.clone());
+        Principal(Some(Arc::new(joined)))
+    }
+
     fn known(&mut self) -> &mut Identity {
         Arc::make_mut(self.0.get_or_insert_default())
+    }
+}
+
+impl std::fmt::Debug for Identity {
+    // What is known of somebody may be a secret of theirs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let attributes: Vec<&String> = self.attributes.keys().collect();
+        let profile = self.profile.as_ref().map(Profile::name);
+        f.debug_struct("Identity")
+            .field("id", &self.id)
+            .field("profile", &profile)
+            .field("attributes", &attributes)
+            .finish()
     }
 }
 

@@ -191,9 +191,13 @@ impl Server {
         self.0.endpoint.settle().await;
     }
 
-    /// A server that offers nothing.
-    pub(crate) fn empty(name: &str) -> Server {
-        open(Parts::new(name.to_owned(), "1.0.0".to_owned()))
+    /// A server that could not be described. It offers nothing and lets nobody in, and says why when somebody tries to
+    /// serve it.
+    pub(crate) fn broken(name: &str, error: Error) -> Server {
+        let server = open(Parts::new(name.to_owned(), "1.0.0".to_owned()));
+        #[cfg(feature = "http")]
+        server.close_gate("description");
+        server.fault(Err(error))
     }
 
     /// Ends streams and stops taking connections; calls under way are finished.
@@ -814,14 +818,15 @@ fn open(parts: Parts) -> Server {
     let clock = Clock::system();
     let events = Events::of_server(parts.events.as_ref());
     let watch = Watch::new(name, clock.clone(), events);
-    let era = Era::new(face, offering, sessions, seal.clone(), clock, Arc::clone(&hub));
+    let shown = Arc::new(ArcSwapOption::from_pointee(parts.shown));
+    let era = Era::new(face, offering, sessions, seal.clone(), clock, Arc::clone(&hub), Arc::clone(&shown));
     let hall = Hall {
         registry,
         shared: Arc::new(Shared { states: parts.states, hub }),
         pager: Pager { size: parts.page_size, cache: parts.cache, seal },
         timeout: parts.timeout,
         strict: parts.strict,
-        shown: ArcSwapOption::from_pointee(parts.shown),
+        shown,
     };
     if !parts.stats {
         watch.stats.disable();

@@ -94,21 +94,20 @@ impl Servers {
         if let Some(server) = self.get(name) {
             return server;
         }
-        let (server, is_new) = {
+        // Made before anybody is kept waiting: what describes it is code of others.
+        let made = self.make(name, describe);
+        let server = {
             let mut servers = self.0.servers.write().unwrap_or_else(PoisonError::into_inner);
             match servers.iter().find(|(known, _)| known == name) {
                 // Somebody else was quicker.
-                Some((_, server)) => (server.clone(), false),
+                Some((_, server)) => return server.clone(),
                 None => {
-                    let server = self.make(name, describe);
-                    servers.push((name.to_owned(), server.clone()));
-                    (server, true)
+                    servers.push((name.to_owned(), made.clone()));
+                    made
                 }
             }
         };
-        if is_new {
-            self.announce(&server);
-        }
+        server.tell(ServerChange::Created);
         server
     }
 
@@ -118,8 +117,23 @@ impl Servers {
         name: &str,
         describe: impl FnOnce(Builder) -> Builder<L>,
     ) -> Server {
-        self.remove(name);
-        self.server_with(name, describe)
+        let made = self.make(name, describe);
+        let before = {
+            let mut servers = self.0.servers.write().unwrap_or_else(PoisonError::into_inner);
+            match servers.iter_mut().find(|(known, _)| known == name) {
+                Some((_, server)) => Some(std::mem::replace(server, made.clone())),
+                None => {
+                    servers.push((name.to_owned(), made.clone()));
+                    None
+                }
+            }
+        };
+        if let Some(before) = before {
+            before.shut_down();
+            before.tell(ServerChange::Removed);
+        }
+        made.tell(ServerChange::Created);
+        made
     }
 
     /// Adds a server that was built elsewhere, under its own name. What happens there is told to
@@ -140,6 +154,7 @@ impl Servers {
     /// If there is one of that name.
     pub fn add(&self, server: &Server) -> Result<(), Error> {
         let name = server.name();
+        server.events().tell_too(&self.0.events);
         {
             let mut servers = self.0.servers.write().unwrap_or_else(PoisonError::into_inner);
             if servers.iter().any(|(known, _)| *known == name) {
@@ -150,7 +165,7 @@ impl Servers {
             }
             servers.push((name, server.clone()));
         }
-        self.announce(server);
+        server.tell(ServerChange::Created);
         Ok(())
     }
 
@@ -214,18 +229,11 @@ impl Servers {
         name: &str,
         describe: impl FnOnce(Builder) -> Builder<L>,
     ) -> Server {
-        match describe(Server::new(name, "1.0.0")).build() {
+        let server = match describe(Server::new(name, "1.0.0")).build() {
             Ok(server) => server,
-            Err(error) => {
-                let server = Server::empty(name);
-                server.fault(Err(error));
-                server
-            }
-        }
-    }
-
-    fn announce(&self, server: &Server) {
+            Err(error) => Server::broken(name, error),
+        };
         server.events().tell_too(&self.0.events);
-        server.tell(ServerChange::Created);
+        server
     }
 }

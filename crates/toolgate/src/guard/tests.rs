@@ -494,7 +494,7 @@ async fn a_key_with_a_token_stands_beside_it_and_keeps_its_view() {
     let token = ("authorization", "Bearer t1");
     assert_eq!(guards.status(&[token]).await, 401, "one secret is not two");
     let Got::In(pass) = guards.asked(post(&[token, KEY])).await else { panic!("both are right") };
-    assert!(pass.principal.id().is_some_and(|id| id.starts_with("key:")));
+    assert!(pass.principal.id().is_some_and(|id| id.starts_with("token:")));
     assert_eq!(pass.principal.profile(), Some(&Profile::readonly()));
 }
 

@@ -11,7 +11,7 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -28,6 +28,9 @@ use crate::request::BoxFuture;
 
 /// How many events wait for listeners in the background. When they are full, the oldest goes and is counted.
 const WAITING: usize = 1024;
+
+/// How many bytes of requests and answers wait with them.
+const WAITING_BYTES: usize = 16 << 20;
 
 /// How long an `async` listener may take, unless somebody says otherwise.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -83,7 +86,7 @@ struct Bus {
     changing: Mutex<()>,
     last_id: AtomicU64,
     patience: AtomicU64,
-    queue: Mutex<VecDeque<Event>>,
+    queue: Mutex<Queue>,
     /// Something came into the queue, or the last handle is gone.
     stirred: Notify,
     /// The queue is empty and everyone has heard.
@@ -93,10 +96,35 @@ struct Bus {
     n_dropped: AtomicU64,
     is_running: AtomicBool,
     is_over: AtomicBool,
-    /// Who else is to be told, once.
-    parent: OnceLock<Events>,
+    /// Who else is to be told.
+    parents: ArcSwap<Vec<Events>>,
     /// The status of refusals for which a listener chose none.
     status: u16,
+}
+
+/// Events that wait, and how many bytes they keep.
+#[derive(Default)]
+struct Queue {
+    events: VecDeque<Event>,
+    bytes: usize,
+}
+
+impl Queue {
+    fn push_back(&mut self, event: Event) {
+        self.bytes += event.weight();
+        self.events.push_back(event);
+    }
+
+    fn pop_front(&mut self) -> Option<Event> {
+        let event = self.events.pop_front()?;
+        self.bytes -= event.weight();
+        Some(event)
+    }
+
+    /// There is always room for one.
+    fn is_full(&self) -> bool {
+        self.events.len() > WAITING || (self.bytes > WAITING_BYTES && self.events.len() > 1)
+    }
 }
 
 struct Alive(Arc<Bus>);
@@ -177,17 +205,29 @@ impl Events {
             n_dropped: AtomicU64::new(0),
             is_running: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
-            parent: OnceLock::new(),
+            parents: ArcSwap::default(),
             status,
         });
         Events { _alive: Arc::new(Alive(Arc::clone(&bus))), bus }
     }
 
-    /// Tells everything to these as well, from now on. Once only: a server belongs to one collection.
+    /// Tells everything to these as well, from now on. Whom it tells already, and who would tell it back, is not told
+    /// again.
     pub(crate) fn tell_too(&self, parent: &Events) {
-        if !Arc::ptr_eq(&self.bus, &parent.bus) {
-            let _ = self.bus.parent.set(parent.clone());
+        if parent.reaches(&self.bus) {
+            return;
         }
+        let _changing = lock(&self.bus.changing);
+        if !self.reaches(&parent.bus) {
+            let mut parents = Vec::clone(&self.bus.parents.load());
+            parents.push(parent.clone());
+            self.bus.parents.store(Arc::new(parents));
+        }
+    }
+
+    /// Whether what is told here is told there.
+    fn reaches(&self, bus: &Arc<Bus>) -> bool {
+        Arc::ptr_eq(&self.bus, bus) || self.bus.parents.load().iter().any(|parent| parent.reaches(bus))
     }
 
     /// Hears of each request before it is answered, and may refuse or change it.
@@ -361,7 +401,7 @@ impl Events {
             self.bus.wake();
             rested.await;
         }
-        if let Some(parent) = self.bus.parent.get() {
+        for parent in self.bus.parents.load_full().iter() {
             Box::pin(parent.settled()).await;
         }
     }
@@ -370,7 +410,7 @@ impl Events {
     #[inline]
     pub(crate) fn wanted(&self) -> Wanted {
         let own = self.bus.wanted.load(Relaxed);
-        Wanted(self.bus.parent.get().map_or(own, |parent| own | parent.wanted().0))
+        Wanted(self.bus.parents.load().iter().fold(own, |all, parent| all | parent.wanted().0))
     }
 
     pub(crate) fn is_silent(&self) -> bool {
@@ -421,7 +461,7 @@ impl Events {
     }
 
     fn join(&self, round: &mut Round) {
-        if let Some(parent) = self.bus.parent.get() {
+        for parent in self.bus.parents.load().iter() {
             parent.join(round);
         }
         let listeners = self.bus.listening_to(Topic::Request);
@@ -534,10 +574,10 @@ impl Bus {
         if is_told {
             self.post(event.clone());
         }
-        match self.parent.get() {
-            Some(parent) => parent.bus.pass(event),
-            None => event,
+        for parent in self.parents.load_full().iter() {
+            event = parent.bus.pass(event);
         }
+        event
     }
 
     /// One listener on the spot. What it leaves behind in panic, or makes another kind of event of, is undone.
@@ -640,13 +680,13 @@ impl Bus {
     fn post(self: &Arc<Bus>, event: Event) {
         {
             let mut queue = lock(&self.queue);
-            if queue.len() < WAITING {
-                self.n_waiting.fetch_add(1, Relaxed);
-            } else {
+            self.n_waiting.fetch_add(1, Relaxed);
+            queue.push_back(event);
+            while queue.is_full() {
                 queue.pop_front();
+                self.n_waiting.fetch_sub(1, Relaxed);
                 self.n_dropped.fetch_add(1, Relaxed);
             }
-            queue.push_back(event);
         }
         self.wake();
     }

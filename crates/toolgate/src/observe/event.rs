@@ -123,6 +123,20 @@ impl Event {
         }
     }
 
+    /// How many bytes of a request and its answer it keeps alive. Never changes.
+    pub(crate) fn weight(&self) -> usize {
+        let of_request = |request: &RequestInfo| request.size;
+        match self {
+            Event::Server(_) => 0,
+            Event::Request(event) => of_request(event),
+            Event::Response(event) => of_request(&event.request) + event.body.len(),
+            Event::Error(event) => event.request().map_or(0, of_request),
+            Event::Tool(event) => {
+                of_request(&event.request) + event.end.as_ref().map_or(0, |end| end.body.len())
+            }
+        }
+    }
+
     pub(crate) fn topic(&self) -> Topic {
         match self {
             Event::Server(event) => match event.change() {
@@ -186,6 +200,8 @@ pub struct RequestInfo {
     /// When it came, on the clock of the statistics.
     pub(crate) at: u64,
     /// The parameters once somebody has asked for them.
+    /// Bytes of the parameters as they came.
+    pub(crate) size: usize,
     pub(crate) read: OnceLock<Value>,
     /// The parameters once somebody has changed them.
     pub(crate) changed: Option<Value>,
@@ -209,6 +225,7 @@ impl RequestInfo {
             id: incoming.id.cloned(),
             method: incoming.method.into(),
             params: incoming.params.cloned(),
+            size: incoming.params.map_or(0, |params| params.as_bytes().len()),
             headers: Arc::clone(incoming.headers),
             remote: incoming.remote,
             principal: incoming.principal.clone(),

@@ -20,6 +20,16 @@ impl View<'_> {
         self.0.iter().flatten().all(|profile| profile.allows_prompt(name))
     }
 
+    /// Whether the resource at this URI may be read, which is more than that it is listed.
+    pub(crate) fn shows_reading(self, uri: &str) -> bool {
+        self.0.iter().flatten().all(|profile| profile.allows_reading(uri))
+    }
+
+    /// Whether resources may be read through a template of this text.
+    pub(crate) fn shows_template(self, text: &str) -> bool {
+        !self.0.iter().flatten().any(|profile| profile.excludes_template(text))
+    }
+
     pub(crate) fn shows_resource(self, uri: &str) -> bool {
         self.0.iter().flatten().all(|profile| profile.allows_resource(uri))
     }

@@ -157,14 +157,29 @@ settings! {
 }
 
 impl Server {
-    fn change_guards(&self, what: &str, change: impl FnOnce(&mut Guards) -> Result<(), String>) -> Server {
+    /// From now on nobody is let in.
+    pub(crate) fn close_gate(&self, why: &'static str) {
+        let mut guards = Guards::clone(&self.0.guards.load());
+        guards.note(why, false);
+        self.0.guards.store(Arc::new(guards));
+    }
+
+    fn change_guards(
+        &self,
+        what: &'static str,
+        change: impl FnOnce(&mut Guards) -> Result<(), String>,
+    ) -> Server {
         // One change at a time: two that read the same set would lose one of them.
         let changed = {
             let _changing = self.0.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let mut guards = Guards::clone(&self.0.guards.load());
             // What does not go together is told when somebody tries to serve: a chain of settings may not be at its
             // end.
-            change(&mut guards).map(|()| self.0.guards.store(Arc::new(guards)))
+            let changed = change(&mut guards);
+            // A guard that could not be put up lets nobody in until it can.
+            guards.note(what, changed.is_ok());
+            self.0.guards.store(Arc::new(guards));
+            changed
         };
         self.fault(changed.map_err(|fault| Error::new(ErrorKind::Description, format!("{what}: {fault}"))))
     }

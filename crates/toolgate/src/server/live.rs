@@ -528,6 +528,7 @@ impl Server {
             road: Road::Line(Line::new(Arc::clone(&out), None)),
             dialect: entry.dialect.load_full(),
             transport: Transport::Memory,
+            is_changed: false,
         };
         match entry.message(&request, &peer, &out).await {
             Answer::Body { body, .. } => Some(body.whole()),

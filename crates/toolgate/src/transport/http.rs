@@ -234,6 +234,11 @@ impl Inner {
                 };
                 let pass = match gate {
                     Gate::Open(pass) => pass,
+                    // A provider is told of one method: what holds several must not go by as none.
+                    Gate::Key(_) if is_batch(&bytes) => {
+                        let fault = Fault::invalid("batches are not taken where API keys are asked for");
+                        break 'answer (self.turn_back(&parts, &way, &fault), false);
+                    }
                     gate => match Box::pin(self.unlock(&guards, gate, &parts, &bytes)).await {
                         Ok(pass) => pass,
                         Err(refusal) => {
@@ -288,13 +293,28 @@ impl Inner {
         if !allowed.split(", ").any(|method| method == parts.method.as_str()) {
             return not_allowed(&parts, way, allowed);
         }
-        let pass = match self.unlock(guards, gate, &parts, &Bytes::new()).await {
+        let mut bytes = Bytes::new();
+        if door == Door::PairMessages {
+            let limit = self.limit(guards);
+            if let Err(fault) = headers::check(&parts.headers, limit) {
+                return self.turn_back(&parts, way, &fault);
+            }
+            bytes = match self.body(body, limit).await {
+                Ok(bytes) => bytes,
+                Err(fault) => return closing(self.turn_back(&parts, way, &fault)),
+            };
+            if matches!(gate, Gate::Key(_)) && is_batch(&bytes) {
+                let fault = Fault::invalid("batches are not taken where API keys are asked for");
+                return self.turn_back(&parts, way, &fault);
+            }
+        }
+        let pass = match self.unlock(guards, gate, &parts, &bytes).await {
             Ok(pass) => pass,
             Err(refusal) => return self.turn_away(&parts, way, *refusal, dress),
         };
         match (door, &parts.method) {
             (Door::PairStream, _) => self.pair_stream(&parts, way, pass),
-            (Door::PairMessages, _) => self.pair_message(parts, way, pass, body, self.limit(guards)).await,
+            (Door::PairMessages, _) => self.pair_message(parts, way, pass, bytes),
             (_, &Method::GET) => self.get(&parts, way, pass),
             _ => self.delete(&parts, way, pass),
         }
@@ -535,6 +555,7 @@ fn peer_of(parts: &Parts, road: Road, way: &Way, pass: Pass) -> Peer {
         road,
         dialect: way.dialect.clone(),
         transport: observe::Transport::Http,
+        is_changed: false,
     }
 }
 
@@ -542,7 +563,15 @@ fn peer(parts: Parts, road: Road, way: &Way, pass: Pass) -> Peer {
     let remote = client_address(remote(&parts), pass.client);
     let headers = Arc::new(parts.headers);
     let dialect = way.dialect.clone();
-    Peer { remote, principal: pass.principal, headers, road, dialect, transport: observe::Transport::Http }
+    Peer {
+        remote,
+        principal: pass.principal,
+        headers,
+        road,
+        dialect,
+        transport: observe::Transport::Http,
+        is_changed: false,
+    }
 }
 
 fn remote(parts: &Parts) -> Option<SocketAddr> {
@@ -555,6 +584,11 @@ fn client_address(remote: Option<SocketAddr>, client: Option<IpAddr>) -> Option<
         Some(client) if remote.is_none_or(|remote| remote.ip() != client) => Some(SocketAddr::new(client, 0)),
         _ => remote,
     }
+}
+
+/// Whether a body is an array, before it is read for good.
+fn is_batch(bytes: &[u8]) -> bool {
+    bytes.trim_ascii_start().first() == Some(&b'[')
 }
 
 /// The id that an introduction is to carry.

@@ -107,6 +107,7 @@ impl Connection {
             road: Road::Line(Arc::clone(&self.line)),
             dialect: self.dialect.clone(),
             transport: Transport::Stdio,
+            is_changed: false,
         };
         let (entry, out) = (Arc::clone(&self.entry), Arc::clone(&self.out));
         match self.entry.open(bytes, &peer, &self.out) {

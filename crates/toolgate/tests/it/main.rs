@@ -13,6 +13,7 @@ mod http;
 mod page;
 mod play;
 mod resume;
+mod servers;
 mod session;
 mod shutdown;
 mod stdio;

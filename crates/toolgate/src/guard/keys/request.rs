@@ -109,8 +109,9 @@ impl KeyRequest {
     /// The protocol's method, such as `tools/call`. `None` if the body does not say, as that of a GET.
     #[must_use]
     pub fn method(&self) -> Option<&str> {
-        let read =
-            || serde_json::from_slice::<Probe<'_>>(&self.asked.body).ok().map(|probe| probe.method.into());
+        let read = || {
+            serde_json::from_slice::<Probe<'_>>(&self.asked.body).ok().map(|probe| probe.method.trim().into())
+        };
         self.asked.method.get_or_init(read).as_deref()
     }
 

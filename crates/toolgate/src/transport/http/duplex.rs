@@ -13,7 +13,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use toolgate_wire::{Fault, FaultKind};
 
 use super::sse::Events;
-use super::{Body, BoxError, Inner, Place, Way, closing, event_stream, headers, peer, refuse_at};
+use super::{Body, Inner, Place, Way, event_stream, headers, peer, refuse_at};
 use crate::era::{Answer, Line, Road};
 use crate::guard::Pass;
 use crate::request::Principal;
@@ -104,30 +104,18 @@ impl Inner {
         event_stream(events)
     }
 
-    pub(super) async fn pair_message<B>(
+    pub(super) fn pair_message(
         self: &Arc<Self>,
         parts: Parts,
         way: &Way,
         pass: Pass,
-        body: B,
-        limit: usize,
-    ) -> Response<Body>
-    where
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
+        bytes: Bytes,
+    ) -> Response<Body> {
         let refused = |parts: &Parts, fault: &Fault| self.turn_back(parts, way, fault);
-        if let Err(fault) = headers::check(&parts.headers, limit) {
-            return refused(&parts, &fault);
-        }
         let name = parts.uri.query().and_then(|query| query.strip_prefix("session="));
         let Some((line, under_way)) = name.and_then(|name| self.pairs.find(name, &pass.principal)) else {
             let said = "no such connection; open the stream again";
             return refused(&parts, &Fault::new(FaultKind::Session, said));
-        };
-        let bytes = match self.body(body, limit).await {
-            Ok(bytes) => bytes,
-            Err(fault) => return closing(refused(&parts, &fault)),
         };
         let out = Arc::clone(&line.out);
         if !out.has_room() {

@@ -351,3 +351,154 @@ async fn what_is_hidden_does_not_exist() {
     assert_eq!(said(&hidden, "fx://readme"), said(&house.post(&read("fx://nothing")).await, "fx://nothing"));
     assert_eq!(house.ran(), 0);
 }
+
+/// A provider that lets a key do everything but call tools. What it is told must be what is done.
+fn lists_only() -> ApiKeys {
+    ApiKeys::provider(|key: String, request: KeyRequest| key == "k" && request.method() != Some("tools/call"))
+}
+
+#[tokio::test]
+async fn a_policy_by_method_has_no_side_door() {
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"x"}}}"#;
+    let house =
+        guarded(|server| server.with_api_keys(lists_only()).with_dialect(toolgate::Dialect::boxlang())).await;
+    let keyed = |body: &str| Post::new(body).with("X-API-Key", "k");
+    assert_eq!(house.post(&keyed(&call.replace("tools/call", "tools/list"))).await.status, 200);
+    assert_eq!(house.post(&keyed(call)).await.status, 401);
+    assert_eq!(house.post(&keyed(&call.replace("tools/call", " tools/call "))).await.status, 401, "blanks");
+    // Several at once are asked about as none.
+    for batch in [format!("[{call}]"), format!(" \n[{call},{call}]")] {
+        assert_eq!(house.post(&keyed(&batch)).await.status, 400, "a batch");
+    }
+    assert_eq!(house.ran(), 0);
+    // Those who listen see what will be done, too.
+    let house = guarded(|server| {
+        server.on_request(|request| {
+            if request.method() == "tools/call" {
+                request.reject("no calls");
+            }
+        });
+        server.with_dialect(toolgate::Dialect::boxlang())
+    })
+    .await;
+    for body in [
+        call.to_owned(),
+        call.replace("tools/call", "\\ttools/call"),
+        call.replace("tools/call", " tools/call"),
+    ] {
+        let reply = house.post(&Post::new(body.as_str())).await;
+        assert_eq!(reply.json()["error"]["message"], "no calls", "{body}");
+    }
+    assert_eq!(house.ran(), 0);
+}
+
+#[tokio::test]
+async fn a_policy_by_method_holds_for_the_pair_of_the_first_revision() {
+    let house = guarded(|server| server.with_api_keys(lists_only())).await;
+    let mut open = Post::empty("GET").without("Connection").with("X-API-Key", "k");
+    open.target = "/sse".into();
+    let mut stream = house.connect().await;
+    stream.write_all(&open.bytes()).await.unwrap();
+    let mut seen = String::new();
+    while !seen.contains("session=") || !seen.ends_with("\n\n") {
+        let mut piece = [0; 1024];
+        let n = tokio::time::timeout(SOON, stream.read(&mut piece)).await.expect("an event").unwrap();
+        assert!(n > 0, "{seen}");
+        seen += &String::from_utf8_lossy(&piece[..n]);
+        if seen.contains("session=") && seen.contains("\n\n") {
+            break;
+        }
+    }
+    let name = seen.split("session=").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+    let message = |method: &str| {
+        let mut post = Post::new(format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"name":"echo","arguments":{{"message":"x"}}}}}}"#
+        ));
+        post.target = format!("/messages?session={name}");
+        post.with("X-API-Key", "k")
+    };
+    assert_eq!(house.post(&message("tools/call")).await.status, 401);
+    assert_eq!(house.ran(), 0);
+    assert_eq!(house.post(&message("ping")).await.status, 202);
+}
+
+/// A guard that could not be put up is no open door.
+#[tokio::test]
+async fn what_could_not_be_set_up_lets_nobody_in() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let server = fixture(&ran).with_tokens(["sha256:zz"]);
+    assert_eq!(server.faults().len(), 1);
+    let mut service = server.clone().into_service();
+    let mut status = async || {
+        let request = http::Request::post("/")
+            .header("host", "localhost")
+            .header("content-type", "application/json")
+            .body(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.to_owned())
+            .unwrap();
+        let Ok(response) = tower_service::Service::call(&mut service, request).await;
+        response.status().as_u16()
+    };
+    assert_eq!(status().await, 503);
+    server.with_tokens([TOKEN]);
+    assert_eq!(status().await, 401, "and once it can be, it is as it should be");
+    let servers = toolgate::Servers::new();
+    let broken = servers.server_with("late", |builder| builder.tokens([""]).tool("boom", || async { "x" }));
+    assert!(!broken.has_tool("boom") && broken.faults().len() == 1);
+    let mut service = broken.into_service();
+    let request = http::Request::post("/").header("host", "localhost").body(String::new()).unwrap();
+    let Ok(response) = tower_service::Service::call(&mut service, request).await;
+    assert_eq!(response.status(), 503);
+}
+
+/// What is hidden cannot be reached through a template, however it is written.
+#[tokio::test]
+async fn templates_are_no_way_around_a_profile() {
+    let hidden = Profile::new("p").exclude_resources(["fx://files/a*"]);
+    let house =
+        guarded(|server| server.with_tokens([Token::new("p").profile(hidden), Token::new("all")])).await;
+    let read = |uri: &str, token: &str| {
+        Post::modern("resources/read", Some(uri), &format!(r#""uri":"{uri}""#))
+            .with("Authorization", format!("Bearer {token}"))
+    };
+    assert!(house.post(&read("fx://files/a.txt", "all")).await.json()["result"].is_object());
+    for uri in ["fx://files/a.txt", "fx://files/%61.txt", "fx://files/%61%2Etxt"] {
+        assert!(house.post(&read(uri, "p")).await.json()["error"].is_object(), "{uri}");
+    }
+    let whole = Profile::new("p").exclude_resources(["fx://files/{+path}"]);
+    let house = guarded(|server| server.with_tokens([Token::new("p").profile(whole)])).await;
+    assert!(house.post(&read("fx://files/a.txt", "p")).await.json()["error"].is_object());
+}
+
+/// Two proofs make one caller, who is who they were and sees what both let them see.
+#[tokio::test]
+async fn two_credentials_are_one_caller() {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let who = |cx: Context| async move { cx.principal().id().unwrap_or("nobody").to_owned() };
+    let server = Server::new("who", "1").tool("who", who).tool("other", || async { "x" }).build().unwrap();
+    server.with_basic_auth("ada", "a").with_basic_auth("bob", "b").with_api_keys(ApiKeys::list([
+        Token::new("shared").profile(Profile::new("p").include_tools(["who"])),
+    ]));
+    let house = House::serve(server, ran).await;
+    for (login, name) in [("YWRhOmE=", "user:ada"), ("Ym9iOmI=", "user:bob")] {
+        let as_them =
+            |post: Post| post.with("Authorization", format!("Basic {login}")).with("X-API-Key", "shared");
+        assert_eq!(house.post(&as_them(Post::call("who", "{}"))).await.text(), name);
+        assert!(house.post(&as_them(Post::call("other", "{}"))).await.json()["error"].is_object());
+    }
+}
+
+/// A listener may make another request of one, in every revision.
+#[tokio::test]
+async fn a_changed_request_is_served_as_it_is_now() {
+    let house = guarded(|server| {
+        server.on_request(|request| {
+            if request.method() == "tools/call" {
+                request.params_mut()["name"] = "echo".into();
+            }
+        });
+        server.clone()
+    })
+    .await;
+    let reply = house.post(&Post::call("nothing_like_it", r#"{"message":"x"}"#)).await;
+    assert_eq!(reply.text(), "x", "{}", clip(&reply.body));
+}
