@@ -13,7 +13,10 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::id::RequestId;
-use crate::json::{JsonError, JsonErrorKind, Kind, Limits, Raw, View, scan, slice, write_i64, write_text};
+use crate::index::{Index, Params};
+use crate::json::{
+    JsonError, JsonErrorKind, Key, Kind, Limits, Members, Raw, View, scan, slice, write_i64, write_text,
+};
 
 /// The most messages in one batch. Batches were part of one revision only, and
 /// nobody sends large ones but to see what happens.
@@ -145,10 +148,27 @@ impl From<JsonError> for Broken {
 
 /// Reads one text: a message or a batch.
 pub fn read(bytes: &Bytes, limits: &Limits) -> Result<Message, Broken> {
-    let mut envelope = Envelope::default();
-    let value = scan(bytes, limits, |key, value| envelope.put(&key.text(), value))?;
+    read_noting(bytes, limits, &mut Index::default())
+}
+
+/// The same, noting on the way where the members of a request are, for
+/// [`Said::noted`](crate::codec::Said::noted). Nothing is noted of a batch.
+///
+/// ```
+/// # use toolgate_wire::{Frame, Index, Limits, Message, codec::Said, read_noting};
+/// let bytes = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}"#.into();
+/// let mut index = Index::default();
+/// let message = read_noting(&bytes, &Limits::default(), &mut index).unwrap();
+/// let Message::One(Frame::Request { params, .. }) = message else { panic!() };
+/// let said = Said::noted(params.as_ref(), &index).unwrap();
+/// assert_eq!(said.version(), None);
+/// ```
+pub fn read_noting<'a>(bytes: &'a Bytes, limits: &Limits, index: &mut Index<'a>) -> Result<Message, Broken> {
+    *index = Index::default();
+    let mut reading = Reading { envelope: Envelope::default(), index };
+    let value = scan(bytes, limits, &mut reading)?;
     match value.kind() {
-        Kind::Object => envelope.judge(bytes).map(Message::One),
+        Kind::Object => reading.envelope.judge(bytes).map(Message::One),
         Kind::Array => read_batch(bytes, value),
         _ => Err(Broken::invalid(None, "a message must be an object")),
     }
@@ -172,10 +192,40 @@ fn read_item(bytes: &Bytes, item: View<'_>) -> Result<Frame, Broken> {
         return Err(Broken::invalid(None, "a message must be an object"));
     }
     let mut envelope = Envelope::default();
-    for (key, value) in item.members() {
-        envelope.put(&key, value);
+    for (key, value) in item.pairs() {
+        if let Some(place) = Key::of(key).find(Envelope::place_of) {
+            envelope.put(place, value);
+        }
     }
     envelope.judge(bytes)
+}
+
+/// A message while its text is checked.
+struct Reading<'a, 'i> {
+    envelope: Envelope<'a>,
+    index: &'i mut Index<'a>,
+}
+
+impl<'a> Members<'a> for Reading<'a, '_> {
+    type Within = Params<'a>;
+
+    #[inline(always)]
+    fn place(&self, key: Key<'a>) -> Option<usize> {
+        key.find(Envelope::place_of)
+    }
+
+    #[inline(always)]
+    fn within(&mut self, place: usize) -> Option<&mut Params<'a>> {
+        (place == PARAMS).then(|| self.index.params_mut())
+    }
+
+    #[inline(always)]
+    fn note(&mut self, place: usize, value: View<'a>) {
+        if place == PARAMS {
+            self.index.note(value);
+        }
+        self.envelope.put(place, value);
+    }
 }
 
 /// The members of a message that mean something; others are ignored.
@@ -189,16 +239,31 @@ struct Envelope<'a> {
     error: Option<View<'a>>,
 }
 
+const PARAMS: usize = 3;
+
 impl<'a> Envelope<'a> {
-    fn put(&mut self, key: &str, value: View<'a>) {
-        let member = match key {
-            "jsonrpc" => &mut self.jsonrpc,
-            "id" => &mut self.id,
-            "method" => &mut self.method,
-            "params" => &mut self.params,
-            "result" => &mut self.result,
-            "error" => &mut self.error,
-            _ => return,
+    #[inline(always)]
+    fn place_of(key: &[u8]) -> Option<usize> {
+        Some(match key {
+            b"jsonrpc" => 0,
+            b"id" => 1,
+            b"method" => 2,
+            b"params" => PARAMS,
+            b"result" => 4,
+            b"error" => 5,
+            _ => return None,
+        })
+    }
+
+    #[inline(always)]
+    fn put(&mut self, place: usize, value: View<'a>) {
+        let member = match place {
+            0 => &mut self.jsonrpc,
+            1 => &mut self.id,
+            2 => &mut self.method,
+            PARAMS => &mut self.params,
+            4 => &mut self.result,
+            _ => &mut self.error,
         };
         *member = Some(value);
     }

@@ -6,24 +6,33 @@
 use std::borrow::Cow;
 
 /// How far to look word by word before going over to blocks. Most strings of a
-/// message end sooner.
-const NEAR: usize = 32;
+/// message end sooner, the keys of `_meta` included.
+const NEAR: usize = 64;
 
-/// What the compiler turns into a few vector comparisons.
-const BLOCK: usize = 64;
+/// How much is looked at in one go once a string is long. A text that needs many
+/// escapes is looked at anew behind each of them, so this must not be much.
+const BLOCK: usize = 256;
 
 /// The number of bytes before the first quote, backslash or control character,
 /// which are the bytes that end a plain run whether reading or writing.
-#[inline]
+#[inline(always)]
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
-    let near = bytes.len().min(NEAR);
-    let at = by_words(&bytes[..near]);
-    if at < near {
-        return at;
+    let far = bytes.len().saturating_sub(NEAR);
+    let mut rest = bytes;
+    while rest.len() > far {
+        let Some((word, after)) = rest.split_first_chunk::<8>() else {
+            return bytes.len() - rest.len() + by_bytes(rest);
+        };
+        let found = specials(u64::from_le_bytes(*word));
+        if found != 0 {
+            return bytes.len() - rest.len() + found.trailing_zeros() as usize / 8;
+        }
+        rest = after;
     }
-    at + by_blocks(&bytes[near..])
+    bytes.len() - rest.len() + by_blocks(rest)
 }
 
+#[inline(never)]
 fn by_blocks(bytes: &[u8]) -> usize {
     let (blocks, _) = bytes.as_chunks::<BLOCK>();
     let clean = blocks.iter().take_while(|block| {
@@ -34,7 +43,6 @@ fn by_blocks(bytes: &[u8]) -> usize {
     at + by_words(&bytes[at..])
 }
 
-#[inline]
 fn by_words(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks::<8>();
     for (n, word) in words.iter().enumerate() {
@@ -43,26 +51,31 @@ fn by_words(bytes: &[u8]) -> usize {
             return n * 8 + found.trailing_zeros() as usize / 8;
         }
     }
-    let plain = rest.iter().position(|&byte| special(byte));
-    words.len() * 8 + plain.unwrap_or(rest.len())
+    words.len() * 8 + by_bytes(rest)
 }
 
-#[inline]
+fn by_bytes(bytes: &[u8]) -> usize {
+    bytes.iter().position(|&byte| special(byte)).unwrap_or(bytes.len())
+}
+
+/// Control characters, quote and backslash. A quote with its second bit turned
+/// is the one character that follows the control characters, and they stay
+/// among themselves: one comparison finds both.
+#[inline(always)]
 fn special(byte: u8) -> bool {
-    byte < 0x20 || byte == b'"' || byte == b'\\'
+    (byte ^ 2) <= 0x20 || byte == b'\\'
 }
 
 /// Eight bytes at once: the lowest bit set is the top bit of the first special
 /// byte. A borrow can set bits above it wrongly, never below.
-#[inline]
+#[inline(always)]
 fn specials(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES * 0x80;
-    let zero = |word: u64| word.wrapping_sub(ONES) & !word;
-    let control = word.wrapping_sub(ONES * 0x20) & !word;
-    let quote = zero(word ^ (ONES * b'"' as u64));
-    let backslash = zero(word ^ (ONES * b'\\' as u64));
-    (control | quote | backslash) & HIGH
+    let quote_or_control = (word ^ (ONES * 2)).wrapping_sub(ONES * 0x21);
+    let backslash = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
+    // Neither changes the top bits, so one look at those of `word` serves both.
+    (quote_or_control | backslash) & !word & HIGH
 }
 
 /// The inside of a checked string as the text it stands for.

@@ -326,6 +326,6 @@ fn container_len(bytes: &[u8]) -> usize {
 
 /// The scan has seen that all of the text is UTF-8, and values are cut out of
 /// it between ASCII characters. Nothing a peer sends can reach the fallback.
-fn utf8(bytes: &[u8]) -> &str {
+pub(super) fn utf8(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }

@@ -1,0 +1,151 @@
+//! Where the members of a request are, noted while its text is checked.
+//!
+//! Nearly every request is made of the same few parameters and says the same
+//! few things in `_meta`. The scan passes all of them once; whoever reads the
+//! request afterwards looks here instead of walking over the text again. Room
+//! is fixed and holds no copy: an index costs no allocation.
+//!
+//! An index says where things are, never whether they are right.
+
+use crate::json::{Key, Kind, Members, View};
+use crate::meta::key;
+
+/// Where the common parameters of one request are, and its `_meta`.
+///
+/// Made by [`read_noting`](crate::read_noting), used by
+/// [`Said::noted`](crate::codec::Said::noted).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Index<'a> {
+    /// The whole of the parameters.
+    object: Option<View<'a>>,
+    params: Params<'a>,
+}
+
+/// The common parameters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Params<'a> {
+    values: [Option<View<'a>>; 8],
+    meta: MetaKeys<'a>,
+}
+
+/// The keys of the protocol in `_meta`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MetaKeys<'a> {
+    pub(crate) version: Option<View<'a>>,
+    pub(crate) capabilities: Option<View<'a>>,
+    pub(crate) client: Option<View<'a>>,
+    pub(crate) progress: Option<View<'a>>,
+    pub(crate) level: Option<View<'a>>,
+}
+
+impl<'a> Index<'a> {
+    pub(crate) fn note(&mut self, params: View<'a>) {
+        self.object = Some(params);
+    }
+
+    pub(crate) fn params_mut(&mut self) -> &mut Params<'a> {
+        &mut self.params
+    }
+
+    /// What was noted of these parameters; none if they are not the very ones
+    /// that were read.
+    pub(crate) fn of(&self, params: View<'_>) -> Option<&Params<'a>> {
+        let same = |noted: View<'_>| std::ptr::eq(noted.as_bytes(), params.as_bytes());
+        self.object.is_some_and(same).then_some(&self.params)
+    }
+}
+
+impl<'a> Params<'a> {
+    /// Walks over parameters that nobody noted.
+    pub(crate) fn walk(object: View<'a>) -> Self {
+        let mut params = Self::default();
+        walk(object, &mut params);
+        if let Some(meta) = params.values[META] {
+            walk(meta, &mut params.meta);
+        }
+        params
+    }
+
+    /// The place of a parameter, if it is a common one.
+    #[inline(always)]
+    pub(crate) fn place_of(name: &[u8]) -> Option<usize> {
+        Some(match name {
+            b"_meta" => META,
+            b"name" => 1,
+            b"arguments" => 2,
+            b"uri" => 3,
+            b"cursor" => 4,
+            b"inputResponses" => 5,
+            b"requestState" => 6,
+            b"task" => 7,
+            _ => return None,
+        })
+    }
+
+    /// The value at a place that [`Params::place_of`] gave.
+    #[inline(always)]
+    pub(crate) fn at(&self, place: usize) -> Option<View<'a>> {
+        self.values.get(place).copied().flatten()
+    }
+
+    /// What `_meta` says, if it is an object.
+    #[inline]
+    pub(crate) fn meta(&self) -> Option<&MetaKeys<'a>> {
+        let meta = self.values[META]?;
+        (meta.kind() == Kind::Object).then_some(&self.meta)
+    }
+}
+
+const META: usize = 0;
+
+fn walk<'a>(object: View<'a>, members: &mut impl Members<'a>) {
+    for (key, value) in object.pairs() {
+        if let Some(place) = members.place(Key::of(key)) {
+            members.note(place, value);
+        }
+    }
+}
+
+impl<'a> Members<'a> for Params<'a> {
+    type Within = MetaKeys<'a>;
+
+    #[inline(always)]
+    fn place(&self, key: Key<'a>) -> Option<usize> {
+        key.find(Self::place_of)
+    }
+
+    #[inline(always)]
+    fn within(&mut self, place: usize) -> Option<&mut MetaKeys<'a>> {
+        (place == META).then_some(&mut self.meta)
+    }
+
+    #[inline(always)]
+    fn note(&mut self, place: usize, value: View<'a>) {
+        if let Some(slot) = self.values.get_mut(place) {
+            *slot = Some(value);
+        }
+    }
+}
+
+impl<'a> Members<'a> for MetaKeys<'a> {
+    type Within = ();
+
+    #[inline(always)]
+    fn place(&self, key: Key<'a>) -> Option<usize> {
+        const NAMES: [&str; 5] =
+            [key::VERSION, key::CAPABILITIES, key::CLIENT, key::PROGRESS, key::LOG_LEVEL];
+        key.find(|name| NAMES.iter().position(|known| known.as_bytes() == name))
+    }
+
+    fn within(&mut self, _: usize) -> Option<&mut ()> {
+        None
+    }
+
+    #[inline(always)]
+    fn note(&mut self, place: usize, value: View<'a>) {
+        let Self { version, capabilities, client, progress, level } = self;
+        if let Some(slot) = [version, capabilities, client, progress, level].into_iter().nth(place) {
+            *slot = Some(value);
+        }
+    }
+}
