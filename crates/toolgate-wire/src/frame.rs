@@ -8,6 +8,7 @@
 //! An id that cannot be read makes a message invalid, never a notification:
 //! a request must not be run by someone who cannot answer it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
@@ -21,6 +22,22 @@ use crate::json::{
 /// The most messages in one batch. Batches were part of one revision only, and
 /// nobody sends large ones but to see what happens.
 const MAX_BATCH: usize = 100;
+
+/// Methods that need no copy, because they are what nearly everybody says.
+const COMMON: [&str; 12] = [
+    "tools/call",
+    "tools/list",
+    "resources/read",
+    "resources/list",
+    "resources/templates/list",
+    "prompts/get",
+    "prompts/list",
+    "completion/complete",
+    "ping",
+    "server/discover",
+    "initialize",
+    "notifications/initialized",
+];
 
 /// What one text on the wire holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,14 +56,14 @@ pub enum Frame {
         /// To be returned with the answer.
         id: RequestId,
         /// Not empty.
-        method: Box<str>,
+        method: Cow<'static, str>,
         /// An object, if present.
         params: Option<Raw>,
     },
     /// Wants none.
     Notification {
         /// Not empty.
-        method: Box<str>,
+        method: Cow<'static, str>,
         /// An object, if present.
         params: Option<Raw>,
     },
@@ -271,7 +288,8 @@ impl<'a> Envelope<'a> {
     /// `source` is the text that the members are views of.
     fn judge(&self, source: &Bytes) -> Result<Frame, Broken> {
         let id = self.id.and_then(RequestId::read);
-        if !self.jsonrpc.is_some_and(|version| version.is_text("2.0")) {
+        let is_ours = |version: View<'_>| version.is_word("2.0") || version.is_text("2.0");
+        if !self.jsonrpc.is_some_and(is_ours) {
             return Err(Broken::invalid(id, "`jsonrpc` must be \"2.0\""));
         }
         // JSON-RPC 2.0, section 5: an error in reading the id is answered with
@@ -291,9 +309,12 @@ impl<'a> Envelope<'a> {
     }
 
     fn judge_call(&self, source: &Bytes, id: Option<RequestId>, method: View<'_>) -> Result<Frame, Broken> {
-        let method: Box<str> = match method.as_text() {
-            Some(method) if !method.is_empty() => method.into(),
-            _ => return Err(Broken::invalid(id, "`method` must be a non-empty string")),
+        let method = match COMMON.iter().find(|common| method.is_word(common)) {
+            Some(common) => Cow::Borrowed(*common),
+            None => match method.as_text() {
+                Some(method) if !method.is_empty() => Cow::Owned(method.into_owned()),
+                _ => return Err(Broken::invalid(id, "`method` must be a non-empty string")),
+            },
         };
         let params = match self.params.map(|params| (params.kind(), params)) {
             None | Some((Kind::Null, _)) => None,

@@ -132,9 +132,21 @@ impl<'a> Members<'a> for MetaKeys<'a> {
 
     #[inline(always)]
     fn place(&self, key: Key<'a>) -> Option<usize> {
-        const NAMES: [&str; 5] =
-            [key::VERSION, key::CAPABILITIES, key::CLIENT, key::PROGRESS, key::LOG_LEVEL];
-        key.find(|name| NAMES.iter().position(|known| known.as_bytes() == name))
+        const VERSION: &[u8] = key::VERSION.as_bytes();
+        const CAPABILITIES: &[u8] = key::CAPABILITIES.as_bytes();
+        const CLIENT: &[u8] = key::CLIENT.as_bytes();
+        const PROGRESS: &[u8] = key::PROGRESS.as_bytes();
+        const LEVEL: &[u8] = key::LOG_LEVEL.as_bytes();
+        key.find(|name| {
+            Some(match name {
+                VERSION => 0,
+                CAPABILITIES => 1,
+                CLIENT => 2,
+                PROGRESS => 3,
+                LEVEL => 4,
+                _ => return None,
+            })
+        })
     }
 
     fn within(&mut self, _: usize) -> Option<&mut ()> {
@@ -143,9 +155,13 @@ impl<'a> Members<'a> for MetaKeys<'a> {
 
     #[inline(always)]
     fn note(&mut self, place: usize, value: View<'a>) {
-        let Self { version, capabilities, client, progress, level } = self;
-        if let Some(slot) = [version, capabilities, client, progress, level].into_iter().nth(place) {
-            *slot = Some(value);
-        }
+        let slot = match place {
+            0 => &mut self.version,
+            1 => &mut self.capabilities,
+            2 => &mut self.client,
+            3 => &mut self.progress,
+            _ => &mut self.level,
+        };
+        *slot = Some(value);
     }
 }

@@ -13,49 +13,54 @@ const NEAR: usize = 64;
 /// escapes is looked at anew behind each of them, so this must not be much.
 const BLOCK: usize = 256;
 
-/// The number of bytes before the first quote, backslash or control character,
-/// which are the bytes that end a plain run whether reading or writing.
+/// What is left behind the bytes before the first quote, backslash or control
+/// character, which are the bytes that end a plain run whether reading or
+/// writing.
 #[inline(always)]
-pub(super) fn plain_run(bytes: &[u8]) -> usize {
+pub(super) fn behind_plain(bytes: &[u8]) -> &[u8] {
     let far = bytes.len().saturating_sub(NEAR);
     let mut rest = bytes;
     while rest.len() > far {
         let Some((word, after)) = rest.split_first_chunk::<8>() else {
-            return bytes.len() - rest.len() + by_bytes(rest);
+            return by_bytes(rest);
         };
         let found = specials(u64::from_le_bytes(*word));
         if found != 0 {
-            return bytes.len() - rest.len() + found.trailing_zeros() as usize / 8;
+            return rest.get(found.trailing_zeros() as usize / 8..).unwrap_or_default();
         }
         rest = after;
     }
-    bytes.len() - rest.len() + by_blocks(rest)
+    by_blocks(rest)
+}
+
+/// The number of those bytes.
+#[inline]
+pub(super) fn plain_run(bytes: &[u8]) -> usize {
+    bytes.len() - behind_plain(bytes).len()
 }
 
 #[inline(never)]
-fn by_blocks(bytes: &[u8]) -> usize {
-    let (blocks, _) = bytes.as_chunks::<BLOCK>();
-    let clean = blocks.iter().take_while(|block| {
+fn by_blocks(mut bytes: &[u8]) -> &[u8] {
+    while let Some((block, after)) = bytes.split_first_chunk::<BLOCK>() {
         // No early exit inside a block: that is what lets it be vectorized.
-        !block.iter().fold(false, |found, &byte| found | special(byte))
-    });
-    let at = clean.count() * BLOCK;
-    at + by_words(&bytes[at..])
-}
-
-fn by_words(bytes: &[u8]) -> usize {
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (n, word) in words.iter().enumerate() {
+        if block.iter().fold(false, |found, &byte| found | special(byte)) {
+            break;
+        }
+        bytes = after;
+    }
+    while let Some((word, after)) = bytes.split_first_chunk::<8>() {
         let found = specials(u64::from_le_bytes(*word));
         if found != 0 {
-            return n * 8 + found.trailing_zeros() as usize / 8;
+            return bytes.get(found.trailing_zeros() as usize / 8..).unwrap_or_default();
         }
+        bytes = after;
     }
-    words.len() * 8 + by_bytes(rest)
+    by_bytes(bytes)
 }
 
-fn by_bytes(bytes: &[u8]) -> usize {
-    bytes.iter().position(|&byte| special(byte)).unwrap_or(bytes.len())
+fn by_bytes(bytes: &[u8]) -> &[u8] {
+    let plain = bytes.iter().position(|&byte| special(byte)).unwrap_or(bytes.len());
+    bytes.get(plain..).unwrap_or_default()
 }
 
 /// Control characters, quote and backslash. A quote with its second bit turned
@@ -80,7 +85,7 @@ fn specials(word: u64) -> u64 {
 
 /// The inside of a checked string as the text it stands for.
 pub(super) fn unescape(inside: &str) -> Cow<'_, str> {
-    let Some(first) = memchr::memchr(b'\\', inside.as_bytes()) else {
+    let Some(first) = backslash(inside.as_bytes()) else {
         return Cow::Borrowed(inside);
     };
     let mut out = String::with_capacity(inside.len());
@@ -97,6 +102,15 @@ pub(super) fn unescape(inside: &str) -> Cow<'_, str> {
     }
     out.push_str(rest);
     Cow::Owned(out)
+}
+
+/// Where the first backslash is. What is short is not worth a call.
+#[inline]
+pub(super) fn backslash(bytes: &[u8]) -> Option<usize> {
+    match bytes.len() {
+        ..=16 => bytes.iter().position(|&byte| byte == b'\\'),
+        _ => memchr::memchr(b'\\', bytes),
+    }
 }
 
 /// The character that a checked escape stands for, and the escape's length.
