@@ -31,5 +31,7 @@ pub use capability::write_client_capabilities;
 pub use greeting::{Said, read_greeting, read_meta, read_version};
 pub use greetings::Greetings;
 pub use notice::{read_notice, write_notice};
-pub use put::{write_bare_fault, write_bare_outcome, write_fault, write_outcome};
+pub use put::{
+    Signature, write_bare_fault, write_bare_outcome, write_fault, write_outcome, write_signed_outcome,
+};
 pub use reply::read_outcome;

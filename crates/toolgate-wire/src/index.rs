@@ -98,6 +98,14 @@ impl<'a> Params<'a> {
 
 const META: usize = 0;
 
+/// What most keys of the protocol begin with: compared once.
+const PREFIX: &[u8] = b"io.modelcontextprotocol/";
+
+/// The rest of such a key.
+const fn ours(key: &str) -> &[u8] {
+    key.as_bytes().split_at(PREFIX.len()).1
+}
+
 fn walk<'a>(object: View<'a>, members: &mut impl Members<'a>) {
     for (key, value) in object.pairs() {
         if let Some(place) = members.place(Key::of(key)) {
@@ -111,7 +119,10 @@ impl<'a> Members<'a> for Params<'a> {
 
     #[inline(always)]
     fn place(&self, key: Key<'a>) -> Option<usize> {
-        key.find(Self::place_of)
+        key.find(
+            #[inline(always)]
+            |name| Self::place_of(name),
+        )
     }
 
     #[inline(always)]
@@ -132,21 +143,22 @@ impl<'a> Members<'a> for MetaKeys<'a> {
 
     #[inline(always)]
     fn place(&self, key: Key<'a>) -> Option<usize> {
-        const VERSION: &[u8] = key::VERSION.as_bytes();
-        const CAPABILITIES: &[u8] = key::CAPABILITIES.as_bytes();
-        const CLIENT: &[u8] = key::CLIENT.as_bytes();
+        const VERSION: &[u8] = ours(key::VERSION);
+        const CAPABILITIES: &[u8] = ours(key::CAPABILITIES);
+        const CLIENT: &[u8] = ours(key::CLIENT);
+        const LEVEL: &[u8] = ours(key::LOG_LEVEL);
         const PROGRESS: &[u8] = key::PROGRESS.as_bytes();
-        const LEVEL: &[u8] = key::LOG_LEVEL.as_bytes();
-        key.find(|name| {
-            Some(match name {
-                VERSION => 0,
-                CAPABILITIES => 1,
-                CLIENT => 2,
-                PROGRESS => 3,
-                LEVEL => 4,
-                _ => return None,
-            })
-        })
+        key.find(
+            #[inline(always)]
+            |name| match name.strip_prefix(PREFIX) {
+                Some(VERSION) => Some(0),
+                Some(CAPABILITIES) => Some(1),
+                Some(CLIENT) => Some(2),
+                None if name == PROGRESS => Some(3),
+                Some(LEVEL) => Some(4),
+                _ => None,
+            },
+        )
     }
 
     fn within(&mut self, _: usize) -> Option<&mut ()> {
@@ -163,5 +175,17 @@ impl<'a> Members<'a> for MetaKeys<'a> {
             _ => &mut self.level,
         };
         *slot = Some(value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_of_the_protocol_begin_alike() {
+        for key in [key::VERSION, key::CAPABILITIES, key::CLIENT, key::LOG_LEVEL] {
+            assert!(key.as_bytes().starts_with(PREFIX), "{key}");
+        }
     }
 }

@@ -56,6 +56,12 @@ impl<'a> Said<'a> {
         }
     }
 
+    /// Whether there is such a parameter, `null` included.
+    #[inline(always)]
+    pub(super) fn has(&self, name: &'static str) -> bool {
+        self.field(name).given().is_some()
+    }
+
     /// Parameters by name.
     #[inline(always)]
     pub(super) fn pick<const N: usize>(&self, names: [&'static str; N]) -> [Field<'a>; N] {
@@ -64,7 +70,7 @@ impl<'a> Said<'a> {
 
     /// The edition that it names, if that is a string.
     pub fn version(&self) -> Option<Cow<'a, str>> {
-        self.places.meta()?.version?.as_text()
+        read_date(self.places.meta()?.version?)
     }
 
     /// A key of `_meta`.
@@ -157,6 +163,13 @@ pub fn read_greeting(
     Said::of(params)?.greeting()
 }
 
+/// A text that is most likely the date of an edition: those need not be checked
+/// for being text.
+pub(super) fn read_date(value: View<'_>) -> Option<Cow<'_, str>> {
+    let known = Edition::ALL.into_iter().rev().map(Edition::date).find(|date| value.is_word(date));
+    known.map(Cow::Borrowed).or_else(|| value.as_text())
+}
+
 fn lacks(keys: &[&str]) -> String {
     format!("params._meta lacks {}", keys.join(" and "))
 }
@@ -228,6 +241,23 @@ impl Put for RequestMeta<'_> {
     }
 }
 
+/// Who answers.
+#[derive(Clone, Copy)]
+pub(super) enum Server<'a> {
+    Known(&'a Implementation),
+    /// An implementation that was written before, in this edition.
+    Written(&'a Raw),
+}
+
+impl Put for Server<'_> {
+    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+        match self {
+            Server::Known(server) => server.put(out, edition),
+            Server::Written(server) => out.extend_from_slice(server.as_bytes()),
+        }
+    }
+}
+
 /// The `_meta` of a result or notification that we send: what the value
 /// brings, and what the protocol says beside it.
 #[derive(Clone, Copy, Default)]
@@ -235,7 +265,7 @@ pub(super) struct ResultMeta<'a> {
     /// The value's own, an object.
     pub(super) own: Option<&'a Raw>,
     /// Who answers.
-    pub(super) server: Option<&'a Implementation>,
+    pub(super) server: Option<Server<'a>>,
     /// Which listening this belongs to.
     pub(super) subscription: Option<&'a RequestId>,
     /// Which core task this belongs to.

@@ -12,7 +12,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 
-use super::greeting::Said;
+use super::greeting::{Said, read_date};
 use crate::json::View;
 use crate::meta::Client;
 use crate::{Edition, Fault};
@@ -69,7 +69,7 @@ impl Greetings {
         };
         if let Some(known) = &*place
             && words.are(known)
-            && let Some(version) = words.version.as_text()
+            && let Some(version) = read_date(words.version)
         {
             return Ok((version, Arc::clone(&known.client)));
         }

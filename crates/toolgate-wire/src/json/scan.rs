@@ -269,8 +269,7 @@ impl<'a> Scan<'a> {
     }
 
     fn unicode(&self, at: &'a [u8]) -> Step<'a> {
-        let unit =
-            |place: usize| hex4(at.get(place..)).ok_or_else(|| self.fail(at, JsonErrorKind::Escape));
+        let unit = |place: usize| hex4(at.get(place..)).ok_or_else(|| self.fail(at, JsonErrorKind::Escape));
         let first = unit(2)?;
         if char::from_u32(first).is_some() {
             return Ok(at.get(6..).unwrap_or_default());
