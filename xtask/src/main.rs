@@ -16,6 +16,7 @@ mod rust;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::bench::instructions::Wish;
 use crate::fixture::Fixture;
 use crate::report::Report;
 
@@ -27,6 +28,7 @@ commands:
   fmt | clippy | tests | deny   one of the parts that need nothing but Rust
   conformance [--server PROG]   the official conformance suite against the example `everything`
   interop [--server PROG]       clients of other implementations against the example `everything`
+  instructions [--record]       instructions per call under callgrind, against xtask/instructions.txt; not a part of test
   bench [OPTIONS]               speed and memory beside other implementations; not a part of test
   fuzz [TARGET] [--seconds N]   coverage-guided fuzzing of what reads bytes: frame, message, template
 
@@ -41,6 +43,8 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let (command, server) = match args.as_slice() {
         ["bench", options @ ..] => return bench::run(&Places::find(), options),
+        ["instructions", "--record"] => return count(Wish::Record),
+        ["instructions"] => return count(Wish::Check),
         [command] => (*command, None),
         [command @ ("conformance" | "interop"), "--server", program] => (*command, Some(*program)),
         _ => return usage(),
@@ -76,6 +80,12 @@ fn rust_parts(report: &mut Report, places: &Places) {
     report.part("clippy", |tally| rust::clippy(places, tally));
     report.part("tests", |tally| rust::tests(places, tally));
     report.part("deny", |tally| rust::deny(places, tally));
+}
+
+fn count(wish: Wish) -> ExitCode {
+    let mut report = Report::default();
+    report.part("instructions", |tally| bench::instructions::run(&Places::find(), wish, tally));
+    report.close()
 }
 
 fn try_suite(report: &mut Report, places: &Places, fixture: &Fixture) {
