@@ -13,8 +13,9 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use crate::codec::Greetings;
 use crate::id::RequestId;
-use crate::index::{Index, Params};
+use crate::index::{Index, Noting};
 use crate::json::{
     JsonError, JsonErrorKind, Key, Kind, Limits, Members, Raw, View, scan, slice, write_i64, write_text,
 };
@@ -181,8 +182,24 @@ pub fn read(bytes: &Bytes, limits: &Limits) -> Result<Message, Broken> {
 /// assert_eq!(said.version(), None);
 /// ```
 pub fn read_noting<'a>(bytes: &'a Bytes, limits: &Limits, index: &mut Index<'a>) -> Result<Message, Broken> {
-    *index = Index::default();
-    let mut reading = Reading { envelope: Envelope::default(), index };
+    read_and_note(bytes, limits, Noting { index, greetings: None })
+}
+
+/// The same for a server whose clients introduce themselves with each request:
+/// words that [`Greetings::meet`](crate::codec::Greetings::meet) has taken in
+/// before are recognized, and not checked again.
+pub fn read_knowing<'a>(
+    bytes: &'a Bytes,
+    limits: &Limits,
+    index: &mut Index<'a>,
+    greetings: &Greetings,
+) -> Result<Message, Broken> {
+    read_and_note(bytes, limits, Noting { index, greetings: Some(greetings) })
+}
+
+fn read_and_note<'a>(bytes: &'a Bytes, limits: &Limits, params: Noting<'a, '_>) -> Result<Message, Broken> {
+    *params.index = Index::default();
+    let mut reading = Reading { envelope: Envelope::default(), params };
     let value = scan(bytes, limits, &mut reading)?;
     match value.kind() {
         Kind::Object => reading.envelope.judge(bytes).map(Message::One),
@@ -220,11 +237,11 @@ fn read_item(bytes: &Bytes, item: View<'_>) -> Result<Frame, Broken> {
 /// A message while its text is checked.
 struct Reading<'a, 'i> {
     envelope: Envelope<'a>,
-    index: &'i mut Index<'a>,
+    params: Noting<'a, 'i>,
 }
 
-impl<'a> Members<'a> for Reading<'a, '_> {
-    type Within = Params<'a>;
+impl<'a, 'i> Members<'a> for Reading<'a, 'i> {
+    type Within = Noting<'a, 'i>;
 
     #[inline(always)]
     fn place(&self, key: Key<'a>) -> Option<usize> {
@@ -232,14 +249,14 @@ impl<'a> Members<'a> for Reading<'a, '_> {
     }
 
     #[inline(always)]
-    fn within(&mut self, place: usize) -> Option<&mut Params<'a>> {
-        (place == PARAMS).then(|| self.index.params_mut())
+    fn within(&mut self, place: usize) -> Option<&mut Noting<'a, 'i>> {
+        (place == PARAMS).then_some(&mut self.params)
     }
 
     #[inline(always)]
     fn note(&mut self, place: usize, value: View<'a>) {
         if place == PARAMS {
-            self.index.note(value);
+            self.params.index.note(value);
         }
         self.envelope.put(place, value);
     }

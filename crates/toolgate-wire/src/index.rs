@@ -7,18 +7,25 @@
 //!
 //! An index says where things are, never whether they are right.
 
+use std::sync::Arc;
+
+use crate::codec::Greetings;
 use crate::json::{Key, Kind, Members, View};
-use crate::meta::key;
+use crate::meta::{Client, key};
 
 /// Where the common parameters of one request are, and its `_meta`.
 ///
 /// Made by [`read_noting`](crate::read_noting), used by
 /// [`Said::noted`](crate::codec::Said::noted).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Index<'a> {
     /// The whole of the parameters.
     object: Option<View<'a>>,
     params: Params<'a>,
+    /// How deep the text may be, as far as it was checked.
+    max_depth: usize,
+    /// Who greets, if it is somebody we know.
+    client: Option<Arc<Client>>,
 }
 
 /// The common parameters.
@@ -43,27 +50,52 @@ impl<'a> Index<'a> {
         self.object = Some(params);
     }
 
-    pub(crate) fn params_mut(&mut self) -> &mut Params<'a> {
-        &mut self.params
-    }
-
     /// What was noted of these parameters; none if they are not the very ones
     /// that were read.
     pub(crate) fn of(&self, params: View<'_>) -> Option<&Params<'a>> {
         let same = |noted: View<'_>| std::ptr::eq(noted.as_bytes(), params.as_bytes());
         self.object.is_some_and(same).then_some(&self.params)
     }
+
+    /// How deep the text may be, as far as it was checked.
+    pub(crate) fn max_depth(&self) -> usize {
+        self.max_depth
+    }
+
+    /// Who greets, if that was known.
+    pub(crate) fn client(&self) -> Option<&Arc<Client>> {
+        self.client.as_ref()
+    }
+}
+
+/// Notes parameters, and looks up greetings that were heard before.
+pub(crate) struct Noting<'a, 'i> {
+    pub(crate) index: &'i mut Index<'a>,
+    pub(crate) greetings: Option<&'i Greetings>,
 }
 
 impl<'a> Params<'a> {
     /// Walks over parameters that nobody noted.
     pub(crate) fn walk(object: View<'a>) -> Self {
         let mut params = Self::default();
-        walk(object, &mut params);
-        if let Some(meta) = params.values[META] {
-            walk(meta, &mut params.meta);
+        for (key, value) in object.pairs() {
+            if let Some(place) = Key::of(key).find(Self::place_of) {
+                params.note(place, value);
+            }
+        }
+        for (key, value) in params.values[META].into_iter().flat_map(|meta| meta.pairs()) {
+            if let Some(place) = params.meta.place(Key::of(key)) {
+                params.meta.note(place, value);
+            }
         }
         params
+    }
+
+    #[inline(always)]
+    fn note(&mut self, place: usize, value: View<'a>) {
+        if let Some(slot) = self.values.get_mut(place) {
+            *slot = Some(value);
+        }
     }
 
     /// The place of a parameter, if it is a common one.
@@ -106,35 +138,36 @@ const fn ours(key: &str) -> &[u8] {
     key.as_bytes().split_at(PREFIX.len()).1
 }
 
-fn walk<'a>(object: View<'a>, members: &mut impl Members<'a>) {
-    for (key, value) in object.pairs() {
-        if let Some(place) = members.place(Key::of(key)) {
-            members.note(place, value);
-        }
-    }
-}
-
-impl<'a> Members<'a> for Params<'a> {
+impl<'a> Members<'a> for Noting<'a, '_> {
     type Within = MetaKeys<'a>;
 
     #[inline(always)]
     fn place(&self, key: Key<'a>) -> Option<usize> {
         key.find(
             #[inline(always)]
-            |name| Self::place_of(name),
+            |name| Params::place_of(name),
         )
     }
 
     #[inline(always)]
     fn within(&mut self, place: usize) -> Option<&mut MetaKeys<'a>> {
-        (place == META).then_some(&mut self.meta)
+        (place == META).then_some(&mut self.index.params.meta)
     }
 
     #[inline(always)]
     fn note(&mut self, place: usize, value: View<'a>) {
-        if let Some(slot) = self.values.get_mut(place) {
-            *slot = Some(value);
+        self.index.params.note(place, value);
+    }
+
+    fn known(&mut self, place: usize, rest: &'a [u8], max_depth: usize) -> Option<usize> {
+        if place != META {
+            return None;
         }
+        self.index.max_depth = max_depth;
+        let (meta, n_bytes, client) = self.greetings?.recall(rest, max_depth)?;
+        self.index.params.meta = meta;
+        self.index.client = Some(client);
+        Some(n_bytes)
     }
 }
 

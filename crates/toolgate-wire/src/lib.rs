@@ -23,8 +23,8 @@ pub use edition::{
 };
 pub use fault::{Fault, FaultKind};
 pub use frame::{
-    Broken, BrokenKind, Frame, Message, RemoteError, read, read_noting, write_error, write_notification,
-    write_request, write_result,
+    Broken, BrokenKind, Frame, Message, RemoteError, read, read_knowing, read_noting, write_error,
+    write_notification, write_request, write_result,
 };
 pub use id::{ProgressToken, RequestId};
 pub use index::Index;

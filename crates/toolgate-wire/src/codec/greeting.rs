@@ -24,6 +24,8 @@ pub struct Said<'a> {
     params: Part<'a>,
     /// Where things are.
     places: Params<'a>,
+    /// What the reader of the message noted, if it is of these parameters.
+    noted: Option<&'a Index<'a>>,
 }
 
 impl<'a> Said<'a> {
@@ -33,7 +35,7 @@ impl<'a> Said<'a> {
     /// If the params are no object.
     pub fn of(params: Option<&'a Raw>) -> Result<Said<'a>, Fault> {
         let params = Part::params(params)?;
-        Ok(Said { params, places: Params::walk(params.view()) })
+        Ok(Said { params, places: Params::walk(params.view()), noted: None })
     }
 
     /// The same without a walk, if `index` is of these parameters, as it was
@@ -41,10 +43,12 @@ impl<'a> Said<'a> {
     ///
     /// # Errors
     /// If the params are no object.
-    pub fn noted(params: Option<&'a Raw>, index: &Index<'a>) -> Result<Said<'a>, Fault> {
-        let params = Part::params(params)?;
-        let places = index.of(params.view()).copied();
-        Ok(Said { params, places: places.unwrap_or_else(|| Params::walk(params.view())) })
+    pub fn noted(params: Option<&'a Raw>, index: &'a Index<'a>) -> Result<Said<'a>, Fault> {
+        let part = Part::params(params)?;
+        match index.of(part.view()) {
+            Some(places) => Ok(Said { params: part, places: *places, noted: Some(index) }),
+            None => Said::of(params),
+        }
     }
 
     /// A parameter.
@@ -116,6 +120,16 @@ impl<'a> Said<'a> {
             self.key(key::CAPABILITIES, *capabilities),
             self.key(key::CLIENT, *client),
         ))
+    }
+
+    /// What the reader of the message noted.
+    pub(super) fn index(&self) -> Option<&'a Index<'a>> {
+        self.noted
+    }
+
+    /// All of `_meta`.
+    pub(super) fn whole(&self) -> Option<View<'a>> {
+        self.field("_meta").given()
     }
 
     /// The words of the greeting, if there are any.
