@@ -143,10 +143,7 @@ impl<'a> Members<'a> for Noting<'a, '_> {
 
     #[inline(always)]
     fn place(&self, key: Key<'a>) -> Option<usize> {
-        key.find(
-            #[inline(always)]
-            |name| Params::place_of(name),
-        )
+        key.find(Params::place_of)
     }
 
     #[inline(always)]

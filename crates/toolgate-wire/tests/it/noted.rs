@@ -74,12 +74,12 @@ fn check(bytes: &Bytes, limits: &Limits, greetings: &Greetings) {
     assert_eq!(read_noting(bytes, limits, &mut noted), plain);
     assert_eq!(read_knowing(bytes, limits, &mut known, greetings), plain);
     let Ok(Message::One(Frame::Request { method, params, .. })) = &plain else { return };
-    let walked = Said::of(params.as_ref()).unwrap();
+    let walked = Said::of(params.as_ref()).expect("params");
     let Ok(Message::One(Frame::Request { params: again, .. })) = read(bytes, limits) else { panic!() };
     for index in [&noted, &known] {
         // Of a frame that shares the bytes, of one that does not, and of another message.
         for params in [params.clone(), again.clone(), again.as_ref().map(|raw| raw.view().to_raw())] {
-            let said = Said::noted(params.as_ref(), index).unwrap();
+            let said = Said::noted(params.as_ref(), index).expect("params");
             assert_eq!(said.version(), walked.version());
             assert_eq!(said.meta(), walked.meta());
             assert_eq!(said.greeting(), walked.greeting());
@@ -91,7 +91,7 @@ fn check(bytes: &Bytes, limits: &Limits, greetings: &Greetings) {
                     assert_eq!(version, other);
                     assert_eq!((&client.capabilities, &client.info), (&capabilities, &info));
                 }
-                (met, read) => assert_eq!(met.unwrap_err(), read.unwrap_err()),
+                (met, read) => assert_eq!(met.expect_err("refused"), read.expect_err("refused")),
             }
         }
     }
