@@ -6,10 +6,13 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use toolgate_wire::codec;
-use toolgate_wire::{Edition, Frame, Limits, Message, Meta, Raw};
+use toolgate_wire::{Broken, Edition, Frame, Index, Limits, Message, Meta, Raw};
 
 fuzz_target!(|data: &[u8]| {
-    let Ok(message) = toolgate_wire::read(&Bytes::copy_from_slice(data), &Limits::default()) else { return };
+    let bytes = Bytes::copy_from_slice(data);
+    let message = toolgate_wire::read(&bytes, &Limits::default());
+    in_every_way(&bytes, &message);
+    let Ok(message) = message else { return };
     let frames = match message {
         Message::One(frame) => vec![frame],
         Message::Batch(frames) => frames.into_iter().flatten().collect(),
@@ -27,6 +30,28 @@ fuzz_target!(|data: &[u8]| {
         }
     }
 });
+
+/// Reads again with an index and with greetings: the second time the greeting may be known.
+fn in_every_way(bytes: &Bytes, expect: &Result<Message, Broken>) {
+    let greetings = codec::Greetings::default();
+    for _ in 0..3 {
+        let mut index = Index::default();
+        let message = toolgate_wire::read_knowing(bytes, &Limits::default(), &mut index, &greetings);
+        assert_eq!(&message, expect);
+        let Ok(Message::One(Frame::Request { method, params, .. })) = &message else { return };
+        let noted = codec::Said::noted(params.as_ref(), &index).expect("params are an object");
+        let walked = codec::Said::of(params.as_ref()).expect("params are an object");
+        assert_eq!(noted.version(), walked.version());
+        assert_eq!(noted.meta(), walked.meta());
+        assert_eq!(noted.call(Edition::NEWEST, method), walked.call(Edition::NEWEST, method));
+        match (greetings.meet(&noted), walked.greeting()) {
+            (Ok((version, client)), Ok((other, capabilities, info))) => {
+                assert_eq!((&*version, &client.capabilities, &client.info), (&*other, &capabilities, &info));
+            }
+            (met, read) => assert_eq!(met.err(), read.err()),
+        }
+    }
+}
 
 fn request(method: &str, params: Option<&Raw>) {
     let _ = codec::read_greeting(params);

@@ -4,6 +4,7 @@
 //! generator measures; this module builds, decides what runs when, and judges nothing but whether answers were right.
 
 mod contender;
+pub(crate) mod instructions;
 mod measure;
 mod table;
 
@@ -129,9 +130,12 @@ fn rounds(generator: &Path, contenders: &[Contender], measures: &[Measure], n_ro
 }
 
 fn once(generator: &Path, contender: &Contender, measure: &Measure) -> Result<BTreeMap<String, f64>, String> {
-    let mut command = Command::new(generator);
-    command.args(&measure.arguments).arg("--").args(&contender.command);
-    let finished = process::run(&mut command, RUN_LIMIT, Show::Quiet);
+    ask(Command::new(generator).args(&measure.arguments).arg("--").args(&contender.command))
+}
+
+/// What the generator found.
+fn ask(command: &mut Command) -> Result<BTreeMap<String, f64>, String> {
+    let finished = process::run(command, RUN_LIMIT, Show::Quiet);
     let finished = finished.map_err(|error| format!("cannot run the generator: {error}"))?;
     if !finished.success() {
         return Err(finished.why());

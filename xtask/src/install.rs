@@ -34,6 +34,17 @@ pub(crate) fn node(places: &Places) -> Result<PathBuf, String> {
     }
 }
 
+/// Valgrind: the machine's. Only where nobody else can, the system's package manager is asked for it.
+pub(crate) fn valgrind() -> Result<(), String> {
+    if crate::report::in_ci() {
+        return need("valgrind", "valgrind");
+    }
+    match process::succeeds(Command::new("valgrind").arg("--version")) {
+        true => Ok(()),
+        false => Err("valgrind is not installed; its callgrind counts the instructions".to_owned()),
+    }
+}
+
 /// Installs the dependencies of a package.json into `dir`.
 pub(crate) fn npm_packages(dir: &Path, manifest: &str) -> Result<(), String> {
     once(dir, manifest, || {

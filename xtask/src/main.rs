@@ -17,6 +17,7 @@ mod seeds;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::bench::instructions::Wish;
 use crate::fixture::{BOXLANG, EVERYTHING, Fixture};
 use crate::report::Report;
 
@@ -29,6 +30,7 @@ commands:
   seeds [--server PROG]         every check of the documents 000 and 001 against the example `boxlang`
   conformance [--server PROG]   the official conformance suite against the example `everything`, in every dialect
   interop [--server PROG]       clients of other implementations against the example `everything`
+  instructions [--record]       instructions per call under callgrind, against xtask/instructions.txt; not a part of test
   bench [OPTIONS]               speed and memory beside other implementations; not a part of test
   fuzz [TARGET] [--seconds N]   coverage-guided fuzzing of what reads bytes: frame, message, template
 
@@ -44,6 +46,8 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let (command, server) = match args.as_slice() {
         ["bench", options @ ..] => return bench::run(&Places::find(), options),
+        ["instructions", "--record"] => return count(Wish::Record),
+        ["instructions"] => return count(Wish::Check),
         [command] => (*command, None),
         [command @ ("seeds" | "conformance" | "interop"), "--server", program] => (*command, Some(*program)),
         _ => return usage(),
@@ -88,6 +92,12 @@ fn try_seeds(report: &mut Report, places: &Places, server: Option<&str>) {
         let fixture = Fixture::of(server, BOXLANG, places);
         seeds::run(places, &fixture, tally);
     });
+}
+
+fn count(wish: Wish) -> ExitCode {
+    let mut report = Report::default();
+    report.part("instructions", |tally| bench::instructions::run(&Places::find(), wish, tally));
+    report.close()
 }
 
 fn try_suite(report: &mut Report, places: &Places, fixture: &Fixture) {

@@ -69,7 +69,7 @@ impl Tally {
 
     /// Counts something that could not be tried here. In CI that is a failure: nobody reads a green run.
     pub(crate) fn skip(&mut self, why: &str) {
-        if std::env::var("CI").is_ok_and(|value| value == "true") {
+        if in_ci() {
             return self.fail(&format!("skipped, which CI does not allow: {why}"));
         }
         println!("skip {why}");
@@ -108,6 +108,11 @@ impl Tally {
             n_skipped => format!("{line}, {n_skipped} skipped"),
         }
     }
+}
+
+/// Whether nobody watches.
+pub(crate) fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| value == "true")
 }
 
 fn seconds(took: Duration) -> String {

@@ -16,6 +16,7 @@ mod content;
 mod fields;
 mod form;
 mod greeting;
+mod greetings;
 mod item;
 mod notice;
 mod object;
@@ -28,6 +29,9 @@ pub use ask::{can_ask, read_answer, read_ask, write_answer, write_ask_params};
 pub use call::{read_call, write_call_params};
 pub use capability::write_client_capabilities;
 pub use greeting::{Said, read_greeting, read_meta, read_version};
+pub use greetings::Greetings;
 pub use notice::{read_notice, write_notice};
-pub use put::{write_bare_fault, write_bare_outcome, write_fault, write_outcome};
+pub use put::{
+    Signature, write_bare_fault, write_bare_outcome, write_fault, write_outcome, write_signed_outcome,
+};
 pub use reply::read_outcome;

@@ -8,16 +8,37 @@
 //! An id that cannot be read makes a message invalid, never a notification:
 //! a request must not be run by someone who cannot answer it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
 
+use crate::codec::Greetings;
 use crate::id::RequestId;
-use crate::json::{JsonError, JsonErrorKind, Kind, Limits, Raw, View, scan, slice, write_i64, write_text};
+use crate::index::{Index, Noting};
+use crate::json::{
+    JsonError, JsonErrorKind, Key, Kind, Limits, Members, Raw, View, scan, slice, write_i64, write_text,
+};
 
 /// The most messages in one batch. Batches were part of one revision only, and
 /// nobody sends large ones but to see what happens.
 const MAX_BATCH: usize = 100;
+
+/// Methods that need no copy, because they are what nearly everybody says.
+const COMMON: [&str; 12] = [
+    "tools/call",
+    "tools/list",
+    "resources/read",
+    "resources/list",
+    "resources/templates/list",
+    "prompts/get",
+    "prompts/list",
+    "completion/complete",
+    "ping",
+    "server/discover",
+    "initialize",
+    "notifications/initialized",
+];
 
 /// What one text on the wire holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,14 +57,14 @@ pub enum Frame {
         /// To be returned with the answer.
         id: RequestId,
         /// Not empty.
-        method: Box<str>,
+        method: Cow<'static, str>,
         /// An object, if present.
         params: Option<Raw>,
     },
     /// Wants none.
     Notification {
         /// Not empty.
-        method: Box<str>,
+        method: Cow<'static, str>,
         /// An object, if present.
         params: Option<Raw>,
     },
@@ -145,10 +166,43 @@ impl From<JsonError> for Broken {
 
 /// Reads one text: a message or a batch.
 pub fn read(bytes: &Bytes, limits: &Limits) -> Result<Message, Broken> {
-    let mut envelope = Envelope::default();
-    let value = scan(bytes, limits, |key, value| envelope.put(&key.text(), value))?;
+    read_noting(bytes, limits, &mut Index::default())
+}
+
+/// The same, noting on the way where the members of a request are, for
+/// [`Said::noted`](crate::codec::Said::noted). Nothing is noted of a batch.
+///
+/// ```
+/// # use toolgate_wire::{Frame, Index, Limits, Message, codec::Said, read_noting};
+/// let bytes = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}"#.into();
+/// let mut index = Index::default();
+/// let message = read_noting(&bytes, &Limits::default(), &mut index).unwrap();
+/// let Message::One(Frame::Request { params, .. }) = message else { panic!() };
+/// let said = Said::noted(params.as_ref(), &index).unwrap();
+/// assert_eq!(said.version(), None);
+/// ```
+pub fn read_noting<'a>(bytes: &'a Bytes, limits: &Limits, index: &mut Index<'a>) -> Result<Message, Broken> {
+    read_and_note(bytes, limits, Noting { index, greetings: None })
+}
+
+/// The same for a server whose clients introduce themselves with each request:
+/// words that [`Greetings::meet`](crate::codec::Greetings::meet) has taken in
+/// before are recognized, and not checked again.
+pub fn read_knowing<'a>(
+    bytes: &'a Bytes,
+    limits: &Limits,
+    index: &mut Index<'a>,
+    greetings: &Greetings,
+) -> Result<Message, Broken> {
+    read_and_note(bytes, limits, Noting { index, greetings: Some(greetings) })
+}
+
+fn read_and_note<'a>(bytes: &'a Bytes, limits: &Limits, params: Noting<'a, '_>) -> Result<Message, Broken> {
+    *params.index = Index::default();
+    let mut reading = Reading { envelope: Envelope::default(), params };
+    let value = scan(bytes, limits, &mut reading)?;
     match value.kind() {
-        Kind::Object => envelope.judge(bytes).map(Message::One),
+        Kind::Object => reading.envelope.judge(bytes).map(Message::One),
         Kind::Array => read_batch(bytes, value),
         _ => Err(Broken::invalid(None, "a message must be an object")),
     }
@@ -172,10 +226,40 @@ fn read_item(bytes: &Bytes, item: View<'_>) -> Result<Frame, Broken> {
         return Err(Broken::invalid(None, "a message must be an object"));
     }
     let mut envelope = Envelope::default();
-    for (key, value) in item.members() {
-        envelope.put(&key, value);
+    for (key, value) in item.pairs() {
+        if let Some(place) = Key::of(key).find(Envelope::place_of) {
+            envelope.put(place, value);
+        }
     }
     envelope.judge(bytes)
+}
+
+/// A message while its text is checked.
+struct Reading<'a, 'i> {
+    envelope: Envelope<'a>,
+    params: Noting<'a, 'i>,
+}
+
+impl<'a, 'i> Members<'a> for Reading<'a, 'i> {
+    type Within = Noting<'a, 'i>;
+
+    #[inline(always)]
+    fn place(&self, key: Key<'a>) -> Option<usize> {
+        key.find(Envelope::place_of)
+    }
+
+    #[inline(always)]
+    fn within(&mut self, place: usize) -> Option<&mut Noting<'a, 'i>> {
+        (place == PARAMS).then_some(&mut self.params)
+    }
+
+    #[inline(always)]
+    fn note(&mut self, place: usize, value: View<'a>) {
+        if place == PARAMS {
+            self.params.index.note(value);
+        }
+        self.envelope.put(place, value);
+    }
 }
 
 /// The members of a message that mean something; others are ignored.
@@ -189,16 +273,31 @@ struct Envelope<'a> {
     error: Option<View<'a>>,
 }
 
+const PARAMS: usize = 3;
+
 impl<'a> Envelope<'a> {
-    fn put(&mut self, key: &str, value: View<'a>) {
-        let member = match key {
-            "jsonrpc" => &mut self.jsonrpc,
-            "id" => &mut self.id,
-            "method" => &mut self.method,
-            "params" => &mut self.params,
-            "result" => &mut self.result,
-            "error" => &mut self.error,
-            _ => return,
+    #[inline(always)]
+    fn place_of(key: &[u8]) -> Option<usize> {
+        Some(match key {
+            b"jsonrpc" => 0,
+            b"id" => 1,
+            b"method" => 2,
+            b"params" => PARAMS,
+            b"result" => 4,
+            b"error" => 5,
+            _ => return None,
+        })
+    }
+
+    #[inline(always)]
+    fn put(&mut self, place: usize, value: View<'a>) {
+        let member = match place {
+            0 => &mut self.jsonrpc,
+            1 => &mut self.id,
+            2 => &mut self.method,
+            PARAMS => &mut self.params,
+            4 => &mut self.result,
+            _ => &mut self.error,
         };
         *member = Some(value);
     }
@@ -206,7 +305,8 @@ impl<'a> Envelope<'a> {
     /// `source` is the text that the members are views of.
     fn judge(&self, source: &Bytes) -> Result<Frame, Broken> {
         let id = self.id.and_then(RequestId::read);
-        if !self.jsonrpc.is_some_and(|version| version.is_text("2.0")) {
+        let is_ours = |version: View<'_>| version.is_word("2.0") || version.is_text("2.0");
+        if !self.jsonrpc.is_some_and(is_ours) {
             return Err(Broken::invalid(id, "`jsonrpc` must be \"2.0\""));
         }
         // JSON-RPC 2.0, section 5: an error in reading the id is answered with
@@ -226,9 +326,12 @@ impl<'a> Envelope<'a> {
     }
 
     fn judge_call(&self, source: &Bytes, id: Option<RequestId>, method: View<'_>) -> Result<Frame, Broken> {
-        let method: Box<str> = match method.as_text() {
-            Some(method) if !method.is_empty() => method.into(),
-            _ => return Err(Broken::invalid(id, "`method` must be a non-empty string")),
+        let method = match COMMON.iter().find(|common| method.is_word(common)) {
+            Some(common) => Cow::Borrowed(*common),
+            None => match method.as_text() {
+                Some(method) if !method.is_empty() => Cow::Owned(method.into_owned()),
+                _ => return Err(Broken::invalid(id, "`method` must be a non-empty string")),
+            },
         };
         let params = match self.params.map(|params| (params.kind(), params)) {
             None | Some((Kind::Null, _)) => None,

@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 
 pub use error::{JsonError, JsonErrorKind};
 pub(crate) use number::{write_f64, write_i64};
-pub(crate) use scan::scan;
+pub(crate) use scan::{Key, Members, scan};
 pub(crate) use text::write_text;
 pub use view::{Kind, View};
 
@@ -60,7 +60,7 @@ impl Raw {
 
     /// Checks a text against `limits` and keeps it.
     pub fn parse_with(bytes: Bytes, limits: &Limits) -> Result<Self, JsonError> {
-        let value = scan(&bytes, limits, |_, _| {})?;
+        let value = scan(&bytes, limits, &mut ())?;
         if value.as_bytes().len() == bytes.len() {
             return Ok(Self(bytes));
         }

@@ -12,6 +12,7 @@ mod edition;
 mod fault;
 mod frame;
 mod id;
+mod index;
 mod json;
 mod meta;
 pub mod model;
@@ -22,9 +23,10 @@ pub use edition::{
 };
 pub use fault::{Fault, FaultKind};
 pub use frame::{
-    Broken, BrokenKind, Frame, Message, RemoteError, read, write_error, write_notification, write_request,
-    write_result,
+    Broken, BrokenKind, Frame, Message, RemoteError, read, read_knowing, read_noting, write_error,
+    write_notification, write_request, write_result,
 };
 pub use id::{ProgressToken, RequestId};
+pub use index::Index;
 pub use json::{JsonError, JsonErrorKind, Kind, Limits, Raw, View};
 pub use meta::{Client, Meta, key};

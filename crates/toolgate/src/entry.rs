@@ -10,7 +10,8 @@ use std::task::Poll;
 use arc_swap::ArcSwapOption;
 use bytes::{BufMut, Bytes, BytesMut};
 use toolgate_wire::{
-    Broken, BrokenKind, Dialect, Fault, FaultKind, Frame, Limits, Message, Raw, RequestId, read,
+    Broken, BrokenKind, Dialect, Fault, FaultKind, Frame, Index, Limits, Message, Raw, RequestId, read,
+    read_knowing,
 };
 
 use crate::cancel::Cancel;
@@ -44,8 +45,9 @@ impl Entry {
     /// Reads one message and does everything for it that needs no waiting: a call that waits keeps little of
     /// it. No handler has run yet.
     pub(crate) fn open(&self, bytes: &Bytes, peer: &Peer, out: &Arc<Stream>) -> Started {
-        match read(bytes, &self.limits) {
-            Ok(Message::One(frame)) => self.start(frame, peer, out, false),
+        let mut index = Index::default();
+        match read_knowing(bytes, &self.limits, &mut index, &self.era.greetings) {
+            Ok(Message::One(frame)) => self.start(frame, &index, peer, out, false),
             Ok(Message::Batch(frames)) if self.era.takes_batches(peer) => Started::Batch(frames),
             Ok(Message::Batch(_)) => Started::Answered(self.broken(&no_batches(), peer)),
             Err(broken) => Started::Answered(self.broken(&broken, peer)),
@@ -97,7 +99,14 @@ impl Entry {
         }
     }
 
-    fn start(&self, frame: Frame, peer: &Peer, out: &Arc<Stream>, in_batch: bool) -> Started {
+    fn start(
+        &self,
+        frame: Frame,
+        index: &Index<'_>,
+        peer: &Peer,
+        out: &Arc<Stream>,
+        in_batch: bool,
+    ) -> Started {
         let Frame::Request { id, method, params } = frame else {
             return Started::Answered(self.era.hear(frame, peer));
         };
@@ -109,7 +118,7 @@ impl Entry {
         };
         let sight = self.watch.begin();
         if !sight.is_heard() {
-            return self.begin(&id, method, params, sight, peer, out, in_batch);
+            return self.begin(&id, method, params, index, sight, peer, out, in_batch);
         }
         let incoming = Incoming {
             id: Some(&id),
@@ -148,7 +157,7 @@ impl Entry {
             let answer = self.era.reject(Some(id), peer, &fault);
             return Started::Answered(self.watched(sight, &method, None, answer));
         }
-        self.begin(id, &method, params.as_ref(), sight, peer, out, in_batch)
+        self.begin(id, &method, params.as_ref(), &Index::default(), sight, peer, out, in_batch)
     }
 
     async fn after_asking(&self, asking: &mut Asking, peer: &Peer, out: &Arc<Stream>) -> Answer {
@@ -164,12 +173,13 @@ impl Entry {
         id: &RequestId,
         method: &str,
         params: Option<&Raw>,
+        index: &Index<'_>,
         sight: Sight,
         peer: &Peer,
         out: &Arc<Stream>,
         in_batch: bool,
     ) -> Started {
-        let visit = match self.era.arrive(id, method, params, peer, out, in_batch) {
+        let visit = match self.era.arrive(id, method, params, index, peer, out, in_batch) {
             Arrival::Answered(answer) => {
                 return Started::Answered(self.watched(sight, method, None, answer));
             }
@@ -219,7 +229,7 @@ impl Entry {
     ) -> BoxFuture<'a, Answer> {
         let calls = frames.into_iter().map(move |frame| -> BoxFuture<'a, Answer> {
             let started = match frame {
-                Ok(frame) => self.start(frame, peer, out, true),
+                Ok(frame) => self.start(frame, &Index::default(), peer, out, true),
                 Err(broken) => Started::Answered(self.broken(&broken, peer)),
             };
             Box::pin(self.finish(started, peer, out))

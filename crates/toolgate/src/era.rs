@@ -28,7 +28,7 @@ use toolgate_wire::model::{
     CacheHint, Call, Implementation, Notice, Outcome, ServerCapabilities, ToolOutput,
 };
 use toolgate_wire::{
-    Asking, Broken, BrokenKind, Dialect, Edition, Fault, FaultKind, Frame, Meta, Raw, RequestId, codec,
+    Asking, Broken, BrokenKind, Dialect, Edition, Fault, FaultKind, Frame, Index, Meta, Raw, RequestId, codec,
 };
 
 pub(crate) use feed::Listening;
@@ -112,8 +112,17 @@ pub(crate) enum Arrival {
 #[derive(Clone, Debug)]
 pub(crate) struct Face {
     pub(crate) info: Implementation,
+    /// The same as each edition says it.
+    pub(crate) signatures: [codec::Signature; Edition::ALL.len()],
     pub(crate) instructions: Option<String>,
     pub(crate) cache: CacheHint,
+}
+
+impl Face {
+    pub(crate) fn new(info: Implementation, instructions: Option<String>, cache: CacheHint) -> Face {
+        let signatures = Edition::ALL.map(|edition| codec::Signature::new(edition, &info));
+        Face { info, signatures, instructions, cache }
+    }
 }
 
 /// What a server offers now.
@@ -130,6 +139,8 @@ pub(crate) struct Era {
     /// Falls when the house closes: streams end.
     pub(crate) drain: CancellationToken,
     lists: Lists,
+    /// Clients that introduced themselves lately.
+    pub(crate) greetings: codec::Greetings,
     /// What anybody may see, here as in the hall.
     shown: Arc<ArcSwapOption<Profile>>,
     /// Nothing is served but `ping`.
@@ -175,22 +186,25 @@ impl Era {
             hub,
             drain: CancellationToken::new(),
             lists: Lists::default(),
+            greetings: codec::Greetings::default(),
             shown,
             paused: AtomicBool::new(false),
         }
     }
 
     /// Reads a request.
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn arrive(
         &self,
         id: &RequestId,
         method: &str,
         params: Option<&Raw>,
+        index: &Index<'_>,
         peer: &Peer,
         out: &Arc<Stream>,
         in_batch: bool,
     ) -> Arrival {
-        match self.request(id, method, params, peer, out, in_batch) {
+        match self.request(id, method, params, index, peer, out, in_batch) {
             Ok(arrival) => arrival,
             Err((speech, fault)) => Arrival::Answered(speech.refusal(Some(id), &fault)),
         }
@@ -237,11 +251,13 @@ impl Era {
         }
     }
 
+    #[allow(clippy::too_many_arguments)]
     fn request(
         &self,
         id: &RequestId,
         method: &str,
         params: Option<&Raw>,
+        index: &Index<'_>,
         peer: &Peer,
         out: &Arc<Stream>,
         in_batch: bool,
@@ -250,7 +266,7 @@ impl Era {
             let said = "the server is paused; try again later";
             return Err((self.speech(peer), Fault::new(FaultKind::Paused, said)));
         }
-        let said = codec::Said::of(params).map_err(|fault| (self.speech(peer), fault))?;
+        let said = codec::Said::noted(params, index).map_err(|fault| (self.speech(peer), fault))?;
         if self.is_each(method, &said, peer) {
             let newest = |fault| (Speech::from(Edition::NEWEST), fault);
             if in_batch {

@@ -809,7 +809,7 @@ fn open(parts: Parts) -> Server {
     let seal = parts.seal.unwrap_or_else(Seal::random);
     let registry = Arc::new(Registry::new(parts.catalog, parts.promised, Arc::clone(&hub)));
     let name: Arc<str> = parts.info.name.as_str().into();
-    let face = Face { info: parts.info, instructions: parts.instructions, cache: parts.cache };
+    let face = Face::new(parts.info, parts.instructions, parts.cache);
     let offering = Box::new({
         let registry = Arc::clone(&registry);
         move || capabilities(registry.offer())

@@ -149,14 +149,19 @@ pub(crate) fn generator(places: &Places) -> Result<PathBuf, String> {
     build(places, "load/Cargo.toml", &["--package", "generator"], "generator")
 }
 
+/// Builds our server.
+pub(crate) fn ours(places: &Places) -> Result<PathBuf, String> {
+    let example = ["--package", "toolgate", "--all-features", "--example", "bench_server"];
+    build(places, "Cargo.toml", &example, "bench_server")
+}
+
 /// Builds everyone who is wanted. Without the limit or our server there is nothing to compare.
 pub(crate) fn all(
     places: &Places,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<(Vec<Contender>, Vec<Missing>), String> {
     let limit = build(places, "load/Cargo.toml", &["--package", "limit"], "limit")?;
-    let example = ["--package", "toolgate", "--all-features", "--example", "bench_server"];
-    let ours = build(places, "Cargo.toml", &example, "bench_server")?;
+    let ours = ours(places)?;
     let mut contenders = vec![
         Contender::new(
             "limit",

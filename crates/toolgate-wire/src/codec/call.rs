@@ -86,15 +86,13 @@ fn read_task_id(params: &Said<'_>) -> Result<String, Fault> {
 }
 
 fn read_call_tool(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
-    let [name, arguments, responses, state, task] =
-        params.pick(["name", "arguments", "inputResponses", "requestState", "task"]);
     Ok(Call::CallTool {
-        name: name.text()?,
-        arguments: arguments.maybe_object()?,
-        retry: read_retry(edition, responses, state)?,
-        task: match edition.facts().tasks {
-            Tasks::Core => read_task_wish(task)?,
-            Tasks::Never | Tasks::Extension => None,
+        name: params.field("name").text()?,
+        arguments: params.field("arguments").maybe_object()?,
+        retry: read_retry(edition, params)?,
+        task: match (edition.facts().tasks, params.has("task")) {
+            (Tasks::Core, true) => read_task_wish(params.field("task"))?,
+            _ => None,
         },
     })
 }
@@ -106,31 +104,31 @@ fn read_task_wish(task: Field<'_>) -> Result<Option<Option<u64>>, Fault> {
 
 /// A member of `inputResponses` that is no object is kept: whether it answers
 /// anything is known where the question is.
-fn read_retry(edition: Edition, responses: Field<'_>, state: Field<'_>) -> Result<Retry, Fault> {
+fn read_retry(edition: Edition, params: &Said<'_>) -> Result<Retry, Fault> {
     if edition.facts().asking == Asking::Reverse {
         return Ok(Retry::default());
     }
     Ok(Retry {
-        responses: match responses.given() {
-            Some(_) => responses.map(Field::json)?,
-            None => BTreeMap::new(),
+        responses: match params.has("inputResponses") {
+            true => params.field("inputResponses").map(Field::json)?,
+            false => BTreeMap::new(),
         },
-        state: state.given().map(|_| state.text()).transpose()?,
+        state: match params.has("requestState") {
+            true => Some(params.field("requestState").text()?),
+            false => None,
+        },
     })
 }
 
 fn read_read(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
-    let [uri, responses, state] = params.pick(["uri", "inputResponses", "requestState"]);
-    Ok(Call::Read { uri: uri.text()?, retry: read_retry(edition, responses, state)? })
+    Ok(Call::Read { uri: params.field("uri").text()?, retry: read_retry(edition, params)? })
 }
 
 fn read_get_prompt(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
-    let [name, arguments, responses, state] =
-        params.pick(["name", "arguments", "inputResponses", "requestState"]);
     Ok(Call::GetPrompt {
-        name: name.text()?,
-        arguments: read_texts(arguments)?,
-        retry: read_retry(edition, responses, state)?,
+        name: params.field("name").text()?,
+        arguments: read_texts(params.field("arguments"))?,
+        retry: read_retry(edition, params)?,
     })
 }
 

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use super::base64::Base64;
 use super::fields::Field;
-use super::object::{Object, Open, Put};
+use super::object::{Object, Open, Put, Word};
 use crate::Edition::{self, E2025_03_26, E2025_06_18};
 use crate::Fault;
 use crate::model::{Annotations, Content, ContentKind, Contents, ContentsBody, Icon, Resource, Role};
@@ -22,14 +22,14 @@ impl Put for Content {
         }
         let object = Object::open(out, edition);
         let object = match kind {
-            ContentKind::Text(text) => object.field("type", "text").field("text", text),
+            ContentKind::Text(text) => object.field("type", &Word("text")).field("text", text),
             ContentKind::Image { data, mime } => put_blob(object, "image", data, mime),
             ContentKind::Audio { data, mime } if edition >= E2025_03_26 => {
                 put_blob(object, "audio", data, mime)
             }
             ContentKind::Embedded(contents) => object.field("type", "resource").field("resource", contents),
             ContentKind::Audio { .. } | ContentKind::Link(_) => {
-                object.field("type", "text").field("text", &*in_words(self))
+                object.field("type", &Word("text")).field("text", &*in_words(self))
             }
         };
         object.some("annotations", annotations).since(E2025_06_18, "_meta", &Open(meta.as_ref())).close();

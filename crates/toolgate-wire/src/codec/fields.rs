@@ -64,6 +64,27 @@ impl<'a> Part<'a> {
         Part { kind, ..self }
     }
 
+    /// The object itself.
+    pub(super) fn view(self) -> View<'a> {
+        self.view
+    }
+
+    /// The same object, of which JSON for others is copied.
+    pub(super) fn apart(self) -> Part<'a> {
+        Part { source: None, ..self }
+    }
+
+    /// An object within this one, whose members were found elsewhere.
+    pub(super) fn within(self, owner: &'static str) -> Part<'a> {
+        Part { owner, ..self }
+    }
+
+    /// A member that was found elsewhere.
+    #[inline(always)]
+    pub(super) fn found(self, name: &'static str, value: Option<View<'a>>) -> Field<'a> {
+        Field { part: self, name, item: false, value }
+    }
+
     /// Members by name, in one walk.
     pub(super) fn pick<const N: usize>(self, names: [&'static str; N]) -> [Field<'a>; N] {
         let mut fields = names.map(|name| Field { part: self, name, item: false, value: None });

@@ -8,73 +8,78 @@ use std::borrow::Cow;
 
 use super::capability::{read_client_capabilities, read_implementation};
 use super::fields::{Field, Part};
+use super::greetings::Words;
 use super::object::{Object, Open, Put, nest};
 use crate::Edition::{self, E2026_07_28};
 use crate::edition::Greeting;
-use crate::json::{Kind, Raw};
+use crate::index::{Index, MetaKeys, Params};
+use crate::json::{Kind, Raw, View};
 use crate::meta::{Client, Meta, key};
 use crate::model::{ClientCapabilities, Implementation, LogLevel};
 use crate::{Fault, FaultKind, ProgressToken, RequestId};
 
-/// What a request says, and what it says beside that, found in one walk.
+/// What a request says, and what it says beside that.
 #[derive(Clone, Copy)]
 pub struct Said<'a> {
     params: Part<'a>,
-    /// The parameters that most calls have, in the order of [`COMMON`].
-    common: [Field<'a>; COMMON.len()],
-    meta: Field<'a>,
-    /// None if there is no `_meta`, or it is no object.
-    keys: Option<Keys<'a>>,
-}
-
-/// What nearly every call is made of.
-const COMMON: [&str; 8] =
-    ["_meta", "name", "arguments", "uri", "cursor", "inputResponses", "requestState", "task"];
-
-#[derive(Clone, Copy)]
-struct Keys<'a> {
-    version: Field<'a>,
-    capabilities: Field<'a>,
-    client: Field<'a>,
-    progress: Field<'a>,
-    level: Field<'a>,
+    /// Where things are.
+    places: Params<'a>,
+    /// What the reader of the message noted, if it is of these parameters.
+    noted: Option<&'a Index<'a>>,
 }
 
 impl<'a> Said<'a> {
-    /// Finds it.
+    /// Finds what is said in a walk over the parameters.
     ///
     /// # Errors
     /// If the params are no object.
     pub fn of(params: Option<&'a Raw>) -> Result<Said<'a>, Fault> {
         let params = Part::params(params)?;
-        let common = params.pick(COMMON);
-        let [meta, ..] = common;
-        let there = meta.given().is_some_and(|value| value.kind() == Kind::Object);
-        let keys = there.then(|| meta.part("params._meta").ok()).flatten().map(|part| {
-            let [version, capabilities, client, progress, level] = part
-                .refused_as(FaultKind::Greeting)
-                .pick([key::VERSION, key::CAPABILITIES, key::CLIENT, key::PROGRESS, key::LOG_LEVEL]);
-            Keys { version, capabilities, client, progress, level }
-        });
-        Ok(Said { params, common, meta, keys })
+        Ok(Said { params, places: Params::walk(params.view()), noted: None })
+    }
+
+    /// The same without a walk, if `index` is of these parameters, as it was
+    /// filled by [`read_noting`](crate::read_noting). Of others it is ignored.
+    ///
+    /// # Errors
+    /// If the params are no object.
+    pub fn noted(params: Option<&'a Raw>, index: &'a Index<'a>) -> Result<Said<'a>, Fault> {
+        let part = Part::params(params)?;
+        match index.of(part.view()) {
+            Some(places) => Ok(Said { params: part, places: *places, noted: Some(index) }),
+            None => Said::of(params),
+        }
     }
 
     /// A parameter.
+    #[inline(always)]
     pub(super) fn field(&self, name: &'static str) -> Field<'a> {
-        match COMMON.iter().position(|known| *known == name) {
-            Some(place) => self.common[place],
+        match Params::place_of(name.as_bytes()) {
+            Some(place) => self.params.found(name, self.places.at(place)),
             None => self.params.field(name),
         }
     }
 
+    /// Whether there is such a parameter, `null` included.
+    #[inline(always)]
+    pub(super) fn has(&self, name: &'static str) -> bool {
+        self.field(name).given().is_some()
+    }
+
     /// Parameters by name.
+    #[inline(always)]
     pub(super) fn pick<const N: usize>(&self, names: [&'static str; N]) -> [Field<'a>; N] {
         names.map(|name| self.field(name))
     }
 
     /// The edition that it names, if that is a string.
     pub fn version(&self) -> Option<Cow<'a, str>> {
-        self.keys?.version.given()?.as_text()
+        read_date(self.places.meta()?.version?)
+    }
+
+    /// A key of `_meta`.
+    fn key(&self, name: &'static str, value: Option<View<'a>>) -> Field<'a> {
+        self.params.refused_as(FaultKind::Greeting).within("params._meta").found(name, value)
     }
 
     /// What a request of an edition without a handshake must say of its sender:
@@ -84,21 +89,7 @@ impl<'a> Said<'a> {
     /// # Errors
     /// A [`FaultKind::Greeting`] that names what is missing.
     pub fn greeting(&self) -> Result<(String, ClientCapabilities, Option<Implementation>), Fault> {
-        let params = self.params.refused_as(FaultKind::Greeting);
-        let Some(keys) = self.keys else {
-            return Err(match self.meta.value() {
-                Some(_) => Fault::new(FaultKind::Greeting, self.meta.wrong("an object").message()),
-                None => params.refuse(lacks(&[key::VERSION, key::CAPABILITIES])),
-            });
-        };
-        let Keys { version, capabilities, client, .. } = keys;
-        if version.given().is_none() || capabilities.given().is_none() {
-            let missing: Vec<&str> = [(version, key::VERSION), (capabilities, key::CAPABILITIES)]
-                .into_iter()
-                .filter_map(|(field, key)| field.given().is_none().then_some(key))
-                .collect();
-            return Err(params.refuse(lacks(&missing)));
-        }
+        let (version, capabilities, client) = self.greeter()?;
         Ok((
             version.text()?,
             read_client_capabilities(capabilities.part("clientCapabilities")?)?,
@@ -106,19 +97,65 @@ impl<'a> Said<'a> {
         ))
     }
 
+    /// Where the greeting is: version, capabilities, client. The first two are
+    /// there, whatever they are.
+    fn greeter(&self) -> Result<(Field<'a>, Field<'a>, Field<'a>), Fault> {
+        let params = self.params.refused_as(FaultKind::Greeting);
+        let Some(MetaKeys { version, capabilities, client, .. }) = self.places.meta() else {
+            let meta = self.field("_meta");
+            return Err(match meta.value() {
+                Some(_) => Fault::new(FaultKind::Greeting, meta.wrong("an object").message()),
+                None => params.refuse(lacks(&[key::VERSION, key::CAPABILITIES])),
+            });
+        };
+        if version.is_none() || capabilities.is_none() {
+            let missing: Vec<&str> = [(version, key::VERSION), (capabilities, key::CAPABILITIES)]
+                .into_iter()
+                .filter_map(|(value, key)| value.is_none().then_some(key))
+                .collect();
+            return Err(params.refuse(lacks(&missing)));
+        }
+        Ok((
+            self.key(key::VERSION, *version),
+            self.key(key::CAPABILITIES, *capabilities),
+            self.key(key::CLIENT, *client),
+        ))
+    }
+
+    /// What the reader of the message noted.
+    pub(super) fn index(&self) -> Option<&'a Index<'a>> {
+        self.noted
+    }
+
+    /// All of `_meta`.
+    pub(super) fn whole(&self) -> Option<View<'a>> {
+        self.field("_meta").given()
+    }
+
+    /// The words of the greeting, if there are any.
+    pub(super) fn words(&self) -> Option<Words<'a>> {
+        let MetaKeys { version, capabilities, client, .. } = *self.places.meta()?;
+        Some(Words { version: version?, capabilities: capabilities?, client })
+    }
+
+    /// The same; what is read of it will be copied.
+    pub(super) fn apart(self) -> Said<'a> {
+        Said { params: self.params.apart(), ..self }
+    }
+
     /// The rest, read leniently: a progress token of the wrong type is none.
     ///
     /// # Errors
     /// If it names a log level that does not exist.
     pub fn meta(&self) -> Result<Meta, Fault> {
-        let Some(Keys { progress, level, .. }) = self.keys else {
+        let Some(MetaKeys { progress, level, .. }) = self.places.meta() else {
             return Ok(Meta::default());
         };
-        let level = level.refused_as(FaultKind::Params);
+        let level = self.key(key::LOG_LEVEL, *level).refused_as(FaultKind::Params);
         Ok(Meta {
-            progress: progress.value().and_then(ProgressToken::read),
+            progress: progress.filter(|value| !value.is_null()).and_then(ProgressToken::read),
             log_level: level.value().map(|_| read_level(level)).transpose()?,
-            raw: self.meta.maybe_object()?,
+            raw: self.field("_meta").maybe_object()?,
         })
     }
 }
@@ -138,6 +175,13 @@ pub fn read_greeting(
     params: Option<&Raw>,
 ) -> Result<(String, ClientCapabilities, Option<Implementation>), Fault> {
     Said::of(params)?.greeting()
+}
+
+/// A text that is most likely the date of an edition: those need not be checked
+/// for being text.
+pub(super) fn read_date(value: View<'_>) -> Option<Cow<'_, str>> {
+    let known = Edition::ALL.into_iter().rev().map(Edition::date).find(|date| value.is_word(date));
+    known.map(Cow::Borrowed).or_else(|| value.as_text())
 }
 
 fn lacks(keys: &[&str]) -> String {
@@ -211,6 +255,23 @@ impl Put for RequestMeta<'_> {
     }
 }
 
+/// Who answers.
+#[derive(Clone, Copy)]
+pub(super) enum Server<'a> {
+    Known(&'a Implementation),
+    /// An implementation that was written before, in this edition.
+    Written(&'a Raw),
+}
+
+impl Put for Server<'_> {
+    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+        match self {
+            Server::Known(server) => server.put(out, edition),
+            Server::Written(server) => out.extend_from_slice(server.as_bytes()),
+        }
+    }
+}
+
 /// The `_meta` of a result or notification that we send: what the value
 /// brings, and what the protocol says beside it.
 #[derive(Clone, Copy, Default)]
@@ -218,7 +279,7 @@ pub(super) struct ResultMeta<'a> {
     /// The value's own, an object.
     pub(super) own: Option<&'a Raw>,
     /// Who answers.
-    pub(super) server: Option<&'a Implementation>,
+    pub(super) server: Option<Server<'a>>,
     /// Which listening this belongs to.
     pub(super) subscription: Option<&'a RequestId>,
     /// Which core task this belongs to.

@@ -42,10 +42,7 @@ impl<'o> Object<'o> {
     /// A member that is always there. `name` is ours: it needs no escapes.
     pub(super) fn field(self, name: &str, value: &(impl Put + ?Sized)) -> Self {
         let Object { out, edition, first } = self;
-        if !first {
-            out.push(b',');
-        }
-        out.push(b'"');
+        out.extend_from_slice(if first { b"\"" } else { b",\"" });
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b"\":");
         value.put(out, edition);
@@ -145,6 +142,17 @@ impl Put for Mark {
 
     fn is_absent(&self) -> bool {
         !self.0
+    }
+}
+
+/// A word of the protocol: it needs no escapes.
+pub(super) struct Word(pub(super) &'static str);
+
+impl Put for Word {
+    fn put(&self, out: &mut Vec<u8>, _: Edition) {
+        out.push(b'"');
+        out.extend_from_slice(self.0.as_bytes());
+        out.push(b'"');
     }
 }
 

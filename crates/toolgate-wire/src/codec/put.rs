@@ -5,16 +5,17 @@
 //! writers below: nobody gets an empty answer where there was something to say.
 
 use super::fields::Part;
-use super::greeting::ResultMeta;
+use super::greeting::{ResultMeta, Server};
 use super::item::Messages;
-use super::object::{Flag, Object, Put, nest};
+use super::object::{Flag, Object, Put, Word, nest};
 use super::task::{put_task, put_task_details};
 use crate::Edition::{self, E2025_06_18, E2026_07_28};
 use crate::edition::Structured;
-use crate::json::{Kind, Raw};
+use crate::json::{Kind, Raw, write_text};
+use crate::meta::key;
 use crate::model::{
-    CacheHint, CacheScope, Completion, Content, Discovery, Implementation, InputRequired, Outcome, Page,
-    PromptOutput, ToolOutput, Welcome,
+    CacheHint, CacheScope, Completion, Content, ContentKind, Discovery, Implementation, InputRequired,
+    Outcome, Page, PromptOutput, ToolOutput, Welcome,
 };
 use crate::{Dialect, Fault, RemoteError, RequestId};
 
@@ -26,8 +27,37 @@ pub fn write_outcome(
     outcome: &Outcome,
     server: Option<&Implementation>,
 ) {
-    let server = server.filter(|_| edition.facts().result_type);
+    let server = server.filter(|_| edition.facts().result_type).map(Server::Known);
     put_outcome(out, edition, outcome, Around { server, ..Around::default() });
+}
+
+/// The same, signed with what was written before: a server that answers often
+/// says the same of itself every time.
+pub fn write_signed_outcome(out: &mut Vec<u8>, outcome: &Outcome, signature: &Signature) {
+    let Signature { edition, server } = signature;
+    let server = server.as_ref().map(Server::Written);
+    put_outcome(out, *edition, outcome, Around { server, ..Around::default() });
+}
+
+/// Who answers, as one edition says it.
+#[derive(Clone, Debug)]
+pub struct Signature {
+    edition: Edition,
+    /// None where results are not signed.
+    server: Option<Raw>,
+}
+
+impl Signature {
+    /// Writes it down.
+    #[must_use]
+    pub fn new(edition: Edition, server: &Implementation) -> Signature {
+        let write = || {
+            let mut out = Vec::new();
+            server.put(&mut out, edition);
+            Raw::trusted(out.into())
+        };
+        Signature { edition, server: edition.facts().result_type.then(write) }
+    }
 }
 
 /// Appends a result object for a client that names no edition.
@@ -47,7 +77,7 @@ impl Put for Inlined<'_> {
 /// What stands around a result.
 #[derive(Clone, Copy, Default)]
 struct Around<'a> {
-    server: Option<&'a Implementation>,
+    server: Option<Server<'a>>,
     /// The core task that this is the result of.
     task: Option<&'a str>,
     inlined: bool,
@@ -55,8 +85,8 @@ struct Around<'a> {
 }
 
 impl<'a> Around<'a> {
-    fn open<'o>(&self, out: &'o mut Vec<u8>, edition: Edition, kind: &str) -> Object<'o> {
-        let kind = (!self.inlined).then_some(kind);
+    fn open<'o>(&self, out: &'o mut Vec<u8>, edition: Edition, kind: &'static str) -> Object<'o> {
+        let kind = (!self.inlined).then_some(Word(kind));
         Object::open(out, edition).since(E2026_07_28, "resultType", &kind)
     }
 
@@ -74,6 +104,7 @@ fn put_outcome(out: &mut Vec<u8>, edition: Edition, outcome: &Outcome, around: A
         Outcome::Welcome(welcome) => put_welcome(complete(out), welcome).some("_meta", &plain).close(),
         Outcome::Discovery(discovery) => put_discovery(complete(out), discovery, plain),
         Outcome::Tools(page) => put_page(complete(out), "tools", page, plain),
+        Outcome::Tool(output) if put_text_output(out, edition, output, around) => {}
         Outcome::Tool(output) => {
             let meta = around.meta(output.meta.as_ref());
             put_tool_output(complete(out), edition, output).some("_meta", &meta).close();
@@ -123,6 +154,39 @@ fn put_outcome(out: &mut Vec<u8>, edition: Edition, outcome: &Outcome, around: A
     }
 }
 
+/// Answers of nothing but text, which nearly all are: what the writers below
+/// would write, in as few pieces as can be. False if this is another answer.
+fn put_text_output(out: &mut Vec<u8>, edition: Edition, output: &ToolOutput, around: Around<'_>) -> bool {
+    let ToolOutput { content, structured: None, is_error, meta: None } = output else { return false };
+    let Around { server, task: None, inlined: false, dialect: _ } = around else { return false };
+    let plain = |content: &Content| match content {
+        Content { kind: ContentKind::Text(text), annotations: None, meta: None } => Some(text.len()),
+        _ => None,
+    };
+    let Some(n_bytes) = content.iter().map(plain).sum::<Option<usize>>() else { return false };
+    out.reserve(n_bytes + content.len() * 32 + 256);
+    match edition >= E2026_07_28 {
+        true => out.extend_from_slice(b"{\"resultType\":\"complete\",\"content\":["),
+        false => out.extend_from_slice(b"{\"content\":["),
+    }
+    for (n, text) in content.iter().filter_map(Content::as_text).enumerate() {
+        out.extend_from_slice(if n > 0 { b"," } else { b"" });
+        out.extend_from_slice(b"{\"type\":\"text\",\"text\":");
+        write_text(out, text);
+        out.push(b'}');
+    }
+    out.extend_from_slice(if *is_error { b"],\"isError\":true" } else { b"]" });
+    if let Some(server) = server {
+        out.extend_from_slice(b",\"_meta\":{\"");
+        out.extend_from_slice(key::SERVER.as_bytes());
+        out.extend_from_slice(b"\":");
+        server.put(out, edition);
+        out.push(b'}');
+    }
+    out.push(b'}');
+    true
+}
+
 fn put_welcome<'o>(object: Object<'o>, welcome: &Welcome) -> Object<'o> {
     let Welcome { version, capabilities, server, instructions } = welcome;
     object
@@ -138,7 +202,7 @@ fn put_discovery(object: Object<'_>, discovery: &Discovery, meta: ResultMeta<'_>
         .field("supportedVersions", versions)
         .field("capabilities", capabilities)
         .some("instructions", instructions);
-    let meta = ResultMeta { server: server.as_ref().or(meta.server), ..meta };
+    let meta = ResultMeta { server: server.as_ref().map(Server::Known).or(meta.server), ..meta };
     put_cache(object, *cache).some("_meta", &meta).close();
 }
 

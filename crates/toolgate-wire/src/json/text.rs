@@ -6,68 +6,88 @@
 use std::borrow::Cow;
 
 /// How far to look word by word before going over to blocks. Most strings of a
-/// message end sooner.
-const NEAR: usize = 32;
+/// message end sooner, the keys of `_meta` included.
+const NEAR: usize = 64;
 
-/// What the compiler turns into a few vector comparisons.
-const BLOCK: usize = 64;
+/// How much is looked at in one go once a string is long. A text that needs many
+/// escapes is looked at anew behind each of them, so this must not be much.
+const BLOCK: usize = 512;
 
-/// The number of bytes before the first quote, backslash or control character,
-/// which are the bytes that end a plain run whether reading or writing.
-#[inline]
-pub(super) fn plain_run(bytes: &[u8]) -> usize {
-    let near = bytes.len().min(NEAR);
-    let at = by_words(&bytes[..near]);
-    if at < near {
-        return at;
-    }
-    at + by_blocks(&bytes[near..])
-}
-
-fn by_blocks(bytes: &[u8]) -> usize {
-    let (blocks, _) = bytes.as_chunks::<BLOCK>();
-    let clean = blocks.iter().take_while(|block| {
-        // No early exit inside a block: that is what lets it be vectorized.
-        !block.iter().fold(false, |found, &byte| found | special(byte))
-    });
-    let at = clean.count() * BLOCK;
-    at + by_words(&bytes[at..])
-}
-
-#[inline]
-fn by_words(bytes: &[u8]) -> usize {
-    let (words, rest) = bytes.as_chunks::<8>();
-    for (n, word) in words.iter().enumerate() {
+/// What is left behind the bytes before the first quote, backslash or control
+/// character, which are the bytes that end a plain run whether reading or
+/// writing.
+#[inline(always)]
+pub(super) fn behind_plain(bytes: &[u8]) -> &[u8] {
+    let far = bytes.len().saturating_sub(NEAR);
+    let mut rest = bytes;
+    while rest.len() > far {
+        let Some((word, after)) = rest.split_first_chunk::<8>() else {
+            return by_bytes(rest);
+        };
         let found = specials(u64::from_le_bytes(*word));
         if found != 0 {
-            return n * 8 + found.trailing_zeros() as usize / 8;
+            return rest.get(found.trailing_zeros() as usize / 8..).unwrap_or_default();
         }
+        rest = after;
     }
-    let plain = rest.iter().position(|&byte| special(byte));
-    words.len() * 8 + plain.unwrap_or(rest.len())
+    by_blocks(rest)
 }
 
+/// The number of those bytes.
 #[inline]
+pub(super) fn plain_run(bytes: &[u8]) -> usize {
+    bytes.len() - behind_plain(bytes).len()
+}
+
+#[inline(never)]
+fn by_blocks(mut bytes: &[u8]) -> &[u8] {
+    while let Some((block, after)) = bytes.split_first_chunk::<BLOCK>() {
+        // No early exit from the second look: that is what lets it be vectorized.
+        let is_plain = memchr::memchr2(b'"', b'\\', block).is_none()
+            && block.iter().fold(u8::MAX, |least, &byte| least.min(byte)) >= 0x20;
+        if !is_plain {
+            break;
+        }
+        bytes = after;
+    }
+    while let Some((word, after)) = bytes.split_first_chunk::<8>() {
+        let found = specials(u64::from_le_bytes(*word));
+        if found != 0 {
+            return bytes.get(found.trailing_zeros() as usize / 8..).unwrap_or_default();
+        }
+        bytes = after;
+    }
+    by_bytes(bytes)
+}
+
+fn by_bytes(bytes: &[u8]) -> &[u8] {
+    let plain = bytes.iter().position(|&byte| special(byte)).unwrap_or(bytes.len());
+    bytes.get(plain..).unwrap_or_default()
+}
+
+/// Control characters, quote and backslash. A quote with its second bit turned
+/// is the one character that follows the control characters, and they stay
+/// among themselves: one comparison finds both.
+#[inline(always)]
 fn special(byte: u8) -> bool {
-    byte < 0x20 || byte == b'"' || byte == b'\\'
+    (byte ^ 2) <= 0x20 || byte == b'\\'
 }
 
 /// Eight bytes at once: the lowest bit set is the top bit of the first special
 /// byte. A borrow can set bits above it wrongly, never below.
-#[inline]
+#[inline(always)]
 fn specials(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES * 0x80;
-    let zero = |word: u64| word.wrapping_sub(ONES) & !word;
-    let control = word.wrapping_sub(ONES * 0x20) & !word;
-    let quote = zero(word ^ (ONES * b'"' as u64));
-    let backslash = zero(word ^ (ONES * b'\\' as u64));
-    (control | quote | backslash) & HIGH
+    let quote_or_control = (word ^ (ONES * 2)).wrapping_sub(ONES * 0x21);
+    let backslash = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
+    // Neither changes the top bits, so one look at those of `word` serves both.
+    (quote_or_control | backslash) & !word & HIGH
 }
 
 /// The inside of a checked string as the text it stands for.
 pub(super) fn unescape(inside: &str) -> Cow<'_, str> {
-    let Some(first) = memchr::memchr(b'\\', inside.as_bytes()) else {
+    let Some(first) = backslash(inside.as_bytes()) else {
         return Cow::Borrowed(inside);
     };
     let mut out = String::with_capacity(inside.len());
@@ -84,6 +104,15 @@ pub(super) fn unescape(inside: &str) -> Cow<'_, str> {
     }
     out.push_str(rest);
     Cow::Owned(out)
+}
+
+/// Where the first backslash is. What is short is not worth a call.
+#[inline]
+pub(super) fn backslash(bytes: &[u8]) -> Option<usize> {
+    match bytes.len() {
+        ..=16 => bytes.iter().position(|&byte| byte == b'\\'),
+        _ => memchr::memchr(b'\\', bytes),
+    }
 }
 
 /// The character that a checked escape stands for, and the escape's length.

@@ -1,11 +1,9 @@
 //! Editions in which every request says who sends it, and mirrors itself in HTTP headers.
 
-use std::sync::Arc;
-
 use http::HeaderName;
 use toolgate_wire::codec::Said;
 use toolgate_wire::model::{Call, Discovery};
-use toolgate_wire::{Client, Edition, Fault, FaultKind, Greeting};
+use toolgate_wire::{Edition, Fault, FaultKind, Greeting};
 
 use super::header::{METHOD, NAME, VERSION, single};
 use super::{Era, Peer, Road};
@@ -36,7 +34,7 @@ impl Era {
         said: &Said<'_>,
         peer: &Peer,
     ) -> Result<(Edition, Call, Caller), Fault> {
-        let (version, capabilities, info) = said.greeting()?;
+        let (version, client) = self.greetings.meet(said)?;
         let posted = matches!(peer.road, Road::Post { .. });
         if posted && required(peer, &VERSION)? != version && !peer.is_changed {
             return Err(mismatch(&VERSION, "the `_meta` of the body"));
@@ -59,7 +57,6 @@ impl Era {
             }
         }
         let meta = said.meta()?;
-        let client = Arc::new(Client { edition, capabilities, info });
         Ok((edition, call, self.caller(peer, client, meta, mirrors)))
     }
 

@@ -66,7 +66,7 @@ fn recall<T>(
         return Some(written.bytes.clone());
     }
     let mut bytes = Vec::new();
-    codec::write_outcome(&mut bytes, edition, outcome, Some(&face.info));
+    codec::write_signed_outcome(&mut bytes, outcome, &face.signatures[edition as usize]);
     bytes.push(b'}');
     let bytes = Bytes::from(bytes);
     let page = Page { items: page.items.clone(), next: page.next.clone(), cache: page.cache };

@@ -113,7 +113,10 @@ impl Era {
             }
             _ => match self.lists.recall(speech.edition(), outcome, face) {
                 Some(tail) => return Parcel { head: out.into(), tail },
-                None => codec::write_outcome(&mut out, speech.edition(), outcome, Some(&face.info)),
+                None => {
+                    let signature = &face.signatures[speech.edition() as usize];
+                    codec::write_signed_outcome(&mut out, outcome, signature);
+                }
             },
         }
         out.push(b'}');

@@ -188,7 +188,7 @@ impl Server {
         self.0.entry.era.face.rcu(|face| {
             let mut face = Face::clone(face);
             change(&mut face);
-            face
+            Face::new(face.info, face.instructions, face.cache)
         });
         self.clone()
     }
