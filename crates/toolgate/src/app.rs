@@ -19,6 +19,7 @@ use tower_service::Service;
 
 use crate::error::{Error, ErrorKind};
 use crate::guard::{Dress, Guards};
+use crate::percent;
 use crate::request::BoxFuture;
 use crate::server::Server;
 use crate::servers::{DEFAULT, Servers, registry};
@@ -479,23 +480,10 @@ fn query(uri: &Uri, name: &str) -> Option<String> {
     Some(decoded(pair, true))
 }
 
-/// A part of an address without its escapes. What is no escape stays as it is.
+/// A part of an address without its escapes.
 fn decoded(text: &str, is_query: bool) -> String {
-    let mut bytes = text.bytes();
-    let mut plain = Vec::with_capacity(text.len());
-    while let Some(byte) = bytes.next() {
-        let hex = |byte: u8| char::from(byte).to_digit(16);
-        let mut ahead = bytes.clone();
-        match (byte, ahead.next().and_then(hex), ahead.next().and_then(hex)) {
-            (b'%', Some(high), Some(low)) => {
-                plain.extend(u8::try_from(high * 16 + low));
-                bytes = ahead;
-            }
-            (b'+', ..) if is_query => plain.push(b' '),
-            _ => plain.push(byte),
-        }
-    }
-    String::from_utf8_lossy(&plain).into_owned()
+    let plus = if is_query { text.replace('+', " ") } else { text.to_owned() };
+    String::from_utf8_lossy(&percent::decoded(plus.as_bytes())).into_owned()
 }
 
 #[cfg(test)]
@@ -503,12 +491,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escapes_are_taken_off_once() {
-        assert_eq!(decoded("my%20App", false), "my App");
-        assert_eq!(decoded("a+b", true), "a b");
+    fn blanks_of_queries_are_blanks() {
+        assert_eq!(decoded("a+b%2B", true), "a b+");
         assert_eq!(decoded("a+b", false), "a+b");
-        assert_eq!(decoded("%2525", false), "%25");
-        assert_eq!(decoded("%zz%4", false), "%zz%4");
         assert_eq!(decoded("%ff", false), "\u{fffd}");
     }
 

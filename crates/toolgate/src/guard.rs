@@ -45,7 +45,7 @@ use authorization::{Authorization, Given};
 use basic::{Login, Proof, Unchecked};
 use keys::Verdict;
 use rate::Whose;
-use refusal::{bearer, missing, unavailable};
+use refusal::{bearer, missing, too_many_failures, unavailable, wrong};
 
 /// Wrong passwords, tokens and keys from one address: so many at once, and then one every two seconds.
 fn failures() -> Rate {
@@ -563,22 +563,6 @@ impl Guards {
             Err(seconds) => too_many_failures(kind, pass, seconds),
         }
     }
-}
-
-fn too_many_failures(kind: Kind, pass: &Pass, seconds: u32) -> Box<Refusal> {
-    let message = "too many wrong credentials from this address";
-    Refusal::retry(Why::TooManyFailures(kind), message, &pass.dress, seconds)
-}
-
-fn wrong(kind: Kind, challenges: Vec<HeaderValue>, pass: &Pass) -> Box<Refusal> {
-    let message = match kind {
-        Kind::Basic => "user or password is wrong",
-        Kind::Bearer => "the bearer token is wrong",
-        Kind::ApiKey => "Invalid API key",
-    };
-    let mut refusal = Refusal::new(Why::Credentials(kind), message, &pass.dress);
-    refusal.challenges = challenges;
-    refusal
 }
 
 /// A body that says itself that it is too long is not read.

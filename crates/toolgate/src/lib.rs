@@ -374,6 +374,7 @@ mod handler;
 mod hub;
 mod observe;
 mod parcel;
+mod percent;
 mod profile;
 mod program;
 mod registry;

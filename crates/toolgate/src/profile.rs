@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use crate::percent;
+
 /// A named choice of tools, prompts and resources, for callers who may not have all of them.
 ///
 /// A pattern is a name in which `*` stands for anything, nothing included. What matches none of the included
@@ -117,7 +119,8 @@ impl Profile {
     /// that a template takes off.
     pub(crate) fn allows_reading(&self, uri: &str) -> bool {
         self.allows_resource(uri)
-            && (!uri.contains('%') || self.allows_resource(&String::from_utf8_lossy(&plain(uri.as_bytes()))))
+            && (!uri.contains('%')
+                || self.allows_resource(&String::from_utf8_lossy(&percent::decoded(uri.as_bytes()))))
     }
 
     /// Whether a template of this text is kept out by name.
@@ -138,26 +141,6 @@ impl Profile {
         });
         Profile(Arc::new(parts))
     }
-}
-
-/// Bytes without percent escapes, taken off once.
-fn plain(text: &[u8]) -> Vec<u8> {
-    let hex = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
-    let mut plain = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while let Some(&byte) = text.get(at) {
-        match (byte, hex(text.get(at + 1)), hex(text.get(at + 2))) {
-            (b'%', Some(high), Some(low)) => {
-                plain.extend(u8::try_from(high * 16 + low));
-                at += 3;
-            }
-            _ => {
-                plain.push(byte);
-                at += 1;
-            }
-        }
-    }
-    plain
 }
 
 /// Whether a name is what a pattern says. `*` is anything, everything else is itself.

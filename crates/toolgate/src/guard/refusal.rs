@@ -91,6 +91,22 @@ impl Refusal {
     }
 }
 
+pub(super) fn too_many_failures(kind: Kind, pass: &Pass, seconds: u32) -> Box<Refusal> {
+    let message = "too many wrong credentials from this address";
+    Refusal::retry(Why::TooManyFailures(kind), message, &pass.dress, seconds)
+}
+
+pub(super) fn wrong(kind: Kind, challenges: Vec<HeaderValue>, pass: &Pass) -> Box<Refusal> {
+    let message = match kind {
+        Kind::Basic => "user or password is wrong",
+        Kind::Bearer => "the bearer token is wrong",
+        Kind::ApiKey => "Invalid API key",
+    };
+    let mut refusal = Refusal::new(Why::Credentials(kind), message, &pass.dress);
+    refusal.challenges = challenges;
+    refusal
+}
+
 pub(super) fn missing(kind: Kind, challenges: Vec<HeaderValue>, pass: &Pass) -> Box<Refusal> {
     let message = match kind {
         Kind::Basic => "a user and a password are needed: `Authorization: Basic`",

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// A module uses only modules of lower rank, so that there are no circles. Rank 0 is `toolgate-wire`, which
 /// is a crate of its own; `lib.rs` names them all and is not looked at.
 const RANKS: [(u8, &str); 14] = [
-    (0, "cancel parcel profile"),
+    (0, "cancel parcel percent profile"),
     (1, "clock error request seal"),
     (2, "store observe"),
     (3, "hub stream"),
@@ -28,7 +28,8 @@ const RANKS: [(u8, &str); 14] = [
 ];
 
 /// Uses that go against the ranks, each with its reason: `(who, whom, why)`.
-const EXCEPTIONS: [(&str, &str, &str); 0] = [];
+const EXCEPTIONS: [(&str, &str, &str); 1] =
+    [("profile", "percent", "both are leaves, and `percent` knows nobody")];
 
 /// Words that no finished code has, and the rule they break.
 const WORDS: [(&str, &str); 6] = [
