@@ -58,7 +58,7 @@ impl Hall {
             return Err(Fault::method(call.method()).into());
         }
         let (shown, principal) = (self.shown.load(), caller.principal.clone());
-        let view = View([shown.as_deref(), principal.profile()]);
+        let view = View::new(shown.as_deref(), principal.profile());
         match call {
             Call::CallTool { name, arguments, .. } => {
                 let entry = catalog.tools.get(&name).filter(|_| view.shows_tool(&name));

@@ -123,6 +123,14 @@ impl Profile {
                 || self.allows_resource(&String::from_utf8_lossy(&percent::decoded(uri.as_bytes()))))
     }
 
+    /// Whether it shows everything, as [`Profile::admin`] does.
+    pub(crate) fn is_whole(&self) -> bool {
+        let Parts { name: _, tools, prompts, resources, also } = &*self.0;
+        let nothing = Filter::default();
+        [tools, prompts, resources].into_iter().all(|filter| *filter == nothing)
+            && also.as_ref().is_none_or(Profile::is_whole)
+    }
+
     /// Whether a template of this text is kept out by name.
     pub(crate) fn excludes_template(&self, text: &str) -> bool {
         let excluded = self.0.resources.exclude.iter().any(|pattern| matches(pattern, text));
@@ -234,7 +242,8 @@ mod tests {
 
     #[test]
     fn the_built_in_profiles() {
-        assert!(Profile::admin().allows_tool("app_stop"));
+        assert!(Profile::admin().allows_tool("app_stop") && Profile::admin().is_whole());
+        assert!(!Profile::readonly().is_whole() && !Profile::admin().and(&Profile::readonly()).is_whole());
         assert!(Profile::readonly().allows_tool("jvm_get_memory_info"));
         assert!(!Profile::readonly().allows_tool("jvm_trigger_gc"));
     }

@@ -6,6 +6,13 @@ use crate::profile::Profile;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a>(pub(crate) [Option<&'a Profile>; 2]);
 
+impl<'a> View<'a> {
+    /// What both show. A profile that hides nothing is none.
+    pub(crate) fn new(everybody: Option<&'a Profile>, caller: Option<&'a Profile>) -> View<'a> {
+        View([everybody, caller].map(|profile| profile.filter(|profile| !profile.is_whole())))
+    }
+}
+
 impl View<'_> {
     /// Nothing is hidden.
     pub(crate) fn is_whole(self) -> bool {

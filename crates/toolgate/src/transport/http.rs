@@ -14,7 +14,7 @@ mod sse;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{self, Poll};
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use toolgate_wire::{Dialect, Fault, FaultKind};
 use tower_service::Service;
@@ -29,6 +30,7 @@ use tower_service::Service;
 pub use body::Body;
 pub(crate) use numbers::no_numbers;
 
+use crate::clock::tick;
 use crate::entry::Entry;
 use crate::era::{Answer, LAST_EVENT, Peer, Road, SESSION, refuse_head, single};
 use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Pass, Refusal, Why};
@@ -106,6 +108,30 @@ struct Inner {
     /// Calls whose client left and that go on all the same.
     tasks: TaskTracker,
     pairs: Pairs,
+    murmur: Murmur,
+}
+
+/// Whoever is refused a thousand times a second must not fill a log.
+#[derive(Default)]
+struct Murmur(Mutex<(Option<Instant>, u64)>);
+
+impl Murmur {
+    /// Lines in a second. What is more is counted, and told with the next that is written.
+    const MOST: u64 = 10;
+
+    /// None: not now. Else how many were not written since the last second.
+    fn may_speak(&self) -> Option<u64> {
+        let now = tick();
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (second, count) = &mut *state;
+        if second.is_none_or(|second| now.duration_since(second) >= Duration::from_secs(1)) {
+            let unsaid = count.saturating_sub(Murmur::MOST);
+            (*second, *count) = (Some(now), 1);
+            return Some(unsaid);
+        }
+        *count += 1;
+        (*count <= Murmur::MOST).then_some(0)
+    }
 }
 
 impl std::fmt::Debug for Endpoint {
@@ -118,7 +144,7 @@ impl Endpoint {
     pub(crate) fn new(entry: Arc<Entry>, guards: Arc<ArcSwap<Guards>>, options: HttpOptions) -> Endpoint {
         let (tasks, pairs) = (TaskTracker::new(), Pairs::default());
         Endpoint {
-            inner: Arc::new(Inner { entry, guards, options, tasks, pairs }),
+            inner: Arc::new(Inner { entry, guards, options, tasks, pairs, murmur: Murmur::default() }),
             way: Way { place: Place::Mounted, dialect: None },
         }
     }
@@ -409,7 +435,9 @@ impl Inner {
         if let Some(counted) = counted {
             self.entry.watch.refused(counted, observe::Transport::Http, self.origin(parts), message);
         }
-        tracing::info!(?why, message, remote = ?self.origin(parts), "refused");
+        if let Some(unsaid) = self.murmur.may_speak() {
+            tracing::info!(?why, message, remote = ?self.origin(parts), unsaid, "refused");
+        }
     }
 
     /// Where a request comes from that was not let in.
@@ -786,6 +814,15 @@ mod tests {
     use http_body_util::Full;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_refusals_is_a_murmur() {
+        let murmur = Murmur::default();
+        let spoken = (0..1000).filter(|_| murmur.may_speak().is_some()).count();
+        assert_eq!(spoken, 10);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(murmur.may_speak(), Some(990), "and what was not said is told");
+    }
 
     /// What common allocators hand out fastest ends at about a kilobyte. Every request makes these two.
     #[test]

@@ -31,7 +31,11 @@ impl Endpoint {
             (Err(refusal), ..) => inner.turn_away(parts, &way, *refusal, &mut dress),
             (Ok(_), "summary", &Method::GET) => shown(&inner.entry.watch.stats.summary()),
             // Names of tools and URIs are not for those who may not see all of them, and numbers are not theirs to clear.
-            (Ok(pass), "" | "reset", _) if pass.principal.profile().is_some() => plain(StatusCode::NOT_FOUND),
+            (Ok(pass), "" | "reset", _)
+                if pass.principal.profile().is_some_and(|profile| !profile.is_whole()) =>
+            {
+                plain(StatusCode::NOT_FOUND)
+            }
             (Ok(_), "", &Method::GET) => shown(&inner.entry.watch.stats.detail()),
             (Ok(_), "reset", &Method::POST) => {
                 inner.entry.watch.stats.reset();
