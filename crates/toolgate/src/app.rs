@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
@@ -24,6 +25,7 @@ use crate::request::BoxFuture;
 use crate::server::Server;
 use crate::servers::{DEFAULT, Servers, registry};
 use crate::transport::http::{Body, Place, Way, no_numbers, refuse_at};
+use crate::transport::listen::MetAt;
 use crate::transport::{listen, run};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -276,7 +278,7 @@ impl App {
     /// If the description cannot work. The error lists everything that is wrong with it.
     pub fn into_service(self) -> Result<AppService, Error> {
         self.check()?;
-        Ok(AppService(Arc::new(self)))
+        Ok(AppService { app: Arc::new(self), remote: None })
     }
 
     /// Everything that is wrong, at once.
@@ -324,14 +326,14 @@ impl App {
         })
     }
 
-    async fn route<B>(&self, request: Request<B>) -> Response<Body>
+    async fn route<B>(&self, request: Request<B>, remote: Option<SocketAddr>) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let (mut parts, body) = request.into_parts();
         let Some((mount, rest)) = self.find(parts.uri.path()) else {
-            return self.stats(&parts).await;
+            return self.stats(&parts, remote).await;
         };
         let refuse = |parts: &Parts, fault: Fault| {
             let mut response = refuse_at(&parts.headers, mount.dialect.as_ref(), &fault);
@@ -354,7 +356,7 @@ impl App {
         if let Some(uri) = with_path(&parts.uri, if rest.is_empty() { "/" } else { rest }) {
             parts.uri = uri;
         }
-        let way = Way { place: Place::Mounted, dialect: mount.dialect.clone() };
+        let way = Way { place: Place::Mounted, dialect: mount.dialect.clone(), remote };
         let mut response = server.endpoint().arrive(Request::from_parts(parts, body), way).await;
         mount.dress(&mut response);
         response
@@ -394,7 +396,7 @@ impl App {
         self.servers.get(name).ok_or_else(|| name.to_owned())
     }
 
-    async fn stats(&self, parts: &Parts) -> Response<Body> {
+    async fn stats(&self, parts: &Parts, remote: Option<SocketAddr>) -> Response<Body> {
         let at = self.stats.as_deref();
         let Some(rest) = at.and_then(|at| parts.uri.path().strip_prefix(at)?.strip_prefix('/')) else {
             return self.plain(refuse_at(
@@ -405,7 +407,7 @@ impl App {
         };
         let (name, what) = rest.split_once('/').unwrap_or((rest, ""));
         match self.servers.get(&decoded(name, false)) {
-            Some(server) => server.endpoint().numbers(parts, what).await,
+            Some(server) => server.endpoint().numbers(parts, remote, what).await,
             None => self.plain(no_numbers()),
         }
     }
@@ -427,11 +429,21 @@ impl Mount {
 
 /// An app as a `tower` service. Cloning is cheap. See [`App::into_service`].
 #[derive(Clone)]
-pub struct AppService(Arc<App>);
+pub struct AppService {
+    app: Arc<App>,
+    /// The other end of the connection, where our own listener says so.
+    remote: Option<SocketAddr>,
+}
+
+impl MetAt for AppService {
+    fn met_at(&self, remote: SocketAddr) -> AppService {
+        AppService { app: Arc::clone(&self.app), remote: Some(remote) }
+    }
+}
 
 impl fmt::Debug for AppService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AppService").field(&self.0).finish()
+        f.debug_tuple("AppService").field(&self.app).finish()
     }
 }
 
@@ -449,8 +461,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let app = Arc::clone(&self.0);
-        Box::pin(async move { Ok(app.route(request).await) })
+        let (app, remote) = (Arc::clone(&self.app), self.remote);
+        Box::pin(async move { Ok(app.route(request, remote).await) })
     }
 }
 

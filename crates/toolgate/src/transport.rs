@@ -27,7 +27,8 @@ where
             ::http::Request<hyper::body::Incoming>,
             Response = ::http::Response<B>,
             Error = std::convert::Infallible,
-        > + Clone
+        > + listen::MetAt
+        + Clone
         + Send
         + 'static,
     S::Future: Send + 'static,

@@ -38,7 +38,7 @@ use crate::observe;
 use crate::parcel::Parcel;
 use crate::request::{BoxFuture, Principal};
 use crate::stream::{Capacity, Stream};
-use crate::transport::listen::Remote;
+use crate::transport::listen::{MetAt, Remote};
 use body::{Lazy, TooLong, read};
 use duplex::Pairs;
 use sse::Events;
@@ -69,6 +69,8 @@ pub(crate) struct Way {
     pub(crate) place: Place,
     /// How those are spoken to, this way, who name no edition. None: as the server does everywhere.
     pub(crate) dialect: Option<Arc<Dialect>>,
+    /// The other end of the connection, where our own listener says so.
+    pub(crate) remote: Option<SocketAddr>,
 }
 
 /// What an endpoint can be told.
@@ -145,7 +147,7 @@ impl Endpoint {
         let (tasks, pairs) = (TaskTracker::new(), Pairs::default());
         Endpoint {
             inner: Arc::new(Inner { entry, guards, options, tasks, pairs, murmur: Murmur::default() }),
-            way: Way { place: Place::Mounted, dialect: None },
+            way: Way { place: Place::Mounted, dialect: None, remote: None },
         }
     }
 
@@ -153,7 +155,7 @@ impl Endpoint {
     pub(crate) fn at(&self, path: &str) -> Endpoint {
         Endpoint {
             inner: Arc::clone(&self.inner),
-            way: Way { place: Place::Path(path.into()), dialect: None },
+            way: Way { place: Place::Path(path.into()), dialect: None, remote: None },
         }
     }
 
@@ -170,6 +172,12 @@ impl Endpoint {
     pub(crate) async fn settle(&self) {
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
+    }
+}
+
+impl MetAt for Endpoint {
+    fn met_at(&self, remote: SocketAddr) -> Endpoint {
+        Endpoint { inner: Arc::clone(&self.inner), way: Way { remote: Some(remote), ..self.way.clone() } }
     }
 }
 
@@ -202,6 +210,11 @@ enum Door {
 }
 
 impl Way {
+    /// The other end of the connection, as our listener or a layer in front of us says.
+    fn remote(&self, parts: &Parts) -> Option<SocketAddr> {
+        self.remote.or_else(|| parts.extensions.get::<Remote>().map(|remote| remote.0))
+    }
+
     fn door(&self, path: &str) -> Door {
         match (&self.place, path) {
             (_, "/sse") => Door::PairStream,
@@ -230,7 +243,7 @@ impl Inner {
         async move {
             let mut dress = Dress::default();
             let (mut response, is_dressed) = 'answer: {
-                let gate = match self.gate(&guards, &parts) {
+                let gate = match self.gate(&guards, &parts, &way) {
                     Ok(Gate::Prove(claim)) => Box::pin(guards.prove(claim)).await,
                     gate => gate,
                 };
@@ -346,13 +359,13 @@ impl Inner {
         }
     }
 
-    fn gate(&self, guards: &Guards, parts: &Parts) -> Result<Gate, Box<Refusal>> {
+    fn gate(&self, guards: &Guards, parts: &Parts, way: &Way) -> Result<Gate, Box<Refusal>> {
         let face = self.entry.era.face.load();
         guards.gate(&Head {
             method: &parts.method,
             uri: &parts.uri,
             headers: &parts.headers,
-            peer: remote(parts).map(|remote| remote.ip()),
+            peer: way.remote(parts).map(|remote| remote.ip()),
             is_tls: false,
             principal: parts.extensions.get::<Principal>(),
             server: &face.info.name,
@@ -412,7 +425,7 @@ impl Inner {
             Why::Credentials(_) => Fault::new(FaultKind::Unauthorized, message),
             Why::Unavailable => Fault::new(FaultKind::Busy, message),
         };
-        self.note(parts, refusal.why, message);
+        self.note(parts, way, refusal.why, message);
         let fault = fault.with_status(refusal.why.status());
         let mut response = refuse_at(&parts.headers, way.dialect.as_ref(), &fault);
         refusal.explain(response.headers_mut());
@@ -420,7 +433,7 @@ impl Inner {
         response
     }
 
-    fn note(&self, parts: &Parts, why: Why, message: &str) {
+    fn note(&self, parts: &Parts, way: &Way, why: Why, message: &str) {
         let counted = match why {
             Why::Credentials(Kind::ApiKey) | Why::TooManyFailures(Kind::ApiKey) => {
                 Some(observe::Refusal::ApiKey)
@@ -433,16 +446,16 @@ impl Inner {
             Why::BadHead | Why::Unavailable => None,
         };
         if let Some(counted) = counted {
-            self.entry.watch.refused(counted, observe::Transport::Http, self.origin(parts), message);
+            self.entry.watch.refused(counted, observe::Transport::Http, self.origin(parts, way), message);
         }
         if let Some(unsaid) = self.murmur.may_speak() {
-            tracing::info!(?why, message, remote = ?self.origin(parts), unsaid, "refused");
+            tracing::info!(?why, message, remote = ?self.origin(parts, way), unsaid, "refused");
         }
     }
 
     /// Where a request comes from that was not let in.
-    fn origin(&self, parts: &Parts) -> Option<SocketAddr> {
-        let remote = remote(parts);
+    fn origin(&self, parts: &Parts, way: &Way) -> Option<SocketAddr> {
+        let remote = way.remote(parts);
         let client = self.guards.load().client(remote.map(|remote| remote.ip()), &parts.headers);
         client_address(remote, client)
     }
@@ -450,7 +463,7 @@ impl Inner {
     /// Says no because of what is wrong with the request itself.
     fn turn_back(&self, parts: &Parts, way: &Way, fault: &Fault) -> Response<Body> {
         if fault.kind() == FaultKind::TooLarge {
-            let (http, remote) = (observe::Transport::Http, self.origin(parts));
+            let (http, remote) = (observe::Transport::Http, self.origin(parts, way));
             self.entry.watch.refused(observe::Refusal::BodySize, http, remote, fault.message());
         }
         refuse_at(&parts.headers, way.dialect.as_ref(), fault)
@@ -577,7 +590,7 @@ impl Inner {
 fn peer_of(parts: &Parts, road: Road, way: &Way, pass: Pass) -> Peer {
     let headers = Arc::new(parts.headers.clone());
     Peer {
-        remote: client_address(remote(parts), pass.client),
+        remote: client_address(way.remote(parts), pass.client),
         principal: pass.principal,
         headers,
         road,
@@ -588,7 +601,7 @@ fn peer_of(parts: &Parts, road: Road, way: &Way, pass: Pass) -> Peer {
 }
 
 fn peer(parts: Parts, road: Road, way: &Way, pass: Pass) -> Peer {
-    let remote = client_address(remote(&parts), pass.client);
+    let remote = client_address(way.remote(&parts), pass.client);
     let headers = Arc::new(parts.headers);
     let dialect = way.dialect.clone();
     Peer {
@@ -600,10 +613,6 @@ fn peer(parts: Parts, road: Road, way: &Way, pass: Pass) -> Peer {
         transport: observe::Transport::Http,
         is_changed: false,
     }
-}
-
-fn remote(parts: &Parts) -> Option<SocketAddr> {
-    parts.extensions.get::<Remote>().map(|remote| remote.0)
 }
 
 /// Where a request comes from: what a proxy says that is believed, or else the other end of the connection.

@@ -6,7 +6,7 @@
 //!
 //! What it must not do: know a path, a method or a header of the protocol above it, decide which `Host`
 //! or `Origin` is welcome, or look at a body. What it costs per request is two atomic additions, one
-//! look at the clock and the [`Remote`] in the request's extensions; locks are for accept and close.
+//! look at the clock; locks are for accept and close.
 //!
 //! - `seats`: how many connections, and from whom.
 //! - `socket`: the TCP stream as hyper sees it.
@@ -58,10 +58,10 @@ const HYPER_FIELDS: usize = 100;
 /// How long work that was told to end may take to do so.
 const END: Duration = Duration::from_secs(1);
 
-/// The address a request came from, in the extensions of every request.
+/// The address a request came from, in its extensions.
 ///
-/// It is the peer of the TCP connection, never a value out of a header. Our own listener says it; in a router of yours
-/// a layer has to, or guards that judge by address know none:
+/// It is the peer of the TCP connection, never a value out of a header. Our own listener knows it; in a router of yours
+/// a layer has to say it, or guards that judge by address know none:
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -84,6 +84,13 @@ const END: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote(pub SocketAddr);
+
+/// A service that can be told once where all requests of a connection come from. To put that into the extensions of
+/// each would make a map for every request.
+pub(crate) trait MetAt {
+    /// The same, for requests from there.
+    fn met_at(&self, remote: SocketAddr) -> Self;
+}
 
 /// The limits of a listener. The defaults are meant for an open port.
 ///
@@ -246,7 +253,11 @@ pub(crate) async fn serve<S, B>(
     shutdown: CancellationToken,
 ) -> io::Result<()>
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+        + MetAt
+        + Clone
+        + Send
+        + 'static,
     S::Future: Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
@@ -364,7 +375,11 @@ fn http(options: &Options, streams: &TaskTracker) -> auto::Builder<Streams> {
 /// One connection from accept to close. The seat is given back when this ends, however it does.
 async fn connection<S, B>(house: Arc<House>, stream: TcpStream, address: SocketAddr, service: S, seat: Seat)
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
+        + MetAt
+        + Clone
+        + Send
+        + 'static,
     S::Future: Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
@@ -376,7 +391,8 @@ where
     let socket = Socket::new(stream, Arc::clone(&line));
     let open = Arc::clone(&line);
     let limits = hygiene::Limits { target: house.options.max_target, fields: house.options.max_headers };
-    let service = service_fn(move |mut request: Request<Incoming>| {
+    let service = service.met_at(address);
+    let service = service_fn(move |request: Request<Incoming>| {
         let busy = open.enter();
         let fault = hygiene::check(&request, limits);
         let mut service = service.clone();
@@ -385,7 +401,6 @@ where
                 let answer = hygiene::refuse(status, request.version());
                 return Ok::<_, Infallible>(answer.map(|()| Either::Right(Empty::new())));
             }
-            request.extensions_mut().insert(Remote(address));
             poll_fn(|cx| service.poll_ready(cx)).await?;
             let answer = service.call(request).await?;
             Ok(answer.map(|body| {

@@ -1,5 +1,7 @@
 //! Statistics over HTTP: what a server counts, for whoever may call it.
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
@@ -10,12 +12,17 @@ use crate::guard::{Dress, Gate};
 
 impl Endpoint {
     /// Answers a look at the numbers of this server, or their reset; judged like any request to it.
-    pub(crate) async fn numbers(&self, parts: &Parts, what: &str) -> Response<Body> {
+    pub(crate) async fn numbers(
+        &self,
+        parts: &Parts,
+        remote: Option<SocketAddr>,
+        what: &str,
+    ) -> Response<Body> {
         let inner = &self.inner;
-        let way = Way { place: Place::Mounted, dialect: None };
+        let way = Way { place: Place::Mounted, dialect: None, remote };
         let guards = inner.guards.load_full();
         let mut dress = Dress::default();
-        let gate = match inner.gate(&guards, parts) {
+        let gate = match inner.gate(&guards, parts, &way) {
             Ok(Gate::Prove(claim)) => guards.prove(claim).await,
             gate => gate,
         };

@@ -29,6 +29,7 @@ use super::*;
 struct Echo {
     running: Arc<AtomicUsize>,
     seen: Arc<AtomicUsize>,
+    remote: Option<SocketAddr>,
 }
 
 struct Running(Arc<AtomicUsize>);
@@ -36,6 +37,12 @@ struct Running(Arc<AtomicUsize>);
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl MetAt for Echo {
+    fn met_at(&self, remote: SocketAddr) -> Echo {
+        Echo { remote: Some(remote), ..self.clone() }
     }
 }
 
@@ -51,10 +58,10 @@ impl Service<Request<Incoming>> for Echo {
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         self.running.fetch_add(1, Ordering::SeqCst);
         self.seen.fetch_add(1, Ordering::SeqCst);
-        let running = Running(Arc::clone(&self.running));
+        let (running, remote) = (Running(Arc::clone(&self.running)), self.remote);
         Box::pin(async move {
             let _running = running;
-            assert!(request.extensions().get::<Remote>().is_some());
+            assert!(remote.is_some());
             let path = request.uri().path().to_owned();
             let body = match path.as_str() {
                 "/wait" => {
