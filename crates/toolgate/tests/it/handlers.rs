@@ -10,7 +10,7 @@ use toolgate::model::CacheScope;
 use toolgate::{Context, Field, Form, Server, State, ToolError, ToolSpec};
 
 /// Sends one request of the newest revision; gives `result` or `error`.
-async fn ask(server: &Server, method: &str, mut params: Value) -> Value {
+pub(crate) async fn ask(server: &Server, method: &str, mut params: Value) -> Value {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": { "elicitation": {} },
@@ -27,7 +27,7 @@ async fn ask(server: &Server, method: &str, mut params: Value) -> Value {
     answer.get("result").or(answer.get("error")).cloned().unwrap()
 }
 
-async fn call(server: &Server, tool: &str, arguments: Value) -> Value {
+pub(crate) async fn call(server: &Server, tool: &str, arguments: Value) -> Value {
     ask(server, "tools/call", json!({ "name": tool, "arguments": arguments })).await
 }
 

@@ -4,30 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader};
 use toolgate::{ErrorKind, Item, Server, ToolSpec, items};
 
-/// Sends one request of the newest revision; gives `result` or `error`.
-async fn ask(server: &Server, method: &str, mut params: Value) -> Value {
-    params["_meta"] = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string() + "\n";
-    let (output, answers) = tokio::io::duplex(1 << 20);
-    let (serving, line) = tokio::join!(server.serve_io(request.as_bytes(), output), async {
-        let mut line = String::new();
-        BufReader::new(answers).read_line(&mut line).await.unwrap();
-        line
-    });
-    serving.unwrap();
-    let answer: Value = serde_json::from_str(&line).unwrap();
-    answer.get("result").or(answer.get("error")).cloned().unwrap()
-}
-
-async fn call(server: &Server, tool: &str, arguments: Value) -> Value {
-    ask(server, "tools/call", json!({ "name": tool, "arguments": arguments })).await
-}
+use crate::handlers::{ask, call};
 
 /// The text of a call's result.
 async fn said(server: &Server, tool: &str, arguments: Value) -> String {
