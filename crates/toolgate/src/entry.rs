@@ -19,12 +19,15 @@ use crate::dispatch::{Hall, Work};
 use crate::era::{Answer, Arrival, Closing, Era, Listening, Peer, Told, Visit, refuse};
 use crate::observe::{Asked, Finished, Incoming, RequestEvent, Sight, Subject, Verdict, Watch};
 use crate::request::{BoxFuture, Stop};
+use crate::store::Cellar;
 use crate::stream::Stream;
 
 /// The house behind its transports.
 pub(crate) struct Entry {
     pub(crate) era: Era,
     pub(crate) hall: Hall,
+    #[allow(dead_code, reason = "for tasks and sessions")]
+    pub(crate) cellar: Cellar,
     pub(crate) limits: Limits,
     /// How those are spoken to who name no edition, unless the way they came says otherwise.
     pub(crate) dialect: ArcSwapOption<Dialect>,

@@ -382,6 +382,7 @@ mod request;
 mod seal;
 mod server;
 mod servers;
+pub mod store;
 mod stream;
 #[cfg(feature = "testing")]
 pub mod testing;

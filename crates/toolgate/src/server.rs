@@ -38,6 +38,7 @@ use crate::registry::{
     Need, Offer, Pager, PromptSpec, Registry, ResourceSpec, Snapshot, TemplateSpec, ToolSpec, cache_hint,
 };
 use crate::seal::Seal;
+use crate::store::{Cellar, MemoryStore, Store};
 #[cfg(feature = "http")]
 use crate::transport::{
     http::{Endpoint, HttpOptions},
@@ -330,6 +331,8 @@ struct Parts {
     drain: Duration,
     sessions: SessionLimits,
     seal: Option<Seal>,
+    /// None: the memory of this process.
+    store: Option<Arc<dyn Store>>,
     events: Option<Events>,
     stats: bool,
     strict: bool,
@@ -362,6 +365,7 @@ impl Parts {
             drain: Duration::from_secs(30),
             sessions: SessionLimits::default(),
             seal: None,
+            store: None,
             events: None,
             stats: true,
             strict: false,
@@ -597,6 +601,13 @@ impl<L: Last> Builder<L> {
         })
     }
 
+    /// Where everything is kept that must outlive a call: tasks, and where the store reaches other processes, sessions
+    /// and the streams that are resumed. The memory of this process unless said otherwise. Give the same store to every
+    /// process that serves the same clients.
+    pub fn store(self, store: impl Store) -> Builder<L> {
+        self.set(|parts| parts.store = Some(Arc::new(store)))
+    }
+
     /// A call that says nothing for so long is answered by a stream that can be kept alive and, where the
     /// client can, resumed. Five seconds unless said otherwise.
     #[cfg(feature = "http")]
@@ -809,6 +820,8 @@ fn open(parts: Parts) -> Server {
     let seal = parts.seal.unwrap_or_else(Seal::random);
     let registry = Arc::new(Registry::new(parts.catalog, parts.promised, Arc::clone(&hub)));
     let name: Arc<str> = parts.info.name.as_str().into();
+    let store = parts.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
+    let cellar = Cellar::new(store, &name);
     let face = Face::new(parts.info, parts.instructions, parts.cache);
     let offering = Box::new({
         let registry = Arc::clone(&registry);
@@ -834,6 +847,7 @@ fn open(parts: Parts) -> Server {
     let entry = Arc::new(Entry {
         era,
         hall,
+        cellar,
         limits: parts.limits,
         dialect: ArcSwapOption::from_pointee(parts.dialect),
         watch,
