@@ -755,6 +755,9 @@ fn json(status: u16, body: Bytes) -> Response<Body> {
 
 fn event_stream(events: Events) -> Response<Body> {
     let mut response = Response::new(Body::events(events));
+    // hyper keeps the map of an answer for the next one, so a stream has it as long as it lasts: no larger than what
+    // will be in it.
+    *response.headers_mut() = HeaderMap::with_capacity(12);
     sse_headers(response.headers_mut());
     response
 }
