@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use toolgate::model::PromptOutput;
+use toolgate::model::{LogLevel, PromptOutput};
 use toolgate::prelude::*;
 use toolgate::{App, Builder, Dialect, Error, Last, Mount, Rate, Roots, Servers};
 
@@ -106,7 +106,8 @@ fn erlmcp(name: &str) -> Builder<impl Last> {
         .tool("long_operation", long_running_task)
         .describe("Takes a second, as a task if the client likes")
         .tool("log_something", async |cx: Context| {
-            cx.info("Server started successfully").await;
+            let line = json!({ "message": "Server started successfully" });
+            cx.log_as("erlmcp", LogLevel::Info, line).await;
             "logged"
         })
         .tool("touch_config", touch_config)
