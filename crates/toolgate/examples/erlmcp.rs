@@ -83,6 +83,12 @@ struct File {
     path: String,
 }
 
+/// Whatever lies outside of the roots never comes here; `resolve` says where the file really is.
+async fn read_file(files: Roots, path: String) -> Option<String> {
+    let read = move || std::fs::read_to_string(files.resolve(&format!("file:///{path}"))?).ok();
+    tokio::task::spawn_blocking(read).await.ok()?
+}
+
 /// Those that begin like this.
 fn from(all: &'static [&'static str], prefix: &str) -> Vec<&'static str> {
     all.iter().copied().filter(|one| one.starts_with(prefix)).collect()
@@ -125,11 +131,7 @@ fn erlmcp(name: &str) -> Builder<impl Last> {
         .describe("Access logs by date")
         .mime("text/plain")
         .complete("date", |prefix, _| async move { from(&["2026-01-01", "2026-01-02"], &prefix) })
-        // Whatever lies outside of the roots never comes here; `resolve` says where the file really is.
-        .template("file:///{+path}", move |file: File| {
-            let path = files.resolve(&format!("file:///{}", file.path));
-            async move { tokio::fs::read_to_string(path?).await.ok() }
-        })
+        .template("file:///{+path}", move |file: File| read_file(files.clone(), file.path))
         .name("Workspace files")
         .prompt("write_essay", write_essay)
         .describe("Generate an essay writing prompt")
