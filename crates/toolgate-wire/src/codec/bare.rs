@@ -4,7 +4,8 @@ use super::base64::Base64;
 use super::greeting::Said;
 use super::notice::{write_notice, write_short_notice};
 use super::object::{Object, Open, Put};
-use crate::json::Raw;
+use crate::json::{Kind, Raw, View, write_text};
+use crate::meta::key;
 use crate::model::{Call, Completion, Contents, ContentsBody, Notice};
 use crate::{Dialect, Edition, Fault};
 
@@ -33,17 +34,33 @@ impl Said<'_> {
 #[must_use]
 pub fn move_progress(params: &Raw) -> Option<Raw> {
     let token = params.view().get("_progressToken")?;
-    let mut members = match params.view().to_value() {
-        serde_json::Value::Object(members) => members,
-        _ => return None,
-    };
-    let meta = members.entry("_meta").or_insert_with(|| serde_json::json!({})).as_object_mut()?;
-    if meta.contains_key(crate::key::PROGRESS) {
+    let meta = params.view().get("_meta");
+    if meta.is_some_and(|meta| meta.kind() != Kind::Object || meta.get(key::PROGRESS).is_some()) {
         return None;
     }
-    meta.insert(crate::key::PROGRESS.to_owned(), token.to_value());
-    members.remove("_progressToken");
-    Some(Raw::from(serde_json::Value::Object(members)))
+    // Spliced, not parsed: numbers stay as they were written.
+    let mut out = Vec::with_capacity(params.as_bytes().len() + 32);
+    out.push(b'{');
+    for (name, value) in params.view().members() {
+        if name != "_meta" && name != "_progressToken" {
+            write_member(&mut out, &name, value);
+            out.push(b',');
+        }
+    }
+    out.extend_from_slice(b"\"_meta\":{");
+    for (name, value) in meta.iter().flat_map(|meta| meta.members()) {
+        write_member(&mut out, &name, value);
+        out.push(b',');
+    }
+    write_member(&mut out, key::PROGRESS, token);
+    out.extend_from_slice(b"}}");
+    Some(Raw::trusted(out.into()))
+}
+
+fn write_member(out: &mut Vec<u8>, name: &str, value: View<'_>) {
+    write_text(out, name);
+    out.push(b':');
+    out.extend_from_slice(value.to_string().as_bytes());
 }
 
 /// Appends a whole notification for a client that names no edition. Writes
@@ -142,14 +159,19 @@ mod tests {
     #[test]
     fn progress_is_found_beside_meta() {
         let moved = |params: &str| {
-            let params = Raw::from(serde_json::from_str::<serde_json::Value>(params).unwrap());
-            move_progress(&params).map(|raw| raw.view().to_value())
+            let params = Raw::parse(params.to_owned().into()).unwrap();
+            move_progress(&params).map(|raw| raw.as_str().to_owned())
         };
         assert_eq!(
-            moved(r#"{"name":"x","_progressToken":7}"#),
-            Some(serde_json::json!({ "name": "x", "_meta": { "progressToken": 7 } }))
+            moved(r#"{"name":"x","_progressToken":"p\"q","n":123456789012345678901234567890.50}"#).as_deref(),
+            Some(r#"{"name":"x","n":123456789012345678901234567890.50,"_meta":{"progressToken":"p\"q"}}"#)
+        );
+        assert_eq!(
+            moved(r#"{"_meta":{"a":1},"_progressToken":7}"#).as_deref(),
+            Some(r#"{"_meta":{"a":1,"progressToken":7}}"#)
         );
         assert_eq!(moved(r#"{"_meta":{"progressToken":1},"_progressToken":7}"#), None, "`_meta` goes first");
+        assert_eq!(moved(r#"{"_meta":7,"_progressToken":7}"#), None);
         assert_eq!(moved(r#"{"name":"x"}"#), None);
     }
 
