@@ -35,7 +35,8 @@ use crate::hub::{Hub, Topic};
 use crate::observe::{ErrorContext, ErrorEvent, Events, Watch};
 use crate::profile::Profile;
 use crate::registry::{
-    Need, Offer, Pager, PromptSpec, Registry, ResourceSpec, Snapshot, TemplateSpec, ToolSpec, cache_hint,
+    Need, Offer, Pager, PromptSpec, Registry, ResourceSpec, Roots, Snapshot, TemplateSpec, ToolSpec,
+    cache_hint,
 };
 use crate::seal::Seal;
 use crate::store::{Cellar, MemoryStore, Store};
@@ -338,6 +339,7 @@ struct Parts {
     strict: bool,
     dialect: Option<Dialect>,
     shown: Option<Profile>,
+    roots: Option<Roots>,
     #[cfg(feature = "http")]
     guards: Guards,
     #[cfg(feature = "http")]
@@ -371,6 +373,7 @@ impl Parts {
             strict: false,
             dialect: None,
             shown: None,
+            roots: None,
             #[cfg(feature = "http")]
             guards: Guards::default(),
             #[cfg(feature = "http")]
@@ -654,6 +657,22 @@ impl<L: Last> Builder<L> {
         self.set(|parts| parts.strict = true)
     }
 
+    /// Clients that name no protocol revision have to send `initialize` before anything but `ping`, once, with a
+    /// revision that is served and a name of their own. Otherwise they are told -32005 (or -32022 for a revision; dialects
+    /// may have other numbers), and no other revision is offered to them instead. Clients that say who they are in each
+    /// request need no greeting.
+    pub fn require_initialize(self) -> Builder<L> {
+        self.set(|parts| parts.sessions.required = true)
+    }
+
+    /// Confines the reading of `file:` resources to these directories; see [`Server::with_workspace_roots`].
+    pub fn workspace_roots(self, roots: Roots) -> Builder<L> {
+        self.set(|parts| {
+            parts.note(roots.check());
+            parts.roots = Some(roots);
+        })
+    }
+
     /// Remembers no client between requests: `initialize` opens no session, and each request of a handshake
     /// revision is served for itself. Such clients hear of no changes and cannot be asked.
     pub fn stateless(self) -> Builder<L> {
@@ -809,7 +828,7 @@ macro_rules! completing {
         }
     )*};
 }
-completing! { TemplateSpec PromptSpec }
+completing! { ResourceSpec TemplateSpec PromptSpec }
 
 fn description(faults: &[String]) -> Error {
     Error::new(ErrorKind::Description, format!("the server cannot be built:\n  {}", faults.join("\n  ")))
@@ -840,6 +859,7 @@ fn open(parts: Parts) -> Server {
         timeout: parts.timeout,
         strict: parts.strict,
         shown,
+        roots: ArcSwapOption::from_pointee(parts.roots),
     };
     if !parts.stats {
         watch.stats.disable();
