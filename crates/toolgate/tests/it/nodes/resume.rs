@@ -1,0 +1,1 @@
+//! Streams that were cut, resumed on another node.

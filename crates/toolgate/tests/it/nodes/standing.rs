@@ -1,0 +1,1 @@
+//! Standing streams and change notices across nodes.
