@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::{OnceCell, Semaphore};
+use tokio::sync::{Notify, OnceCell, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use toolgate_wire::model::{Hello, LogLevel, ServerCapabilities};
@@ -66,6 +66,8 @@ pub(crate) struct Shared {
     epoch: AtomicU64,
     /// Counts what was heard of sessions, for those who fetch one meanwhile.
     heard: AtomicU64,
+    /// Woken when words may have been missed.
+    missed: Arc<Notify>,
     touching: Arc<Semaphore>,
     /// Who writes which log here.
     desks: Mutex<HashMap<u64, Arc<Pace>>>,
@@ -98,6 +100,7 @@ impl Shared {
             failed: AtomicU64::new(0),
             epoch: AtomicU64::new(0),
             heard: AtomicU64::new(0),
+            missed: Arc::default(),
             touching: Arc::new(Semaphore::new(TOUCHING)),
             desks: Mutex::default(),
             drain,
@@ -225,7 +228,8 @@ impl Shared {
                 (None, Some(session)) => self.sessions.close(&session),
                 (None, None) => {}
                 (Some(record), Some(session)) => {
-                    session.adapt(&record, self.changes.seen());
+                    // Since when it wants what is new in it was missed: better twice than never.
+                    session.adapt(&record, 0);
                     session.renew(epoch, &self.clock);
                     self.prolong(&session);
                 }
@@ -430,17 +434,33 @@ impl Shared {
         }
     }
 
-    /// Prolongs the life of sessions in which somebody waits, though they say nothing.
+    /// Looks after sessions in which somebody waits, though they say nothing: prolongs their life, and compares them
+    /// when something may have been missed.
     async fn keep(shared: Weak<Shared>, idle: Duration, over: CancellationToken) {
         let every = (idle / 8).clamp(Duration::from_millis(100), Duration::from_secs(60));
-        while !pause(every, &over).await {
-            let Some(shared) = shared.upgrade() else { return };
-            for session in shared.sessions.busy() {
-                let is_due = |kin: &Kin| kin.is_due(shared.clock.uptime(), idle / 8);
-                if session.kin.as_deref().is_some_and(is_due) {
-                    shared.touch(&session).await;
-                    session.kin.as_deref().inspect(|kin| kin.note_touched(shared.clock.uptime()));
+        let mut epoch = 0;
+        loop {
+            let Some(this) = shared.upgrade() else { return };
+            let now = this.epoch.load(Ordering::Relaxed);
+            let is_doubtful = std::mem::replace(&mut epoch, now) != now;
+            for session in this.sessions.busy() {
+                if is_doubtful && this.recall(&session.id, &Principal::anonymous()).await.is_err() {
+                    // The store is away again. What is doubtful stays so.
+                    epoch = now.wrapping_sub(1);
                 }
+                let is_due = |kin: &&Kin| kin.is_due(this.clock.uptime(), idle / 8);
+                if let Some(kin) = session.kin.as_deref().filter(is_due) {
+                    kin.note_touched(this.clock.uptime());
+                    this.touch(&session).await;
+                }
+            }
+            let missed = Arc::clone(&this.missed);
+            drop(this);
+            tokio::select! {
+                biased;
+                () = over.cancelled() => return,
+                () = missed.notified() => {}
+                () = tokio::time::sleep(every) => {}
             }
         }
     }
@@ -456,7 +476,9 @@ impl Ear for Shared {
             Word::Answer { session, message } => {
                 let Some(session) = self.sessions.peek(&session) else { return };
                 let bytes = message.into_string().into();
-                if let Ok(Message::One(Frame::Response { id, outcome })) = read(&bytes, &Limits::default()) {
+                // Whoever took it has seen to its size.
+                let limits = Limits { max_bytes: usize::MAX, ..Limits::default() };
+                if let Ok(Message::One(Frame::Response { id, outcome })) = read(&bytes, &limits) {
                     session.hear(&id, outcome);
                 }
             }
@@ -499,6 +521,7 @@ impl Ear for Shared {
 
     fn miss(&self) {
         self.epoch.fetch_add(1, Ordering::Relaxed);
+        self.missed.notify_one();
         self.changes.look();
     }
 }

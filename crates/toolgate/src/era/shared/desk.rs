@@ -193,8 +193,10 @@ impl Shared {
             async move {
                 let told = Told { shared: &shared, session: &session, out: &out, position: &position };
                 let feeding = async {
-                    shared.announce(&session, 0, &who).await;
-                    shared.changes.feed(&session, &out, &position).await;
+                    tokio::join!(
+                        shared.announce(&session, 0, &who),
+                        shared.changes.feed(&session, &out, &position)
+                    );
                 };
                 tokio::select! {
                     biased;
@@ -212,8 +214,9 @@ impl Shared {
     /// Whoever else reads this stream, here or elsewhere, leaves.
     async fn announce(&self, session: &Session, stream: u64, who: &str) {
         let word = Word::Reading { session: session.id.clone(), stream, reader: who.into() };
-        if let Err(error) = self.bus.tell_all(&word).await {
-            tracing::debug!(%error, "other nodes do not know who reads a stream");
+        while let Err(error) = self.bus.tell_all(&word).await {
+            tracing::debug!(%error, "other nodes do not know yet who reads a stream");
+            tokio::time::sleep(jittered()).await;
         }
     }
 
@@ -241,8 +244,10 @@ impl Shared {
         let feed = async move {
             let (session, drain) = (Arc::clone(&desk.session), desk.shared.drain.clone());
             let following = async {
-                desk.shared.announce(&desk.session, number, &who).await;
-                desk.follow(&out, after, page.newest, listener, &writer).await;
+                tokio::join!(
+                    desk.shared.announce(&desk.session, number, &who),
+                    desk.follow(&out, after, page.newest, listener, &writer)
+                );
             };
             tokio::select! {
                 biased;

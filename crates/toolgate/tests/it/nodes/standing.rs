@@ -57,6 +57,47 @@ async fn no_change_after_a_subscription_is_missed() {
     }
 }
 
+/// The change is heard of before the subscription, which another node took: it is told all the same, and once.
+#[tokio::test]
+async fn a_subscription_that_is_heard_of_late_is_made_up_for() {
+    let pair = Pair::open().await;
+    let client = greet(pair.a.address).await;
+    let mut standing = client.get(pair.a.address, None).await;
+    client.echoes(pair.b.address).await;
+    pair.store.set_late(150);
+    for n in 0..5 {
+        let name = format!("fx://late/{n}");
+        subscribe(&client, pair.b.address, &name).await;
+        pair.b.server.changes().resource(&name);
+        pair.b.server.changes().resource("fx://other");
+        let event = standing.next().await.unwrap();
+        assert_eq!((uri(&event), event.id), (name, None), "the stream is beyond its number");
+        pair.b.server.changes().tools();
+        let event = standing.next().await.unwrap();
+        assert_eq!(method(&event), "notifications/tools/list_changed");
+        assert!(event.id.is_some());
+    }
+}
+
+/// Nodes that could not hear each other for a while find out what happened meanwhile.
+#[tokio::test]
+async fn what_was_missed_is_made_up_for() {
+    let pair = Pair::open().await;
+    let (client, ended) = (greet(pair.a.address).await, greet(pair.a.address).await);
+    let mut standing = client.get(pair.a.address, None).await;
+    let mut ending = ended.get(pair.a.address, None).await;
+    pair.store.set_deaf(true);
+    subscribe(&client, pair.b.address, "fx://one").await;
+    pair.b.server.changes().resource("fx://one");
+    assert_eq!(ended.delete(pair.b.address).await.status, 204);
+    assert_eq!(ended.echoes(pair.a.address).await, 200, "A cannot know it yet");
+    pair.store.set_deaf(false);
+    assert_eq!(uri(&standing.next().await.unwrap()), "fx://one");
+    assert_eq!(ending.next().await, None);
+    assert_eq!(ended.echoes(pair.a.address).await, 404);
+    assert_eq!(client.echoes(pair.a.address).await, 200);
+}
+
 #[tokio::test]
 async fn a_listening_of_the_newest_revision_hears_of_changes_on_the_other_node() {
     let pair = Pair::open().await;

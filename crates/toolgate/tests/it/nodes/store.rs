@@ -1,12 +1,13 @@
 //! A store in memory that says it is shared, and that fails when it is told to.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::broadcast;
 use toolgate::store::{
-    Entry, Expect, Fetching, Key, Listener, MemoryStore, Page, Reach, Store, StoreError, Version,
+    Entry, Expect, Fetching, Heard, Key, Listener, MemoryStore, Page, Reach, Store, StoreError, Version,
 };
 
 /// One process's door to a store that several have.
@@ -16,11 +17,58 @@ pub(super) struct Cupboard {
     is_away: AtomicBool,
     /// How often it was asked for anything.
     asked: AtomicUsize,
+    ears: Arc<Ears>,
+}
+
+/// What is heard, and when.
+#[derive(Debug, Default)]
+struct Ears {
+    is_deaf: AtomicBool,
+    /// What is said of records of sessions arrives so many milliseconds late.
+    late: AtomicUsize,
+    all: Mutex<Vec<broadcast::Sender<Heard>>>,
 }
 
 impl Cupboard {
     pub(super) fn new(inner: Arc<MemoryStore>) -> Cupboard {
-        Cupboard { inner, is_away: AtomicBool::new(false), asked: AtomicUsize::new(0) }
+        Cupboard { inner, is_away: AtomicBool::new(false), asked: AtomicUsize::new(0), ears: Arc::default() }
+    }
+
+    /// Nothing is heard, until it is again: then it is known that something was missed.
+    pub(super) fn set_deaf(&self, is_deaf: bool) {
+        if self.ears.is_deaf.swap(is_deaf, Ordering::SeqCst) && !is_deaf {
+            self.ears.all.lock().unwrap().retain(|ear| ear.send(Heard::Gap).is_ok());
+        }
+    }
+
+    pub(super) fn set_late(&self, millis: usize) {
+        self.ears.late.store(millis, Ordering::SeqCst);
+    }
+
+    async fn listen(&self, channel: &str) -> Result<Listener, StoreError> {
+        let mut heard = self.door(|inner| inner.subscribe(channel)).await?;
+        let (sender, receiver) = broadcast::channel(1024);
+        let ears = Arc::clone(&self.ears);
+        ears.all.lock().unwrap().push(sender.clone());
+        tokio::spawn(async move {
+            while let Some(word) = heard.next().await {
+                if ears.is_deaf.load(Ordering::SeqCst) {
+                    continue;
+                }
+                let late = ears.late.load(Ordering::SeqCst) as u64;
+                let is_record = matches!(&word, Heard::Message(bytes) if bytes.starts_with(b"{\"Record"));
+                if late > 0 && is_record {
+                    let sender = sender.clone();
+                    tokio::spawn(async move {
+                        tokio::time::sleep(Duration::from_millis(late)).await;
+                        let _ = sender.send(word);
+                    });
+                } else if sender.send(word).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Listener::new(receiver))
     }
 
     pub(super) fn set_away(&self, is_away: bool) {
@@ -99,7 +147,7 @@ impl Store for Cupboard {
     }
 
     fn subscribe<'a>(&'a self, channel: &'a str) -> Fetching<'a, Listener> {
-        self.door(|inner| inner.subscribe(channel))
+        Box::pin(self.listen(channel))
     }
 
     fn reach(&self) -> Reach {
