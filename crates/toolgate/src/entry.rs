@@ -64,12 +64,13 @@ impl Entry {
 
     /// Refuses a message because what is needed to read it cannot be had.
     fn unprepared(&self, bytes: &Bytes, fault: &Fault) -> Answer {
-        let id = match read(bytes, &self.limits) {
-            Ok(Message::One(Frame::Request { id, .. })) => Some(id),
-            _ => None,
-        };
         let sight = self.watch.begin();
-        self.watched(sight, UNREADABLE, None, self.era.unprepared(id.as_ref(), fault))
+        match read(bytes, &self.limits) {
+            Ok(Message::One(Frame::Request { id, method, .. })) => {
+                self.watched(sight, &method, None, self.era.unprepared(Some(&id), fault))
+            }
+            _ => self.watched(sight, UNREADABLE, None, self.era.unprepared(None, fault)),
+        }
     }
 
     fn broken(&self, broken: &Broken, peer: &Peer) -> Answer {

@@ -106,7 +106,7 @@ pub(crate) struct Session {
     /// It was heard of again after its greeting.
     used: AtomicBool,
     /// Falls when the session ends.
-    pub(crate) over: CancellationToken,
+    pub(crate) over: Cancel,
     /// What it has in common with the same session in other processes, if there are any.
     pub(super) kin: Option<Box<Kin>>,
 }
@@ -246,7 +246,7 @@ impl Sessions {
             streams: Mutex::default(),
             seen: AtomicU64::new(0),
             used: AtomicBool::new(false),
-            over: CancellationToken::new(),
+            over: Cancel::new(),
             kin,
         }
     }

@@ -196,22 +196,27 @@ struct Events {
 impl Events {
     /// The next event with data; none at the end.
     async fn next(&mut self) -> Option<Event> {
-        loop {
-            let event = self.event().await?;
-            if event.data.is_some() {
-                return Some(event);
+        let next = async {
+            loop {
+                let event = self.read().await?;
+                if event.data.is_some() {
+                    return Some(event);
+                }
             }
-        }
+        };
+        tokio::time::timeout(SOON, next).await.expect("an event, or the end, in time")
     }
 
     /// The next event of any kind; none at the end.
     async fn event(&mut self) -> Option<Event> {
+        tokio::time::timeout(SOON, self.read()).await.expect("an event, or the end, in time")
+    }
+
+    async fn read(&mut self) -> Option<Event> {
         let mut event = Event::default();
         loop {
             let mut line = String::new();
-            let n = tokio::time::timeout(SOON, self.lines.read_line(&mut line));
-            let n = n.await.unwrap_or_else(|_| panic!("nothing came; so far {event:?}")).unwrap_or(0);
-            if n == 0 {
+            if self.lines.read_line(&mut line).await.unwrap_or(0) == 0 {
                 return None;
             }
             // Lines that frame chunks are none of ours; events begin and end with their chunk.

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::{Edition, codec};
 
+use super::kin::Place;
 use super::lock;
 use crate::bus::{Bus, Word, jittered, pause, within};
 use crate::era::feed::notice_of;
@@ -244,12 +245,12 @@ impl Changes {
             return Ok(true);
         }
         let page = within(self.bus.cellar.store.read(&self.log, seen, 1)).await?;
-        Ok(position <= page.newest)
+        // A store that lost its last moments counts them again: whoever saw them must not be locked out.
+        Ok(position <= page.newest.saturating_add(MOST as u64))
     }
 
-    /// Tells a session of changes on `out`, from behind `position`, which says how far it is. Ends when nobody reads any
-    /// more.
-    pub(super) async fn feed(&self, session: &Session, out: &Stream, position: &AtomicU64) {
+    /// Tells a session of changes on `out`, from behind `place`. Ends when nobody reads any more.
+    pub(super) async fn feed(&self, session: &Session, out: &Stream, place: &Place) {
         let mut seen = self.seen.subscribe();
         let Some(kin) = &session.kin else { return };
         loop {
@@ -257,8 +258,8 @@ impl Changes {
             seen.borrow_and_update();
             let stirred = kin.stirred.notified();
             let told = async {
-                self.make_up(session, out, position.load(Ordering::Relaxed)).await?;
-                self.tell(session, out, position).await
+                self.make_up(session, out).await?;
+                self.tell(session, out, place).await
             };
             match told.await {
                 Err(Unfed::Gone) => return,
@@ -275,16 +276,12 @@ impl Changes {
         }
     }
 
-    /// Tells what comes after `position`; false if there was nothing.
-    async fn tell(&self, session: &Session, out: &Stream, position: &AtomicU64) -> Result<bool, Unfed> {
+    /// Tells what comes after `place`; false if there was nothing.
+    async fn tell(&self, session: &Session, out: &Stream, place: &Place) -> Result<bool, Unfed> {
         let (edition, wants) = (session.client.edition, session.subscriber());
-        let changes = match self.since(position.load(Ordering::Relaxed)).await.map_err(Unfed::Store)? {
+        let changes = match self.since(place.told.load(Ordering::Relaxed)).await.map_err(Unfed::Store)? {
             Since::Changes(changes) => changes,
-            Since::TooMuch(newest) => {
-                write_all(out, edition, &wants.everything(), newest).await?;
-                position.store(newest, Ordering::Relaxed);
-                return Ok(true);
-            }
+            Since::TooMuch(newest) => vec![(newest, Change::Everything)],
         };
         // Of what changed several times the last one is told.
         let mut last: HashMap<&Topic, u64> = HashMap::new();
@@ -294,31 +291,36 @@ impl Changes {
             }
         }
         for (number, change) in &changes {
-            match change {
-                Change::Topic(topic) if last.get(topic) == Some(number) && wants.wants(topic) => {
-                    write(out, edition, topic, Some(*number)).await?;
+            let told = {
+                let mut judged = lock(&place.judged);
+                *judged = *number;
+                match change {
+                    Change::Topic(topic) if last.get(topic) == Some(number) && wants.wants(topic) => {
+                        vec![topic.clone()]
+                    }
+                    Change::Everything => wants.everything(),
+                    Change::Topic(_) | Change::Nothing => Vec::new(),
                 }
-                Change::Everything => write_all(out, edition, &wants.everything(), *number).await?,
-                Change::Topic(_) | Change::Nothing => {}
-            }
-            position.store(*number, Ordering::Relaxed);
+            };
+            write_all(out, edition, &told, *number).await?;
+            place.told.store(*number, Ordering::Relaxed);
         }
         Ok(!changes.is_empty())
     }
 
     /// Tells of resources that were asked for before they changed, although the changes were heard of first. Without
     /// numbers: the stream is beyond them.
-    async fn make_up(&self, session: &Session, out: &Stream, position: u64) -> Result<(), Unfed> {
+    async fn make_up(&self, session: &Session, out: &Stream) -> Result<(), Unfed> {
         let Some(kin) = &session.kin else { return Ok(()) };
-        let mut late = kin.take_late();
-        while let Some((uri, seen)) = late.pop() {
-            let topic = Topic::Resource(uri.clone());
-            match self.has_changed(&topic, seen, position).await {
+        let mut rest = kin.take_late();
+        while let Some(late) = rest.pop() {
+            let topic = Topic::Resource(late.uri.clone());
+            match self.has_changed(&topic, late.since, late.until).await {
                 Ok(true) => write(out, session.client.edition, &topic, None).await?,
                 Ok(false) => {}
                 Err(error) => {
-                    late.push((uri, seen));
-                    kin.give_back_late(late);
+                    rest.push(late);
+                    kin.give_back_late(rest);
                     return Err(Unfed::Store(error));
                 }
             }

@@ -6,13 +6,14 @@
 //! not matter how many notice.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 use toolgate_wire::{Fault, FaultKind, Raw, RequestId, codec};
 
+use super::kin::Place;
 use super::{Shared, away, lock, space};
 use crate::bus::{Word, jittered, within};
 use crate::clock::tick;
@@ -174,7 +175,7 @@ impl Shared {
             return Err(no_place());
         }
         let kin = session.kin.as_ref().ok_or_else(no_place)?;
-        let (out, who, position) = (Stream::new(Capacity::default()), token(), Arc::<AtomicU64>::default());
+        let (out, who, place) = (Stream::new(Capacity::default()), token(), Arc::<Place>::default());
         // Who says where it was is believed. Anybody else gets what nobody read, as far as that is known.
         let kept = match after {
             Some(_) => 0,
@@ -186,16 +187,16 @@ impl Shared {
             }
         };
         let reader = out.reader();
-        let before = kin.sit(0, &who, &out, &position, false);
-        position.store(after.or(before).unwrap_or(kept), Ordering::Relaxed);
+        let before = kin.sit(0, &who, &out, &place, false);
+        place.begin(after.or(before).unwrap_or(kept));
         let feed = {
             let (shared, out) = (Arc::clone(self), Arc::clone(&out));
             async move {
-                let told = Told { shared: &shared, session: &session, out: &out, position: &position };
+                let told = Told { shared: &shared, session: &session, out: &out, place: &place };
                 let feeding = async {
                     tokio::join!(
                         shared.announce(&session, 0, &who),
-                        shared.changes.feed(&session, &out, &position)
+                        shared.changes.feed(&session, &out, &place)
                     );
                 };
                 tokio::select! {
@@ -284,12 +285,12 @@ struct Told<'a> {
     shared: &'a Arc<Shared>,
     session: &'a Arc<Session>,
     out: &'a Stream,
-    position: &'a AtomicU64,
+    place: &'a Place,
 }
 
 impl Drop for Told<'_> {
     fn drop(&mut self) {
-        let position = self.out.behind().unwrap_or_else(|| self.position.load(Ordering::Relaxed));
+        let position = self.out.behind().unwrap_or_else(|| self.place.told.load(Ordering::Relaxed));
         let Some(kin) = &self.session.kin else { return };
         let before = kin.position.fetch_max(position, Ordering::Relaxed);
         if position <= before

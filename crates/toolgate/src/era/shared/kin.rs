@@ -30,8 +30,7 @@ pub(in crate::era) struct Kin {
     seats: Mutex<Vec<Seat>>,
     /// Logs of calls that ended here, oldest first, with what they hold.
     pub(super) ended: Mutex<Vec<(u64, usize)>>,
-    /// Resources it wants to hear of since changes with these numbers, of which newer ones may have been told already.
-    late: Mutex<Vec<(Box<str>, u64)>>,
+    late: Mutex<Vec<Late>>,
     /// Woken when something was added to these.
     pub(super) stirred: Notify,
 }
@@ -44,8 +43,33 @@ struct Seat {
     /// Everybody has been told of it: whoever is told of after it came after it.
     is_announced: bool,
     out: Weak<Stream>,
-    /// The last change that was told of, on a standing stream.
-    position: Arc<AtomicU64>,
+    place: Arc<Place>,
+}
+
+/// How far a standing stream is.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    /// The last change of which it was decided whether the session wants to hear of it. Held while that is decided, and
+    /// while what it wants changes.
+    pub(super) judged: Mutex<u64>,
+    /// The last change that was told of.
+    pub(super) told: AtomicU64,
+}
+
+/// A resource that a session wants to hear of since one change, while a stream is beyond another.
+#[derive(Debug)]
+pub(super) struct Late {
+    pub(super) uri: Box<str>,
+    pub(super) since: u64,
+    pub(super) until: u64,
+}
+
+impl Place {
+    /// Everything up to this change was told.
+    pub(super) fn begin(&self, position: u64) {
+        *lock(&self.judged) = position;
+        self.told.store(position, Ordering::Relaxed);
+    }
 }
 
 impl Kin {
@@ -79,9 +103,11 @@ impl Kin {
         lock(&self.seats).iter().any(|seat| seat.is_taken())
     }
 
-    /// Whether its standing stream is read here.
-    fn is_fed(&self) -> bool {
-        lock(&self.seats).iter().any(|seat| seat.stream == 0 && seat.is_taken())
+    /// How far its standing stream is, if it is read here.
+    fn standing(&self) -> Option<Arc<Place>> {
+        let seats = lock(&self.seats);
+        let seat = seats.iter().find(|seat| seat.stream == 0 && seat.is_taken())?;
+        Some(Arc::clone(&seat.place))
     }
 
     /// Somebody reads a stream here from now on. Whoever did so before leaves; where a standing stream was, what it had
@@ -91,7 +117,7 @@ impl Kin {
         stream: u64,
         reader: &str,
         out: &Arc<Stream>,
-        position: &Arc<AtomicU64>,
+        place: &Arc<Place>,
         is_announced: bool,
     ) -> Option<u64> {
         let mut seats = lock(&self.seats);
@@ -103,11 +129,11 @@ impl Kin {
             reader: reader.into(),
             is_announced,
             out: Arc::downgrade(out),
-            position: Arc::clone(position),
+            place: Arc::clone(place),
         });
         let before = before?;
         let out = before.out.upgrade()?;
-        let told = out.behind().unwrap_or_else(|| before.position.load(Ordering::Relaxed));
+        let told = out.behind().unwrap_or_else(|| before.place.told.load(Ordering::Relaxed));
         out.dismiss();
         Some(told)
     }
@@ -132,11 +158,11 @@ impl Kin {
     }
 
     /// Resources that were asked for while newer changes may have been told already.
-    pub(super) fn take_late(&self) -> Vec<(Box<str>, u64)> {
+    pub(super) fn take_late(&self) -> Vec<Late> {
         std::mem::take(&mut *lock(&self.late))
     }
 
-    pub(super) fn give_back_late(&self, rest: Vec<(Box<str>, u64)>) {
+    pub(super) fn give_back_late(&self, rest: Vec<Late>) {
         lock(&self.late).extend(rest);
     }
 }
@@ -158,14 +184,17 @@ impl Session {
             }
             *revision = record.revision;
             self.set_level(record.level());
+            let place = kin.standing();
+            let judged = place.as_ref().map(|place| lock(&place.judged));
             let added = self.subscriber().set_uris(&record.uris);
             let mut late = lock(&kin.late);
-            if kin.is_fed() {
-                late.extend(added.into_iter().map(|uri| (uri, seen)));
-                // Whoever asks for more than that while it does not read is told when they change again.
-                late.truncate(LATE);
-            } else {
-                late.clear();
+            match judged {
+                Some(judged) => {
+                    late.extend(added.into_iter().map(|uri| Late { uri, since: seen, until: *judged }));
+                    // Whoever asks for more than that while it does not read is told when they change again.
+                    late.truncate(LATE);
+                }
+                None => late.clear(),
             }
         }
         kin.stirred.notify_waiters();

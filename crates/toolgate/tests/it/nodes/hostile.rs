@@ -127,3 +127,34 @@ async fn a_request_is_taken_back_by_its_own_session_only() {
     }
     assert_eq!(last.unwrap()["result"]["content"][0]["text"], "waited");
 }
+
+/// Many clients ask, are asked and answer at once, on whatever node: each gets what is its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn in_a_crowd_everybody_gets_their_own() {
+    let pair = Arc::new(Pair::open().await);
+    let crowd = (0..40).map(|who: usize| {
+        let pair = Arc::clone(&pair);
+        tokio::spawn(async move {
+            let client = greet(pair.turn(who)).await;
+            for round in 0..5 {
+                // Everybody uses the same ids for their requests.
+                let mut asking = client.post_stream(pair.turn(who + round), &call(1, "ask", json!({}))).await;
+                let question = asking.next().await.unwrap().data.unwrap();
+                let name = format!("{who}/{round}");
+                let answer = json!({"jsonrpc": "2.0", "id": question["id"],
+                    "result": {"action": "accept", "content": {"name": name}}});
+                let taken = client.post(pair.turn(who + round + 1), &answer.to_string()).await;
+                assert_eq!(taken.status, 202, "{taken:?}");
+                let result = asking.next().await.unwrap().data.unwrap();
+                assert_eq!(result["result"]["content"][0]["text"], format!("hello {name}"));
+                let echo = client.post(pair.turn(round), &call(1, "echo", json!({"message": name}))).await;
+                assert_eq!(echo.text(), name);
+            }
+            assert_eq!(client.delete(pair.turn(who / 2)).await.status, 204);
+        })
+    });
+    let crowd: Vec<_> = crowd.collect();
+    for one in crowd {
+        one.await.unwrap();
+    }
+}

@@ -10,7 +10,7 @@ fn said(event: &Event) -> String {
     notice.or(result).unwrap_or("?").to_owned()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_cut_stream_goes_on_where_the_client_comes_back() {
     let pair = Pair::open().await;
     let client = greet(pair.a.address).await;
@@ -235,4 +235,49 @@ async fn only_so_much_of_what_has_ended_is_kept() {
     assert_eq!(client.get(pair.b.address, Some(&ids[0])).await.status, 400);
     assert_eq!(client.get(pair.b.address, Some(&ids[39])).await.status, 200);
     assert_eq!(client.delete(pair.b.address).await.status, 204);
+}
+
+/// Many calls at once, each cut after every event and resumed on a node that chance picks: every client hears every
+/// step of its own call once, in order, and its answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn many_streams_that_are_cut_at_random_lose_nothing() {
+    let pair = Arc::new(Pair::open().await);
+    for _ in 0..20 * 12 {
+        pair.stage.give("step");
+    }
+    let calls = (0..20).map(|who: usize| {
+        let pair = Arc::clone(&pair);
+        tokio::spawn(async move {
+            let client = greet(pair.turn(who)).await;
+            let mut events =
+                client.post_stream(pair.turn(who / 2), &call(who, "steps", json!({"n": 12}))).await;
+            let (mut heard, mut last, mut dice) = (Vec::new(), None, who * 7919 + 13);
+            loop {
+                match events.event().await {
+                    Some(event) => {
+                        last = event.id.clone().or(last);
+                        if event.data.is_some() {
+                            heard.push(said(&event));
+                        }
+                    }
+                    None => break,
+                }
+                dice = dice.wrapping_mul(25_214_903_917).wrapping_add(11) >> 3;
+                if heard.last().is_some_and(|said| said.ends_with("steps")) {
+                    break;
+                }
+                if dice.is_multiple_of(3) {
+                    events = client.get(pair.turn(dice >> 5), last.as_deref()).await;
+                    assert_eq!(events.status, 200);
+                }
+            }
+            let mut wanted: Vec<String> = (1..=12).map(|step| format!("step {step}")).collect();
+            wanted.push("12 steps".into());
+            assert_eq!(heard, wanted);
+        })
+    });
+    let calls: Vec<_> = calls.collect();
+    for call in calls {
+        call.await.unwrap();
+    }
 }

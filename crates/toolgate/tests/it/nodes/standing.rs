@@ -44,7 +44,7 @@ async fn a_change_on_one_node_is_heard_on_the_other() {
 }
 
 /// Whatever was asked for before it changed is told, however the words and the changes overtake each other.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn no_change_after_a_subscription_is_missed() {
     let pair = Pair::open().await;
     let client = greet(pair.a.address).await;
@@ -118,7 +118,7 @@ async fn a_listening_of_the_newest_revision_hears_of_changes_on_the_other_node()
 
 /// Many changes on both nodes, a stream that is cut again and again and resumed on either: every change once, in
 /// order.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_standing_stream_goes_on_anywhere_with_nothing_lost_and_nothing_twice() {
     const N: usize = 400;
     let pair = Pair::open().await;
@@ -210,7 +210,7 @@ async fn the_newest_standing_stream_wins_on_whatever_node() {
     assert_eq!(client.echoes(pair.a.address).await, 200);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn two_streams_in_the_same_moment_leave_one() {
     let pair = Pair::open().await;
     for _ in 0..10 {
