@@ -26,7 +26,7 @@ use crate::stream::Stream;
 pub(crate) struct Entry {
     pub(crate) era: Era,
     pub(crate) hall: Hall,
-    #[allow(dead_code, reason = "for tasks and sessions")]
+    #[allow(dead_code, reason = "for tasks")]
     pub(crate) cellar: Cellar,
     pub(crate) limits: Limits,
     /// How those are spoken to who name no edition, unless the way they came says otherwise.
@@ -42,6 +42,11 @@ impl Entry {
     ///
     /// Cancel safe: yes, whoever drops it has cancelled the call.
     pub(crate) async fn message(&self, bytes: &Bytes, peer: &Peer, out: &Arc<Stream>) -> Answer {
+        if let Some(preparing) = self.era.prepare(peer)
+            && let Err(fault) = preparing.await
+        {
+            return self.unprepared(bytes, &fault);
+        }
         self.finish(self.open(bytes, peer, out), peer, out).await
     }
 
@@ -65,6 +70,17 @@ impl Entry {
         let may_be = matches!(broken.kind, BrokenKind::Params | BrokenKind::Invalid);
         let forgiving = self.era.forgives(peer).filter(|_| may_be)?;
         read_forgiving(bytes, &self.limits, forgiving).ok()
+    }
+
+    /// Refuses a message because what is needed to read it cannot be had.
+    fn unprepared(&self, bytes: &Bytes, fault: &Fault) -> Answer {
+        let sight = self.watch.begin();
+        match read(bytes, &self.limits) {
+            Ok(Message::One(Frame::Request { id, method, .. })) => {
+                self.watched(sight, &method, None, self.era.unprepared(Some(&id), fault))
+            }
+            _ => self.watched(sight, UNREADABLE, None, self.era.unprepared(None, fault)),
+        }
     }
 
     fn broken(&self, broken: &Broken, peer: &Peer) -> Answer {
@@ -92,6 +108,13 @@ impl Entry {
             // What is rare is boxed, so that what is common stays small.
             Started::Batch(frames) => self.batch(std::mem::take(frames), peer, out).await,
             Started::Listening(listening) => Box::pin(self.era.tell(listening)).await,
+            Started::Later(later) => {
+                let answer = later.answer.as_mut().await;
+                match later.sight.take() {
+                    Some(sight) => self.watched(sight, &later.method, None, answer),
+                    None => answer,
+                }
+            }
             Started::Asking(asking) => Box::pin(self.after_asking(asking, peer, out)).await,
             Started::Working { work, cancel, closing, sight } => {
                 let mut cancelled = pin!(cancel.cancelled());
@@ -121,7 +144,13 @@ impl Entry {
         in_batch: bool,
     ) -> Started {
         let Frame::Request { id, method, params } = frame else {
-            return Started::Answered(self.era.hear(frame, peer));
+            return match self.era.hear(frame, peer) {
+                Arrival::Later(answer) => {
+                    Started::Later(Box::new(Later { answer, sight: None, method: Box::default() }))
+                }
+                Arrival::Answered(answer) => Started::Answered(answer),
+                Arrival::Visit(_) | Arrival::Listening(_) => Started::Answered(Answer::Silence),
+            };
         };
         // Before anybody is asked: those who listen must see what will be done.
         let mended = self.era.mend(&method, params.as_ref(), peer);
@@ -195,6 +224,10 @@ impl Entry {
         let visit = match self.era.arrive(id, method, params, index, peer, out, in_batch) {
             Arrival::Answered(answer) => {
                 return Started::Answered(self.watched(sight, method, None, answer));
+            }
+            Arrival::Later(answer) => {
+                let method = method.into();
+                return Started::Later(Box::new(Later { answer, sight: Some(sight), method }));
             }
             Arrival::Listening(listening) => return Started::Listening(listening),
             Arrival::Visit(visit) => visit,
@@ -275,6 +308,7 @@ pub(crate) enum Started {
     Answered(Answer),
     Batch(Vec<Result<Frame, Broken>>),
     Listening(Box<Listening>),
+    Later(Box<Later>),
     /// Those who listen to requests take their time.
     Asking(Box<Asking>),
     Working {
@@ -283,6 +317,14 @@ pub(crate) enum Started {
         closing: Closing,
         sight: Option<Sight>,
     },
+}
+
+/// A message that is answered when something has been kept, or told to another process.
+pub(crate) struct Later {
+    answer: BoxFuture<'static, Answer>,
+    /// None: it is no request, and not counted.
+    sight: Option<Sight>,
+    method: Box<str>,
 }
 
 /// A request of which those who listen are being told.

@@ -13,6 +13,7 @@ mod handshake;
 mod header;
 mod list;
 mod session;
+mod shared;
 mod speech;
 mod stranger;
 
@@ -34,7 +35,8 @@ use toolgate_wire::{
 
 pub(crate) use feed::Listening;
 pub(crate) use header::{LAST_EVENT, SESSION, VERSION, single};
-pub(crate) use session::{Line, SessionLimits, Sessions, event_id};
+pub(crate) use session::{Line, Opened, SessionLimits, Sessions, event_id};
+pub(crate) use shared::{Shared, Stood};
 pub(crate) use speech::refuse_head;
 
 use crate::cancel::{Cancel, CancelOnDrop};
@@ -44,7 +46,7 @@ use crate::hub::Hub;
 use crate::observe::Transport;
 use crate::parcel::Parcel;
 use crate::profile::Profile;
-use crate::request::{Caller, Principal, Request, Stop};
+use crate::request::{BoxFuture, Caller, Principal, Request, Stop};
 use crate::seal::Seal;
 use crate::stream::Stream;
 use ask_retry::Retrying;
@@ -106,6 +108,8 @@ pub(crate) enum Told {
 pub(crate) enum Arrival {
     /// It is answered.
     Answered(Answer),
+    /// It is answered when something is kept, or told to another node.
+    Later(BoxFuture<'static, Answer>),
     /// It goes on to the hall.
     Visit(Box<Visit>),
     /// It stays here, listening.
@@ -136,9 +140,11 @@ pub(crate) type Offering = Box<dyn Fn() -> ServerCapabilities + Send + Sync>;
 pub(crate) struct Era {
     pub(crate) face: ArcSwap<Face>,
     offering: Offering,
-    sessions: Sessions,
+    sessions: Arc<Sessions>,
     /// Those who have none.
     strangers: Strangers,
+    /// What is known of sessions in other processes, where there are any.
+    pub(crate) shared: Option<Arc<Shared>>,
     seal: Seal,
     clock: Clock,
     pub(crate) hub: Arc<Hub>,
@@ -174,24 +180,28 @@ pub(crate) struct Closing {
 }
 
 impl Era {
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn new(
         face: Face,
         offering: Offering,
-        sessions: Sessions,
+        sessions: Arc<Sessions>,
+        shared: Option<Arc<Shared>>,
         seal: Seal,
         clock: Clock,
         hub: Arc<Hub>,
         shown: Arc<ArcSwapOption<Profile>>,
+        drain: CancellationToken,
     ) -> Era {
         Era {
             face: ArcSwap::from_pointee(face),
             offering,
             sessions,
             strangers: Strangers::default(),
+            shared,
             seal,
             clock,
             hub,
-            drain: CancellationToken::new(),
+            drain,
             lists: Lists::default(),
             greetings: codec::Greetings::default(),
             shown,
@@ -231,15 +241,22 @@ impl Era {
     }
 
     /// Hears a message that is no request.
-    pub(crate) fn hear(&self, frame: Frame, peer: &Peer) -> Answer {
+    pub(crate) fn hear(&self, frame: Frame, peer: &Peer) -> Arrival {
         let refused = |(speech, fault): (Speech, Fault)| speech.refusal(None, &fault);
-        match frame {
+        let answer = match frame {
             Frame::Notification { method, params } => {
-                let heard = self.notification(&method, params.as_ref(), peer);
-                heard.map_or_else(refused, |()| Answer::Accepted)
+                match self.notification(&method, params.as_ref(), peer) {
+                    Ok(None) => Answer::Accepted,
+                    Ok(Some(later)) => return Arrival::Later(later),
+                    Err(error) => refused(error),
+                }
             }
             Frame::Response { id, outcome } => match self.speaker(peer) {
                 Ok(Speaker::Session(session)) => {
+                    let elsewhere = self.shared.as_ref().filter(|_| session.kin.is_some());
+                    if let Some(told) = elsewhere.and_then(|shared| shared.answer(&session, &id, &outcome)) {
+                        return Arrival::Later(accepted(session.client.edition.into(), told));
+                    }
                     session.hear(&id, outcome);
                     Answer::Accepted
                 }
@@ -247,7 +264,36 @@ impl Era {
                 Err(error) => refused(error),
             },
             Frame::Lost { .. } | Frame::Request { .. } => self.stray(peer),
+        };
+        Arrival::Answered(answer)
+    }
+
+    /// What must be fetched before a message of this peer can be read; nothing where there is one process only.
+    pub(crate) fn prepare<'a>(&'a self, peer: &'a Peer) -> Option<BoxFuture<'a, Result<(), Fault>>> {
+        self.shared.as_ref()?.prepare(peer)
+    }
+
+    /// Refuses a message before it was read.
+    pub(crate) fn unprepared(&self, id: Option<&RequestId>, fault: &Fault) -> Answer {
+        Speech::from(Edition::NEWEST_HANDSHAKE).refusal(id, fault)
+    }
+
+    /// Begins to listen to other processes, if there are any.
+    pub(crate) fn wake(&self) {
+        if let Some(shared) = &self.shared {
+            shared.wake();
         }
+    }
+
+    /// The stream that a GET asks for, where any process can give it.
+    pub(crate) async fn stand_anywhere(
+        &self,
+        shared: &Arc<Shared>,
+        peer: &Peer,
+        last_event: Option<&str>,
+    ) -> Result<Stood, Fault> {
+        let session = self.session_of(peer)?;
+        shared.stand(session, last_event).await
     }
 
     /// A response that nobody waits for.
@@ -297,7 +343,6 @@ impl Era {
             self.check_greeting(params, peer)?;
             return self
                 .shake_hands(id, params, peer)
-                .map(Arrival::Answered)
                 .map_err(|fault| (Edition::NEWEST_HANDSHAKE.into(), fault));
         }
         let (speech, session) = match self.speaker(peer)? {
@@ -346,6 +391,29 @@ impl Era {
     ) -> Result<Arrival, (Speech, Fault)> {
         let told = |fault| (speech.clone(), fault);
         let answered = |outcome| Ok(Arrival::Answered(self.answer(speech, id, &outcome)));
+        if let (Some(shared), Some(session)) = (&self.shared, &session)
+            && session.kin.is_some()
+            && matches!(call, Call::SetLevel(_) | Call::Subscribe { .. } | Call::Unsubscribe { .. })
+        {
+            if let Call::Subscribe { uri } = &call
+                && self.hides(&caller, uri)
+            {
+                return Err(told(Fault::resource(uri)));
+            }
+            let (shared, session) = (Arc::clone(shared), Arc::clone(session));
+            let kept = async move {
+                match call {
+                    Call::SetLevel(level) => shared.set_level(&session, level).await,
+                    Call::Subscribe { uri } => shared.subscribe(&session, &uri).await,
+                    Call::Unsubscribe { uri } => shared.unsubscribe(&session, &uri).await,
+                    _ => Ok(()),
+                }
+            };
+            let (answer, speech, id) = (self.answer(speech, id, &Outcome::Done), speech.clone(), id.clone());
+            return Ok(Arrival::Later(Box::pin(async move {
+                kept.await.map_or_else(|fault| speech.refusal(Some(&id), &fault), |()| answer)
+            })));
+        }
         match (call, &session) {
             (Call::Hello(_), _) => Err(told(Fault::method("initialize"))),
             (Call::Ping, _) => answered(Outcome::Done),
@@ -416,6 +484,9 @@ impl Era {
             Road::Line(_) => true,
         };
         let method = call.method();
+        if posted && self.shared.is_some() {
+            out.asks(id);
+        }
         let out = streams.then(|| Arc::clone(out));
         let (voice, retrying): (Arc<dyn Voice>, _) = match edition.facts().asking {
             Asking::Reverse => {
@@ -474,7 +545,13 @@ impl Era {
         }
     }
 
-    fn notification(&self, method: &str, params: Option<&Raw>, peer: &Peer) -> Result<(), (Speech, Fault)> {
+    /// Hears a notification; what is still to be done if it concerns another process.
+    fn notification(
+        &self,
+        method: &str,
+        params: Option<&Raw>,
+        peer: &Peer,
+    ) -> Result<Option<BoxFuture<'static, Answer>>, (Speech, Fault)> {
         let said = codec::Said::of(params).map_err(|fault| (self.speech(peer), fault))?;
         if self.is_each(method, &said, peer) {
             if let Road::Line(line) = &peer.road
@@ -483,7 +560,8 @@ impl Era {
             {
                 line.calls.cancel(&id);
             }
-            return each::check_method_if_sent(method, peer).map_err(|fault| (Edition::NEWEST.into(), fault));
+            let checked = each::check_method_if_sent(method, peer);
+            return checked.map(|()| None).map_err(|fault| (Edition::NEWEST.into(), fault));
         }
         let (edition, calls) = match self.speaker(peer)? {
             Speaker::Session(session) => (session.client.edition, Some(session)),
@@ -494,12 +572,20 @@ impl Era {
         if let Some(Notice::Cancelled { request: Some(id), .. }) = notice {
             // A stdio client of an edition without a handshake says nothing of itself in a notification.
             match (&peer.road, calls) {
-                (Road::Line(line), _) => line.calls.cancel(&id),
-                (_, Some(session)) => session.calls.cancel(&id),
+                (Road::Line(line), _) => {
+                    line.calls.cancel(&id);
+                }
+                (_, Some(session)) => {
+                    if !session.calls.cancel(&id)
+                        && let Some(shared) = self.shared.as_ref().filter(|_| session.kin.is_some())
+                    {
+                        return Ok(Some(accepted(edition.into(), shared.cancel(&session, &id))));
+                    }
+                }
                 _ => {}
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Answers bytes that are no message.
@@ -577,6 +663,16 @@ impl Era {
             }
         }
     }
+}
+
+/// Taken, once somebody else has been told.
+fn accepted(
+    speech: Speech,
+    told: impl Future<Output = Result<(), Fault>> + Send + 'static,
+) -> BoxFuture<'static, Answer> {
+    Box::pin(
+        async move { told.await.map_or_else(|fault| speech.refusal(None, &fault), |()| Answer::Accepted) },
+    )
 }
 
 /// What a tool's output begins with.

@@ -5,13 +5,13 @@
 //! encodings; whoever reads a subscriber writes the notices.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tokio::sync::Notify;
 use toolgate_wire::model::Filter;
 
 /// Something that can change.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Topic {
     Tools,
     Prompts,
@@ -25,7 +25,27 @@ pub(crate) enum Topic {
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     subscribers: Mutex<Vec<Weak<Subscriber>>>,
+    /// Where changes wait first, if other processes are to hear of them too.
+    outbox: OnceLock<Outbox>,
 }
+
+/// Changes that were made here and not yet told to anybody.
+#[derive(Debug, Default)]
+struct Outbox {
+    pending: Mutex<Pending>,
+    stirred: Notify,
+}
+
+/// What has changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pending {
+    /// At most [`PENDING`] of them: one more, and everything has changed.
+    pub(crate) topics: BTreeSet<Topic>,
+    pub(crate) everything: bool,
+}
+
+/// How many changes wait one by one.
+const PENDING: usize = 1024;
 
 /// One who wants to hear of changes.
 #[derive(Debug)]
@@ -46,8 +66,7 @@ struct State {
 impl Hub {
     /// Hears of what `wants` names, until the subscriber is dropped.
     pub(crate) fn subscribe(&self, wants: Filter) -> Arc<Subscriber> {
-        let state = Mutex::new(State { wants, roots: false, changed: BTreeSet::new() });
-        let subscriber = Arc::new(Subscriber { state, stirred: Notify::new() });
+        let subscriber = Subscriber::apart(wants);
         let mut subscribers = lock(&self.subscribers);
         if subscribers.len() == subscribers.capacity() {
             // Before the list grows, those who left go: it stays within twice the number of the living.
@@ -57,8 +76,62 @@ impl Hub {
         subscriber
     }
 
-    /// Tells everyone who wants to know that `topic` has changed.
+    /// From now on changes wait in an outbox, for whoever brings them to all processes.
+    pub(crate) fn relay(&self) {
+        self.outbox.get_or_init(Outbox::default);
+    }
+
+    /// Something has changed: everyone who wants to know is told, here or, by way of the outbox, everywhere.
     pub(crate) fn publish(&self, topic: &Topic) {
+        match self.outbox.get() {
+            Some(outbox) => {
+                lock(&outbox.pending).add(topic.clone());
+                outbox.stirred.notify_one();
+            }
+            None => self.tell(topic),
+        }
+    }
+
+    /// Waits until there is something in the outbox.
+    ///
+    /// Cancel safe: yes, it takes nothing.
+    pub(crate) async fn pending(&self) {
+        let Some(outbox) = self.outbox.get() else { return std::future::pending().await };
+        loop {
+            let stirred = outbox.stirred.notified();
+            if *lock(&outbox.pending) != Pending::default() {
+                return;
+            }
+            stirred.await;
+        }
+    }
+
+    /// Empties the outbox. Whoever cannot bring it gives it back.
+    pub(crate) fn take_pending(&self) -> Pending {
+        self.outbox.get().map(|outbox| std::mem::take(&mut *lock(&outbox.pending))).unwrap_or_default()
+    }
+
+    /// Gives back what was taken.
+    pub(crate) fn give_back_pending(&self, rest: Pending) {
+        if let Some(outbox) = self.outbox.get() {
+            let mut pending = lock(&outbox.pending);
+            pending.everything |= rest.everything;
+            rest.topics.into_iter().for_each(|topic| pending.add(topic));
+        }
+    }
+
+    /// Tells everyone here who wants to know that anything may have changed.
+    pub(crate) fn tell_everything(&self) {
+        let subscribers: Vec<_> = lock(&self.subscribers).iter().filter_map(Weak::upgrade).collect();
+        for subscriber in subscribers {
+            for topic in subscriber.everything() {
+                subscriber.tell(&topic);
+            }
+        }
+    }
+
+    /// Tells everyone here who wants to know that `topic` has changed.
+    pub(crate) fn tell(&self, topic: &Topic) {
         let mut subscribers = lock(&self.subscribers);
         subscribers.retain(|subscriber| match subscriber.upgrade() {
             Some(subscriber) => {
@@ -70,7 +143,49 @@ impl Hub {
     }
 }
 
+impl Pending {
+    fn add(&mut self, topic: Topic) {
+        if self.everything {
+            return;
+        }
+        self.topics.insert(topic);
+        if self.topics.len() > PENDING {
+            *self = Pending { everything: true, topics: BTreeSet::new() };
+        }
+    }
+}
+
 impl Subscriber {
+    /// One whom the hub does not tell: it looks for changes itself.
+    pub(crate) fn apart(wants: Filter) -> Arc<Subscriber> {
+        let state = Mutex::new(State { wants, roots: false, changed: BTreeSet::new() });
+        Arc::new(Subscriber { state, stirred: Notify::new() })
+    }
+
+    /// Whether it wants to hear of this.
+    pub(crate) fn wants(&self, topic: &Topic) -> bool {
+        lock(&self.state).wants.covers(topic)
+    }
+
+    /// Everything it wants to hear of.
+    pub(crate) fn everything(&self) -> Vec<Topic> {
+        let state = lock(&self.state);
+        let lists = [
+            (state.wants.tools, Topic::Tools),
+            (state.wants.prompts, Topic::Prompts),
+            (state.wants.resources, Topic::Resources),
+        ];
+        let lists = lists.into_iter().filter_map(|(is_wanted, topic)| is_wanted.then_some(topic));
+        lists.chain(state.wants.uris.iter().map(|uri| Topic::Resource(uri.as_str().into()))).collect()
+    }
+
+    /// Wants to hear of these resources and no others. Gives those that are new.
+    pub(crate) fn set_uris(&self, uris: &[String]) -> Vec<Box<str>> {
+        let mut state = lock(&self.state);
+        let known = std::mem::replace(&mut state.wants.uris, uris.to_vec());
+        uris.iter().filter(|uri| !known.contains(uri)).map(|uri| uri.as_str().into()).collect()
+    }
+
     fn tell(&self, topic: &Topic) {
         let mut state = lock(&self.state);
         let wanted = state.wants.covers(topic) || (state.roots && *topic == Topic::Roots);
@@ -195,5 +310,25 @@ mod tests {
         subscriber.remove("a://b");
         hub.publish(&Topic::Resource("a://b".into()));
         assert!(lock(&subscriber.state).changed.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_others_are_to_hear_waits_and_does_not_grow_without_end() {
+        let hub = Hub::default();
+        let subscriber = hub.subscribe(Filter { tools: true, ..Filter::default() });
+        hub.relay();
+        hub.publish(&Topic::Tools);
+        hub.publish(&Topic::Tools);
+        hub.pending().await;
+        assert!(subscriber.take().is_none(), "nobody is told before it went out");
+        let taken = hub.take_pending();
+        assert_eq!(taken.topics.len(), 1);
+        hub.give_back_pending(taken);
+        for n in 0..=PENDING {
+            hub.publish(&Topic::Resource(format!("a://{n}").into()));
+        }
+        assert_eq!(hub.take_pending(), Pending { everything: true, topics: BTreeSet::new() });
+        hub.tell_everything();
+        assert_eq!(subscriber.take(), Some(Topic::Tools));
     }
 }

@@ -361,6 +361,7 @@
 
 #[cfg(feature = "http")]
 mod app;
+mod bus;
 mod cancel;
 mod clock;
 mod collect;

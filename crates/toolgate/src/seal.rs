@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
@@ -14,10 +15,10 @@ use sha2::{Digest, Sha256};
 
 const NONCE: usize = 24;
 
-/// A ring of keys. The first seals; all open.
+/// A ring of keys. The first seals; all open. Clones are the same ring.
 #[derive(Clone)]
 pub(crate) struct Seal {
-    keys: Arc<[Key]>,
+    keys: Arc<ArcSwap<Vec<Key>>>,
 }
 
 #[derive(Clone)]
@@ -25,6 +26,13 @@ struct Key {
     /// Tells keys apart; says nothing about them.
     id: String,
     cipher: XChaCha20Poly1305,
+}
+
+impl Key {
+    fn of(secret: [u8; 32]) -> Key {
+        let id = Sha256::digest([b"toolgate key id".as_slice(), &secret].concat());
+        Key { id: URL_SAFE_NO_PAD.encode(&id[..4]), cipher: XChaCha20Poly1305::new(&secret.into()) }
+    }
 }
 
 /// A sealed text that none of our keys made, or that was made for another purpose.
@@ -41,25 +49,29 @@ impl Seal {
 
     /// A ring of shared secrets, newest first.
     pub(crate) fn from_secrets(secrets: impl IntoIterator<Item = [u8; 32]>) -> Seal {
-        let keys = secrets
-            .into_iter()
-            .map(|secret| {
-                let id = Sha256::digest([b"toolgate key id".as_slice(), &secret].concat());
-                Key { id: URL_SAFE_NO_PAD.encode(&id[..4]), cipher: XChaCha20Poly1305::new(&secret.into()) }
-            })
-            .collect();
-        Seal { keys }
+        let keys = secrets.into_iter().map(Key::of).collect();
+        Seal { keys: Arc::new(ArcSwap::from_pointee(keys)) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.keys.load().is_empty()
+    }
+
+    /// From now on this secret seals. What was sealed before still opens.
+    pub(crate) fn adopt(&self, secret: [u8; 32]) {
+        let newest = Key::of(secret);
+        self.keys.rcu(|keys| {
+            let others = keys.iter().filter(|key| key.id != newest.id);
+            std::iter::once(&newest).chain(others).cloned().collect::<Vec<_>>()
+        });
     }
 
     /// Seals `plain` for one purpose.
     pub(crate) fn seal(&self, purpose: &[u8], plain: &[u8]) -> String {
         let mut sealed = vec![0; NONCE];
         fill(&mut sealed);
-        let Some(key) = self.keys.first() else {
+        let keys = self.keys.load();
+        let Some(key) = keys.first() else {
             return String::new();
         };
         let nonce = XNonce::try_from(&sealed[..NONCE]).expect("the nonce has the length of a nonce");
@@ -73,7 +85,8 @@ impl Seal {
     /// Opens what was sealed for the same purpose.
     pub(crate) fn open(&self, purpose: &[u8], sealed: &str) -> Result<Vec<u8>, Forged> {
         let (id, body) = sealed.strip_prefix("v1.").and_then(|rest| rest.split_once('.')).ok_or(Forged)?;
-        let key = self.keys.iter().find(|key| key.id == id).ok_or(Forged)?;
+        let keys = self.keys.load();
+        let key = keys.iter().find(|key| key.id == id).ok_or(Forged)?;
         let bytes = URL_SAFE_NO_PAD.decode(body).map_err(|_| Forged)?;
         let (nonce, body) = bytes.split_at_checked(NONCE).ok_or(Forged)?;
         let nonce = XNonce::try_from(nonce).map_err(|_| Forged)?;
@@ -137,5 +150,17 @@ mod tests {
         let sealed = old.seal(b"p", b"plain");
         assert_eq!(new.open(b"p", &sealed).unwrap(), b"plain");
         assert_eq!(old.open(b"p", &new.seal(b"p", b"plain")), Err(Forged));
+    }
+
+    #[test]
+    fn a_secret_that_others_have_too_can_be_adopted() {
+        let (ours, theirs) = (Seal::random(), Seal::from_secrets([[3; 32]]));
+        let (before, other) = (ours.seal(b"p", b"before"), ours.clone());
+        for _ in 0..2 {
+            ours.adopt([3; 32]);
+        }
+        assert_eq!(theirs.open(b"p", &other.seal(b"p", b"after")).unwrap(), b"after");
+        assert_eq!(ours.open(b"p", &before).unwrap(), b"before");
+        assert_eq!(ours.keys.load().len(), 2);
     }
 }

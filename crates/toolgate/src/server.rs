@@ -20,13 +20,14 @@ use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{Annotations, CacheHint, CacheScope, Icon, Implementation, ServerCapabilities};
 use toolgate_wire::{Dialect, Limits};
 
+use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::collect::{Offers, Sorted, sort};
 #[cfg(feature = "macros")]
 use crate::collect::{Scope, collected, nothing_in};
 use crate::dispatch::Hall;
 use crate::entry::Entry;
-use crate::era::{Era, Face, SessionLimits, Sessions};
+use crate::era::{Era, Face, SessionLimits, Sessions, Shared as SharedSessions};
 use crate::error::{Error, ErrorKind};
 #[cfg(feature = "http")]
 use crate::guard::Guards;
@@ -210,6 +211,7 @@ impl Server {
     /// Tells clients that something has changed.
     #[must_use]
     pub fn changes(&self) -> Changes {
+        self.0.entry.era.wake();
         Changes(Arc::clone(&self.0.entry.era.hub))
     }
 
@@ -295,6 +297,7 @@ impl Server {
     }
 
     fn registry(&self) -> &Registry {
+        self.0.entry.era.wake();
         &self.0.entry.hall.registry
     }
 }
@@ -836,6 +839,7 @@ fn description(faults: &[String]) -> Error {
 
 fn open(parts: Parts) -> Server {
     let hub = Arc::new(Hub::default());
+    let has_keys = parts.seal.is_some();
     let seal = parts.seal.unwrap_or_else(Seal::random);
     let registry = Arc::new(Registry::new(parts.catalog, parts.promised, Arc::clone(&hub)));
     let name: Arc<str> = parts.info.name.as_str().into();
@@ -846,12 +850,29 @@ fn open(parts: Parts) -> Server {
         let registry = Arc::clone(&registry);
         move || capabilities(registry.offer())
     });
-    let sessions = Sessions::new(parts.sessions);
+    let sessions = Arc::new(Sessions::new(parts.sessions));
     let clock = Clock::system();
+    let drain = CancellationToken::new();
+    let shared = cellar.is_shared().then(|| {
+        let (sessions, hub, drain) = (Arc::clone(&sessions), Arc::clone(&hub), drain.clone());
+        // Keys that were given are the same everywhere, or are meant not to be.
+        let seal = (!has_keys).then(|| seal.clone());
+        SharedSessions::new(Bus::new(cellar.clone()), sessions, hub, seal, clock.clone(), drain)
+    });
     let events = Events::of_server(parts.events.as_ref());
     let watch = Watch::new(name, clock.clone(), events);
     let shown = Arc::new(ArcSwapOption::from_pointee(parts.shown));
-    let era = Era::new(face, offering, sessions, seal.clone(), clock, Arc::clone(&hub), Arc::clone(&shown));
+    let era = Era::new(
+        face,
+        offering,
+        sessions,
+        shared,
+        seal.clone(),
+        clock,
+        Arc::clone(&hub),
+        Arc::clone(&shown),
+        drain,
+    );
     let hall = Hall {
         registry,
         shared: Arc::new(Shared { states: parts.states, hub }),

@@ -244,13 +244,11 @@ impl Listener {
 
 /// A server's own part of a store: servers with other names may share it, and see nothing of each other.
 #[derive(Clone, Debug)]
-#[allow(dead_code, reason = "for tasks and sessions")]
 pub(crate) struct Cellar {
     pub(crate) store: Arc<dyn Store>,
     house: Box<str>,
 }
 
-#[allow(dead_code, reason = "for tasks and sessions")]
 impl Cellar {
     pub(crate) fn new(store: Arc<dyn Store>, server: &str) -> Cellar {
         let mut house = String::with_capacity(server.len());

@@ -6,12 +6,14 @@
 //! [`Stream::send`] waits, [`Stream::push`] is for the one message that must never be lost.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Notify;
+use toolgate_wire::RequestId;
 
 /// How much a stream holds for a reader that is behind, and for one that comes back.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +32,12 @@ impl Default for Capacity {
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     /// Counts from 1. 0 is the place before the first message.
-    pub(crate) seq: u64,
+    seq: u64,
     pub(crate) data: Bytes,
+    /// Under which number a reader can come back behind it: the place above, or one that a log elsewhere gave.
+    pub(crate) number: Option<NonZeroU64>,
+    /// Nobody is worse off without it.
+    pub(crate) is_hint: bool,
 }
 
 /// The reader is gone and will not come back.
@@ -72,6 +78,10 @@ struct Inner {
     read: bool,
     /// Nobody reads, and nobody will come back.
     gone: bool,
+    /// The number of the last message that was read and has one; 0 before the first.
+    taken: u64,
+    /// Requests that are answered here, where somebody else may have to do so.
+    asked: Vec<RequestId>,
     waker: Option<Waker>,
 }
 
@@ -92,6 +102,8 @@ impl Stream {
                 reader: 0,
                 read: false,
                 gone: false,
+                taken: 0,
+                asked: Vec::new(),
                 waker: None,
             }),
             room: Notify::new(),
@@ -120,7 +132,8 @@ impl Stream {
         if inner.gone || inner.finished || !inner.has_room() {
             return false;
         }
-        inner.add(data);
+        let number = NonZeroU64::new(inner.next);
+        inner.add(data, number, true);
         true
     }
 
@@ -128,6 +141,17 @@ impl Stream {
     ///
     /// Cancel safe: yes, a dropped wait has added nothing.
     pub(crate) async fn send(&self, data: Bytes) -> Result<(), Gone> {
+        self.add(data, |inner| NonZeroU64::new(inner.next)).await
+    }
+
+    /// Adds a message that has a number elsewhere, or none, waiting for room.
+    ///
+    /// Cancel safe: yes, a dropped wait has added nothing.
+    pub(crate) async fn send_as(&self, data: Bytes, number: Option<u64>) -> Result<(), Gone> {
+        self.add(data, |_| number.and_then(NonZeroU64::new)).await
+    }
+
+    async fn add(&self, data: Bytes, number: impl FnOnce(&Inner) -> Option<NonZeroU64>) -> Result<(), Gone> {
         loop {
             // Created before the look, so that room made in between is not missed.
             let room = self.room.notified();
@@ -137,7 +161,8 @@ impl Stream {
                     return Err(Gone);
                 }
                 if inner.has_room() {
-                    inner.add(data);
+                    let number = number(&inner);
+                    inner.add(data, number, false);
                     return Ok(());
                 }
             }
@@ -176,8 +201,47 @@ impl Stream {
     pub(crate) fn push(&self, data: Bytes) {
         let mut inner = self.lock();
         if !inner.gone {
-            inner.add(data);
+            let number = NonZeroU64::new(inner.next);
+            inner.add(data, number, false);
         }
+    }
+
+    /// Adds the last message, and nothing more will come: nobody sees the one without the other.
+    pub(crate) fn conclude(&self, last: Option<Bytes>) {
+        let mut inner = self.lock();
+        inner.finished = true;
+        if let Some(data) = last.filter(|_| !inner.gone) {
+            let number = NonZeroU64::new(inner.next);
+            inner.add(data, number, false);
+        }
+        inner.wake();
+    }
+
+    /// Sends the present reader away for good: somebody else reads what this one would have.
+    pub(crate) fn dismiss(&self) {
+        let mut inner = self.lock();
+        inner.reader += 1;
+        inner.read = false;
+        inner.gone = true;
+        inner.wake();
+        drop(inner);
+        self.room.notify_waiters();
+    }
+
+    /// Notes a request that is answered here.
+    pub(crate) fn asks(&self, id: &RequestId) {
+        self.lock().asked.push(id.clone());
+    }
+
+    /// The requests that are answered here.
+    pub(crate) fn asked(&self) -> Vec<RequestId> {
+        self.lock().asked.clone()
+    }
+
+    /// The number of the last message that was read, if there are others that were not.
+    pub(crate) fn behind(&self) -> Option<u64> {
+        let inner = self.lock();
+        (inner.wanted < inner.next).then_some(inner.taken)
     }
 
     /// Nothing more will come; the reader ends when it has read the rest.
@@ -259,10 +323,10 @@ impl Inner {
         unread < self.capacity.messages as u64 && self.unread_bytes < self.capacity.bytes
     }
 
-    fn add(&mut self, data: Bytes) {
+    fn add(&mut self, data: Bytes, number: Option<NonZeroU64>, is_hint: bool) {
         self.log_bytes += data.len();
         self.unread_bytes += data.len();
-        self.log.push_back(Event { seq: self.next, data });
+        self.log.push_back(Event { seq: self.next, data, number, is_hint });
         self.next += 1;
         self.evict();
         self.wake();
@@ -327,6 +391,7 @@ impl Reader {
                 }
                 inner.unread_bytes = inner.unread_bytes.saturating_sub(event.data.len());
                 inner.wanted = event.seq + 1;
+                inner.taken = event.number.map_or(inner.taken, NonZeroU64::get);
                 drop(inner);
                 self.stream.room.notify_waiters();
                 return Poll::Ready(Next::Event(event));
@@ -337,6 +402,12 @@ impl Reader {
         }
         inner.waker = Some(cx.waker().clone());
         Poll::Pending
+    }
+
+    /// Whether everything was read, and nothing more will come.
+    pub(crate) fn is_at_end(&self) -> bool {
+        let inner = self.stream.lock();
+        inner.finished && inner.wanted == inner.next
     }
 
     /// The next message, if it is there already.

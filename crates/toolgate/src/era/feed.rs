@@ -113,17 +113,22 @@ pub(super) async fn tell_all(
             return;
         }
         let Some(topic) = subscriber.take() else { continue };
-        let notice = match topic.clone() {
-            Topic::Tools => Notice::ToolsChanged,
-            Topic::Prompts => Notice::PromptsChanged,
-            Topic::Resources => Notice::ResourcesChanged,
-            Topic::Resource(uri) => Notice::ResourceUpdated { uri: uri.into() },
-            Topic::Roots => Notice::RootsChanged,
-        };
+        let notice = notice_of(topic.clone());
         let mut message = Vec::with_capacity(160);
         if speech.notice(&mut message, &notice, tag) && !out.hint(message.into()) {
             subscriber.give_back(topic);
         }
+    }
+}
+
+/// How a client is told of a change.
+pub(super) fn notice_of(topic: Topic) -> Notice {
+    match topic {
+        Topic::Tools => Notice::ToolsChanged,
+        Topic::Prompts => Notice::PromptsChanged,
+        Topic::Resources => Notice::ResourcesChanged,
+        Topic::Resource(uri) => Notice::ResourceUpdated { uri: uri.into() },
+        Topic::Roots => Notice::RootsChanged,
     }
 }
 

@@ -8,7 +8,9 @@ use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RequestId, codec};
 use super::bare::{announcement, unheard};
 use super::header::{SESSION, VERSION, single};
 use super::session::GREETING;
-use super::{Answer, Era, Peer, Road, Speaker, Speech, Told};
+use super::{Answer, Arrival, Era, Peer, Road, Speaker, Speech, Told};
+use crate::parcel::Parcel;
+use crate::request::BoxFuture;
 
 impl Era {
     /// Answers `initialize` and remembers who greeted.
@@ -17,7 +19,7 @@ impl Era {
         id: &RequestId,
         params: Option<&Raw>,
         peer: &Peer,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<Arrival, Fault> {
         let greeted = match &peer.road {
             Road::Line(line) => line.session().is_some(),
             Road::Post { .. } => matches!(self.speaker(peer), Ok(Speaker::Session(_))),
@@ -35,7 +37,7 @@ impl Era {
             return Err(Fault::params("`initialize` expected"));
         };
         let edition = Edition::negotiate(&hello.version);
-        let client = Arc::new(Client { edition, capabilities: hello.capabilities, info: hello.client });
+        let client = Client { edition, capabilities: hello.capabilities, info: hello.client };
         let face = self.face.load();
         let mut capabilities = (self.offering)();
         if matches!(peer.road, Road::Post { .. }) && self.sessions.are_off() {
@@ -48,24 +50,30 @@ impl Era {
             server: face.info.clone(),
             instructions: face.instructions.clone(),
         }));
+        let body = self.write(&edition.into(), id, &welcome, &face);
         let session = match &peer.road {
             Road::Line(line) => {
+                let client = Arc::new(client);
                 line.greet(self.sessions.unlisted(client, peer.principal.clone(), &offered, &self.hub));
                 None
             }
             Road::Post { .. } if self.sessions.are_off() => None,
             Road::Post { .. } => {
+                if let Some(shared) = &self.shared {
+                    let greeted = Arc::clone(shared).greet(client, peer.principal.clone(), offered);
+                    return Ok(Arrival::Later(welcomed(greeted, id.clone(), body)));
+                }
+                let client = Arc::new(client);
                 let session =
                     self.sessions.open(client, peer.principal.clone(), &offered, &self.hub, &self.clock);
                 let Some(session) = session else {
-                    return Ok(full(id));
+                    return Ok(Arrival::Answered(full(id)));
                 };
                 Some(session.id.clone())
             }
         };
-        let body = self.write(&edition.into(), id, &welcome, &face);
         let told = announcement(peer).map_or(Told::Well, Told::Greeted);
-        Ok(Answer::Body { status: 200, body, session, told })
+        Ok(Arrival::Answered(Answer::Body { status: 200, body, session, told }))
     }
 
     /// Who sends a message of these editions.
@@ -102,6 +110,20 @@ impl Era {
             (None, None) => Ok(Speaker::Bare),
         }
     }
+}
+
+/// Answered with an id, once everybody can find the session.
+fn welcomed(
+    greeted: impl Future<Output = Result<Box<str>, Fault>> + Send + 'static,
+    id: RequestId,
+    body: Parcel,
+) -> BoxFuture<'static, Answer> {
+    Box::pin(async move {
+        match greeted.await {
+            Ok(session) => Answer::Body { status: 200, body, session: Some(session), told: Told::Well },
+            Err(fault) => Speech::from(Edition::NEWEST_HANDSHAKE).refusal(Some(&id), &fault),
+        }
+    })
 }
 
 /// The same words for a session that never was, is over, or belongs to somebody else.

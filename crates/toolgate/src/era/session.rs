@@ -16,11 +16,12 @@ use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RemoteError, Request
 
 use super::handshake::no_session;
 use super::header::{SESSION, VERSION, single};
+use super::shared::Kin;
 use super::{Era, Peer};
 use crate::cancel::Cancel;
 use crate::clock::Clock;
 use crate::hub::{Hub, Subscriber};
-use crate::request::Principal;
+use crate::request::{BoxFuture, Principal};
 use crate::seal::token;
 use crate::stream::{Capacity, Stream};
 
@@ -31,7 +32,7 @@ const LINE_CALLS: usize = 1024;
 pub(super) const GREETING: usize = 32 << 10;
 
 /// How many bytes of URIs one session may subscribe to.
-const SUBSCRIBED: usize = 256 << 10;
+pub(super) const SUBSCRIBED: usize = 256 << 10;
 
 /// How often silent sessions are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -80,7 +81,7 @@ impl Default for SessionLimits {
 /// All sessions of one server.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    limits: SessionLimits,
+    pub(super) limits: Arc<SessionLimits>,
     open: RwLock<HashMap<Box<str>, Arc<Session>>>,
     /// Stand in for clients that say nothing of themselves but an edition, or not even that.
     strangers: [Arc<Client>; Edition::ALL.len()],
@@ -94,7 +95,7 @@ pub(crate) struct Session {
     pub(crate) id: Box<str>,
     pub(crate) client: Arc<Client>,
     principal: Principal,
-    limits: SessionLimits,
+    pub(super) limits: Arc<SessionLimits>,
     /// The mildest level the client wants to hear of.
     level: AtomicU8,
     subscriber: Arc<Subscriber>,
@@ -108,7 +109,9 @@ pub(crate) struct Session {
     /// It was heard of again after its greeting.
     used: AtomicBool,
     /// Falls when the session ends.
-    pub(crate) over: CancellationToken,
+    pub(crate) over: Cancel,
+    /// What it has in common with the same session in other processes, if there are any.
+    pub(super) kin: Option<Box<Kin>>,
 }
 
 type Pending = HashMap<RequestId, oneshot::Sender<Result<Raw, RemoteError>>>;
@@ -150,6 +153,16 @@ impl Streams {
     }
 }
 
+/// How a stream can be resumed.
+pub(crate) struct Opened {
+    /// Which of its session's streams it is.
+    pub(crate) number: u64,
+    /// It starts with an event that only says so.
+    pub(crate) primes: bool,
+    /// Where to read it instead, and what brings its messages there by way of the store.
+    pub(crate) pumped: Option<(Arc<Stream>, BoxFuture<'static, ()>)>,
+}
+
 /// A stream to be read on a GET, from the message after `after`.
 #[derive(Debug)]
 pub(crate) struct Standing {
@@ -164,6 +177,7 @@ impl Sessions {
         let strangers = Edition::ALL.map(|edition| {
             Arc::new(Client { edition, capabilities: ClientCapabilities::default(), info: None })
         });
+        let limits = Arc::new(limits);
         Sessions { limits, open: RwLock::default(), strangers, swept: AtomicU64::new(0) }
     }
 
@@ -215,26 +229,74 @@ impl Sessions {
         offered: &ServerCapabilities,
         hub: &Hub,
     ) -> Arc<Session> {
-        let wants = Filter {
-            tools: offered.tools == Some(true),
-            prompts: offered.prompts == Some(true),
-            resources: offered.resources == Some(true),
-            ..Filter::default()
-        };
-        Arc::new(Session {
-            id: token().into(),
+        let subscriber = hub.subscribe(lists(offered));
+        Arc::new(self.made(token().into(), client, principal, subscriber, None))
+    }
+
+    /// A session that is in no list yet.
+    pub(super) fn made(
+        &self,
+        id: Box<str>,
+        client: Arc<Client>,
+        principal: Principal,
+        subscriber: Arc<Subscriber>,
+        kin: Option<Box<Kin>>,
+    ) -> Session {
+        Session {
+            id,
             client,
             principal,
-            limits: self.limits,
+            limits: Arc::clone(&self.limits),
             level: AtomicU8::new(LogLevel::Info as u8),
-            subscriber: hub.subscribe(wants),
+            subscriber,
             pending: Mutex::new(Some(HashMap::new())),
             calls: Calls::default(),
             streams: Mutex::default(),
             seen: AtomicU64::new(0),
             used: AtomicBool::new(false),
-            over: CancellationToken::new(),
-        })
+            over: Cancel::new(),
+            kin,
+        }
+    }
+
+    /// Lists a session that lives in a store. None if there are too many here that somebody uses.
+    pub(super) fn list(&self, session: Arc<Session>, clock: &Clock) -> Option<Arc<Session>> {
+        session.touch(clock);
+        let now = clock.uptime();
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = open.get(&session.id) {
+            return Some(Arc::clone(known));
+        }
+        if open.len() >= self.limits.total {
+            // Those that are silent longest go, a tenth of all at once: they are found again when they speak.
+            let idle = open.values().filter(|session| session.is_idle());
+            let mut seen: Vec<u64> = idle.map(|session| session.seen.load(Ordering::Relaxed)).collect();
+            let tenth = (seen.len() / 10).min(seen.len().checked_sub(1)?);
+            let (_, bound, _) = seen.select_nth_unstable(tenth);
+            let bound = *bound;
+            open.retain(|_, session| !session.is_idle() || session.seen.load(Ordering::Relaxed) > bound);
+        } else if self.is_due(now, SWEEP) {
+            open.retain(|_, session| !session.is_stale(now));
+        }
+        open.insert(session.id.clone(), Arc::clone(&session));
+        Some(session)
+    }
+
+    /// The session with this id, whoever asks.
+    pub(super) fn peek(&self, id: &str) -> Option<Arc<Session>> {
+        self.open.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    }
+
+    /// All that somebody waits for something in.
+    pub(super) fn busy(&self) -> Vec<Arc<Session>> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.values().filter(|session| !session.is_idle()).cloned().collect()
+    }
+
+    /// Whether there is no room for one more that will be used.
+    pub(super) fn are_full(&self) -> bool {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.len() >= self.limits.total && !open.values().any(|session| session.is_idle())
     }
 
     /// The session with this id, if it belongs to this principal.
@@ -246,7 +308,8 @@ impl Sessions {
         if session.principal != *principal {
             return None;
         }
-        if session.is_stale(clock.uptime()) {
+        // What lives in a store is over when it is over there.
+        if session.kin.is_none() && session.is_stale(clock.uptime()) {
             self.close(&session);
             return None;
         }
@@ -266,7 +329,7 @@ impl Sessions {
         due
     }
 
-    fn close(&self, session: &Session) {
+    pub(super) fn close(&self, session: &Session) {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         open.remove(&session.id);
         drop(open);
@@ -275,7 +338,7 @@ impl Sessions {
 }
 
 impl Session {
-    fn touch(&self, clock: &Clock) {
+    pub(super) fn touch(&self, clock: &Clock) {
         let now = u64::try_from(clock.uptime().as_millis()).unwrap_or(u64::MAX);
         self.seen.store(now, Ordering::Relaxed);
     }
@@ -289,12 +352,20 @@ impl Session {
         !self.used.load(Ordering::Relaxed) && self.silent(now) > UNUSED
     }
 
-    fn is_stale(&self, now: Duration) -> bool {
-        self.silent(now) > self.limits.idle && self.calls.is_empty() && !self.is_listening()
+    pub(super) fn is_stale(&self, now: Duration) -> bool {
+        self.silent(now) > self.limits.idle && self.is_idle()
+    }
+
+    /// Whether nobody waits for anything in it here.
+    fn is_idle(&self) -> bool {
+        self.calls.is_empty() && !self.is_listening()
     }
 
     /// Whether its standing stream is being read.
     fn is_listening(&self) -> bool {
+        if let Some(kin) = &self.kin {
+            return kin.is_read();
+        }
         lock(&self.streams).standing.as_ref().is_some_and(|stream| stream.is_read())
     }
 
@@ -313,13 +384,17 @@ impl Session {
     }
 
     pub(super) fn subscribe(&self, uri: &str) -> Result<(), Fault> {
-        let most = self.limits.subscriptions;
-        if self.subscriber.add(uri, most, SUBSCRIBED) {
+        if self.subscriber.add(uri, self.limits.subscriptions, SUBSCRIBED) {
             return Ok(());
         }
+        Err(self.too_many())
+    }
+
+    pub(super) fn too_many(&self) -> Fault {
+        let most = self.limits.subscriptions;
         let said =
             format!("a session may subscribe to {most} resources and {SUBSCRIBED} bytes of URIs at most");
-        Err(Fault::params(said))
+        Fault::params(said)
     }
 
     pub(super) fn unsubscribe(&self, uri: &str) {
@@ -335,7 +410,11 @@ impl Session {
     pub(super) fn expect(&self) -> Option<(RequestId, oneshot::Receiver<Result<Raw, RemoteError>>)> {
         let (sender, receiver) = oneshot::channel();
         // Unguessable, and looked up in this session only: no other client can answer it.
-        let id = RequestId::from(token());
+        let id = match &self.kin {
+            // The answer may come to another process, which must know where to bring it.
+            Some(kin) => RequestId::from(format!("{}.{}", kin.node, token())),
+            None => RequestId::from(token()),
+        };
         lock(&self.pending).as_mut()?.insert(id.clone(), sender);
         Some((id, receiver))
     }
@@ -343,6 +422,11 @@ impl Session {
     /// Nobody waits for this answer any more; false if nobody did.
     pub(super) fn forget(&self, id: &RequestId) -> bool {
         lock(&self.pending).as_mut().is_some_and(|pending| pending.remove(id).is_some())
+    }
+
+    /// Whether somebody here waits for this answer.
+    pub(super) fn expects(&self, id: &RequestId) -> bool {
+        lock(&self.pending).as_ref().is_some_and(|pending| pending.contains_key(id))
     }
 
     /// An answer has come. One that nobody waits for, or a second one, is dropped.
@@ -410,18 +494,22 @@ impl Era {
         }
     }
 
-    /// The answer to a POST becomes a stream. If it can be resumed: its number, and whether it starts with
-    /// an event that only says so.
-    pub(crate) fn open_stream(&self, peer: &Peer, stream: &Arc<Stream>) -> Option<(u64, bool)> {
+    /// The answer to a POST becomes a stream. If it can be resumed: how.
+    pub(crate) fn open_stream(&self, peer: &Peer, stream: &Arc<Stream>) -> Option<Opened> {
         if !stream.outlives_reader() {
             return None;
         }
         let session = self.session_of(peer).ok()?;
-        match session.client.edition.facts().resume {
-            Resume::Never => None,
-            Resume::Replay => Some((session.keep(stream, &self.clock), false)),
-            Resume::Polling => Some((session.keep(stream, &self.clock), true)),
+        let primes = match session.client.edition.facts().resume {
+            Resume::Never => return None,
+            Resume::Replay => false,
+            Resume::Polling => true,
+        };
+        if let Some(shared) = &self.shared {
+            let (number, outer, pump) = shared.pump(session, stream);
+            return Some(Opened { number, primes, pumped: Some((outer, pump)) });
         }
+        Some(Opened { number: session.keep(stream, &self.clock), primes, pumped: None })
     }
 
     /// The stream that a GET asks for: the standing one, or the rest of one that was cut.
@@ -439,14 +527,17 @@ impl Era {
     }
 
     /// Ends the session of a DELETE.
-    pub(crate) fn end_session(&self, peer: &Peer) -> Result<(), Fault> {
+    pub(crate) async fn end_session(&self, peer: &Peer) -> Result<(), Fault> {
         let session = self.session_of(peer)?;
+        if let Some(shared) = &self.shared {
+            shared.end(&session).await?;
+        }
         self.sessions.close(&session);
         Ok(())
     }
 
     /// The session that a request without a body names.
-    fn session_of(&self, peer: &Peer) -> Result<Arc<Session>, Fault> {
+    pub(super) fn session_of(&self, peer: &Peer) -> Result<Arc<Session>, Fault> {
         let id = single(&peer.headers, &SESSION).map_err(|_| no_session())?.ok_or_else(no_session)?;
         if let Ok(Some(version)) = single(&peer.headers, &VERSION)
             && Edition::of(version).is_none()
@@ -457,12 +548,22 @@ impl Era {
     }
 }
 
+/// Lists of which a client wants to hear, because it was told that they can change.
+pub(super) fn lists(offered: &ServerCapabilities) -> Filter {
+    Filter {
+        tools: offered.tools == Some(true),
+        prompts: offered.prompts == Some(true),
+        resources: offered.resources == Some(true),
+        ..Filter::default()
+    }
+}
+
 /// An event's id says which stream of its session it is from, and its place there.
 pub(crate) fn event_id(stream: u64, seq: u64) -> String {
     format!("{stream}-{seq}")
 }
 
-fn read_event_id(id: &str) -> Option<(u64, u64)> {
+pub(super) fn read_event_id(id: &str) -> Option<(u64, u64)> {
     let (stream, seq) = id.split_once('-')?;
     Some((stream.parse().ok()?, seq.parse().ok()?))
 }
@@ -585,14 +686,15 @@ impl Calls {
         Ticket { calls: self.clone(), id: id.clone(), serial }
     }
 
-    pub(super) fn cancel(&self, id: &RequestId) {
+    /// False if there is no such request under way.
+    pub(super) fn cancel(&self, id: &RequestId) -> bool {
         let under_way = lock(&self.0);
-        if let Some((_, cancel)) = under_way.calls.get(id) {
-            cancel.cancel();
-        }
-        for (_, _, cancel) in under_way.twins.iter().filter(|(twin, ..)| twin == id) {
-            cancel.cancel();
-        }
+        let Some((_, cancel)) = under_way.calls.get(id) else {
+            return cancel_twins(&under_way, id);
+        };
+        cancel.cancel();
+        cancel_twins(&under_way, id);
+        true
     }
 
     fn cancel_all(&self) {
@@ -611,6 +713,11 @@ impl Calls {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+fn cancel_twins(under_way: &UnderWay, id: &RequestId) -> bool {
+    let twins = under_way.twins.iter().filter(|(twin, ..)| twin == id);
+    twins.map(|(_, _, cancel)| cancel.cancel()).count() > 0
 }
 
 impl Drop for Ticket {

@@ -32,7 +32,7 @@ pub(crate) use numbers::no_numbers;
 
 use crate::clock::tick;
 use crate::entry::Entry;
-use crate::era::{Answer, LAST_EVENT, Peer, Road, SESSION, Told, refuse_head, single};
+use crate::era::{Answer, LAST_EVENT, Opened, Peer, Road, SESSION, Stood, Told, refuse_head, single};
 use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Pass, Refusal, Why};
 use crate::hub::Subscriber;
 use crate::observe;
@@ -355,8 +355,8 @@ impl Inner {
         match (door, &parts.method) {
             (Door::PairStream, _) => self.pair_stream(&parts, way, pass),
             (Door::PairMessages, _) => self.pair_message(parts, way, pass, bytes),
-            (_, &Method::GET) => self.get(&parts, way, pass),
-            _ => self.delete(&parts, way, pass),
+            (_, &Method::GET) => self.get(&parts, way, pass).await,
+            _ => self.delete(&parts, way, pass).await,
         }
     }
 
@@ -514,13 +514,22 @@ impl Inner {
         out: &Arc<Stream>,
         call: Option<BoxFuture<'static, Answer>>,
     ) -> Response<Body> {
-        let opened = self.entry.era.open_stream(peer, out);
-        let mut events = Events::new(out.reader(), self.options.heartbeat);
-        if let Some((number, primes)) = opened {
-            events = events.numbered(number);
-            if primes {
-                events = events.primed();
+        let mut events;
+        match self.entry.era.open_stream(peer, out) {
+            Some(Opened { number, primes, pumped }) => {
+                let source = match pumped {
+                    Some((source, pump)) => {
+                        self.tasks.spawn(pump);
+                        source
+                    }
+                    None => Arc::clone(out),
+                };
+                events = Events::new(source.reader(), self.options.heartbeat).numbered(number);
+                if primes {
+                    events = events.primed();
+                }
             }
+            None => events = Events::new(out.reader(), self.options.heartbeat),
         }
         if let Some(call) = call {
             if out.outlives_reader() {
@@ -532,7 +541,7 @@ impl Inner {
         event_stream(events)
     }
 
-    fn get(self: &Arc<Self>, parts: &Parts, way: &Way, pass: Pass) -> Response<Body> {
+    async fn get(self: &Arc<Self>, parts: &Parts, way: &Way, pass: Pass) -> Response<Body> {
         let headers = &parts.headers;
         let refused = |fault: &Fault| refuse_at(headers, way.dialect.as_ref(), fault);
         let peer = peer_of(parts, Road::Post { streams: true }, way, pass);
@@ -555,6 +564,17 @@ impl Inner {
             Ok(last) => last,
             Err(_) => return refused(&Fault::invalid("header last-event-id must be sent once")),
         };
+        if let Err(fault) = self.prepare(&peer).await {
+            return refused(&fault);
+        }
+        if let Some(shared) = &self.entry.era.shared {
+            return match self.entry.era.stand_anywhere(shared, &peer, last).await {
+                Ok(Stood { number, reader, feed }) => {
+                    event_stream(Events::new(reader, self.options.heartbeat).numbered(number).feeding(feed))
+                }
+                Err(fault) => refused(&fault),
+            };
+        }
         let standing = match self.entry.era.stand(&peer, last) {
             Ok(standing) => standing,
             Err(fault) => return refused(&fault),
@@ -592,11 +612,24 @@ impl Inner {
         })))
     }
 
-    fn delete(&self, parts: &Parts, way: &Way, pass: Pass) -> Response<Body> {
+    /// What must be fetched before a request without a body can be answered.
+    async fn prepare(&self, peer: &Peer) -> Result<(), Fault> {
+        match self.entry.era.prepare(peer) {
+            Some(preparing) => preparing.await,
+            None => Ok(()),
+        }
+    }
+
+    async fn delete(&self, parts: &Parts, way: &Way, pass: Pass) -> Response<Body> {
         if !parts.headers.contains_key(SESSION) {
             return not_allowed(parts, way, "POST");
         }
-        match self.entry.era.end_session(&peer_of(parts, Road::Post { streams: false }, way, pass)) {
+        let peer = peer_of(parts, Road::Post { streams: false }, way, pass);
+        let ended = match self.prepare(&peer).await {
+            Ok(()) => self.entry.era.end_session(&peer).await,
+            Err(fault) => Err(fault),
+        };
+        match ended {
             Ok(()) => plain(StatusCode::NO_CONTENT),
             Err(fault) => refuse_at(&parts.headers, way.dialect.as_ref(), &fault),
         }
@@ -716,10 +749,10 @@ async fn finish(call: BoxFuture<'static, Answer>, out: Arc<Stream>) {
 
 /// The answer is the last message of a stream.
 fn conclude(out: &Stream, answer: Answer) {
-    if let Answer::Body { body, .. } = answer {
-        out.push(body.whole());
-    }
-    out.finish();
+    out.conclude(match answer {
+        Answer::Body { body, .. } => Some(body.whole()),
+        Answer::Accepted | Answer::Silence => None,
+    });
 }
 
 fn out_stirred(out: &Stream) -> bool {

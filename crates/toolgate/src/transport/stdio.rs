@@ -46,6 +46,7 @@ where
         let (entry, line) = (Arc::clone(&entry), Arc::clone(&line));
         async move { entry.era.feed_line(&line).await }
     });
+    entry.era.wake();
     let dialect = entry.dialect.load_full();
     let at_once = Arc::new(Semaphore::new(AT_ONCE));
     let mut connection = Connection { entry, line, out, tasks, at_once, dialect };

@@ -21,6 +21,7 @@ mod stdio;
 mod handlers;
 mod hostile;
 mod macros;
+mod nodes;
 mod program;
 mod seeds;
 mod testing;

@@ -14,7 +14,7 @@ const RANKS: [(u8, &str); 14] = [
     (0, "cancel parcel percent profile"),
     (1, "clock error request seal"),
     (2, "store observe"),
-    (3, "hub stream"),
+    (3, "bus hub stream"),
     (4, "handler"),
     (5, "registry task"),
     (6, "pipeline dispatch collect"),

@@ -1,5 +1,6 @@
 //! A stream of messages as server-sent events.
 
+use std::num::NonZeroU64;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,7 +14,7 @@ use super::duplex::Seat;
 use crate::clock::tick;
 use crate::era::{Answer, event_id};
 use crate::request::BoxFuture;
-use crate::stream::{Next, Reader, Stream};
+use crate::stream::{Event, Next, Reader, Stream};
 
 /// Several small events travel in one piece, up to this size.
 const CHUNK: usize = 16 << 10;
@@ -112,7 +113,7 @@ impl Events {
             match self.reader.poll_next(cx) {
                 Poll::Ready(Next::Event(first)) => {
                     self.sleep = None;
-                    return Poll::Ready(Some(self.gather(first.seq, &first.data)));
+                    return Poll::Ready(Some(self.gather(&first)));
                 }
                 Poll::Ready(Next::End) => return Poll::Ready(None),
                 Poll::Ready(Next::Cut(retry)) if self.number.is_some() => {
@@ -141,14 +142,19 @@ impl Events {
         }
     }
 
-    fn gather(&mut self, seq: u64, data: &Bytes) -> Bytes {
-        let mut chunk = BytesMut::with_capacity(data.len() + 64);
-        put(&mut chunk, self.number.map(|number| (number, seq)), data);
+    fn gather(&mut self, first: &Event) -> Bytes {
+        let mut chunk = BytesMut::with_capacity(first.data.len() + 64);
+        put(&mut chunk, self.place(first), &first.data);
         while chunk.len() < CHUNK {
             let Some(event) = self.reader.ready() else { break };
-            put(&mut chunk, self.number.map(|number| (number, event.seq)), &event.data);
+            put(&mut chunk, self.place(&event), &event.data);
         }
         chunk.freeze()
+    }
+
+    /// Where a reader can come back behind this event, if it can.
+    fn place(&self, event: &Event) -> Option<(u64, u64)> {
+        self.number.zip(event.number.map(NonZeroU64::get))
     }
 
     fn poll_heartbeat(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {

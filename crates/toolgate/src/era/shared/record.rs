@@ -1,0 +1,128 @@
+//! What is kept of a session for all nodes.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use toolgate_wire::model::{Call, Filter, Hello, LogLevel};
+use toolgate_wire::{Client, Edition, Meta, Raw, codec};
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// Grows with each change: what comes late is known to be old.
+    pub(super) revision: u64,
+    /// The date of the edition that was agreed on.
+    edition: String,
+    /// The greeting as the codec writes it.
+    hello: String,
+    /// The greeting did not say who the client is.
+    is_nameless: bool,
+    pub(super) principal: Option<String>,
+    level: u8,
+    /// Tools, prompts, resources: lists it was told can change.
+    lists: [bool; 3],
+    pub(super) uris: Vec<String>,
+    /// The last change it was told of on a standing stream.
+    pub(super) position: u64,
+    /// When it was opened, in seconds since 1970.
+    created: u64,
+}
+
+impl Record {
+    pub(super) fn new(hello: &Hello, principal: Option<&str>, lists: [bool; 3]) -> Record {
+        let mut text = Vec::new();
+        let greeting = Call::Hello(hello.clone());
+        codec::write_call_params(&mut text, Edition::NEWEST_HANDSHAKE, &greeting, None, &Meta::default());
+        Record {
+            revision: 1,
+            edition: hello.version.clone(),
+            hello: String::from_utf8_lossy(&text).into_owned(),
+            is_nameless: hello.client.is_none(),
+            principal: principal.map(str::to_owned),
+            level: LogLevel::Info as u8,
+            lists,
+            uris: Vec::new(),
+            position: 0,
+            created: 0,
+        }
+    }
+
+    pub(super) fn beginning(mut self, position: u64, created: u64) -> Record {
+        (self.position, self.created) = (position, created);
+        self
+    }
+
+    pub(super) fn write(&self) -> Bytes {
+        serde_json::to_vec(self).unwrap_or_default().into()
+    }
+
+    /// None if this is no record, or one of a release that is not understood here.
+    pub(super) fn read(bytes: &[u8]) -> Option<Record> {
+        let record = serde_json::from_slice(bytes);
+        record.inspect_err(|error| tracing::error!(%error, "a session in the store cannot be read")).ok()
+    }
+
+    /// The client as it introduced itself.
+    pub(super) fn client(&self) -> Option<Client> {
+        let hello = Raw::parse(self.hello.clone().into()).ok()?;
+        let call = codec::read_call(Edition::NEWEST_HANDSHAKE, "initialize", Some(&hello)).ok()?;
+        let Call::Hello(Hello { capabilities, client, .. }) = call else { return None };
+        let info = client.filter(|_| !self.is_nameless);
+        Some(Client { edition: Edition::of(&self.edition)?, capabilities, info })
+    }
+
+    pub(super) fn level(&self) -> LogLevel {
+        LogLevel::ALL.get(usize::from(self.level)).copied().unwrap_or(LogLevel::Info)
+    }
+
+    pub(super) fn set_level(&mut self, level: LogLevel) {
+        self.level = level as u8;
+    }
+
+    pub(super) fn wants(&self) -> Filter {
+        let [tools, prompts, resources] = self.lists;
+        Filter { tools, prompts, resources, uris: self.uris.clone(), ..Filter::default() }
+    }
+
+    /// False if that would be too many.
+    pub(super) fn subscribe(&mut self, uri: &str, most: usize, most_bytes: usize) -> bool {
+        if self.uris.iter().any(|known| known == uri) {
+            return true;
+        }
+        let bytes: usize = self.uris.iter().map(String::len).sum();
+        if self.uris.len() >= most || bytes + uri.len() > most_bytes {
+            return false;
+        }
+        self.uris.push(uri.to_owned());
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate_wire::model::{ClientCapabilities, Implementation};
+
+    use super::*;
+
+    #[test]
+    fn a_greeting_is_found_again_as_it_was() {
+        for client in [
+            None,
+            Some(Implementation { name: "n".into(), version: "1".into(), ..Implementation::default() }),
+        ] {
+            for edition in Edition::ALL.into_iter().filter(|edition| edition.shakes_hands()) {
+                let capabilities = ClientCapabilities::default();
+                let hello = Hello { version: edition.date().into(), capabilities, client: client.clone() };
+                let record = Record::new(&hello, Some("ada"), [true, false, true]).beginning(7, 9);
+                let read = Record::read(&record.write()).unwrap();
+                assert_eq!(read, record);
+                let found = read.client().unwrap();
+                assert_eq!(
+                    (found.edition, found.capabilities, found.info),
+                    (edition, hello.capabilities, client.clone())
+                );
+                assert_eq!(read.level(), LogLevel::Info);
+            }
+        }
+        assert_eq!(Record::read(b"{}"), None);
+    }
+}

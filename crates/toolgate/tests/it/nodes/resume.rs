@@ -1,0 +1,283 @@
+//! Streams that were cut, resumed on another node.
+
+use super::*;
+
+/// What an event says, in a word.
+fn said(event: &Event) -> String {
+    let data = event.data.as_ref().unwrap();
+    let notice = data["params"]["data"].as_str().or(data["params"]["message"].as_str());
+    let result = data["result"]["content"][0]["text"].as_str().or(data["error"]["message"].as_str());
+    notice.or(result).unwrap_or("?").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_cut_stream_goes_on_where_the_client_comes_back() {
+    let pair = Pair::open().await;
+    let client = greet(pair.a.address).await;
+    let mut cut = client.post_stream(pair.a.address, &call(9, "steps", json!({"n": 6}))).await;
+    let mut heard = Vec::new();
+    let mut last;
+    let first = cut.next().await.unwrap();
+    heard.push(said(&first));
+    last = first.id.unwrap();
+    drop(cut);
+    for n in 1..6 {
+        pair.stage.take("stepped").await;
+        pair.stage.give("step");
+        pair.stage.take("stepped").await;
+        pair.stage.give("stepped");
+        // From the log, then live; each time on another node.
+        let mut resumed = client.get(pair.turn(n), Some(&last)).await;
+        assert_eq!(resumed.status, 200);
+        let event = resumed.next().await.unwrap();
+        heard.push(said(&event));
+        last = event.id.unwrap();
+    }
+    let mut resumed = client.get(pair.b.address, Some(&last)).await;
+    pair.stage.give("step");
+    let answer = resumed.next().await.unwrap();
+    assert_eq!(answer.data.as_ref().unwrap()["id"], 9);
+    heard.push(said(&answer));
+    assert_eq!(heard, ["step 1", "step 2", "step 3", "step 4", "step 5", "step 6", "6 steps"]);
+    assert_eq!(resumed.next().await, None, "the end comes last");
+    // It can be read again for a while, also from the middle.
+    let mut again = client.get(pair.a.address, Some(&last)).await;
+    assert_eq!(said(&again.next().await.unwrap()), "6 steps");
+    assert_eq!(again.next().await, None);
+}
+
+#[tokio::test]
+async fn a_reader_on_another_node_hears_what_is_said_while_it_reads() {
+    let pair = Pair::open().await;
+    let client = greet(pair.a.address).await;
+    let mut cut = client.post_stream(pair.a.address, &call(9, "steps", json!({"n": 50}))).await;
+    let first = cut.next().await.unwrap();
+    // The first connection is not closed: the newer reader wins.
+    let mut resumed = client.get(pair.b.address, first.id.as_deref()).await;
+    for step in 2..=50 {
+        pair.stage.give("step");
+        let started = std::time::Instant::now();
+        assert_eq!(said(&resumed.next().await.unwrap()), format!("step {step}"));
+        if step > 3 {
+            assert!(
+                started.elapsed() < ms(900),
+                "it is told at once, not found later: {:?}",
+                started.elapsed()
+            );
+        }
+    }
+    pair.stage.give("step");
+    assert_eq!(said(&resumed.next().await.unwrap()), "50 steps");
+    assert_eq!(resumed.next().await, None);
+    while let Some(event) = cut.next().await {
+        assert_ne!(said(&event), "50 steps", "the answer goes to one reader");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_is_sent_away_comes_back_to_another_node() {
+    let pair = Pair::open().await;
+    let client = greet(pair.a.address).await;
+    for n in 0..4 {
+        let mut events = client.post_stream(pair.turn(n), &call(3, "let_go", json!({}))).await;
+        let mut last = None;
+        let mut retry = None;
+        while let Some(event) = events.event().await {
+            retry = event.retry.or(retry);
+            last = event.id.or(last);
+        }
+        assert_eq!(retry, Some(20), "it is sent away");
+        let mut resumed = client.get(pair.turn(n / 2), last.as_deref()).await;
+        assert_eq!(said(&resumed.next().await.unwrap()), "after");
+        assert_eq!(resumed.next().await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_question_can_be_read_and_answered_elsewhere() {
+    let pair = Pair::open().await;
+    let client = greet(pair.a.address).await;
+    let mut events = client.post_stream(pair.a.address, &call(3, "ask", json!({}))).await;
+    // Cut before the question was read: it is found in the log.
+    let primed = events.event().await.unwrap();
+    drop(events);
+    let mut resumed = client.get(pair.b.address, primed.id.as_deref()).await;
+    let question = resumed.next().await.unwrap().data.unwrap();
+    assert_eq!(question["method"], "elicitation/create");
+    let answer = json!({"jsonrpc": "2.0", "id": question["id"],
+        "result": {"action": "accept", "content": {"name": "Bea"}}});
+    assert_eq!(client.post(pair.b.address, &answer.to_string()).await.status, 202);
+    assert_eq!(said(&resumed.next().await.unwrap()), "hello Bea");
+}
+
+#[tokio::test]
+async fn a_stream_is_resumed_in_its_own_session_only() {
+    let pair = Pair::open().await;
+    let (ada, eve) = (greet(pair.a.address).await, greet(pair.b.address).await);
+    let mut events = ada.post_stream(pair.a.address, &call(3, "let_go", json!({}))).await;
+    let id = events.event().await.unwrap().id.unwrap();
+    drop(events);
+    for n in 0..2 {
+        assert_eq!(eve.get(pair.turn(n), Some(&id)).await.status, 400);
+    }
+    let mut resumed = ada.get(pair.b.address, Some(&id)).await;
+    assert_eq!(said(&resumed.next().await.unwrap()), "before");
+}
+
+/// A node that is killed in the middle of a call: whoever comes back for the answer is told, and told once.
+#[test]
+fn a_call_whose_process_was_killed_is_answered_by_another() {
+    let runtime =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (doomed, living) = (runtime(), runtime());
+    let memory = Arc::new(MemoryStore::new());
+    let stage = Stage::default();
+    let open = |who| {
+        let store = Arc::new(Cupboard::new(memory.clone()));
+        Node::open(server(store, &stage, who))
+    };
+    let a = doomed.block_on(open("A"));
+    let b = living.block_on(open("B"));
+    let (to_a, to_b) = (a.address, b.address);
+    let (client, last, mut standing) = living.block_on(async {
+        let client = greet(to_b).await;
+        let mut waiting = client.post_stream(to_a, &call("seven", "wait", json!({}))).await;
+        let first = waiting.next().await.unwrap();
+        (client.clone(), first.id.unwrap(), client.get(to_a, None).await)
+    });
+    doomed.shutdown_background();
+    living.block_on(async {
+        assert_eq!(standing.next().await, None, "its streams break");
+        let started = std::time::Instant::now();
+        let (one, other) = tokio::join!(
+            async {
+                let mut resumed = client.get(to_b, Some(&last)).await;
+                let event = resumed.next().await.unwrap();
+                assert_eq!(resumed.next().await, None);
+                event
+            },
+            client.echoes(to_b),
+        );
+        assert_eq!(other, 200, "the session lives");
+        assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+        let error = one.data.unwrap();
+        assert_eq!(error["id"], "seven");
+        assert!(error["error"]["message"].as_str().unwrap().contains("call again"), "{error}");
+        // The same for whoever asks again, at once.
+        let mut again = client.get(to_b, Some(&last)).await;
+        assert_eq!(again.next().await.unwrap().data.unwrap(), error);
+        assert_eq!(again.next().await, None);
+        let mut standing = client.get(to_b, None).await;
+        b.server.changes().tools();
+        assert!(standing.next().await.is_some());
+    });
+    drop(a);
+}
+
+#[tokio::test]
+async fn a_store_that_fails_in_the_middle_costs_the_numbers_and_not_the_call() {
+    let pair = Pair::open().await;
+    let client = greet(pair.a.address).await;
+    let mut events = client.post_stream(pair.a.address, &call(3, "steps", json!({"n": 3}))).await;
+    let first = events.next().await.unwrap();
+    assert!(first.id.is_some());
+    pair.store.set_away(true);
+    let mut heard = Vec::new();
+    for _ in 0..3 {
+        pair.stage.give("step");
+        let event = events.next().await.unwrap();
+        assert_eq!(event.id, None);
+        heard.push(said(&event));
+    }
+    assert_eq!(heard, ["step 2", "step 3", "3 steps"]);
+    assert_eq!(events.next().await, None);
+    pair.store.set_away(false);
+    // The answer is kept as soon as that is possible.
+    let mut resumed = client.get(pair.b.address, first.id.as_deref()).await;
+    assert_eq!(said(&resumed.next().await.unwrap()), "3 steps");
+}
+
+/// A call that says much while nobody reads does not fill the store, and its answer is not lost.
+#[tokio::test]
+async fn what_nobody_reads_is_bounded_and_the_answer_is_kept() {
+    let pair = Pair::open().await;
+    let client = greet(pair.a.address).await;
+    let mut events = client.post_stream(pair.a.address, &call(3, "flood", json!({"n": 2000}))).await;
+    // Nothing was said for a while: it became a stream all the same, and begins with its id.
+    let primed = events.event().await.unwrap();
+    drop(events);
+    let before = pair.store.held();
+    pair.stage.give("flood");
+    tokio::time::sleep(ms(1500)).await;
+    let held = pair.store.held() - before;
+    assert!(held < 6 << 20, "{held} bytes are kept");
+    let mut resumed = client.get(pair.b.address, primed.id.as_deref()).await;
+    let mut last = None;
+    while let Some(event) = resumed.next().await {
+        last = Some(said(&event));
+    }
+    assert_eq!(last.as_deref(), Some("flooded"));
+}
+
+/// However many streams a session leaves behind, only so many are kept.
+#[tokio::test]
+async fn only_so_much_of_what_has_ended_is_kept() {
+    let pair = Pair::open().await;
+    let client = greet(pair.a.address).await;
+    let mut ids = Vec::new();
+    for n in 0..40 {
+        pair.stage.give("step");
+        let reply = client.post(pair.a.address, &call(n, "steps", json!({"n": 1}))).await;
+        assert_eq!(reply.text(), "1 steps");
+        ids.push(reply.body.lines().find_map(|line| line.strip_prefix("id: ")).unwrap().to_owned());
+    }
+    tokio::time::sleep(ms(200)).await;
+    assert_eq!(client.get(pair.b.address, Some(&ids[0])).await.status, 400);
+    assert_eq!(client.get(pair.b.address, Some(&ids[39])).await.status, 200);
+    assert_eq!(client.delete(pair.b.address).await.status, 204);
+}
+
+/// Many calls at once, each cut after every event and resumed on a node that chance picks: every client hears every
+/// step of its own call once, in order, and its answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn many_streams_that_are_cut_at_random_lose_nothing() {
+    let pair = Arc::new(Pair::open().await);
+    for _ in 0..20 * 12 {
+        pair.stage.give("step");
+    }
+    let calls = (0..20).map(|who: usize| {
+        let pair = Arc::clone(&pair);
+        tokio::spawn(async move {
+            let client = greet(pair.turn(who)).await;
+            let mut events =
+                client.post_stream(pair.turn(who / 2), &call(who, "steps", json!({"n": 12}))).await;
+            let (mut heard, mut last, mut dice) = (Vec::new(), None, who * 7919 + 13);
+            loop {
+                match events.event().await {
+                    Some(event) => {
+                        last = event.id.clone().or(last);
+                        if event.data.is_some() {
+                            heard.push(said(&event));
+                        }
+                    }
+                    None => break,
+                }
+                dice = dice.wrapping_mul(25_214_903_917).wrapping_add(11) >> 3;
+                if heard.last().is_some_and(|said| said.ends_with("steps")) {
+                    break;
+                }
+                if dice.is_multiple_of(3) {
+                    events = client.get(pair.turn(dice >> 5), last.as_deref()).await;
+                    assert_eq!(events.status, 200);
+                }
+            }
+            let mut wanted: Vec<String> = (1..=12).map(|step| format!("step {step}")).collect();
+            wanted.push("12 steps".into());
+            assert_eq!(heard, wanted);
+        })
+    });
+    let calls: Vec<_> = calls.collect();
+    for call in calls {
+        call.await.unwrap();
+    }
+}

@@ -1,0 +1,156 @@
+//! A store in memory that says it is shared, and that fails when it is told to.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::broadcast;
+use toolgate::store::{
+    Entry, Expect, Fetching, Heard, Key, Listener, MemoryStore, Page, Reach, Store, StoreError, Version,
+};
+
+/// One process's door to a store that several have.
+#[derive(Debug)]
+pub(super) struct Cupboard {
+    inner: Arc<MemoryStore>,
+    is_away: AtomicBool,
+    /// How often it was asked for anything.
+    asked: AtomicUsize,
+    ears: Arc<Ears>,
+}
+
+/// What is heard, and when.
+#[derive(Debug, Default)]
+struct Ears {
+    is_deaf: AtomicBool,
+    /// What is said of records of sessions arrives so many milliseconds late.
+    late: AtomicUsize,
+    all: Mutex<Vec<broadcast::Sender<Heard>>>,
+}
+
+impl Cupboard {
+    pub(super) fn new(inner: Arc<MemoryStore>) -> Cupboard {
+        Cupboard { inner, is_away: AtomicBool::new(false), asked: AtomicUsize::new(0), ears: Arc::default() }
+    }
+
+    /// Nothing is heard, until it is again: then it is known that something was missed.
+    pub(super) fn set_deaf(&self, is_deaf: bool) {
+        if self.ears.is_deaf.swap(is_deaf, Ordering::SeqCst) && !is_deaf {
+            self.ears.all.lock().unwrap().retain(|ear| ear.send(Heard::Gap).is_ok());
+        }
+    }
+
+    pub(super) fn set_late(&self, millis: usize) {
+        self.ears.late.store(millis, Ordering::SeqCst);
+    }
+
+    async fn listen(&self, channel: &str) -> Result<Listener, StoreError> {
+        let mut heard = self.door(|inner| inner.subscribe(channel)).await?;
+        let (sender, receiver) = broadcast::channel(1024);
+        let ears = Arc::clone(&self.ears);
+        ears.all.lock().unwrap().push(sender.clone());
+        tokio::spawn(async move {
+            while let Some(word) = heard.next().await {
+                if ears.is_deaf.load(Ordering::SeqCst) {
+                    continue;
+                }
+                let late = ears.late.load(Ordering::SeqCst) as u64;
+                let is_record = matches!(&word, Heard::Message(bytes) if bytes.starts_with(b"{\"Record"));
+                if late > 0 && is_record {
+                    let sender = sender.clone();
+                    tokio::spawn(async move {
+                        tokio::time::sleep(Duration::from_millis(late)).await;
+                        let _ = sender.send(word);
+                    });
+                } else if sender.send(word).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Listener::new(receiver))
+    }
+
+    pub(super) fn set_away(&self, is_away: bool) {
+        self.is_away.store(is_away, Ordering::SeqCst);
+    }
+
+    pub(super) fn asked(&self) -> usize {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn held(&self) -> usize {
+        self.inner.held()
+    }
+
+    fn door<'a, T: Send + 'a>(
+        &'a self,
+        inside: impl FnOnce(&'a MemoryStore) -> Fetching<'a, T>,
+    ) -> Fetching<'a, T> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        if self.is_away.load(Ordering::SeqCst) {
+            return Box::pin(async {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                Err(StoreError::Unavailable("switched off".into()))
+            });
+        }
+        inside(&self.inner)
+    }
+}
+
+impl Store for Cupboard {
+    fn get<'a>(&'a self, key: &'a Key) -> Fetching<'a, Option<Entry>> {
+        self.door(|inner| inner.get(key))
+    }
+
+    fn put<'a>(
+        &'a self,
+        key: &'a Key,
+        value: Bytes,
+        life: Option<Duration>,
+        expect: Expect,
+    ) -> Fetching<'a, Option<Version>> {
+        self.door(|inner| inner.put(key, value, life, expect))
+    }
+
+    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> Fetching<'a, bool> {
+        self.door(|inner| inner.touch(key, life))
+    }
+
+    fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> Fetching<'a, bool> {
+        self.door(|inner| inner.delete(key, expect))
+    }
+
+    fn list<'a>(
+        &'a self,
+        space: &'a str,
+        after: Option<&'a str>,
+        most: usize,
+    ) -> Fetching<'a, Vec<(Box<str>, Entry)>> {
+        self.door(|inner| inner.list(space, after, most))
+    }
+
+    fn count<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> Fetching<'a, u64> {
+        self.door(|inner| inner.count(key, by, life))
+    }
+
+    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> Fetching<'a, u64> {
+        self.door(|inner| inner.append(log, value, life, most))
+    }
+
+    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> Fetching<'a, Page> {
+        self.door(|inner| inner.read(log, after, most))
+    }
+
+    fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> Fetching<'a, ()> {
+        self.door(|inner| inner.publish(channel, message))
+    }
+
+    fn subscribe<'a>(&'a self, channel: &'a str) -> Fetching<'a, Listener> {
+        Box::pin(self.listen(channel))
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Processes
+    }
+}
