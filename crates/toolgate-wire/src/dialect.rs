@@ -48,6 +48,10 @@ pub struct Dialect {
     pub system_role: bool,
     /// Whether an array of messages is taken. None: as the revision does that is assumed.
     pub batches: Option<bool>,
+    /// There are tasks, although no revision was named, and `tasks/create` begins one.
+    pub tasks_create: bool,
+    /// The number of an unknown task.
+    pub task_unknown: i64,
 }
 
 const OFFICIAL: Dialect = Dialect {
@@ -66,6 +70,8 @@ const OFFICIAL: Dialect = Dialect {
     internal_status: 200,
     system_role: false,
     batches: None,
+    tasks_create: false,
+    task_unknown: -32602,
 };
 
 impl Dialect {
@@ -128,6 +134,7 @@ impl Dialect {
             FaultKind::Tool => self.tool_unknown.0,
             FaultKind::Resource => self.resource_unknown.0,
             FaultKind::Prompt => self.prompt_unknown.0,
+            FaultKind::Task => self.task_unknown,
             FaultKind::Unauthorized => self.unauthorized,
             FaultKind::RateLimited => self.rate_limited,
             FaultKind::Failed => self.tool_failed.unwrap_or(-32603),

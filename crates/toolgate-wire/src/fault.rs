@@ -59,6 +59,8 @@ pub enum FaultKind {
     Tool,
     /// No prompt has that name.
     Prompt,
+    /// There is no such task, or none that this caller may see.
+    Task,
     /// A tool was called with arguments that it does not take. Where nothing else is agreed on, this is told as
     /// the tool's result.
     Arguments,
@@ -122,6 +124,12 @@ impl Fault {
     #[must_use]
     pub fn prompt(name: &str) -> Fault {
         Fault::new(FaultKind::Prompt, format!("unknown prompt: {}", clip(name))).about(name)
+    }
+
+    /// There is no such task. It may be somebody else's, or over for long: these are told apart by nobody.
+    #[must_use]
+    pub fn task() -> Fault {
+        Fault::new(FaultKind::Task, "task not found")
     }
 
     /// The client must declare these capabilities first.
@@ -202,6 +210,7 @@ impl Fault {
             | FaultKind::Greeting
             | FaultKind::Tool
             | FaultKind::Prompt
+            | FaultKind::Task
             | FaultKind::Arguments => -32602,
             // Spec since 2026-07-28: an absent resource is a bad parameter; the old number must not be sent.
             FaultKind::Resource if edition >= Edition::E2026_07_28 => -32602,

@@ -28,7 +28,8 @@ use toolgate_wire::model::{
     CacheHint, Call, Implementation, Notice, Outcome, ServerCapabilities, ToolOutput,
 };
 use toolgate_wire::{
-    Asking, Broken, BrokenKind, Dialect, Edition, Fault, FaultKind, Frame, Index, Meta, Raw, RequestId, codec,
+    Asking, Broken, BrokenKind, Client, Dialect, Edition, Fault, FaultKind, Frame, Index, Meta, Raw,
+    RequestId, codec, key,
 };
 
 pub(crate) use feed::Listening;
@@ -38,14 +39,16 @@ pub(crate) use speech::refuse_head;
 
 use crate::cancel::{Cancel, CancelOnDrop};
 use crate::clock::Clock;
+use crate::dispatch::undeclared;
 use crate::handler::Voice;
 use crate::hub::Hub;
 use crate::observe::Transport;
 use crate::parcel::Parcel;
 use crate::profile::Profile;
-use crate::request::{Caller, Principal, Request, Stop};
+use crate::request::{BARE_OWNER, Caller, Principal, Request, Stop, TaskWay, owner};
 use crate::seal::Seal;
 use crate::stream::Stream;
+use crate::task::Tasks;
 use ask_retry::Retrying;
 use ask_reverse::Reversing;
 use list::Lists;
@@ -145,6 +148,8 @@ pub(crate) struct Era {
     shown: Arc<ArcSwapOption<Profile>>,
     /// Nothing is served but `ping`.
     pub(crate) paused: AtomicBool,
+    /// What changes are told of.
+    tasks: Arc<Tasks>,
 }
 
 /// A request on its way through the house, and what is needed to answer it.
@@ -168,6 +173,7 @@ pub(crate) struct Closing {
 }
 
 impl Era {
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn new(
         face: Face,
         offering: Offering,
@@ -176,6 +182,7 @@ impl Era {
         clock: Clock,
         hub: Arc<Hub>,
         shown: Arc<ArcSwapOption<Profile>>,
+        tasks: Arc<Tasks>,
     ) -> Era {
         Era {
             face: ArcSwap::from_pointee(face),
@@ -184,11 +191,12 @@ impl Era {
             seal,
             clock,
             hub,
-            drain: CancellationToken::new(),
+            drain: tasks.drain().clone(),
             lists: Lists::default(),
             greetings: codec::Greetings::default(),
             shown,
             paused: AtomicBool::new(false),
+            tasks,
         }
     }
 
@@ -307,14 +315,24 @@ impl Era {
             return Ok(Arrival::Answered(self.answer(&speech, id, &Outcome::Done)));
         }
         let told = |fault| (speech.clone(), fault);
-        let call = said.call(speech.edition(), method).map_err(told)?;
+        let call = match &speech {
+            Speech::Named(edition) => said.call(*edition, method),
+            Speech::Bare(_) => said.bare_call(peer.dialect(), method),
+        };
+        let call = call.map_err(told)?;
         let meta = said.meta().map_err(told)?;
         let client = match &session {
             Some(session) => Arc::clone(&session.client),
             None => self.sessions.stranger(speech.edition()),
         };
         let mut caller = self.caller(peer, client, meta, false);
-        caller.lenient = matches!(speech, Speech::Bare(_)) && peer.dialect().lenient;
+        if matches!(speech, Speech::Bare(_)) {
+            caller.lenient = peer.dialect().lenient;
+            if peer.dialect().tasks_create {
+                caller.tasks = TaskWay::Asked;
+                caller.owner = caller.principal.id().is_none().then(|| BARE_OWNER.into());
+            }
+        }
         self.seat(&speech, id, call, caller, session, peer, out)
     }
 
@@ -325,11 +343,17 @@ impl Era {
         speech: &Speech,
         id: &RequestId,
         call: Call,
-        caller: Caller,
+        mut caller: Caller,
         session: Option<Arc<Session>>,
         peer: &Peer,
         out: &Arc<Stream>,
     ) -> Result<Arrival, (Speech, Fault)> {
+        if caller.tasks == TaskWay::Asked
+            && let Some(session) = &session
+            && is_about_tasks(&call)
+        {
+            caller.owner = Some(owner(&caller.principal, Some(&session.id)));
+        }
         let told = |fault| (speech.clone(), fault);
         let answered = |outcome| Ok(Arrival::Answered(self.answer(speech, id, &outcome)));
         match (call, &session) {
@@ -358,8 +382,11 @@ impl Era {
             }
             (Call::Listen(mut filter), _) => {
                 filter.uris.retain(|uri| !self.hides(&caller, uri));
+                if !filter.tasks.is_empty() && caller.tasks == TaskWay::Undeclared {
+                    return Err(told(undeclared()));
+                }
                 let (cancel, ticket) = self.ticket(id, session.as_ref(), peer).map_err(told)?;
-                let listening = self.listen(speech.edition(), id, filter, cancel, ticket, peer, out);
+                let listening = self.listen(speech.edition(), id, filter, cancel, ticket, &caller, peer, out);
                 Ok(Arrival::Listening(Box::new(listening)))
             }
             (call, _) => {
@@ -434,8 +461,10 @@ impl Era {
         Ok((cancel, Some(ticket)))
     }
 
-    fn caller(&self, peer: &Peer, client: Arc<toolgate_wire::Client>, meta: Meta, mirrors: bool) -> Caller {
+    fn caller(&self, peer: &Peer, client: Arc<Client>, meta: Meta, mirrors: bool) -> Caller {
         Caller {
+            tasks: task_way(&client),
+            owner: None,
             principal: peer.principal.clone(),
             client,
             headers: Arc::clone(&peer.headers),
@@ -541,6 +570,8 @@ impl Era {
                 None => self.answer(speech, id, &Outcome::Tool(*output)),
             },
             Err(Stop::Cancelled) => Answer::Silence,
+            // The hall makes a task of it.
+            Err(Stop::Later) => refuse(&Fault::internal(&crate::seal::reference())),
             Err(Stop::NeedsInput) => {
                 match retrying.as_ref().map(|retrying| retrying.suspend(&self.seal, &self.clock)) {
                     Some(Ok(outcome)) => self.answer(speech, id, &outcome),
@@ -550,6 +581,34 @@ impl Era {
             }
         }
     }
+}
+
+/// How a client's way of speaking deals with work that takes long.
+fn task_way(client: &Client) -> TaskWay {
+    match client.edition.facts().tasks {
+        toolgate_wire::Tasks::Never => TaskWay::Never,
+        toolgate_wire::Tasks::Core => TaskWay::Asked,
+        toolgate_wire::Tasks::Extension => {
+            match client.capabilities.extensions.contains_key(key::TASKS_EXTENSION) {
+                true => TaskWay::Free,
+                false => TaskWay::Undeclared,
+            }
+        }
+    }
+}
+
+/// Whether it matters whose tasks a caller may see.
+fn is_about_tasks(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::CallTool { task: Some(_), .. }
+            | Call::GetTask { .. }
+            | Call::UpdateTask { .. }
+            | Call::CancelTask { .. }
+            | Call::ListTasks { .. }
+            | Call::TaskResult { .. }
+            | Call::CreateTask { .. }
+    )
 }
 
 /// What a tool's output begins with.

@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::Notify;
 use toolgate_wire::model::Filter;
 
+/// A reader that is further behind than this hears of no more tasks until it has caught up; it can look for itself.
+const MANY_TASKS: usize = 1024;
+
 /// Something that can change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Topic {
@@ -17,6 +20,11 @@ pub(crate) enum Topic {
     Prompts,
     Resources,
     Resource(Box<str>),
+    /// A task of somebody's.
+    Task {
+        owner: Box<str>,
+        id: Box<str>,
+    },
 }
 
 /// See the module.
@@ -35,14 +43,32 @@ pub(crate) struct Subscriber {
 #[derive(Debug)]
 struct State {
     wants: Filter,
-    /// Bounded by what is wanted.
+    /// Whose tasks it may hear of.
+    owner: Option<Arc<str>>,
+    /// It hears of all of them, not of those it names.
+    all_tasks: bool,
+    /// Bounded by what is wanted; tasks by [`MANY_TASKS`].
     changed: BTreeSet<Topic>,
 }
 
 impl Hub {
     /// Hears of what `wants` names, until the subscriber is dropped.
     pub(crate) fn subscribe(&self, wants: Filter) -> Arc<Subscriber> {
-        let state = Mutex::new(State { wants, changed: BTreeSet::new() });
+        self.enlist(State { wants, owner: None, all_tasks: false, changed: BTreeSet::new() })
+    }
+
+    /// The same, and of those tasks of this owner that `wants` names.
+    pub(crate) fn subscribe_as(&self, wants: Filter, owner: Arc<str>) -> Arc<Subscriber> {
+        self.enlist(State { wants, owner: Some(owner), all_tasks: false, changed: BTreeSet::new() })
+    }
+
+    /// The same, and of all tasks of this owner.
+    pub(crate) fn subscribe_to_all(&self, wants: Filter, owner: Arc<str>) -> Arc<Subscriber> {
+        self.enlist(State { wants, owner: Some(owner), all_tasks: true, changed: BTreeSet::new() })
+    }
+
+    fn enlist(&self, state: State) -> Arc<Subscriber> {
+        let state = Mutex::new(state);
         let subscriber = Arc::new(Subscriber { state, stirred: Notify::new() });
         let mut subscribers = lock(&self.subscribers);
         if subscribers.len() == subscribers.capacity() {
@@ -69,7 +95,7 @@ impl Hub {
 impl Subscriber {
     fn tell(&self, topic: &Topic) {
         let mut state = lock(&self.state);
-        if state.wants.covers(topic) && state.changed.insert(topic.clone()) {
+        if state.covers(topic) && state.changed.insert(topic.clone()) {
             drop(state);
             // All of them: one that was told and is never polled again must not keep it from the others.
             self.stirred.notify_waiters();
@@ -122,18 +148,19 @@ impl Subscriber {
     }
 }
 
-/// Whether a filter names a topic.
-trait Covers {
-    fn covers(&self, topic: &Topic) -> bool;
-}
-
-impl Covers for Filter {
+impl State {
+    /// Whether this topic is wanted.
     fn covers(&self, topic: &Topic) -> bool {
+        let State { wants, owner, all_tasks, changed } = self;
         match topic {
-            Topic::Tools => self.tools,
-            Topic::Prompts => self.prompts,
-            Topic::Resources => self.resources,
-            Topic::Resource(uri) => self.uris.iter().any(|wanted| **wanted == **uri),
+            Topic::Tools => wants.tools,
+            Topic::Prompts => wants.prompts,
+            Topic::Resources => wants.resources,
+            Topic::Resource(uri) => wants.uris.iter().any(|wanted| **wanted == **uri),
+            Topic::Task { owner: of, id } => {
+                let may = owner.as_deref() == Some(&**of) && changed.len() < MANY_TASKS;
+                may && (*all_tasks || wants.tasks.iter().any(|wanted| **wanted == **id))
+            }
         }
     }
 }

@@ -105,6 +105,15 @@ pub enum Call {
         /// Which task.
         id: String,
     },
+    /// `tasks/create`: a dialect only.
+    CreateTask {
+        /// Which tool.
+        tool: String,
+        /// A JSON object; none is the same as `{}`.
+        arguments: Option<Raw>,
+        /// The task fails after so many milliseconds.
+        timeout_ms: Option<u64>,
+    },
 }
 
 /// What a client says of itself when it shakes hands.
@@ -208,6 +217,7 @@ impl Call {
             Call::TaskResult { .. } => "tasks/result",
             Call::UpdateTask { .. } => "tasks/update",
             Call::CancelTask { .. } => "tasks/cancel",
+            Call::CreateTask { .. } => "tasks/create",
         }
     }
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{Filter, Notice, Outcome, ServerCapabilities};
-use toolgate_wire::{Edition, RequestId, codec};
+use toolgate_wire::{Edition, RequestId, codec, key};
 
 use super::session::{Session, Ticket};
 use super::{Answer, Era, Peer, Road};
 use crate::cancel::Cancel;
 use crate::hub::{Subscriber, Topic};
+use crate::request::{Caller, owner};
 use crate::stream::Stream;
 
 /// A client that listens, until it or the house has enough.
@@ -21,6 +22,8 @@ pub(crate) struct Listening {
     accepted: Filter,
     subscriber: Arc<Subscriber>,
     cancel: Cancel,
+    /// Whose tasks it may hear of.
+    owner: Arc<str>,
     out: Arc<Stream>,
     /// Falls when nothing more will come from the client.
     hung_up: Option<CancellationToken>,
@@ -36,6 +39,7 @@ impl Era {
         wanted: Filter,
         cancel: Cancel,
         ticket: Option<Ticket>,
+        caller: &Caller,
         peer: &Peer,
         out: &Arc<Stream>,
     ) -> Listening {
@@ -44,13 +48,15 @@ impl Era {
             Road::Post { .. } => None,
         };
         let accepted = accept(wanted, &(self.offering)());
+        let owner = caller.owner.clone().unwrap_or_else(|| owner(&caller.principal, None));
         Listening {
             edition,
             id: id.clone(),
             // Subscribed before the acknowledgement is written: nothing that changes after it is missed.
-            subscriber: self.hub.subscribe(accepted.clone()),
+            subscriber: self.hub.subscribe_as(accepted.clone(), Arc::clone(&owner)),
             accepted,
             cancel,
+            owner,
             out: Arc::clone(out),
             hung_up,
             _ticket: ticket,
@@ -59,16 +65,18 @@ impl Era {
 
     /// Tells one listener of changes; ends when it leaves or the house closes.
     pub(crate) async fn tell(&self, listening: &Listening) -> Answer {
-        let Listening { edition, id, accepted, subscriber, cancel, out, hung_up, _ticket } = listening;
+        let Listening { edition, id, accepted, subscriber, cancel, owner, out, hung_up, _ticket } = listening;
         let edition = *edition;
         let on_a_line = hung_up.is_some();
         let hung_up = hung_up.clone().unwrap_or_default();
         let telling = async {
-            let acknowledged = Notice::Acknowledged(accepted.clone());
+            let mut accepted = accepted.clone();
+            self.retain_own_tasks(&mut accepted, owner, subscriber).await;
+            let acknowledged = Notice::Acknowledged(accepted);
             if !write(out, edition, &acknowledged, Some(id)).await {
                 return;
             }
-            tell_all(subscriber, out, edition, Some(id)).await;
+            self.tell_all(subscriber, out, edition, Some(id)).await;
         };
         tokio::select! {
             biased;
@@ -86,7 +94,7 @@ impl Era {
 
     /// Tells a session of changes on `out`; ends when the session or the house does.
     pub(crate) async fn feed(&self, session: &Session, out: &Stream) {
-        let feeding = tell_all(session.subscriber(), out, session.client.edition, None);
+        let feeding = self.tell_all(session.subscriber(), out, session.client.edition, None);
         tokio::select! {
             biased;
             () = session.over.cancelled() => {}
@@ -96,25 +104,66 @@ impl Era {
     }
 }
 
-/// Tells of changes until nobody reads any more. A change is taken only when there is room to tell of it:
-/// what the reader does not live to hear is there for the next one.
-async fn tell_all(subscriber: &Subscriber, out: &Stream, edition: Edition, tag: Option<&RequestId>) {
-    loop {
-        subscriber.stirred().await;
-        out.room().await;
-        if out.is_gone() || out.is_finished() {
-            return;
+impl Era {
+    /// Tells of changes until nobody reads any more. A change is taken only when there is room to tell of it:
+    /// what the reader does not live to hear is there for the next one.
+    async fn tell_all(
+        &self,
+        subscriber: &Subscriber,
+        out: &Stream,
+        edition: Edition,
+        tag: Option<&RequestId>,
+    ) {
+        loop {
+            subscriber.stirred().await;
+            out.room().await;
+            if out.is_gone() || out.is_finished() {
+                return;
+            }
+            let Some(topic) = subscriber.take() else { continue };
+            let mut untold = Untold { subscriber, topic: Some(topic.clone()) };
+            let notice = match topic {
+                Topic::Tools => Notice::ToolsChanged,
+                Topic::Prompts => Notice::PromptsChanged,
+                Topic::Resources => Notice::ResourcesChanged,
+                Topic::Resource(uri) => Notice::ResourceUpdated { uri: uri.into() },
+                Topic::Task { owner, id } => match self.tasks.look(&owner, &id).await {
+                    Some(task) => Notice::Task(Box::new(task)),
+                    None => {
+                        untold.topic = None;
+                        continue;
+                    }
+                },
+            };
+            let mut message = Vec::with_capacity(160);
+            if !codec::write_notice(&mut message, edition, &notice, tag) || out.hint(message.into()) {
+                untold.topic = None;
+            }
         }
-        let Some(topic) = subscriber.take() else { continue };
-        let notice = match topic.clone() {
-            Topic::Tools => Notice::ToolsChanged,
-            Topic::Prompts => Notice::PromptsChanged,
-            Topic::Resources => Notice::ResourcesChanged,
-            Topic::Resource(uri) => Notice::ResourceUpdated { uri: uri.into() },
-        };
-        let mut message = Vec::with_capacity(160);
-        if codec::write_notice(&mut message, edition, &notice, tag) && !out.hint(message.into()) {
-            subscriber.give_back(topic);
+    }
+
+    /// Leaves of the tasks that a listener names those that it may see. What has ended already is told at once.
+    async fn retain_own_tasks(&self, filter: &mut Filter, owner: &str, subscriber: &Subscriber) {
+        for id in std::mem::take(&mut filter.tasks) {
+            let Some(task) = self.tasks.look(owner, &id).await else { continue };
+            if task.state.is_final() {
+                subscriber.give_back(Topic::Task { owner: owner.into(), id: id.as_str().into() });
+            }
+            filter.tasks.push(id);
+        }
+    }
+}
+
+/// A change that was taken and not told yet: it is given back.
+struct Untold<'a> {
+    subscriber: &'a Subscriber,
+    topic: Option<Topic>,
+}
+
+impl Drop for Untold<'_> {
+    fn drop(&mut self) {
+        if let Some(topic) = self.topic.take() {
+            self.subscriber.give_back(topic);
         }
     }
 }
@@ -149,6 +198,6 @@ fn accept(wanted: Filter, offered: &ServerCapabilities) -> Filter {
         prompts: wanted.prompts && offered.prompts == Some(true),
         resources: wanted.resources && offered.resources == Some(true),
         uris: if offered.resource_updates { wanted.uris } else { Vec::new() },
-        tasks: Vec::new(),
+        tasks: if offered.extensions.contains_key(key::TASKS_EXTENSION) { wanted.tasks } else { Vec::new() },
     }
 }

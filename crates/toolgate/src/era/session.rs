@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{ClientCapabilities, Filter, LogLevel, ServerCapabilities};
-use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RemoteError, RequestId, Resume};
+use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RemoteError, RequestId, Resume, Tasks};
 
 use super::handshake::no_session;
 use super::header::{SESSION, VERSION, single};
@@ -20,7 +20,7 @@ use super::{Era, Peer};
 use crate::cancel::Cancel;
 use crate::clock::Clock;
 use crate::hub::{Hub, Subscriber};
-use crate::request::Principal;
+use crate::request::{Principal, owner};
 use crate::seal::token;
 use crate::stream::{Capacity, Stream};
 
@@ -213,13 +213,18 @@ impl Sessions {
             resources: offered.resources == Some(true),
             ..Filter::default()
         };
+        let id: Box<str> = token().into();
+        let subscriber = match client.edition.facts().tasks {
+            Tasks::Core => hub.subscribe_to_all(wants, owner(&principal, Some(&id))),
+            Tasks::Never | Tasks::Extension => hub.subscribe(wants),
+        };
         Arc::new(Session {
-            id: token().into(),
+            id,
             client,
             principal,
             limits: self.limits,
             level: AtomicU8::new(LogLevel::Info as u8),
-            subscriber: hub.subscribe(wants),
+            subscriber,
             pending: Mutex::new(Some(HashMap::new())),
             calls: Calls::default(),
             streams: Mutex::default(),

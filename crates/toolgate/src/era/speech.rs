@@ -108,7 +108,7 @@ impl Era {
         id.write(&mut out);
         out.extend_from_slice(b",\"result\":");
         match (speech, outcome) {
-            (Speech::Bare(Some(dialect)), Outcome::Prompt(_)) => {
+            (Speech::Bare(Some(dialect)), Outcome::Prompt(_) | Outcome::TaskCreated(_)) => {
                 codec::write_bare_outcome(&mut out, dialect, outcome);
             }
             _ => match self.lists.recall(speech.edition(), outcome, face) {
