@@ -382,7 +382,8 @@ impl Era {
             }
             (Call::Listen(mut filter), _) => {
                 filter.uris.retain(|uri| !self.hides(&caller, uri));
-                if !filter.tasks.is_empty() && caller.tasks == TaskWay::Undeclared {
+                let offered = || (self.offering)().extensions.contains_key(key::TASKS_EXTENSION);
+                if !filter.tasks.is_empty() && caller.tasks == TaskWay::Undeclared && offered() {
                     return Err(told(undeclared()));
                 }
                 let (cancel, ticket) = self.ticket(id, session.as_ref(), peer).map_err(told)?;

@@ -10,9 +10,8 @@ use super::fields::{Field, Part};
 use super::object::{Flag, Mark, Object, Put, nest};
 use crate::Edition::{self, E2025_03_26, E2025_06_18, E2025_11_25};
 use crate::Fault;
-use crate::edition::{Elicitation, Tasks};
+use crate::edition::Elicitation;
 use crate::json::{Kind, Raw};
-use crate::meta::key;
 use crate::model::{
     ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability, ServerCapabilities,
     TaskCapability,
@@ -121,10 +120,6 @@ impl Put for ServerCapabilities {
                 object.some("list", &Mark(list)).some("cancel", &Mark(cancel)).some("requests", &requests)
             })
         });
-        // An edition that has tasks in its core has no extension for them.
-        let is_said = |name: &str| name != key::TASKS_EXTENSION || edition.facts().tasks == Tasks::Extension;
-        let extensions = extensions.iter().filter(|(name, _)| is_said(name));
-        let extensions = extensions.map(|(name, settings)| (name.clone(), settings.clone())).collect();
         Object::open(out, edition)
             .some("experimental", &Settings(experimental))
             .some("logging", &Mark(*logging))
@@ -133,7 +128,7 @@ impl Put for ServerCapabilities {
             .some("resources", &resources)
             .some("tools", &tools.map(list))
             .only(E2025_11_25, "tasks", &tasks)
-            .since(E2025_11_25, "extensions", &Settings(&extensions))
+            .since(E2025_11_25, "extensions", &Settings(extensions))
             .close();
     }
 }
