@@ -19,6 +19,7 @@ mod form;
 mod greeting;
 mod greetings;
 mod item;
+mod keep;
 mod notice;
 mod object;
 mod put;
@@ -26,12 +27,15 @@ mod reply;
 mod sample;
 mod task;
 
-pub use ask::{can_ask, read_answer, read_ask, write_answer, write_ask_params};
+pub use ask::{
+    can_ask, lacking, read_answer, read_ask, write_answer, write_ask_params, write_related_ask_params,
+};
 pub use bare::{move_progress, write_bare_notice};
 pub use call::{read_call, write_call_params};
 pub use capability::write_client_capabilities;
 pub use greeting::{Said, read_greeting, read_meta, read_version};
 pub use greetings::Greetings;
+pub use keep::{keep_answer, keep_client, keep_task, recall_answer, recall_client, recall_task};
 pub use notice::{read_notice, write_notice};
 pub use put::{
     Signature, write_bare_fault, write_bare_outcome, write_fault, write_outcome, write_signed_outcome,

@@ -89,6 +89,8 @@ pub struct Dialect {
     pub stray_answers: bool,
     /// Answers are never streams.
     pub json_only: bool,
+    /// There are tasks, although no revision was named, and `tasks/create` begins one.
+    pub tasks_create: bool,
 }
 
 const OFFICIAL: Dialect = Dialect {
@@ -124,6 +126,7 @@ const OFFICIAL: Dialect = Dialect {
     null_ids: false,
     stray_answers: false,
     json_only: false,
+    tasks_create: false,
 };
 
 impl Dialect {
@@ -198,6 +201,7 @@ impl Dialect {
             announces: true,
             array_params: true,
             stray_answers: true,
+            tasks_create: true,
             ..OFFICIAL
         }
     }

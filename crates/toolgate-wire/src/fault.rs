@@ -148,7 +148,7 @@ impl Fault {
     /// No task has this id.
     #[must_use]
     pub fn task(id: &str) -> Fault {
-        Fault::new(FaultKind::Task, format!("no such task: {}", clip(id))).about(id)
+        Fault::new(FaultKind::Task, format!("task not found: {}", clip(id))).about(id)
     }
 
     /// This cannot be a root of the workspace, and why.

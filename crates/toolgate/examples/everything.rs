@@ -14,8 +14,8 @@ use toolgate::model::{
     SamplingMessage,
 };
 use toolgate::{
-    App, Builder, Context, Dialect, Elicited, Field, Form, Json, Last, Mount, Need, Server, Servers,
-    ToolError,
+    App, Builder, Context, Dialect, Elicited, Fault, FaultKind, Field, Form, Json, Last, Mount, Need, Server,
+    Servers, ToolError,
 };
 
 /// A red pixel.
@@ -62,7 +62,7 @@ fn everything() -> Builder<impl Last> {
         .server_title("Everything")
         .instructions("A server that shows every feature of the protocol.")
         .cache_lists(Duration::from_secs(60), CacheScope::Public);
-    asking(talking(resources(prompts(content(server)))))
+    working(asking(talking(resources(prompts(content(server))))))
 }
 
 fn content<L: Last>(server: Builder<L>) -> Builder<impl Last> {
@@ -301,6 +301,58 @@ fn retrying<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .describe("Asks only what the client can answer")
 }
 
+/// Tools that take long, and run as tasks.
+fn working<L: Last>(server: Builder<L>) -> Builder<impl Last> {
+    server
+        .tool("greet", |args: Greet| async move { format!("Hello, {}!", args.name) })
+        .describe("Greets at once, and is never a task")
+        .tool("slow_compute", |args: Compute, cx: Context| async move {
+            let seconds = args.seconds.unwrap_or(1.0).clamp(0.0, 3600.0);
+            cx.progress(0.0, "computing").await;
+            tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+            format!("computed {} in {seconds} s", args.label.as_deref().unwrap_or("it"))
+        })
+        .describe("Computes for as long as it is told")
+        .task_optional()
+        .resumable()
+        .tool("failing_job", || async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Err::<String, _>("This job fails, and says so in its result")
+        })
+        .describe("Fails in its result, a second later")
+        .task_required()
+        .tool("protocol_error_job", || async {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            Fault::new(FaultKind::Internal, "This job ends in an error of the protocol")
+        })
+        .describe("Ends in an error of the protocol")
+        .task_optional()
+        .tool("confirm_delete", |args: Delete, cx: Context| async move {
+            let form = Form::new(format!("Delete {}?", args.filename)).field("confirm", Field::flag());
+            Ok::<_, ToolError>(match cx.elicit("confirm", form).await?.accepted() {
+                Some(answer) if answer["confirm"] == true => format!("Deleted {}", args.filename),
+                _ => format!("Kept {}", args.filename),
+            })
+        })
+        .describe("Asks in its task before it goes on")
+        .task_optional()
+        .tool("multi_input", |cx: Context| async move {
+            let sure = Form::new("Are you sure?").field("confirm", Field::flag());
+            let (name, sure) = tokio::join!(cx.elicit("name", name_form()), cx.elicit("sure", sure));
+            Ok::<_, ToolError>(format!("{:?} said {:?}", name?.accepted(), sure?.accepted()))
+        })
+        .describe("Asks two things at once in its task")
+        .task_optional()
+        .tool("test_tool_with_task", |cx: Context| async move {
+            let name = cx.elicit("user_name", name_form()).await?.accepted().unwrap_or_default();
+            cx.defer().await?;
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            Ok::<_, ToolError>(format!("Worked for {}", name["name"].as_str().unwrap_or("nobody")))
+        })
+        .describe("Asks first, then works in a task")
+        .task_later()
+}
+
 fn resources<L: Last>(server: Builder<L>) -> Builder<impl Last> {
     server
         .resource("test://static-text", || async { "This is the content of the static text resource." })
@@ -426,6 +478,26 @@ struct Region {
 struct Slow {
     /// How long, 3 seconds unless given
     seconds: Option<u8>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Greet {
+    /// Whom to greet
+    name: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Compute {
+    /// How long, 1 second unless given
+    seconds: Option<f64>,
+    /// What to call it
+    label: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Delete {
+    /// Which file
+    filename: String,
 }
 
 #[derive(Deserialize, JsonSchema)]

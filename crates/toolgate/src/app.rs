@@ -250,6 +250,9 @@ impl App {
                 server.shut_down();
             }
         };
+        for server in servers.names().iter().filter_map(|name| servers.get(name)) {
+            server.rise();
+        }
         let settle = async {
             for server in servers.names().iter().filter_map(|name| servers.get(name)) {
                 server.settle().await;

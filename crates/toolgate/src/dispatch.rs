@@ -3,6 +3,7 @@
 //! Everything that depends on an edition has been taken off before and is put on again behind. A handler
 //! that panics, hangs or fails costs its own call only.
 
+use std::future::{poll_fn, ready as at_once};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,17 +13,18 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use tokio::time::Sleep;
 use toolgate_wire::model::{
-    CacheHint, Call, ClientCapabilities, Completing, Completion, Outcome, Prompt, PromptArgument,
-    PromptOutput, Reference, ToolOutput,
+    Answer, Ask, CacheHint, Call, ClientCapabilities, Completing, Completion, Outcome, Page, Prompt,
+    PromptArgument, PromptOutput, Reference, TaskSupport, ToolOutput,
 };
-use toolgate_wire::{Fault, FaultKind, Raw};
+use toolgate_wire::{Fault, FaultKind, Raw, key};
 
-use crate::handler::{Context, Failed, Found, Rejection, Shared, Voice};
+use crate::handler::{Context, Failed, Found, Luggage, Rejection, Shared, Voice};
 use crate::observe::Subject;
 use crate::profile::Profile;
-use crate::registry::{Pager, Registry, Roots, Snapshot, ToolEntry, View, read_within};
-use crate::request::{BoxFuture, Caller, Failure, Request, Stop};
+use crate::registry::{Pager, Registry, Roots, Snapshot, ToolEntry, View, is_right, read_within};
+use crate::request::{BoxFuture, Caller, Failure, Request, Stop, TaskWay, owner};
 use crate::seal::reference;
+use crate::task::{Crew, Job, Tasks, Wish};
 
 /// The kind of handlers whose failures are results.
 const TOOL: &str = "tool";
@@ -41,6 +43,7 @@ pub(crate) struct Hall {
     pub(crate) shown: Arc<ArcSwapOption<Profile>>,
     /// The workspace that files are read from. None: handlers read what they like.
     pub(crate) roots: ArcSwapOption<Roots>,
+    pub(crate) tasks: Arc<Tasks>,
 }
 
 impl Hall {
@@ -62,11 +65,46 @@ impl Hall {
         let (shown, principal) = (self.shown.load(), caller.principal.clone());
         let view = View::new(shown.as_deref(), principal.profile());
         match call {
-            Call::CallTool { name, arguments, .. } => {
+            Call::CallTool { name, arguments, task, .. } => {
                 let entry = catalog.tools.get(&name).filter(|_| view.shows_tool(&name));
                 let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &name))?;
-                begin_tool(Arc::clone(entry), arguments, Mending::of(self.strict, &caller), caller, context)
+                let stage = Stage::of(entry, &caller, task)?;
+                let mending = Mending::of(self.strict, &caller);
+                let arguments = ready_arguments(entry, arguments, mending, &caller, &**voice)?;
+                let entry = Arc::clone(entry);
+                match stage {
+                    Stage::Here => {
+                        let cx = context(caller, entry.timeout);
+                        begin_tool(entry, arguments, mending, cx, None)
+                    }
+                    Stage::Later => {
+                        let cx = context(caller, entry.timeout).deferrable();
+                        begin_tool(entry, arguments, mending, cx, Some(Arc::clone(&self.tasks)))
+                    }
+                    Stage::Task { ttl } => {
+                        let luggage = Luggage::default();
+                        let wish = Wish { tool: name, arguments, caller, ttl, timeout: None, luggage };
+                        Ok(begin_task(&self.tasks, entry, wish))
+                    }
+                }
             }
+            Call::CreateTask { tool, arguments, timeout_ms } => {
+                let entry = catalog.tools.get(&tool).filter(|_| view.shows_tool(&tool));
+                let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &tool))?;
+                Stage::of(entry, &caller, Some(None))?;
+                let mending = Mending::of(self.strict, &caller);
+                let arguments = ready_arguments(entry, arguments, mending, &caller, &**voice)?;
+                let luggage = Luggage::default();
+                let wish = Wish { tool, arguments, caller, ttl: None, timeout: timeout_ms, luggage };
+                let run = self.tasks.create(wish);
+                let run = Box::pin(async move { Ok(Outcome::TaskCreated(Box::new(run.await?))) });
+                Ok(Work::Task { entry: Some(Arc::clone(entry)), run })
+            }
+            Call::GetTask { .. }
+            | Call::UpdateTask { .. }
+            | Call::CancelTask { .. }
+            | Call::ListTasks { .. }
+            | Call::TaskResult { .. } => begin_looking(&self.tasks, call, &caller, voice),
             Call::ListTools { cursor } => {
                 let page = self.pager.page("tools", &catalog.tools, cursor.as_deref(), view)?;
                 Ok(Work::Done(Outcome::Tools(page)))
@@ -146,34 +184,174 @@ fn is_offered(registry: &Registry, call: &Call) -> bool {
         Call::ListResources { .. } | Call::ListTemplates { .. } | Call::Read { .. } => offer.resources,
         Call::ListPrompts { .. } | Call::GetPrompt { .. } => offer.prompts,
         Call::Complete(_) => offer.completions,
+        Call::GetTask { .. }
+        | Call::UpdateTask { .. }
+        | Call::CancelTask { .. }
+        | Call::ListTasks { .. }
+        | Call::TaskResult { .. }
+        | Call::CreateTask { .. } => offer.tasks,
         _ => true,
     }
 }
 
-fn begin_tool(
-    entry: Arc<ToolEntry>,
+/// Checks whether a tool can be called like this, and gives the arguments as they were meant.
+fn ready_arguments(
+    entry: &ToolEntry,
     arguments: Option<Raw>,
     mending: Mending,
-    caller: Caller,
-    context: impl FnOnce(Caller, Option<Duration>) -> Context,
-) -> Result<Work, Stop> {
+    caller: &Caller,
+    voice: &dyn Voice,
+) -> Result<Raw, Stop> {
     let mut arguments = arguments.unwrap_or_else(Raw::empty_object);
     if caller.mirrors && !entry.mirrors.is_empty() {
         crate::registry::agree(&entry.mirrors, &arguments, &caller.headers)?;
     }
-    check_needs(&entry, &caller)?;
-    let cx = context(caller, entry.timeout);
-    check_luggage(&cx)?;
+    check_needs(entry, caller)?;
+    check_luggage(voice)?;
     if entry.check.is_needed()
         && let Some(faults) = entry.check.faults(&arguments)
     {
-        match mending.mend(&entry, &arguments) {
+        match mending.mend(entry, &arguments) {
             Some(mended) => arguments = mended,
             None => return Err(bad_arguments(&faults)),
         }
     }
+    Ok(arguments)
+}
+
+/// `later`: where the call may go on as a task, when its handler says so.
+fn begin_tool(
+    entry: Arc<ToolEntry>,
+    arguments: Raw,
+    mending: Mending,
+    cx: Context,
+    later: Option<Arc<Tasks>>,
+) -> Result<Work, Stop> {
     let run = Running::start(TOOL, cx, |cx| (entry.run)(cx, arguments.clone()))?;
-    Ok(Work::Tool { entry, arguments, run, mending })
+    Ok(Work::Tool { entry, arguments, run, mending, later })
+}
+
+fn begin_task(tasks: &Tasks, entry: Arc<ToolEntry>, wish: Wish) -> Work {
+    let run = tasks.create(wish);
+    Work::Task { entry: Some(entry), run: Box::pin(async move { run.await.map(Outcome::TaskStarted) }) }
+}
+
+/// Where a tool runs.
+enum Stage {
+    /// In the call.
+    Here,
+    /// In a task, kept for so many milliseconds if the client says so.
+    Task { ttl: Option<u64> },
+    /// In the call, until its handler wants a task.
+    Later,
+}
+
+impl Stage {
+    /// `wish` is what a client says that asks for tasks.
+    fn of(entry: &ToolEntry, caller: &Caller, wish: Option<Option<u64>>) -> Result<Stage, Fault> {
+        let name = &entry.tool.name;
+        let refuse = |said: &str| Err(Fault::new(FaultKind::Method, format!("tool `{name}` {said}")));
+        match (entry.tool.task_support, caller.tasks) {
+            (TaskSupport::Forbidden, TaskWay::Asked) if wish.is_some() => refuse("does not run as a task"),
+            (TaskSupport::Forbidden, _) => Ok(Stage::Here),
+            (_, TaskWay::Free) if entry.later => Ok(Stage::Later),
+            (_, TaskWay::Free) => Ok(Stage::Task { ttl: None }),
+            (_, TaskWay::Asked) if let Some(ttl) = wish => Ok(Stage::Task { ttl }),
+            (TaskSupport::Optional, _) => Ok(Stage::Here),
+            (TaskSupport::Required, TaskWay::Asked) => refuse("runs as a task only: call it with `task`"),
+            (TaskSupport::Required, TaskWay::Undeclared) => Err(undeclared()),
+            (TaskSupport::Required, TaskWay::Never) => {
+                refuse("runs as a task only, which this protocol version does not have")
+            }
+        }
+    }
+}
+
+/// The client would have to say that it knows what a task is.
+pub(crate) fn undeclared() -> Fault {
+    let mut missing = ClientCapabilities::default();
+    missing.extensions.insert(key::TASKS_EXTENSION.to_owned(), Raw::empty_object());
+    Fault::capability(&missing, "the client does not declare the tasks extension")
+}
+
+/// Looks after a task that is there already.
+fn begin_looking(
+    tasks: &Arc<Tasks>,
+    call: Call,
+    caller: &Caller,
+    voice: &Arc<dyn Voice>,
+) -> Result<Work, Stop> {
+    if caller.tasks == TaskWay::Undeclared {
+        return Err(undeclared().into());
+    }
+    let is_asked = caller.tasks == TaskWay::Asked;
+    let known = caller.owner.is_some() || caller.principal.id().is_some();
+    let owner = caller.owner.clone().unwrap_or_else(|| owner(&caller.principal, None));
+    let (tasks, voice) = (Arc::clone(tasks), Arc::clone(voice));
+    let run: BoxFuture<'static, Result<Outcome, Stop>> = match call {
+        Call::GetTask { id } => Box::pin(async move {
+            let task = tasks.get(&owner, &id).await?;
+            Ok(Outcome::TaskStatus(Box::new(task)))
+        }),
+        Call::UpdateTask { id, answers } => Box::pin(async move {
+            tasks.update(&owner, &id, answers).await?;
+            Ok(Outcome::Done)
+        }),
+        Call::CancelTask { id } => Box::pin(async move {
+            let (task, is_new) = tasks.cancel(&owner, &id).await?;
+            match (is_asked, is_new) {
+                // Spec, core tasks: the answer is the task, and one that has ended cannot be cancelled.
+                (true, true) => Ok(Outcome::TaskStatus(Box::new(task))),
+                (true, false) => {
+                    let said = format!("the task has ended already: {}", task.state.name());
+                    Err(Fault::params(said).into())
+                }
+                (false, _) => Ok(Outcome::Done),
+            }
+        }),
+        // Spec, core tasks: nobody is shown a list who cannot be told apart from others.
+        Call::ListTasks { .. } if !known => {
+            let page = Page { items: Vec::new(), next: None, cache: CacheHint::default() };
+            Box::pin(at_once(Ok(Outcome::Tasks(page))))
+        }
+        Call::ListTasks { cursor } => Box::pin(async move {
+            let page = tasks.list(&owner, cursor.as_deref()).await?;
+            Ok(Outcome::Tasks(page))
+        }),
+        Call::TaskResult { id } => Box::pin(async move { tasks.result(&owner, &id, &*voice).await }),
+        other => return Err(Fault::method(other.method()).into()),
+    };
+    Ok(Work::Task { entry: None, run })
+}
+
+/// Who does the work of tasks: the same as in the hall, without a call around it.
+#[derive(Debug)]
+pub(crate) struct Hands {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) strict: bool,
+}
+
+impl Crew for Hands {
+    fn start(&self, job: Job) -> Option<BoxFuture<'static, Result<Outcome, Stop>>> {
+        let Job { tool, arguments, caller, voice, cancel, limit } = job;
+        let entry = Arc::clone(self.registry.snapshot().tools.get(&tool)?);
+        let mending = Mending::of(self.strict, &caller);
+        let limit = entry.timeout.unwrap_or(limit);
+        let cx = Context::new(caller, voice, cancel, Arc::clone(&self.shared), limit);
+        Some(match begin_tool(entry, arguments, mending, cx, None) {
+            Ok(mut work) => Box::pin(poll_fn(move |task| work.poll(task))),
+            Err(stop) => Box::pin(at_once(Err(stop))),
+        })
+    }
+
+    fn is_resumable(&self, tool: &str) -> bool {
+        self.registry.snapshot().tools.get(tool).is_some_and(|entry| entry.resumable)
+    }
+
+    fn is_right(&self, ask: &Ask, answer: &Answer) -> bool {
+        is_right(ask, answer).is_ok()
+    }
 }
 
 /// What is done about arguments of the wrong type.
@@ -208,9 +386,28 @@ impl Mending {
 /// A wish that is being fulfilled.
 pub(crate) enum Work {
     Done(Outcome),
-    Tool { entry: Arc<ToolEntry>, arguments: Raw, run: Running<ToolOutput>, mending: Mending },
-    Read { uri: String, cache: CacheHint, run: Running<Found> },
-    Prompt { prompt: Arc<Prompt>, run: Running<PromptOutput> },
+    Tool {
+        entry: Arc<ToolEntry>,
+        arguments: Raw,
+        run: Running<ToolOutput>,
+        mending: Mending,
+        /// Where it may go on as a task.
+        later: Option<Arc<Tasks>>,
+    },
+    /// A task that begins, or is looked after. `entry`: the tool that it is of, if it begins.
+    Task {
+        entry: Option<Arc<ToolEntry>>,
+        run: BoxFuture<'static, Result<Outcome, Stop>>,
+    },
+    Read {
+        uri: String,
+        cache: CacheHint,
+        run: Running<Found>,
+    },
+    Prompt {
+        prompt: Arc<Prompt>,
+        run: Running<PromptOutput>,
+    },
     Complete(Running<Vec<String>>),
 }
 
@@ -218,10 +415,12 @@ impl Work {
     /// What it is about, if it is about one thing.
     pub(crate) fn subject(&self) -> Option<Subject<'_>> {
         match self {
-            Work::Tool { entry, .. } => Some(Subject::Tool(&entry.tool.name)),
+            Work::Tool { entry, .. } | Work::Task { entry: Some(entry), .. } => {
+                Some(Subject::Tool(&entry.tool.name))
+            }
             Work::Read { uri, .. } => Some(Subject::Uri(uri)),
             Work::Prompt { prompt, .. } => Some(Subject::Prompt(&prompt.name)),
-            Work::Done(_) | Work::Complete(_) => None,
+            Work::Done(_) | Work::Complete(_) | Work::Task { entry: None, .. } => None,
         }
     }
 
@@ -229,9 +428,38 @@ impl Work {
     ///
     /// Cancel safe: yes, whoever drops it drops the handler.
     pub(crate) fn poll(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<Outcome, Stop>> {
+        match ready!(self.poll_once(task)) {
+            Err(Stop::Later) => {
+                *self = self.deferred()?;
+                self.poll_once(task)
+            }
+            ended => Poll::Ready(ended),
+        }
+    }
+
+    /// A call that goes on as a task: the handler runs once more, with what it has found out.
+    fn deferred(&self) -> Result<Work, Stop> {
+        match self {
+            Work::Tool { entry, arguments, run, later: Some(tasks), .. } => {
+                let wish = Wish {
+                    tool: entry.tool.name.clone(),
+                    arguments: arguments.clone(),
+                    caller: run.cx.caller().clone(),
+                    ttl: None,
+                    timeout: None,
+                    luggage: run.cx.voice().luggage(),
+                };
+                Ok(begin_task(tasks, Arc::clone(entry), wish))
+            }
+            _ => Err(Fault::internal(&reference()).into()),
+        }
+    }
+
+    fn poll_once(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<Outcome, Stop>> {
         Poll::Ready(match self {
             Work::Done(outcome) => Ok(std::mem::replace(outcome, Outcome::Done)),
-            Work::Tool { entry, arguments, run, mending } => loop {
+            Work::Task { run, .. } => return run.as_mut().poll(task),
+            Work::Tool { entry, arguments, run, mending, .. } => loop {
                 let ended = ready!(run.poll(task));
                 let ended = run.settle(&entry.tool.name, ended)?;
                 // Its type has refused them, so nothing was done yet. It gets them once more, as they were meant.
@@ -289,6 +517,7 @@ fn end_tool(entry: &ToolEntry, arguments: &Raw, ended: Result<ToolOutput, Failed
             }
         },
         Err(Failed::Handler(output)) => Err(Stop::Tool(Failure::Returned, output)),
+        Err(Failed::Fault(fault)) => Err(fault.into()),
         Err(Failed::Arguments(Rejection::Arguments(error))) => {
             // The type has refused; the schema says it in words that name the parameter.
             let faults = entry.check.faults(arguments).unwrap_or(error);
@@ -332,7 +561,7 @@ impl<T> Running<T> {
         cx: Context,
         start: impl FnOnce(Context) -> BoxFuture<'static, Result<T, Failed>>,
     ) -> Result<Running<T>, Stop> {
-        check_luggage(&cx)?;
+        check_luggage(&**cx.voice())?;
         let run = std::panic::catch_unwind(AssertUnwindSafe(|| start(cx.clone())));
         Ok(Running { kind, cx, run: run.map_err(|panic| words(panic.as_ref())), sleep: None, asked: 0 })
     }
@@ -344,6 +573,7 @@ impl<T> Running<T> {
             Ended::Returned(Err(failed)) => match cx.voice().stopped(said(&failed)) {
                 // It gave up because an answer is missing: that is no failure.
                 Some(stop) => Err(stop),
+                None if cx.is_deferred() => Err(Stop::Later),
                 None => Ok(Err(failed)),
             },
             Ended::Returned(returned) => Ok(returned),
@@ -408,7 +638,7 @@ fn said(failed: &Failed) -> &str {
         Failed::Handler(output) => {
             output.content.first().and_then(|content| content.as_text()).unwrap_or_default()
         }
-        Failed::Arguments(_) => "",
+        Failed::Arguments(_) | Failed::Fault(_) => "",
     }
 }
 
@@ -434,8 +664,8 @@ fn check_needs(entry: &ToolEntry, caller: &Caller) -> Result<(), Fault> {
 
 /// What the client carried from an earlier run must be what it was given, before anything runs with it: a
 /// handler that finds nothing of its earlier steps would do them again.
-fn check_luggage(cx: &Context) -> Result<(), Stop> {
-    cx.voice().stopped("").map_or(Ok(()), Err)
+fn check_luggage(voice: &dyn Voice) -> Result<(), Stop> {
+    voice.stopped("").map_or(Ok(()), Err)
 }
 
 fn unknown_tool(catalog: &Snapshot, view: View<'_>, name: &str) -> Fault {
@@ -465,6 +695,9 @@ fn clip(text: &str, most: usize) -> &str {
 
 /// Why a handler gave nothing. Its own words are for the caller; what is missing in the server is not.
 fn failed_fault(kind: &str, name: &str, failed: &Failed) -> Fault {
+    if let Failed::Fault(fault) = failed {
+        return fault.clone();
+    }
     if let Failed::Arguments(Rejection::State(missing)) = failed {
         let reference = reference();
         tracing::error!(kind, name, reference, missing, "the server was built without this state");

@@ -5,6 +5,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use arc_swap::ArcSwapOption;
@@ -32,6 +33,8 @@ pub(crate) struct Entry {
     /// How those are spoken to who name no edition, unless the way they came says otherwise.
     pub(crate) dialect: ArcSwapOption<Dialect>,
     pub(crate) watch: Watch,
+    /// A message has come.
+    pub(crate) is_awake: AtomicBool,
 }
 
 /// Under which name messages are counted that cannot be read.
@@ -53,6 +56,7 @@ impl Entry {
     /// Reads one message and does everything for it that needs no waiting: a call that waits keeps little of
     /// it. No handler has run yet.
     pub(crate) fn open(&self, bytes: &Bytes, peer: &Peer, out: &Arc<Stream>) -> Started {
+        self.wake();
         let mut index = Index::default();
         match read_knowing(bytes, &self.limits, &mut index, &self.era.greetings) {
             Ok(Message::One(frame)) => self.start(frame, &index, peer, out, false),
@@ -80,6 +84,20 @@ impl Entry {
                 self.watched(sight, &method, None, self.era.unprepared(Some(&id), fault))
             }
             _ => self.watched(sight, UNREADABLE, None, self.era.unprepared(None, fault)),
+        }
+    }
+
+    /// With the first message the house looks after tasks that others have left, if it has any.
+    fn wake(&self) {
+        if !self.is_awake.load(Ordering::Relaxed) && !self.is_awake.swap(true, Ordering::Relaxed) {
+            self.rise();
+        }
+    }
+
+    /// Looks after tasks that others have left, and hears of those elsewhere. Must be called inside a runtime.
+    pub(crate) fn rise(&self) {
+        if self.hall.registry.offer().tasks {
+            self.hall.tasks.rise();
         }
     }
 
@@ -236,7 +254,7 @@ impl Entry {
         let cancel = request.cancel.clone();
         match self.hall.begin(request, &voice) {
             Ok(work) => {
-                if matches!(work, Work::Tool { .. }) {
+                if matches!(work, Work::Tool { .. } | Work::Task { entry: Some(_), .. }) {
                     self.watch.starts(&sight);
                 }
                 Started::Working { work, cancel, closing, sight: Some(sight) }

@@ -30,7 +30,8 @@ use toolgate_wire::model::{
     CacheHint, Call, Implementation, Notice, Outcome, ServerCapabilities, ToolOutput,
 };
 use toolgate_wire::{
-    Asking, Broken, BrokenKind, Dialect, Edition, Fault, FaultKind, Frame, Index, Meta, Raw, RequestId, codec,
+    Asking, Broken, BrokenKind, Client, Dialect, Edition, Fault, FaultKind, Frame, Index, Meta, Raw,
+    RequestId, codec, key,
 };
 
 pub(crate) use feed::Listening;
@@ -41,14 +42,16 @@ pub(crate) use speech::refuse_head;
 
 use crate::cancel::{Cancel, CancelOnDrop};
 use crate::clock::Clock;
+use crate::dispatch::undeclared;
 use crate::handler::Voice;
 use crate::hub::Hub;
 use crate::observe::Transport;
 use crate::parcel::Parcel;
 use crate::profile::Profile;
-use crate::request::{BoxFuture, Caller, Principal, Request, Stop};
+use crate::request::{BARE_OWNER, BoxFuture, Caller, Principal, Request, Stop, TaskWay, owner};
 use crate::seal::Seal;
 use crate::stream::Stream;
+use crate::task::Tasks;
 use ask_retry::Retrying;
 use ask_reverse::Reversing;
 use list::Lists;
@@ -157,6 +160,8 @@ pub(crate) struct Era {
     shown: Arc<ArcSwapOption<Profile>>,
     /// Nothing is served but `ping`.
     pub(crate) paused: AtomicBool,
+    /// What changes are told of.
+    tasks: Arc<Tasks>,
 }
 
 /// A request on its way through the house, and what is needed to answer it.
@@ -191,6 +196,7 @@ impl Era {
         hub: Arc<Hub>,
         shown: Arc<ArcSwapOption<Profile>>,
         drain: CancellationToken,
+        tasks: Arc<Tasks>,
     ) -> Era {
         Era {
             face: ArcSwap::from_pointee(face),
@@ -206,6 +212,7 @@ impl Era {
             greetings: codec::Greetings::default(),
             shown,
             paused: AtomicBool::new(false),
+            tasks,
         }
     }
 
@@ -365,15 +372,24 @@ impl Era {
             return Ok(Arrival::Answered(self.answer(&speech, id, &Outcome::Done)));
         }
         let told = |fault| (speech.clone(), fault);
-        let own = matches!(speech, Speech::Bare(_)).then(|| said.bare_call(method)).flatten();
-        let call = own.unwrap_or_else(|| said.call(speech.edition(), method)).map_err(told)?;
+        let call = match &speech {
+            Speech::Named(edition) => said.call(*edition, method),
+            Speech::Bare(_) => said.bare_call(peer.dialect(), method),
+        };
+        let call = call.map_err(told)?;
         let meta = said.meta().map_err(told)?;
         let client = match &session {
             Some(session) => Arc::clone(&session.client),
             None => self.sessions.stranger(speech.edition()),
         };
         let mut caller = self.caller(peer, client, meta, false);
-        caller.lenient = matches!(speech, Speech::Bare(_)) && peer.dialect().lenient;
+        if matches!(speech, Speech::Bare(_)) {
+            caller.lenient = peer.dialect().lenient;
+            if peer.dialect().tasks_create {
+                caller.tasks = TaskWay::Asked;
+                caller.owner = caller.principal.id().is_none().then(|| BARE_OWNER.into());
+            }
+        }
         self.seat(&speech, id, call, caller, session, peer, out)
     }
 
@@ -384,11 +400,17 @@ impl Era {
         speech: &Speech,
         id: &RequestId,
         call: Call,
-        caller: Caller,
+        mut caller: Caller,
         session: Option<Arc<Session>>,
         peer: &Peer,
         out: &Arc<Stream>,
     ) -> Result<Arrival, (Speech, Fault)> {
+        if caller.tasks == TaskWay::Asked
+            && let Some(session) = &session
+            && is_about_tasks(&call)
+        {
+            caller.owner = Some(owner(&caller.principal, Some(&session.id)));
+        }
         let told = |fault| (speech.clone(), fault);
         let answered = |outcome| Ok(Arrival::Answered(self.answer(speech, id, &outcome)));
         if let (Some(shared), Some(session)) = (&self.shared, &session)
@@ -451,8 +473,12 @@ impl Era {
             }
             (Call::Listen(mut filter), _) => {
                 filter.uris.retain(|uri| !self.hides(&caller, uri));
+                let offered = || (self.offering)().extensions.contains_key(key::TASKS_EXTENSION);
+                if !filter.tasks.is_empty() && caller.tasks == TaskWay::Undeclared && offered() {
+                    return Err(told(undeclared()));
+                }
                 let (cancel, ticket) = self.ticket(id, session.as_ref(), peer).map_err(told)?;
-                let listening = self.listen(speech.edition(), id, filter, cancel, ticket, peer, out);
+                let listening = self.listen(speech.edition(), id, filter, cancel, ticket, &caller, peer, out);
                 Ok(Arrival::Listening(Box::new(listening)))
             }
             (call, _) => {
@@ -532,8 +558,10 @@ impl Era {
         Ok((cancel, Some(ticket)))
     }
 
-    fn caller(&self, peer: &Peer, client: Arc<toolgate_wire::Client>, meta: Meta, mirrors: bool) -> Caller {
+    fn caller(&self, peer: &Peer, client: Arc<Client>, meta: Meta, mirrors: bool) -> Caller {
         Caller {
+            tasks: task_way(&client),
+            owner: None,
             principal: peer.principal.clone(),
             client,
             headers: Arc::clone(&peer.headers),
@@ -654,6 +682,8 @@ impl Era {
                 None => self.answer(speech, id, &Outcome::Tool(*output)),
             },
             Err(Stop::Cancelled) => Answer::Silence,
+            // The hall makes a task of it.
+            Err(Stop::Later) => refuse(&Fault::internal(&crate::seal::reference())),
             Err(Stop::NeedsInput) => {
                 match retrying.as_ref().map(|retrying| retrying.suspend(&self.seal, &self.clock)) {
                     Some(Ok(outcome)) => self.answer(speech, id, &outcome),
@@ -672,6 +702,34 @@ fn accepted(
 ) -> BoxFuture<'static, Answer> {
     Box::pin(
         async move { told.await.map_or_else(|fault| speech.refusal(None, &fault), |()| Answer::Accepted) },
+    )
+}
+
+/// How a client's way of speaking deals with work that takes long.
+fn task_way(client: &Client) -> TaskWay {
+    match client.edition.facts().tasks {
+        toolgate_wire::Tasks::Never => TaskWay::Never,
+        toolgate_wire::Tasks::Core => TaskWay::Asked,
+        toolgate_wire::Tasks::Extension => {
+            match client.capabilities.extensions.contains_key(key::TASKS_EXTENSION) {
+                true => TaskWay::Free,
+                false => TaskWay::Undeclared,
+            }
+        }
+    }
+}
+
+/// Whether it matters whose tasks a caller may see.
+fn is_about_tasks(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::CallTool { task: Some(_), .. }
+            | Call::GetTask { .. }
+            | Call::UpdateTask { .. }
+            | Call::CancelTask { .. }
+            | Call::ListTasks { .. }
+            | Call::TaskResult { .. }
+            | Call::CreateTask { .. }
     )
 }
 

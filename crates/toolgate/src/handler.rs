@@ -27,7 +27,7 @@ pub use extract::{Extract, Headers, State};
 pub use form::{Field, Form};
 pub use output::{IntoContents, IntoOutput, IntoPrompt, Json, ToolError};
 
-pub(crate) use ask::{AskErrorKind, Voice};
+pub(crate) use ask::{AskErrorKind, Luggage, Voice};
 pub(crate) use context::Shared;
 pub(crate) use extract::{Arguments, Needed, Rejection};
 pub(crate) use output::{Failed, Found};

@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use tokio::sync::Notify;
 use toolgate_wire::model::Filter;
 
+/// A reader that is further behind than this hears of no more tasks until it has caught up; it can look for itself.
+const MANY_TASKS: usize = 1024;
+
 /// Something that can change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Topic {
@@ -19,6 +22,11 @@ pub(crate) enum Topic {
     Resource(Box<str>),
     /// The roots of the server's own workspace.
     Roots,
+    /// A task of somebody's.
+    Task {
+        owner: Box<str>,
+        id: Box<str>,
+    },
 }
 
 /// See the module.
@@ -59,14 +67,32 @@ struct State {
     wants: Filter,
     /// And to hear of roots, for which filters have no word.
     roots: bool,
-    /// Bounded by what is wanted.
+    /// Whose tasks it may hear of.
+    owner: Option<Arc<str>>,
+    /// It hears of all of them, not of those it names.
+    all_tasks: bool,
+    /// Bounded by what is wanted; tasks by [`MANY_TASKS`].
     changed: BTreeSet<Topic>,
 }
 
 impl Hub {
     /// Hears of what `wants` names, until the subscriber is dropped.
     pub(crate) fn subscribe(&self, wants: Filter) -> Arc<Subscriber> {
-        let subscriber = Subscriber::apart(wants);
+        self.enlist(State::of(wants))
+    }
+
+    /// The same, and of those tasks of this owner that `wants` names.
+    pub(crate) fn subscribe_as(&self, wants: Filter, owner: Arc<str>) -> Arc<Subscriber> {
+        self.enlist(State { owner: Some(owner), ..State::of(wants) })
+    }
+
+    /// The same, and of all tasks of this owner.
+    pub(crate) fn subscribe_to_all(&self, wants: Filter, owner: Arc<str>) -> Arc<Subscriber> {
+        self.enlist(State { owner: Some(owner), all_tasks: true, ..State::of(wants) })
+    }
+
+    fn enlist(&self, state: State) -> Arc<Subscriber> {
+        let subscriber = Arc::new(Subscriber { state: Mutex::new(state), stirred: Notify::new() });
         let mut subscribers = lock(&self.subscribers);
         if subscribers.len() == subscribers.capacity() {
             // Before the list grows, those who left go: it stays within twice the number of the living.
@@ -84,11 +110,12 @@ impl Hub {
     /// Something has changed: everyone who wants to know is told, here or, by way of the outbox, everywhere.
     pub(crate) fn publish(&self, topic: &Topic) {
         match self.outbox.get() {
-            Some(outbox) => {
+            // What becomes of tasks reaches every process by itself.
+            Some(outbox) if !matches!(topic, Topic::Task { .. }) => {
                 lock(&outbox.pending).add(topic.clone());
                 outbox.stirred.notify_one();
             }
-            None => self.tell(topic),
+            _ => self.tell(topic),
         }
     }
 
@@ -158,13 +185,12 @@ impl Pending {
 impl Subscriber {
     /// One whom the hub does not tell: it looks for changes itself.
     pub(crate) fn apart(wants: Filter) -> Arc<Subscriber> {
-        let state = Mutex::new(State { wants, roots: false, changed: BTreeSet::new() });
-        Arc::new(Subscriber { state, stirred: Notify::new() })
+        Arc::new(Subscriber { state: Mutex::new(State::of(wants)), stirred: Notify::new() })
     }
 
     /// Whether it wants to hear of this.
     pub(crate) fn wants(&self, topic: &Topic) -> bool {
-        lock(&self.state).wants.covers(topic)
+        lock(&self.state).covers(topic)
     }
 
     /// Everything it wants to hear of.
@@ -188,8 +214,7 @@ impl Subscriber {
 
     fn tell(&self, topic: &Topic) {
         let mut state = lock(&self.state);
-        let wanted = state.wants.covers(topic) || (state.roots && *topic == Topic::Roots);
-        if wanted && state.changed.insert(topic.clone()) {
+        if state.covers(topic) && state.changed.insert(topic.clone()) {
             drop(state);
             // All of them: one that was told and is never polled again must not keep it from the others.
             self.stirred.notify_waiters();
@@ -247,19 +272,24 @@ impl Subscriber {
     }
 }
 
-/// Whether a filter names a topic.
-trait Covers {
-    fn covers(&self, topic: &Topic) -> bool;
-}
+impl State {
+    fn of(wants: Filter) -> State {
+        State { wants, roots: false, owner: None, all_tasks: false, changed: BTreeSet::new() }
+    }
 
-impl Covers for Filter {
+    /// Whether this topic is wanted.
     fn covers(&self, topic: &Topic) -> bool {
+        let State { wants, roots, owner, all_tasks, changed } = self;
         match topic {
-            Topic::Tools => self.tools,
-            Topic::Prompts => self.prompts,
-            Topic::Resources => self.resources,
-            Topic::Resource(uri) => self.uris.iter().any(|wanted| **wanted == **uri),
-            Topic::Roots => false,
+            Topic::Roots => *roots,
+            Topic::Tools => wants.tools,
+            Topic::Prompts => wants.prompts,
+            Topic::Resources => wants.resources,
+            Topic::Resource(uri) => wants.uris.iter().any(|wanted| **wanted == **uri),
+            Topic::Task { owner: of, id } => {
+                let may = owner.as_deref() == Some(&**of) && changed.len() < MANY_TASKS;
+                may && (*all_tasks || wants.tasks.iter().any(|wanted| **wanted == **id))
+            }
         }
     }
 }

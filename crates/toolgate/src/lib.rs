@@ -385,6 +385,7 @@ mod server;
 mod servers;
 pub mod store;
 mod stream;
+mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod transport;
@@ -426,6 +427,8 @@ pub use toolgate_wire::ErlmcpError;
 pub use toolgate_wire::Raw;
 /// The words of the protocol, as handlers use them.
 pub use toolgate_wire::model;
+/// An error of the protocol: what a handler returns that has no result, not even a failed one.
+pub use toolgate_wire::{Fault, FaultKind};
 
 #[cfg(feature = "macros")]
 pub use toolgate_macros::{complete, items, prompt, resource, server, template, tool};

@@ -18,8 +18,9 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
+use toolgate_wire::model::TaskSupport;
 
-pub(crate) use check::Check;
+pub(crate) use check::{Check, is_right};
 pub(crate) use mirror::{agree, decode};
 pub(crate) use page::{Listed, Pager};
 pub(crate) use prompt::PromptEntry;
@@ -178,6 +179,8 @@ pub(crate) struct Offer {
     pub(crate) resources: bool,
     pub(crate) prompts: bool,
     pub(crate) completions: bool,
+    /// Calls of some tool may run as tasks.
+    pub(crate) tasks: bool,
 }
 
 impl Offer {
@@ -187,6 +190,8 @@ impl Offer {
             resources: self.resources || !catalog.resources.is_empty() || !catalog.templates.is_empty(),
             prompts: self.prompts || !catalog.prompts.is_empty(),
             completions: self.completions || catalog.completes(),
+            tasks: self.tasks
+                || catalog.tools.iter().any(|entry| entry.tool.task_support != TaskSupport::Forbidden),
         }
     }
 }

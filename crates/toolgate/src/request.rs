@@ -5,8 +5,11 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use toolgate_wire::model::{Call, ToolOutput};
 use toolgate_wire::{Client, Fault, Meta};
 
@@ -85,6 +88,11 @@ impl Principal {
         self.0.as_deref()?.attributes.get(name)
     }
 
+    /// Everything that is known of the caller.
+    pub(crate) fn attributes(&self) -> impl Iterator<Item = (&String, &Value)> {
+        self.0.iter().flat_map(|identity| identity.attributes.iter())
+    }
+
     /// The same, of whom somebody else proved something more: the first identity stays, what is known of both is known,
     /// and what either may not see is not seen.
     pub(crate) fn joined(self, other: &Principal) -> Principal {
@@ -150,7 +158,42 @@ pub(crate) struct Caller {
     pub(crate) lenient: bool,
     /// What the other arguments are already, while one of them is completed.
     pub(crate) given: BTreeMap<String, String>,
+    /// How its way of speaking deals with work that takes long.
+    pub(crate) tasks: TaskWay,
+    /// Whose tasks it may see. Known where the call is about tasks.
+    pub(crate) owner: Option<Arc<str>>,
 }
+
+/// How a client's way of speaking deals with work that takes long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TaskWay {
+    /// Not at all.
+    #[default]
+    Never,
+    /// A call becomes a task when the client asks for it.
+    Asked,
+    /// A call becomes a task when the server likes: the client has said that it knows what that is.
+    Free,
+    /// The same, but this client has not said so.
+    Undeclared,
+}
+
+/// Who may see a task, as a name that tells nothing about them: the caller if it is known, else the session, else
+/// whoever knows the id of the task.
+pub(crate) fn owner(principal: &Principal, session: Option<&str>) -> Arc<str> {
+    let digest = |kind: char, of: &str| -> Arc<str> {
+        let digest = Sha256::digest(of.as_bytes());
+        format!("{kind}{}", URL_SAFE_NO_PAD.encode(&digest[..18])).into()
+    };
+    match (principal.id(), session) {
+        (Some(id), _) => digest('p', id),
+        (None, Some(session)) => digest('s', session),
+        (None, None) => "anyone".into(),
+    }
+}
+
+/// Whoever names no edition and has no session: they see each other's tasks.
+pub(crate) const BARE_OWNER: &str = "bare";
 
 /// One wish, ready for the hall.
 #[derive(Debug)]
@@ -170,6 +213,8 @@ pub(crate) enum Stop {
     Tool(Failure, Box<ToolOutput>),
     /// The client must bring answers first; the voice of the call knows which.
     NeedsInput,
+    /// The handler wants to go on as a task.
+    Later,
     /// Nobody waits any more.
     Cancelled,
 }

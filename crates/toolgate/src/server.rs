@@ -9,6 +9,7 @@ mod live;
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,15 +18,17 @@ use arc_swap::ArcSwap;
 use arc_swap::ArcSwapOption;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
-use toolgate_wire::model::{Annotations, CacheHint, CacheScope, Icon, Implementation, ServerCapabilities};
-use toolgate_wire::{Dialect, Limits};
+use toolgate_wire::model::{
+    Annotations, CacheHint, CacheScope, Icon, Implementation, ServerCapabilities, TaskCapability, TaskSupport,
+};
+use toolgate_wire::{Dialect, Limits, Raw, key};
 
 use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::collect::{Offers, Sorted, sort};
 #[cfg(feature = "macros")]
 use crate::collect::{Scope, collected, nothing_in};
-use crate::dispatch::Hall;
+use crate::dispatch::{Hall, Hands};
 use crate::entry::Entry;
 use crate::era::{Era, Face, SessionLimits, Sessions, Shared as SharedSessions};
 use crate::error::{Error, ErrorKind};
@@ -41,6 +44,7 @@ use crate::registry::{
 };
 use crate::seal::Seal;
 use crate::store::{Cellar, MemoryStore, Store};
+use crate::task::{Means, TaskLimits, Tasks};
 #[cfg(feature = "http")]
 use crate::transport::{
     http::{Endpoint, HttpOptions},
@@ -107,6 +111,7 @@ impl Server {
         self.is_sound()?;
         let io = |error| Error::io("cannot serve standard input and output", error);
         let (input, output, flushed) = stdio::process().map_err(io)?;
+        self.0.entry.rise();
         let stop = CancellationToken::new();
         let serving = stdio::serve(Arc::clone(&self.0.entry), input, output, stop.clone(), self.0.drain);
         let mut serving = std::pin::pin!(serving);
@@ -121,6 +126,12 @@ impl Server {
             }
         };
         flushed.wait(self.0.drain).await;
+        let tasks = &self.0.entry.hall.tasks;
+        // Where nobody could ask for them any more, they are not waited for.
+        if tasks.outlive_process() {
+            self.shut_down();
+            let _ = tokio::time::timeout(self.0.drain + Duration::from_secs(1), tasks.settle()).await;
+        }
         served.map_err(io)
     }
 
@@ -162,7 +173,8 @@ impl Server {
         let (options, over) = (self.0.listen.clone(), self.0.entry.era.drain.clone());
         let end = || self.shut_down();
         // What a client left behind is finished too.
-        let settle = self.0.endpoint.settle();
+        self.0.entry.rise();
+        let settle = self.settle();
         let served = run(listener, endpoint, options, over, self.0.drain, end, settle).await;
         served.map_err(|error| Error::io("cannot go on listening", error))
     }
@@ -188,10 +200,16 @@ impl Server {
         &self.0.endpoint
     }
 
-    /// Waits until calls whose clients left have ended.
+    /// Waits until calls whose clients left, and tasks, have ended.
     #[cfg(feature = "http")]
     pub(crate) async fn settle(&self) {
         self.0.endpoint.settle().await;
+        self.0.entry.hall.tasks.settle().await;
+    }
+
+    /// Looks after tasks that other processes have left.
+    pub(crate) fn rise(&self) {
+        self.0.entry.rise();
     }
 
     /// A server that could not be described. It offers nothing and lets nobody in, and says why when somebody tries to
@@ -334,6 +352,7 @@ struct Parts {
     timeout: Duration,
     drain: Duration,
     sessions: SessionLimits,
+    tasks: TaskLimits,
     seal: Option<Seal>,
     /// None: the memory of this process.
     store: Option<Arc<dyn Store>>,
@@ -369,6 +388,7 @@ impl Parts {
             timeout: Duration::from_secs(60),
             drain: Duration::from_secs(30),
             sessions: SessionLimits::default(),
+            tasks: TaskLimits::default(),
             seal: None,
             store: None,
             events: None,
@@ -531,7 +551,7 @@ impl<L: Last> Builder<L> {
     /// before the first one is added then know to look again.
     pub fn changing(self) -> Builder<L> {
         self.set(|parts| {
-            parts.promised = Offer { tools: true, resources: true, prompts: true, completions: false };
+            parts.promised = Offer { tools: true, resources: true, prompts: true, ..Offer::default() };
         })
     }
 
@@ -593,6 +613,33 @@ impl<L: Last> Builder<L> {
     /// How many sessions may be open at once. 10 000 unless said otherwise.
     pub fn max_sessions(self, sessions: usize) -> Builder<L> {
         self.set(|parts| parts.sessions.total = sessions)
+    }
+
+    /// How long a task is kept from its beginning, its result included, unless the client says otherwise. An hour
+    /// unless said otherwise here; clients can have between a minute and a day.
+    pub fn task_ttl(self, ttl: Duration) -> Builder<L> {
+        self.set(|parts| parts.tasks.ttl = ttl)
+    }
+
+    /// How often clients should look how their tasks stand. Each second unless said otherwise.
+    pub fn task_poll(self, every: Duration) -> Builder<L> {
+        self.set(|parts| parts.tasks.poll = every)
+    }
+
+    /// How many tasks of one principal may be under way at once. 100 unless said otherwise. Without authentication each
+    /// session counts for itself, and all clients that have none count together.
+    pub fn max_tasks(self, tasks: usize) -> Builder<L> {
+        self.set(|parts| parts.tasks.each = tasks)
+    }
+
+    /// How many tasks may run in this process at once. 1000 unless said otherwise.
+    pub fn max_running_tasks(self, tasks: usize) -> Builder<L> {
+        self.set(|parts| parts.tasks.running = tasks)
+    }
+
+    /// How large the result of a task may be: it is kept. 8 MiB unless said otherwise; a task with more has failed.
+    pub fn task_result_limit(self, bytes: usize) -> Builder<L> {
+        self.set(|parts| parts.tasks.result = bytes)
     }
 
     /// Secrets that seal what clients carry between calls: the first seals, all open. Give the same ones to
@@ -762,6 +809,16 @@ further! { ToolSpec:
     timeout(timeout: Duration);
     /// Refuses clients that cannot do this.
     needs(need: Need);
+    /// Whether calls of the tool run as tasks.
+    task(support: TaskSupport);
+    /// Calls of the tool run as tasks where the client can do that.
+    task_optional();
+    /// Calls of the tool run as tasks only.
+    task_required();
+    /// A call of the tool becomes a task where its handler says so.
+    task_later();
+    /// A task of the tool whose process ended is run again by another one.
+    resumable();
 }
 
 further! { ResourceSpec:
@@ -853,29 +910,45 @@ fn open(parts: Parts) -> Server {
     let sessions = Arc::new(Sessions::new(parts.sessions));
     let clock = Clock::system();
     let drain = CancellationToken::new();
-    let shared = cellar.is_shared().then(|| {
-        let (sessions, hub, drain) = (Arc::clone(&sessions), Arc::clone(&hub), drain.clone());
-        // Keys that were given are the same everywhere, or are meant not to be.
-        let seal = (!has_keys).then(|| seal.clone());
-        SharedSessions::new(Bus::new(cellar.clone()), sessions, hub, seal, clock.clone(), drain)
-    });
     let events = Events::of_server(parts.events.as_ref());
     let watch = Watch::new(name, clock.clone(), events);
     let shown = Arc::new(ArcSwapOption::from_pointee(parts.shown));
+    let shared = Arc::new(Shared { states: parts.states, hub: Arc::clone(&hub) });
+    let hands = Hands { registry: Arc::clone(&registry), shared: Arc::clone(&shared), strict: parts.strict };
+    let tasks = Arc::new(Tasks::new(Means {
+        cellar: cellar.clone(),
+        crew: Arc::new(hands),
+        hub: Arc::clone(&hub),
+        clock: clock.clone(),
+        seal: seal.clone(),
+        limits: parts.tasks,
+        drain: drain.clone(),
+        // A moment less than the house waits, so that how they ended can be written down.
+        patience: parts.drain.saturating_sub(Duration::from_millis(500)),
+    }));
+    let nodes = cellar.is_shared().then(|| {
+        let (sessions, hub, drain) = (Arc::clone(&sessions), Arc::clone(&hub), drain.clone());
+        // Keys that were given are the same everywhere, or are meant not to be.
+        let seal = (!has_keys).then(|| seal.clone());
+        let bus = Bus::new(cellar.clone());
+        SharedSessions::new(bus, sessions, hub, seal, clock.clone(), drain, Arc::clone(&tasks))
+    });
     let era = Era::new(
         face,
         offering,
         sessions,
-        shared,
+        nodes,
         seal.clone(),
         clock,
-        Arc::clone(&hub),
+        hub,
         Arc::clone(&shown),
         drain,
+        Arc::clone(&tasks),
     );
     let hall = Hall {
         registry,
-        shared: Arc::new(Shared { states: parts.states, hub }),
+        shared,
+        tasks,
         pager: Pager { size: parts.page_size, cache: parts.cache, seal },
         timeout: parts.timeout,
         strict: parts.strict,
@@ -892,6 +965,7 @@ fn open(parts: Parts) -> Server {
         limits: parts.limits,
         dialect: ArcSwapOption::from_pointee(parts.dialect),
         watch,
+        is_awake: AtomicBool::new(false),
     });
     #[cfg(feature = "http")]
     let guards = Arc::new(ArcSwap::from_pointee(parts.guards));
@@ -917,6 +991,17 @@ fn capabilities(offer: Offer) -> ServerCapabilities {
         resource_updates: offer.resources,
         completions: offer.completions,
         logging: true,
+        tasks: offer.tasks.then_some(TaskCapability {
+            list: true,
+            cancel: true,
+            tools: true,
+            ..TaskCapability::default()
+        }),
+        extensions: offer
+            .tasks
+            .then(|| (key::TASKS_EXTENSION.to_owned(), Raw::empty_object()))
+            .into_iter()
+            .collect(),
         ..ServerCapabilities::default()
     }
 }

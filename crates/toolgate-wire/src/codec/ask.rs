@@ -5,18 +5,29 @@
 
 use super::fields::{Field, Part};
 use super::form::{self, FormSchema};
+use super::greeting::ResultMeta;
 use super::object::{Object, Open, Put, nest};
 use super::sample::{is_plain, put_sample, put_sampled, read_sample, read_sampled};
 use crate::Edition::{self, E2025_06_18, E2025_11_25};
 use crate::edition::Elicitation;
 use crate::json::Raw;
-use crate::model::{Answer, Ask, Elicit, ElicitAnswer, Form, Root};
+use crate::meta::Client;
+use crate::model::{
+    Answer, Ask, AskKind, ClientCapabilities, Elicit, ElicitAnswer, ElicitationCapability, Form, Root,
+    SamplingCapability,
+};
 use crate::{Fault, FaultKind};
 
 /// Appends the params of a question: of a request of the server's own, or
 /// within `inputRequests`, as the edition has it.
 pub fn write_ask_params(out: &mut Vec<u8>, edition: Edition, ask: &Ask) {
     put_ask(Object::open(out, edition), ask).close();
+}
+
+/// The same for a question that a core task asks: it says of which task it is.
+pub fn write_related_ask_params(out: &mut Vec<u8>, edition: Edition, ask: &Ask, task: &str) {
+    let meta = ResultMeta { task: Some(task), ..ResultMeta::default() };
+    put_ask(Object::open(out, edition), ask).only(E2025_11_25, "_meta", &meta).close();
 }
 
 /// A question within `inputRequests`.
@@ -60,6 +71,41 @@ pub fn can_ask(edition: Edition, ask: &Ask) -> bool {
         Ask::Sample(sample) => edition >= E2025_11_25 || is_plain(sample),
         Ask::Roots => true,
     }
+}
+
+/// What a client cannot do that would have to be asked this, in words and as it would declare it. None if it can be
+/// asked.
+#[must_use]
+pub fn lacking(client: &Client, ask: &Ask) -> Option<(&'static str, ClientCapabilities)> {
+    let capabilities = &client.capabilities;
+    let elicitation = capabilities.elicitation;
+    let (what, can) = match ask.kind() {
+        AskKind::ElicitForm => ("forms", elicitation.is_some_and(|elicitation| elicitation.form)),
+        AskKind::ElicitUrl => ("links to open", elicitation.is_some_and(|elicitation| elicitation.url)),
+        AskKind::Sample => ("sampling", capabilities.sampling.is_some()),
+        AskKind::SampleWithTools => {
+            ("sampling with tools", capabilities.sampling.is_some_and(|sampling| sampling.tools))
+        }
+        AskKind::Roots => ("roots", capabilities.roots.is_some()),
+    };
+    if can && can_ask(client.edition, ask) {
+        return None;
+    }
+    let mut missing = ClientCapabilities::default();
+    match ask.kind() {
+        AskKind::ElicitForm => {
+            missing.elicitation = Some(ElicitationCapability { form: true, url: false });
+        }
+        AskKind::ElicitUrl => {
+            missing.elicitation = Some(ElicitationCapability { form: false, url: true });
+        }
+        AskKind::Sample => missing.sampling = Some(SamplingCapability::default()),
+        AskKind::SampleWithTools => {
+            missing.sampling = Some(SamplingCapability { tools: true, context: false });
+        }
+        AskKind::Roots => missing.roots = Some(false),
+    }
+    Some((what, missing))
 }
 
 /// Reads a question: a request of a server's own, by method and params.

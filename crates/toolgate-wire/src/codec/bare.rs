@@ -1,6 +1,7 @@
 //! What only clients that name no edition say and hear: calls of their own, and the shapes of dialects.
 
 use super::base64::Base64;
+use super::call::{read, read_create_task};
 use super::greeting::Said;
 use super::notice::{write_notice, write_short_notice};
 use super::object::{Object, Open, Put};
@@ -10,18 +11,24 @@ use crate::model::{Call, Completion, Contents, ContentsBody, Notice};
 use crate::{Dialect, Edition, Fault};
 
 impl Said<'_> {
-    /// A request that no edition has: `roots/list` and its like, which ask for the roots of the server's workspace.
-    /// None if it is another one.
+    /// The request that this is beside, of a client that names no edition and is spoken to in this dialect. Some of
+    /// them no edition has: `roots/list` and its like, which are about the server's workspace, and `tasks/create`.
     ///
     /// # Errors
-    /// If its parameters do not fit.
-    pub fn bare_call(&self, method: &str) -> Option<Result<Call, Fault>> {
-        Some(match method {
+    /// As [`read_call`](super::read_call).
+    pub fn bare_call(&self, dialect: &Dialect, method: &str) -> Result<Call, Fault> {
+        match method {
             "roots/list" => Ok(Call::ListRoots),
             "roots/add" => self.add_root(),
             "roots/remove" => self.field("uri").text().map(|uri| Call::RemoveRoot { uri }),
-            _ => return None,
-        })
+            "tasks/create" if dialect.tasks_create => read_create_task(self),
+            "tools/call" | "tasks/get" | "tasks/list" | "tasks/cancel" | "tasks/result"
+                if dialect.tasks_create =>
+            {
+                read(Edition::E2025_11_25, method, self)
+            }
+            _ => read(Edition::UNNAMED, method, self),
+        }
     }
 
     fn add_root(&self) -> Result<Call, Fault> {
@@ -147,13 +154,13 @@ mod tests {
     fn roots_are_asked_for_by_name() {
         let call = |method: &str, params: &str| {
             let params = Raw::from(serde_json::from_str::<serde_json::Value>(params).unwrap());
-            Said::of(Some(&params)).unwrap().bare_call(method)
+            Said::of(Some(&params)).unwrap().bare_call(&Dialect::official(), method)
         };
-        assert_eq!(call("roots/list", "{}"), Some(Ok(Call::ListRoots)));
+        assert_eq!(call("roots/list", "{}"), Ok(Call::ListRoots));
         let add = Call::AddRoot { uri: "file:///a".into(), name: Some("b".into()) };
-        assert_eq!(call("roots/add", r#"{"uri":"file:///a","name":"b"}"#), Some(Ok(add)));
-        assert!(matches!(call("roots/remove", "{}"), Some(Err(_))));
-        assert_eq!(call("tools/list", "{}"), None);
+        assert_eq!(call("roots/add", r#"{"uri":"file:///a","name":"b"}"#), Ok(add));
+        assert!(call("roots/remove", "{}").is_err());
+        assert!(call("tasks/create", "{}").is_err(), "not in every dialect");
     }
 
     #[test]

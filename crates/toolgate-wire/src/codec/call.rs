@@ -39,7 +39,7 @@ impl Said<'_> {
     }
 }
 
-fn read(edition: Edition, method: &str, params: &Said<'_>) -> Result<Call, Fault> {
+pub(super) fn read(edition: Edition, method: &str, params: &Said<'_>) -> Result<Call, Fault> {
     let facts = edition.facts();
     match method {
         "tools/call" => read_call_tool(edition, params),
@@ -99,7 +99,33 @@ fn read_call_tool(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
 
 fn read_task_wish(task: Field<'_>) -> Result<Option<Option<u64>>, Fault> {
     let task = task.maybe_part("params.task")?;
-    task.map(|task| task.field("ttl").maybe_count()).transpose()
+    task.map(|task| read_life(task.field("ttl"))).transpose()
+}
+
+/// Any whole number, however it is written: what is too short or too long is put right by whoever keeps the task.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it saturates, which is what is wanted"
+)]
+fn read_life(field: Field<'_>) -> Result<Option<u64>, Fault> {
+    match field.maybe_number()? {
+        Some(number) if number.fract() != 0.0 => Err(field.wrong("a whole number")),
+        number => Ok(number.map(|number| number as u64)),
+    }
+}
+
+pub(super) fn read_create_task(params: &Said<'_>) -> Result<Call, Fault> {
+    let [action, timeout] = params.field("task").part("params.task")?.pick(["action", "timeoutMs"]);
+    let [kind, name, arguments] = action.part("params.task.action")?.pick(["type", "name", "arguments"]);
+    match kind.maybe_text()?.as_deref() {
+        None | Some("tool") => Ok(Call::CreateTask {
+            tool: name.text()?,
+            arguments: arguments.maybe_object()?,
+            timeout_ms: read_life(timeout)?,
+        }),
+        Some(_) => Err(kind.wrong("\"tool\"")),
+    }
 }
 
 /// A member of `inputResponses` that is no object is kept: whether it answers
@@ -266,6 +292,14 @@ pub fn write_call_params(
                 object.field("taskId", id)
             }
             Call::UpdateTask { id, answers } => object.field("taskId", id).field("inputResponses", answers),
+            Call::CreateTask { tool, arguments, timeout_ms } => {
+                let action = nest(|object| {
+                    let object = object.field("type", "tool").field("name", tool);
+                    object.some("arguments", &Open(arguments.as_ref()))
+                });
+                let task = nest(|object| object.field("action", &action).some("timeoutMs", timeout_ms));
+                object.field("task", &task)
+            }
         };
     object.some("_meta", &RequestMeta::of(edition, client, meta)).close();
 }

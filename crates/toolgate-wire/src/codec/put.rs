@@ -9,7 +9,7 @@ use super::fields::Part;
 use super::greeting::{ResultMeta, Server};
 use super::item::Messages;
 use super::object::{Flag, Object, Put, Word, nest};
-use super::task::{put_task, put_task_details};
+use super::task::{put_rest_of_task, put_task, put_task_details};
 use crate::Edition::{self, E2025_06_18, E2026_07_28};
 use crate::edition::Structured;
 use crate::json::{Kind, Raw, write_text};
@@ -148,6 +148,11 @@ fn put_outcome(out: &mut Vec<u8>, edition: Edition, outcome: &Outcome, around: A
         }
         Outcome::TaskStarted(task) => {
             complete(out).field("task", &nest(|object| put_task(object, edition, task))).close()
+        }
+        // The dialect that has this says that it has not begun, however far it is by now.
+        Outcome::TaskCreated(task) => {
+            let object = complete(out).field("taskId", &task.id).field("status", "pending");
+            put_rest_of_task(object, edition, task).some("_meta", &plain).close();
         }
         Outcome::TaskStatus(task) => {
             let object = put_task(complete(out), edition, task);

@@ -72,6 +72,7 @@ fn read_complete(edition: Edition, call: &Call, part: Part<'_>) -> Result<Outcom
         Call::ListTasks { .. } => {
             Outcome::Tasks(read_page(part, "tasks", |field| read_task_item(edition, field))?)
         }
+        Call::CreateTask { .. } => return Err(part.refuse("no edition has tasks/create".to_owned())),
         Call::GetTask { .. } => Outcome::TaskStatus(Box::new(read_task(edition, part)?)),
         Call::CancelTask { .. } => match edition.facts().tasks {
             Tasks::Core => Outcome::TaskStatus(Box::new(read_task(edition, part)?)),

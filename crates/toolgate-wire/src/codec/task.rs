@@ -25,21 +25,43 @@ impl Put for Task {
 
 /// What every shape of a task has.
 pub(super) fn put_task<'o>(object: Object<'o>, edition: Edition, task: &Task) -> Object<'o> {
-    // The last two are details.
-    let Task { id, state, message, created_at, updated_at, ttl_ms, poll_ms, asks: _, end: _ } = task;
+    // Times are the rest, and the last two are details.
+    let Task { id, state, message, created_at: _, updated_at: _, ttl_ms: _, poll_ms: _, asks: _, end: _ } =
+        task;
+    let (state, message) = match failure(task).filter(|_| edition < E2026_07_28) {
+        Some(said) => (TaskState::Failed, message.as_deref().or(said)),
+        None => (*state, message.as_deref()),
+    };
+    let object = object.field("taskId", id).field("status", &state).some("statusMessage", &message);
+    put_rest_of_task(object, edition, task)
+}
+
+/// When, and for how long.
+pub(super) fn put_rest_of_task<'o>(object: Object<'o>, edition: Edition, task: &Task) -> Object<'o> {
     let (ttl, poll) = match edition >= E2026_07_28 {
         true => ("ttlMs", "pollIntervalMs"),
         false => ("ttl", "pollInterval"),
     };
     object
-        .field("taskId", id)
-        .field("status", state)
-        .some("statusMessage", message)
-        .field("createdAt", created_at)
-        .field("lastUpdatedAt", updated_at)
+        .field("createdAt", &task.created_at)
+        .field("lastUpdatedAt", &task.updated_at)
         // Null is a word here: kept for ever.
-        .field(ttl, ttl_ms)
-        .some(poll, poll_ms)
+        .field(ttl, &task.ttl_ms)
+        .some(poll, &task.poll_ms)
+}
+
+/// What a tool said that failed in its result. Spec, core tasks: that is a failed task; the extension calls it
+/// completed.
+fn failure(task: &Task) -> Option<Option<&str>> {
+    match &task.end {
+        Some(TaskEnd::Outcome(outcome)) => match &**outcome {
+            Outcome::Tool(output) if output.is_error => {
+                Some(output.content.first().and_then(|content| content.as_text()))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// What a task waits for, or how it ended. The state decides which of them is

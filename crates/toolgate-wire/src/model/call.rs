@@ -119,6 +119,15 @@ pub enum Call {
         /// Which root.
         uri: String,
     },
+    /// `tasks/create`: a dialect only.
+    CreateTask {
+        /// Which tool.
+        tool: String,
+        /// A JSON object; none is the same as `{}`.
+        arguments: Option<Raw>,
+        /// The task fails after so many milliseconds.
+        timeout_ms: Option<u64>,
+    },
 }
 
 /// What a client says of itself when it shakes hands.
@@ -225,6 +234,7 @@ impl Call {
             Call::ListRoots => "roots/list",
             Call::AddRoot { .. } => "roots/add",
             Call::RemoveRoot { .. } => "roots/remove",
+            Call::CreateTask { .. } => "tasks/create",
         }
     }
 }

@@ -49,6 +49,8 @@ pub enum Outcome {
     },
     /// The call goes on as this task.
     TaskStarted(Task),
+    /// Answers `tasks/create`, which only a dialect has.
+    TaskCreated(Box<Task>),
     /// Answers `tasks/get`, and `tasks/cancel` in core tasks.
     TaskStatus(Box<Task>),
     /// Answers `tasks/list`.

@@ -11,15 +11,14 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use toolgate_wire::model::{
-    Answer, Ask, AskKind, Call, ClientCapabilities, Elicit, ElicitAnswer, ElicitationCapability,
-    InputRequired, LogLevel, Notice, Outcome, Retry, SamplingCapability, ToolOutput,
+    Answer, Ask, Call, ClientCapabilities, InputRequired, LogLevel, Notice, Outcome, Retry, ToolOutput,
 };
 use toolgate_wire::{Client, Edition, Fault, Kind, Raw, View, codec};
 
 use super::Era;
 use crate::clock::Clock;
-use crate::handler::{AskError, AskErrorKind, Voice};
-use crate::registry::Check;
+use crate::handler::{AskError, AskErrorKind, Luggage, Voice};
+use crate::registry::is_right;
 use crate::request::{BoxFuture, Caller, Principal, Stop};
 use crate::seal::Seal;
 use crate::stream::Stream;
@@ -185,7 +184,7 @@ impl Retrying {
             journal.answers.insert(key.to_owned(), raw);
             return Ok(answer);
         }
-        if let Some((what, missing)) = unsupported(self.edition, &self.client.capabilities, &ask) {
+        if let Some((what, missing)) = codec::lacking(&self.client, &ask) {
             let error = AskError(AskErrorKind::Unsupported(what));
             journal.missing = Some((missing, error.to_string()));
             return Err(error);
@@ -240,6 +239,11 @@ impl Voice for Retrying {
     }
 
     fn send_away(&self, _: Duration) {}
+
+    fn luggage(&self) -> Luggage {
+        let journal = self.opened();
+        Luggage { answers: journal.answers.clone(), memory: journal.memory.clone() }
+    }
 }
 
 impl Journal {
@@ -316,56 +320,5 @@ fn canonical(hash: &mut Sha256, value: View<'_>) {
             hash.update((value.as_bytes().len() as u64).to_le_bytes());
             hash.update(value.as_bytes());
         }
-    }
-}
-
-/// What a client that cannot be asked this would have to be able to do.
-pub(super) fn unsupported(
-    edition: Edition,
-    capabilities: &ClientCapabilities,
-    ask: &Ask,
-) -> Option<(&'static str, ClientCapabilities)> {
-    let elicitation = capabilities.elicitation;
-    let (what, can) = match ask.kind() {
-        AskKind::ElicitForm => ("forms", elicitation.is_some_and(|elicitation| elicitation.form)),
-        AskKind::ElicitUrl => ("links to open", elicitation.is_some_and(|elicitation| elicitation.url)),
-        AskKind::Sample => ("sampling", capabilities.sampling.is_some()),
-        AskKind::SampleWithTools => {
-            ("sampling with tools", capabilities.sampling.is_some_and(|sampling| sampling.tools))
-        }
-        AskKind::Roots => ("roots", capabilities.roots.is_some()),
-    };
-    if can && codec::can_ask(edition, ask) {
-        return None;
-    }
-    let mut missing = ClientCapabilities::default();
-    match ask.kind() {
-        AskKind::ElicitForm => {
-            missing.elicitation = Some(ElicitationCapability { form: true, url: false });
-        }
-        AskKind::ElicitUrl => {
-            missing.elicitation = Some(ElicitationCapability { form: false, url: true });
-        }
-        AskKind::Sample => missing.sampling = Some(SamplingCapability::default()),
-        AskKind::SampleWithTools => {
-            missing.sampling = Some(SamplingCapability { tools: true, context: false });
-        }
-        AskKind::Roots => missing.roots = Some(false),
-    }
-    Some((what, missing))
-}
-
-/// Whether what the user filled in is what the form asked for. Clients should see to it, and not all do.
-pub(super) fn is_right(ask: &Ask, answer: &Answer) -> Result<(), String> {
-    let (Ask::Elicit(Elicit::Form(form)), Answer::Elicit(ElicitAnswer::Accept(content))) = (ask, answer)
-    else {
-        return Ok(());
-    };
-    let Ok(check) = Check::new(&form.schema.to_value(), false) else {
-        return Ok(());
-    };
-    match check.faults(&content.clone().unwrap_or_else(Raw::empty_object)) {
-        None => Ok(()),
-        Some(faults) => Err(faults),
     }
 }

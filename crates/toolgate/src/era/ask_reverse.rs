@@ -8,10 +8,10 @@ use bytes::Bytes;
 use toolgate_wire::model::{Answer, Ask, LogLevel, Notice};
 use toolgate_wire::{Edition, Raw, RequestId, Resume, codec, write_request};
 
-use super::ask_retry::{is_right, unsupported};
 use super::session::Session;
 use crate::cancel::Cancel;
 use crate::handler::{AskError, AskErrorKind, Voice};
+use crate::registry::is_right;
 use crate::request::{BoxFuture, Stop};
 use crate::stream::Stream;
 
@@ -49,11 +49,21 @@ impl Reversing {
         Reversing { level, ..self }
     }
 
-    async fn ask_session(&self, session: &Session, out: &Stream, ask: &Ask) -> Result<Answer, AskError> {
+    /// `task`: the core task that wants to know.
+    async fn ask_session(
+        &self,
+        session: &Session,
+        out: &Stream,
+        ask: &Ask,
+        task: Option<&str>,
+    ) -> Result<Answer, AskError> {
         let (id, answer) = session.expect().ok_or(AskError(AskErrorKind::Gone))?;
         let mut forget = Forget { session, id: &id, taken_back: Some((out, self.edition)) };
         let mut params = Vec::new();
-        codec::write_ask_params(&mut params, self.edition, ask);
+        match task {
+            Some(task) => codec::write_related_ask_params(&mut params, self.edition, ask, task),
+            None => codec::write_ask_params(&mut params, self.edition, ask),
+        }
         let mut message = Vec::with_capacity(params.len() + 128);
         write_request(&mut message, &id, ask.method(), Some(&params));
         let asking = async {
@@ -76,6 +86,18 @@ impl Reversing {
     }
 }
 
+impl Reversing {
+    async fn ask_related(&self, ask: Ask, task: Option<&str>) -> Result<Answer, AskError> {
+        let (Some(session), Some(out)) = (&self.session, &self.out) else {
+            return Err(AskError(AskErrorKind::Unsupported("questions on this connection")));
+        };
+        if let Some((what, _)) = codec::lacking(&session.client, &ask) {
+            return Err(AskError(AskErrorKind::Unsupported(what)));
+        }
+        self.ask_session(session, out, &ask, task).await
+    }
+}
+
 impl Voice for Reversing {
     fn hears(&self, level: LogLevel) -> bool {
         self.out.is_some()
@@ -92,15 +114,11 @@ impl Voice for Reversing {
     }
 
     fn ask<'a>(&'a self, _: &'a str, ask: Ask) -> BoxFuture<'a, Result<Answer, AskError>> {
-        Box::pin(async move {
-            let (Some(session), Some(out)) = (&self.session, &self.out) else {
-                return Err(AskError(AskErrorKind::Unsupported("questions on this connection")));
-            };
-            if let Some((what, _)) = unsupported(self.edition, &session.client.capabilities, &ask) {
-                return Err(AskError(AskErrorKind::Unsupported(what)));
-            }
-            self.ask_session(session, out, &ask).await
-        })
+        Box::pin(self.ask_related(ask, None))
+    }
+
+    fn ask_for<'a>(&'a self, task: &'a str, _: &'a str, ask: Ask) -> BoxFuture<'a, Result<Answer, AskError>> {
+        Box::pin(self.ask_related(ask, Some(task)))
     }
 
     fn recall(&self, name: &str) -> Option<Raw> {

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{Filter, Notice, Outcome, ServerCapabilities};
-use toolgate_wire::{Edition, RequestId, codec};
+use toolgate_wire::{Edition, RequestId, codec, key};
 
 use super::session::{Session, Ticket};
 use super::speech::Speech;
 use super::{Answer, Era, Peer, Road};
 use crate::cancel::Cancel;
 use crate::hub::{Subscriber, Topic};
+use crate::request::{Caller, owner};
 use crate::stream::Stream;
+use crate::task::Tasks;
 
 /// A client that listens, until it or the house has enough.
 pub(crate) struct Listening {
@@ -22,6 +24,8 @@ pub(crate) struct Listening {
     accepted: Filter,
     subscriber: Arc<Subscriber>,
     cancel: Cancel,
+    /// Whose tasks it may hear of.
+    owner: Arc<str>,
     out: Arc<Stream>,
     /// Falls when nothing more will come from the client.
     hung_up: Option<CancellationToken>,
@@ -37,6 +41,7 @@ impl Era {
         wanted: Filter,
         cancel: Cancel,
         ticket: Option<Ticket>,
+        caller: &Caller,
         peer: &Peer,
         out: &Arc<Stream>,
     ) -> Listening {
@@ -45,13 +50,15 @@ impl Era {
             Road::Post { .. } => None,
         };
         let accepted = accept(wanted, &(self.offering)());
+        let owner = caller.owner.clone().unwrap_or_else(|| owner(&caller.principal, None));
         Listening {
             edition,
             id: id.clone(),
             // Subscribed before the acknowledgement is written: nothing that changes after it is missed.
-            subscriber: self.hub.subscribe(accepted.clone()),
+            subscriber: self.hub.subscribe_as(accepted.clone(), Arc::clone(&owner)),
             accepted,
             cancel,
+            owner,
             out: Arc::clone(out),
             hung_up,
             _ticket: ticket,
@@ -60,16 +67,18 @@ impl Era {
 
     /// Tells one listener of changes; ends when it leaves or the house closes.
     pub(crate) async fn tell(&self, listening: &Listening) -> Answer {
-        let Listening { edition, id, accepted, subscriber, cancel, out, hung_up, _ticket } = listening;
+        let Listening { edition, id, accepted, subscriber, cancel, owner, out, hung_up, _ticket } = listening;
         let edition = *edition;
         let on_a_line = hung_up.is_some();
         let hung_up = hung_up.clone().unwrap_or_default();
         let telling = async {
-            let acknowledged = Notice::Acknowledged(accepted.clone());
+            let mut accepted = accepted.clone();
+            self.retain_own_tasks(&mut accepted, owner, subscriber).await;
+            let acknowledged = Notice::Acknowledged(accepted);
             if !write(out, edition, &acknowledged, Some(id)).await {
                 return;
             }
-            tell_all(subscriber, out, &edition.into(), Some(id)).await;
+            tell_all(&self.tasks, subscriber, out, &edition.into(), Some(id)).await;
         };
         tokio::select! {
             biased;
@@ -88,7 +97,7 @@ impl Era {
     /// Tells a session of changes on `out`; ends when the session or the house does.
     pub(crate) async fn feed(&self, session: &Session, out: &Stream) {
         let speech = session.client.edition.into();
-        let feeding = tell_all(session.subscriber(), out, &speech, None);
+        let feeding = tell_all(&self.tasks, session.subscriber(), out, &speech, None);
         tokio::select! {
             biased;
             () = session.over.cancelled() => {}
@@ -101,6 +110,7 @@ impl Era {
 /// Tells of changes until nobody reads any more. A change is taken only when there is room to tell of it:
 /// what the reader does not live to hear is there for the next one.
 pub(super) async fn tell_all(
+    tasks: &Tasks,
     subscriber: &Subscriber,
     out: &Stream,
     speech: &Speech,
@@ -113,22 +123,57 @@ pub(super) async fn tell_all(
             return;
         }
         let Some(topic) = subscriber.take() else { continue };
-        let notice = notice_of(topic.clone());
+        let mut untold = Untold { subscriber, topic: Some(topic.clone()) };
+        let notice = match topic {
+            Topic::Task { owner, id } => {
+                tasks.look(&owner, &id).await.map(|task| Notice::Task(Box::new(task)))
+            }
+            topic => notice_of(topic),
+        };
         let mut message = Vec::with_capacity(160);
-        if speech.notice(&mut message, &notice, tag) && !out.hint(message.into()) {
-            subscriber.give_back(topic);
+        if notice.is_none_or(|notice| !speech.notice(&mut message, &notice, tag) || out.hint(message.into()))
+        {
+            untold.topic = None;
         }
     }
 }
 
-/// How a client is told of a change.
-pub(super) fn notice_of(topic: Topic) -> Notice {
-    match topic {
+/// What a client is told of a change; of a task it is told how it stands, which is looked up.
+pub(super) fn notice_of(topic: Topic) -> Option<Notice> {
+    Some(match topic {
         Topic::Tools => Notice::ToolsChanged,
         Topic::Prompts => Notice::PromptsChanged,
         Topic::Resources => Notice::ResourcesChanged,
         Topic::Resource(uri) => Notice::ResourceUpdated { uri: uri.into() },
         Topic::Roots => Notice::RootsChanged,
+        Topic::Task { .. } => return None,
+    })
+}
+
+impl Era {
+    /// Leaves of the tasks that a listener names those that it may see. What has ended already is told at once.
+    async fn retain_own_tasks(&self, filter: &mut Filter, owner: &str, subscriber: &Subscriber) {
+        for id in std::mem::take(&mut filter.tasks) {
+            let Some(task) = self.tasks.look(owner, &id).await else { continue };
+            if task.state.is_final() {
+                subscriber.give_back(Topic::Task { owner: owner.into(), id: id.as_str().into() });
+            }
+            filter.tasks.push(id);
+        }
+    }
+}
+
+/// A change that was taken and not told yet: it is given back.
+struct Untold<'a> {
+    subscriber: &'a Subscriber,
+    topic: Option<Topic>,
+}
+
+impl Drop for Untold<'_> {
+    fn drop(&mut self) {
+        if let Some(topic) = self.topic.take() {
+            self.subscriber.give_back(topic);
+        }
     }
 }
 
@@ -162,6 +207,6 @@ fn accept(wanted: Filter, offered: &ServerCapabilities) -> Filter {
         prompts: wanted.prompts && offered.prompts == Some(true),
         resources: wanted.resources && offered.resources == Some(true),
         uris: if offered.resource_updates { wanted.uris } else { Vec::new() },
-        tasks: Vec::new(),
+        tasks: if offered.extensions.contains_key(key::TASKS_EXTENSION) { wanted.tasks } else { Vec::new() },
     }
 }

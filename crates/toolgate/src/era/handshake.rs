@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolgate_wire::model::{Call, Outcome, Welcome};
-use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RequestId, codec};
+use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RequestId, Tasks, codec, key};
 
 use super::bare::{announcement, unheard};
 use super::header::{SESSION, VERSION, single};
@@ -42,6 +42,10 @@ impl Era {
         let mut capabilities = (self.offering)();
         if matches!(peer.road, Road::Post { .. }) && self.sessions.are_off() {
             capabilities = unheard(capabilities);
+        }
+        // An edition that has tasks in its core, or has none, knows no extension for them.
+        if edition.facts().tasks != Tasks::Extension {
+            capabilities.extensions.remove(key::TASKS_EXTENSION);
         }
         let offered = capabilities.clone();
         let welcome = Outcome::Welcome(Box::new(Welcome {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{ClientCapabilities, Filter, LogLevel, ServerCapabilities};
-use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RemoteError, RequestId, Resume};
+use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RemoteError, RequestId, Resume, Tasks};
 
 use super::handshake::no_session;
 use super::header::{SESSION, VERSION, single};
@@ -21,7 +21,7 @@ use super::{Era, Peer};
 use crate::cancel::Cancel;
 use crate::clock::Clock;
 use crate::hub::{Hub, Subscriber};
-use crate::request::{BoxFuture, Principal};
+use crate::request::{BoxFuture, Principal, owner};
 use crate::seal::token;
 use crate::stream::{Capacity, Stream};
 
@@ -94,7 +94,7 @@ pub(crate) struct Sessions {
 pub(crate) struct Session {
     pub(crate) id: Box<str>,
     pub(crate) client: Arc<Client>,
-    principal: Principal,
+    pub(super) principal: Principal,
     pub(super) limits: Arc<SessionLimits>,
     /// The mildest level the client wants to hear of.
     level: AtomicU8,
@@ -229,8 +229,14 @@ impl Sessions {
         offered: &ServerCapabilities,
         hub: &Hub,
     ) -> Arc<Session> {
-        let subscriber = hub.subscribe(lists(offered));
-        Arc::new(self.made(token().into(), client, principal, subscriber, None))
+        let (id, wants): (Box<str>, _) = (token().into(), lists(offered));
+        let subscriber = match client.edition.facts().tasks {
+            Tasks::Core if offered.tasks.is_some() => {
+                hub.subscribe_to_all(wants, owner(&principal, Some(&id)))
+            }
+            _ => hub.subscribe(wants),
+        };
+        Arc::new(self.made(id, client, principal, subscriber, None))
     }
 
     /// A session that is in no list yet.

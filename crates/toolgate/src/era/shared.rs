@@ -38,6 +38,7 @@ use crate::hub::{Hub, Subscriber};
 use crate::request::{BoxFuture, Principal};
 use crate::seal::{Seal, fill, token};
 use crate::store::{Expect, Key, StoreError};
+use crate::task::Tasks;
 use changes::Changes;
 use desk::Pace;
 use record::Record;
@@ -72,6 +73,9 @@ pub(crate) struct Shared {
     /// Who writes which log here.
     desks: Mutex<HashMap<u64, Arc<Pace>>>,
     pub(super) drain: CancellationToken,
+    hub: Arc<Hub>,
+    /// Long work, of which sessions are told.
+    works: Arc<Tasks>,
     tasks: TaskTracker,
     over: CancellationToken,
     _over: DropGuard,
@@ -85,12 +89,13 @@ impl Shared {
         seal: Option<Seal>,
         clock: Clock,
         drain: CancellationToken,
+        works: Arc<Tasks>,
     ) -> Arc<Shared> {
         hub.relay();
         let over = CancellationToken::new();
         let bus = Arc::new(bus);
         Arc::new(Shared {
-            changes: Arc::new(Changes::new(Arc::clone(&bus), hub, sessions.limits.idle)),
+            changes: Arc::new(Changes::new(Arc::clone(&bus), Arc::clone(&hub), sessions.limits.idle)),
             bus,
             sessions,
             seal,
@@ -104,6 +109,8 @@ impl Shared {
             touching: Arc::new(Semaphore::new(TOUCHING)),
             desks: Mutex::default(),
             drain,
+            hub,
+            works,
             tasks: TaskTracker::new(),
             _over: over.clone().drop_guard(),
             over,

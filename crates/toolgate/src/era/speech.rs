@@ -120,7 +120,7 @@ impl Era {
         match (speech, outcome) {
             (
                 Speech::Bare(Some(dialect)),
-                Outcome::Prompt(_) | Outcome::Read { .. } | Outcome::Completion(_),
+                Outcome::Prompt(_) | Outcome::Read { .. } | Outcome::Completion(_) | Outcome::TaskCreated(_),
             ) => {
                 codec::write_bare_outcome(&mut out, dialect, outcome);
             }

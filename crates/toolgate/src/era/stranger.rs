@@ -115,7 +115,7 @@ impl Era {
         tokio::select! {
             biased;
             () = self.drain.cancelled() => {}
-            () = tell_all(subscriber, out, &speech, None) => {}
+            () = tell_all(&self.tasks, subscriber, out, &speech, None) => {}
         }
     }
 

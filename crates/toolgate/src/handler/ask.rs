@@ -3,6 +3,7 @@
 //! How a question travels is not known here: a [`Voice`] carries it, and there is one for clients that
 //! can be asked on the open stream and one for those that must call again.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -33,6 +34,35 @@ pub(crate) trait Voice: Send + Sync {
 
     /// Sends the client away, to come back after this time for the rest.
     fn send_away(&self, retry: Duration);
+
+    /// Asks the client what one of its tasks wants to know.
+    fn ask_for<'a>(
+        &'a self,
+        _task: &'a str,
+        key: &'a str,
+        ask: Ask,
+    ) -> BoxFuture<'a, Result<Answer, AskError>> {
+        self.ask(key, ask)
+    }
+
+    /// Waits until what was left for later runs would outlive this process, where anything does.
+    fn settled(&self) -> Option<BoxFuture<'_, ()>> {
+        None
+    }
+
+    /// What a task begins with that this call becomes.
+    fn luggage(&self) -> Luggage {
+        Luggage::default()
+    }
+}
+
+/// What earlier runs of a call have left.
+#[derive(Debug, Default)]
+pub(crate) struct Luggage {
+    /// Answers by key, in the form in which they are kept.
+    pub(crate) answers: BTreeMap<String, Raw>,
+    /// Steps and state.
+    pub(crate) memory: BTreeMap<String, Raw>,
 }
 
 /// What the user said to a question.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -35,6 +35,13 @@ pub(crate) struct Shared {
     pub(crate) states: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     pub(crate) hub: Arc<Hub>,
 }
+
+/// The call stays where it is.
+const HERE: u8 = 0;
+/// It may go on as a task.
+const MAY_DEFER: u8 = 1;
+/// It wants to.
+const DEFERRED: u8 = 2;
 
 /// One call, as its handler sees it: who calls, how to tell them something, how to ask them.
 ///
@@ -67,6 +74,8 @@ struct Inner {
     asked: AtomicU32,
     /// How long the handler may run.
     limit: Duration,
+    /// Whether this call may go on as a task, and wants to.
+    deferring: AtomicU8,
     /// When that is over. Reckoned when somebody first wants to know: most calls end before.
     deadline: Mutex<Option<Instant>>,
 }
@@ -94,8 +103,24 @@ impl Context {
             asking: AtomicU32::new(0),
             asked: AtomicU32::new(0),
             limit,
+            deferring: AtomicU8::new(HERE),
             deadline: Mutex::new(None),
         }))
+    }
+
+    /// The same; this call may go on as a task.
+    pub(crate) fn deferrable(self) -> Context {
+        self.0.deferring.store(MAY_DEFER, Ordering::Relaxed);
+        self
+    }
+
+    /// Whether the handler wants to go on as a task.
+    pub(crate) fn is_deferred(&self) -> bool {
+        self.0.deferring.load(Ordering::Relaxed) == DEFERRED
+    }
+
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.0.caller
     }
 
     pub(crate) fn limit(&self) -> Duration {
@@ -346,7 +371,12 @@ impl Context {
         }
         let done = work().await?;
         match Raw::of(&done) {
-            Ok(raw) => self.0.voice.remember(&slot, raw),
+            Ok(raw) => {
+                self.0.voice.remember(&slot, raw);
+                if let Some(settled) = self.0.voice.settled() {
+                    settled.await;
+                }
+            }
             Err(error) => tracing::error!(name, %error, "a step cannot be recorded and may be done again"),
         }
         Ok(done)
@@ -364,6 +394,35 @@ impl Context {
         match Raw::of(state) {
             Ok(raw) => self.0.voice.remember("state", raw),
             Err(error) => tracing::error!(%error, "this state cannot be set aside"),
+        }
+    }
+
+    /// From here on the work takes long: the call goes on as a task, if its tool says
+    /// [`task_later`](crate::ToolSpec::task_later) and the client can do that. Questions before this are asked in
+    /// the call itself.
+    ///
+    /// The handler ends here and runs once more, as the task, with the answers and steps it has so far. Where no
+    /// task is possible, and in the task, this does nothing.
+    ///
+    /// ```
+    /// # use toolgate::{Context, Field, Form, Server, ToolError};
+    /// async fn publish(cx: Context) -> Result<&'static str, ToolError> {
+    ///     let sure = cx.elicit("sure", Form::new("Publish?").field("yes", Field::flag())).await?;
+    ///     cx.defer().await?;
+    ///     // … hours of work …
+    ///     Ok(if sure.accepted().is_some() { "published" } else { "left alone" })
+    /// }
+    /// # let server = Server::new("s", "1").tool("publish", publish).task_later();
+    /// # assert!(server.build().is_ok());
+    /// ```
+    ///
+    /// # Errors
+    /// If the call goes on as a task: the handler must end now. Pass it on with `?`.
+    pub async fn defer(&self) -> Result<(), AskError> {
+        let deferring = &self.0.deferring;
+        match deferring.compare_exchange(MAY_DEFER, DEFERRED, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) | Err(DEFERRED) => Err(AskError(AskErrorKind::Suspended)),
+            Err(_) => Ok(()),
         }
     }
 

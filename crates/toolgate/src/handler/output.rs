@@ -6,8 +6,8 @@ use std::fmt;
 use bytes::Bytes;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
-use toolgate_wire::Raw;
 use toolgate_wire::model::{Content, Contents, PromptMessage, PromptOutput, Role, ToolOutput};
+use toolgate_wire::{Fault, Raw};
 
 use super::{Rejection, schema_of};
 
@@ -19,6 +19,8 @@ pub enum Failed {
     Arguments(Rejection),
     /// It said why, in words for the caller.
     Handler(Box<ToolOutput>),
+    /// It will not answer at all.
+    Fault(Fault),
 }
 
 /// What reading gave.
@@ -113,6 +115,13 @@ pub trait IntoOutput {
 impl IntoOutput for ToolOutput {
     fn into_output(self) -> Result<ToolOutput, Failed> {
         Ok(self)
+    }
+}
+
+/// No result but an error of the protocol: for hosts, not for models.
+impl IntoOutput for Fault {
+    fn into_output(self) -> Result<ToolOutput, Failed> {
+        Err(Failed::Fault(self))
     }
 }
 

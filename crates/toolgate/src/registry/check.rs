@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 use toolgate_wire::Raw;
+use toolgate_wire::model::{Answer, Ask, Elicit, ElicitAnswer};
 
 use crate::handler::is_width;
 
@@ -282,6 +283,21 @@ fn depth(value: &Value) -> usize {
         Value::Object(object) => 1 + object.values().map(depth).max().unwrap_or(0),
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
         _ => 0,
+    }
+}
+
+/// Whether what the user filled in is what the form asked for. Clients should see to it, and not all do.
+pub(crate) fn is_right(ask: &Ask, answer: &Answer) -> Result<(), String> {
+    let (Ask::Elicit(Elicit::Form(form)), Answer::Elicit(ElicitAnswer::Accept(content))) = (ask, answer)
+    else {
+        return Ok(());
+    };
+    let Ok(check) = Check::new(&form.schema.to_value(), false) else {
+        return Ok(());
+    };
+    match check.faults(&content.clone().unwrap_or_else(Raw::empty_object)) {
+        None => Ok(()),
+        Some(faults) => Err(faults),
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate_wire::Raw;
-use toolgate_wire::model::{ClientCapabilities, ElicitationCapability, Icon, SamplingCapability, Tool};
+use toolgate_wire::model::{
+    ClientCapabilities, ElicitationCapability, Icon, SamplingCapability, TaskSupport, Tool,
+};
 
 use super::mirror::{self, Mirror};
 use super::{Check, Keyed, Listed, View};
@@ -21,6 +23,10 @@ pub(crate) struct ToolEntry {
     pub(crate) mirrors: Vec<Mirror>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) needs: Vec<Need>,
+    /// It says itself when it becomes a task.
+    pub(crate) later: bool,
+    /// A task of it that lost its process may run again.
+    pub(crate) resumable: bool,
     version: Option<String>,
 }
 
@@ -123,6 +129,8 @@ pub struct ToolSpec {
     output_by_hand: bool,
     timeout: Option<Duration>,
     needs: Vec<Need>,
+    later: bool,
+    resumable: bool,
     version: Option<String>,
     /// What was said of single arguments.
     hints: Vec<(String, String)>,
@@ -157,6 +165,8 @@ impl ToolSpec {
             output_by_hand: false,
             timeout: None,
             needs: Vec::new(),
+            later: false,
+            resumable: false,
             version: None,
             hints: Vec::new(),
             demands: H::needs(),
@@ -273,6 +283,47 @@ impl ToolSpec {
         self
     }
 
+    /// Whether calls run as tasks: work that goes on while the client does something else, and comes back for the
+    /// result. Forbidden unless said otherwise.
+    ///
+    /// A task may run as long as it is kept, unless the tool has a [`timeout`](ToolSpec::timeout) of its own.
+    #[must_use]
+    pub fn task(mut self, support: TaskSupport) -> ToolSpec {
+        self.tool.task_support = support;
+        self
+    }
+
+    /// Calls run as tasks where the client can do that; others wait for the result.
+    #[must_use]
+    pub fn task_optional(self) -> ToolSpec {
+        self.task(TaskSupport::Optional)
+    }
+
+    /// Calls run as tasks only. Clients that cannot do that are refused.
+    #[must_use]
+    pub fn task_required(self) -> ToolSpec {
+        self.task(TaskSupport::Required)
+    }
+
+    /// A call becomes a task where its handler says so with [`Context::defer`](crate::Context::defer), and asks its
+    /// questions before that as any call does. A client that asks for a task gets it at once.
+    #[must_use]
+    pub fn task_later(mut self) -> ToolSpec {
+        if self.tool.task_support == TaskSupport::Forbidden {
+            self.tool.task_support = TaskSupport::Optional;
+        }
+        self.later = true;
+        self
+    }
+
+    /// A task whose process ended before it was done is run again by another one, up to three times, with the
+    /// answers and the results of its [steps](crate::Context::step) so far. Without this such a task has failed.
+    #[must_use]
+    pub fn resumable(mut self) -> ToolSpec {
+        self.resumable = true;
+        self
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.tool.name
     }
@@ -280,7 +331,18 @@ impl ToolSpec {
     /// What is kept of it, or what is wrong with it.
     pub(crate) fn finish(self) -> Result<ToolEntry, String> {
         let ToolSpec {
-            mut tool, run, schema, generated, output_by_hand, timeout, needs, version, hints, ..
+            mut tool,
+            run,
+            schema,
+            generated,
+            output_by_hand,
+            timeout,
+            needs,
+            later,
+            resumable,
+            version,
+            hints,
+            ..
         } = self;
         check_name(&tool.name)?;
         check_icons(&tool.icons)?;
@@ -314,7 +376,8 @@ impl ToolSpec {
         .filter(|_| output_by_hand);
         let mirrors = mirror::marks(&schema)?;
         tool.input_schema = Raw::from(schema);
-        Ok(ToolEntry { tool: Arc::new(tool), run, check, output_check, mirrors, timeout, needs, version })
+        let tool = Arc::new(tool);
+        Ok(ToolEntry { tool, run, check, output_check, mirrors, timeout, needs, later, resumable, version })
     }
 }
 

@@ -14,8 +14,8 @@ use toolgate::model::{
     SamplingBlock, SamplingMessage, Tool, ToolOutput,
 };
 use toolgate::{
-    Builder, Context, Dialect, Elicited, Field, Form, Json, Last, Need, PromptSpec, ResourceSpec, Roots,
-    Server, State, ToolError, ToolSpec,
+    Builder, Context, Dialect, Elicited, Fault, FaultKind, Field, Form, Json, Last, Need, PromptSpec,
+    ResourceSpec, Roots, Server, State, ToolError, ToolSpec,
 };
 
 /// Named tokens that tests and handlers hand to each other: no test waits for a clock.
@@ -78,6 +78,10 @@ pub(crate) struct Options {
     pub(crate) required: bool,
     /// A workspace of these roots, which clients may change.
     pub(crate) roots: Option<String>,
+    /// Tools that run as tasks.
+    pub(crate) tasks: bool,
+    /// At most so many tasks of one principal at once.
+    pub(crate) most_tasks: Option<usize>,
 }
 
 impl Options {
@@ -87,6 +91,12 @@ impl Options {
         let millis = || value.parse().ok().map(Duration::from_millis);
         match name {
             "server" => self.small = value == "small",
+            "dialect" if value == "tasks" => {
+                self.dialect =
+                    Some(Dialect { tasks_create: true, task_unknown: -32081, ..Dialect::official() });
+            }
+            "tasks" => self.tasks = value == "yes",
+            "most_tasks" => self.most_tasks = Some(value.parse().ok()?),
             "dialect" => self.dialect = Some(Dialect::named(value)?),
             "stateless" => self.stateless = value == "yes",
             "required" => self.required = value == "yes",
@@ -151,12 +161,53 @@ pub(crate) fn serve(options: &Options) -> (Server, Stage) {
     if let Some(roots) = &options.roots {
         server = server.workspace_roots(Roots::new(roots.split(',')).writable_below("file:///w"));
     }
+    if let Some(most) = options.most_tasks {
+        server = server.max_tasks(most);
+    }
     let built = if options.small { small(server).build() } else { full(server).build() };
     let server = built.expect("the fixture can be built");
     if options.small {
         server.add_prompt(greeting()).expect("the prompt is well described");
     }
+    for tool in task_tools().into_iter().filter(|_| options.tasks) {
+        server.add_tool(tool).expect("the tool is well described");
+    }
     (server, stage)
+}
+
+/// Tools that run as tasks, each in its own way.
+fn task_tools() -> Vec<ToolSpec> {
+    let sure = || Form::new("Sure?").field("ok", Field::flag());
+    vec![
+        ToolSpec::new("job", |cx: Context, stage: State<Stage>| async move {
+            let mut fate = Fate { stage: &stage, finished: false };
+            cx.progress_of(1.0, 2.0, "half way").await;
+            stage.give("started");
+            stage.take("go").await;
+            fate.finished = true;
+            "did it"
+        })
+        .task_optional(),
+        ToolSpec::new("must", || async { Err::<String, _>("it could not be done") }).task_required(),
+        ToolSpec::new("refuse", || async { Fault::new(FaultKind::Other(7), "refused") }).task_optional(),
+        ToolSpec::new("sure", move |cx: Context| async move {
+            Ok::<_, ToolError>(format!("{:?}", cx.elicit("sure", sure()).await?.accepted()))
+        })
+        .task_optional(),
+        ToolSpec::new("both", move |cx: Context| async move {
+            let (one, two) = tokio::join!(cx.elicit("one", sure()), cx.elicit("two", sure()));
+            Ok::<_, ToolError>(format!("{:?} {:?}", one?.accepted(), two?.accepted()))
+        })
+        .task_optional(),
+        ToolSpec::new("later", move |cx: Context, stage: State<Stage>| async move {
+            stage.give("run");
+            let sure = cx.elicit("sure", sure()).await?.accepted();
+            cx.defer().await?;
+            stage.give("deferred");
+            Ok::<_, ToolError>(format!("later: {sure:?}"))
+        })
+        .task_later(),
+    ]
 }
 
 fn greeting() -> PromptSpec {

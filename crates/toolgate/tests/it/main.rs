@@ -17,6 +17,7 @@ mod servers;
 mod session;
 mod shutdown;
 mod stdio;
+mod tasks;
 
 mod handlers;
 mod hostile;

@@ -72,6 +72,10 @@ impl Host for Fixture {
                 }
             }
             ["shut_down"] => server.shut_down(),
+            ["until", who, wanted, task] => {
+                let shown = tokio::time::timeout(PATIENCE, until(server, who, wanted, task)).await;
+                shown.map_err(|_| format!("task {task} never showed {wanted}"))??;
+            }
             ["add_tool", name] => {
                 server.add_tool(fixture::late_tool(name)).map_err(|error| error.to_string())?;
             }
@@ -87,6 +91,30 @@ impl Host for Fixture {
             _ => return Err(format!("no such action: {}", action.join(" "))),
         }
         Ok(())
+    }
+}
+
+/// Looks at a task until it shows what is wanted: as a modern client, as one that names no revision, or in a session.
+async fn until(server: &Server, who: &str, wanted: &str, task: &str) -> Result<(), String> {
+    let modern = who == "modern";
+    let meta = r#","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#;
+    let meta = if modern { meta } else { "" };
+    let body =
+        format!(r#"{{"jsonrpc":"2.0","id":0,"method":"tasks/get","params":{{"taskId":"{task}"{meta}}}}}"#);
+    let headers: Vec<(String, String)> = match who {
+        "modern" => [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tasks/get"), ("mcp-name", task)]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
+        "bare" => Vec::new(),
+        session => vec![("mcp-session-id".to_owned(), session.to_owned())],
+    };
+    loop {
+        let request = build("POST", "/mcp", &headers, None, body.clone().into())?;
+        let shown = Exchange::start(server.clone().into_service(), request).body().await?;
+        if shown.contains(wanted) {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

@@ -73,6 +73,8 @@ impl Change {
             Change::Topic(Topic::Resource(uri)) => format!("uri {uri}").into(),
             Change::Topic(Topic::Roots) => Bytes::from_static(b"roots"),
             Change::Everything => Bytes::from_static(b"everything"),
+            // Of tasks every process hears by itself.
+            Change::Topic(Topic::Task { .. }) => Bytes::from_static(b"nothing"),
             Change::Nothing => Bytes::from_static(b"nothing"),
         }
     }
@@ -370,7 +372,8 @@ async fn write_all(out: &Stream, edition: Edition, topics: &[Topic], number: u64
 
 async fn write(out: &Stream, edition: Edition, topic: &Topic, number: Option<u64>) -> Result<(), Gone> {
     let mut message = Vec::with_capacity(160);
-    if codec::write_notice(&mut message, edition, &notice_of(topic.clone()), None) {
+    let notice = notice_of(topic.clone());
+    if notice.is_some_and(|notice| codec::write_notice(&mut message, edition, &notice, None)) {
         out.send_as(message.into(), number).await?;
     }
     Ok(())

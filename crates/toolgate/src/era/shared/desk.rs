@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
+use toolgate_wire::model::Filter;
 use toolgate_wire::{Fault, FaultKind, Raw, RequestId, codec};
 
 use super::kin::Place;
@@ -18,8 +19,9 @@ use super::{Shared, away, lock, space};
 use crate::bus::{Word, jittered, within};
 use crate::clock::tick;
 use crate::era::Answer;
+use crate::era::feed::tell_all;
 use crate::era::session::{Session, read_event_id};
-use crate::request::BoxFuture;
+use crate::request::{BoxFuture, owner};
 use crate::seal::{fill, token};
 use crate::store::{Expect, Key, Listener, StoreError};
 use crate::stream::{Capacity, Next, Reader, Stream};
@@ -164,6 +166,17 @@ impl Shared {
         }
     }
 
+    /// Tells of the tasks of this session's owner, as long as somebody reads.
+    async fn tell_tasks(&self, session: &Session, out: &Stream) {
+        if session.client.edition.facts().tasks != toolgate_wire::Tasks::Core {
+            return std::future::pending().await;
+        }
+        let owner = owner(&session.principal, Some(&session.id));
+        let subscriber = self.hub.subscribe_to_all(Filter::default(), owner);
+        tell_all(&self.works, &subscriber, out, &session.client.edition.into(), None).await;
+        std::future::pending().await
+    }
+
     async fn stand_still(
         self: &Arc<Self>,
         session: Arc<Session>,
@@ -199,11 +212,13 @@ impl Shared {
                         shared.changes.feed(&session, &out, &place)
                     );
                 };
+                let telling = shared.tell_tasks(&session, &out);
                 tokio::select! {
                     biased;
                     () = session.over.cancelled() => {}
                     () = shared.drain.cancelled() => {}
                     () = feeding => {}
+                    () = telling => {}
                 }
                 drop(told);
                 Answer::Silence

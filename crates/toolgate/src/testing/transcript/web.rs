@@ -122,6 +122,7 @@ fn mirrored(body: &str) -> Result<Vec<(String, String)>, String> {
     let name = match text("/method").as_deref() {
         Some("tools/call" | "prompts/get") => text("/params/name"),
         Some("resources/read") => text("/params/uri"),
+        Some("tasks/get" | "tasks/update" | "tasks/cancel") => text("/params/taskId"),
         _ => None,
     };
     let headers = [

@@ -1,0 +1,706 @@
+//! The long table: work that outlives the call that began it.
+//!
+//! A task is a record in the store. Whoever holds its lease runs it; everybody who may see it can look, answer and
+//! cancel, in whatever process they are. A record is only ever changed by comparing and setting, so a process that
+//! lost its lease without noticing can do no harm: it finds that it is not the one any more, and stops.
+//!
+//! Three spaces of the store belong to it. `task/<owner>` holds the records, each as long as its task is kept. `run`
+//! names the tasks that have no end yet, and `lease` those that somebody runs; a task in the first and not in the
+//! second has lost its process, and the next one that looks takes it over ([`sweep`]).
+//!
+//! Which revision a client speaks is not known here, and how a tool is run neither: that is the [`Crew`]'s business.
+
+mod desk;
+mod record;
+mod run;
+mod sweep;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+use toolgate_wire::model::{
+    Answer, Ask, CacheHint, Elicit, Outcome, Page, Task, TaskEnd, TaskState, ToolOutput,
+};
+use toolgate_wire::{Fault, FaultKind, ProgressToken, Raw, codec};
+
+use crate::cancel::Cancel;
+use crate::clock::{Clock, iso8601};
+use crate::handler::{AskErrorKind, Luggage, Voice};
+use crate::hub::{Hub, Topic};
+use crate::request::{BoxFuture, Caller, Failure, Stop};
+use crate::seal::{Seal, token};
+use crate::store::{Cellar, Expect, Key, Reach, StoreError, Version};
+use desk::Desk;
+use record::{Record, Reply};
+
+/// How long a lease holds that nobody renews.
+const LEASE: Duration = Duration::from_secs(15);
+/// How long index entries outlive their tasks, should nobody clear them away.
+const GRACE: Duration = Duration::from_secs(60);
+/// The shortest and the longest time that a client can have a task kept.
+const LIVES: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(24 * 60 * 60));
+/// How often something may change while it is being changed, before that is given up.
+const TRIES: usize = 64;
+/// How many tasks one page of a list shows.
+const PAGE: usize = 50;
+/// How often whoever waits looks for himself, in case that a message was lost.
+const LOOK: Duration = Duration::from_secs(3);
+
+/// The spaces of the store.
+const RUN: &str = "run";
+const LEASES: &str = "lease";
+/// The channel on which changes are told.
+const CHANNEL: &str = "tasks";
+
+/// How many, how long, how large.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskLimits {
+    /// How long a task is kept from its beginning, unless the client says otherwise.
+    pub(crate) ttl: Duration,
+    /// How often a client should look.
+    pub(crate) poll: Duration,
+    /// Tasks of one owner without an end.
+    pub(crate) each: usize,
+    /// Tasks that run in this process.
+    pub(crate) running: usize,
+    /// The largest result that is kept, in bytes.
+    pub(crate) result: usize,
+}
+
+impl Default for TaskLimits {
+    fn default() -> TaskLimits {
+        TaskLimits {
+            ttl: Duration::from_secs(60 * 60),
+            poll: Duration::from_secs(1),
+            each: 100,
+            running: 1000,
+            result: 8 << 20,
+        }
+    }
+}
+
+/// Who does the work of a task.
+pub(crate) trait Crew: Send + Sync {
+    /// Begins to run a tool. None if there is none of that name.
+    fn start(&self, job: Job) -> Option<BoxFuture<'static, Result<Outcome, Stop>>>;
+
+    /// Whether a task of this tool may be run again.
+    fn is_resumable(&self, tool: &str) -> bool;
+
+    /// Whether an answer is one to this question.
+    fn is_right(&self, ask: &Ask, answer: &Answer) -> bool;
+}
+
+/// What a crew needs to begin.
+pub(crate) struct Job {
+    pub(crate) tool: String,
+    pub(crate) arguments: Raw,
+    pub(crate) caller: Caller,
+    pub(crate) voice: Arc<dyn Voice>,
+    pub(crate) cancel: Cancel,
+    /// How long it may take, unless the tool says otherwise.
+    pub(crate) limit: Duration,
+}
+
+/// A call that is to become a task.
+pub(crate) struct Wish {
+    pub(crate) tool: String,
+    pub(crate) arguments: Raw,
+    pub(crate) caller: Caller,
+    /// How long the client would like it kept, in milliseconds.
+    pub(crate) ttl: Option<u64>,
+    /// After how many milliseconds it has failed.
+    pub(crate) timeout: Option<u64>,
+    /// What the call has found out already.
+    pub(crate) luggage: Luggage,
+}
+
+/// What a server keeps of its tasks. Dropping it ends what runs here.
+pub(crate) struct Tasks {
+    core: Arc<Core>,
+    _over: DropGuard,
+}
+
+impl std::fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tasks").field("node", &self.core.node).finish_non_exhaustive()
+    }
+}
+
+struct Core {
+    cellar: Cellar,
+    crew: Arc<dyn Crew>,
+    hub: Arc<Hub>,
+    clock: Clock,
+    seal: Seal,
+    limits: TaskLimits,
+    /// Which process this is: a new name each time it starts.
+    node: Box<str>,
+    /// What runs here.
+    running: Mutex<Running>,
+    /// Who waits for which task to change. Bounded by the calls under way.
+    waiting: Mutex<HashMap<Box<str>, Arc<Notify>>>,
+    is_up: AtomicBool,
+    tracker: TaskTracker,
+    /// Falls when the house closes: what runs has `patience` left.
+    drain: CancellationToken,
+    patience: Duration,
+    /// Falls when the house is gone.
+    over: CancellationToken,
+}
+
+/// Bounded by [`TaskLimits::running`].
+#[derive(Default)]
+struct Running {
+    desks: HashMap<Box<str>, Arc<Desk>>,
+    /// How many of each owner, those that are about to begin included.
+    owners: HashMap<Arc<str>, usize>,
+    total: usize,
+}
+
+/// What a server gives its tasks.
+pub(crate) struct Means {
+    pub(crate) cellar: Cellar,
+    pub(crate) crew: Arc<dyn Crew>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) clock: Clock,
+    pub(crate) seal: Seal,
+    pub(crate) limits: TaskLimits,
+    pub(crate) drain: CancellationToken,
+    pub(crate) patience: Duration,
+}
+
+impl Tasks {
+    pub(crate) fn new(means: Means) -> Tasks {
+        let Means { cellar, crew, hub, clock, seal, limits, drain, patience } = means;
+        let over = CancellationToken::new();
+        let core = Core {
+            cellar,
+            crew,
+            hub,
+            clock,
+            seal,
+            limits,
+            node: token().into(),
+            running: Mutex::default(),
+            waiting: Mutex::default(),
+            is_up: AtomicBool::new(false),
+            tracker: TaskTracker::new(),
+            drain,
+            patience,
+            over: over.clone(),
+        };
+        Tasks { core: Arc::new(core), _over: over.drop_guard() }
+    }
+
+    /// Hears of changes elsewhere and looks after tasks that lost their process, from now on. Once is enough.
+    pub(crate) fn rise(&self) {
+        self.core.rise();
+    }
+
+    /// Waits until nothing runs here any more. Whatever runs has the time that a closing house gives.
+    pub(crate) async fn settle(&self) {
+        self.core.tracker.close();
+        self.core.tracker.wait().await;
+    }
+
+    /// Falls when the house closes.
+    pub(crate) fn drain(&self) -> &CancellationToken {
+        &self.core.drain
+    }
+
+    /// Whether anybody could ask for a result once this process has ended.
+    pub(crate) fn outlive_process(&self) -> bool {
+        self.core.cellar.store.reach() != Reach::Process
+    }
+
+    /// Begins a task. It is kept before this ends, so whoever hears of it finds it.
+    pub(crate) fn create(&self, wish: Wish) -> BoxFuture<'static, Result<Task, Stop>> {
+        self.rise();
+        let core = Arc::clone(&self.core);
+        Box::pin(async move { core.create(wish).await })
+    }
+
+    /// A task as it stands.
+    pub(crate) async fn get(&self, owner: &str, id: &str) -> Result<Task, Fault> {
+        self.rise();
+        let found = self.core.find(owner, id).await.map_err(|error| away(&error))?;
+        Ok(found.ok_or_else(|| Fault::task(id))?.0.task)
+    }
+
+    /// The same for whoever tells of a change: none if there is nothing to tell.
+    pub(crate) async fn look(&self, owner: &str, id: &str) -> Option<Task> {
+        self.core.find(owner, id).await.ok().flatten().map(|(record, _)| record.task)
+    }
+
+    /// Hands a task what it asked for. What it did not ask, or what is no answer, is overlooked.
+    pub(crate) async fn update(
+        &self,
+        owner: &str,
+        id: &str,
+        answers: BTreeMap<String, Raw>,
+    ) -> Result<(), Fault> {
+        self.rise();
+        let crew = &self.core.crew;
+        let fits = |record: &Record, key: &str, raw: &Raw| {
+            let ask = record.task.asks.get(key);
+            ask.is_some_and(|ask| {
+                codec::recall_answer(ask, raw).is_ok_and(|answer| crew.is_right(ask, &answer))
+            })
+        };
+        let updated = self.core.amend(owner, id, None, |record| {
+            let mut changed = false;
+            for (key, raw) in &answers {
+                changed |= fits(record, key, raw) && record.reply(key, Reply::Answer(raw.clone()));
+            }
+            changed
+        });
+        updated.await.map_err(|error| away(&error))?.map(|_| ()).ok_or_else(|| Fault::task(id))
+    }
+
+    /// Cancels a task; says whether it was this that ended it.
+    pub(crate) async fn cancel(&self, owner: &str, id: &str) -> Result<(Task, bool), Fault> {
+        self.rise();
+        let said = Some("cancelled by the client".to_owned());
+        let cancelled = self
+            .core
+            .amend(owner, id, None, |record| record.end(TaskState::Cancelled, said.clone(), None))
+            .await
+            .map_err(|error| away(&error))?;
+        let amended = cancelled.ok_or_else(|| Fault::task(id))?;
+        if amended.changed {
+            self.core.clear(owner, id).await;
+        }
+        Ok((amended.record.task, amended.changed))
+    }
+
+    /// A page of somebody's own tasks.
+    pub(crate) async fn list(&self, owner: &str, cursor: Option<&str>) -> Result<Page<Task>, Fault> {
+        self.rise();
+        let purpose = format!("tasks of {owner}");
+        let after = match cursor {
+            None => None,
+            Some(cursor) => {
+                let unknown = || Fault::params("unknown cursor; start again without one");
+                let opened = self
+                    .core
+                    .seal
+                    .open(purpose.as_bytes(), cursor)
+                    .ok()
+                    .and_then(|key| String::from_utf8(key).ok());
+                Some(opened.ok_or_else(unknown)?)
+            }
+        };
+        let space = self.core.cellar.space(&space_of(owner));
+        let found = self.core.cellar.store.list(&space, after.as_deref(), PAGE);
+        let found = found.await.map_err(|error| away(&error))?;
+        let next = found.last().filter(|_| found.len() == PAGE);
+        let next = next.map(|(name, _)| self.core.seal.seal(purpose.as_bytes(), name.as_bytes()));
+        let items = found.into_iter().filter_map(|(_, entry)| Record::read(entry.value));
+        let items = items.map(|record| Arc::new(brief(record.task))).collect();
+        Ok(Page { items, next, cache: CacheHint::default() })
+    }
+
+    /// Waits for the end of a task and gives what its call would have given. What it asks meanwhile is asked by this
+    /// voice.
+    ///
+    /// Cancel safe: yes, it may be begun again.
+    pub(crate) async fn result(&self, owner: &str, id: &str, voice: &dyn Voice) -> Result<Outcome, Stop> {
+        self.rise();
+        let core = &self.core;
+        // What this client will not or cannot answer; somebody else may.
+        let mut hopeless = std::collections::BTreeSet::new();
+        loop {
+            let waiting = core.wait_for(id);
+            let stirred = waiting.stirred();
+            let found = core.find(owner, id).await.map_err(|error| away(&error))?;
+            let (record, _) = found.ok_or_else(|| Fault::task(id))?;
+            if record.is_final() {
+                return payload(record.task);
+            }
+            let question = record.task.asks.into_iter().find(|(key, _)| !hopeless.contains(key));
+            let Some((key, ask)) = question else {
+                let _ = tokio::time::timeout(LOOK, stirred).await;
+                continue;
+            };
+            let answer = tokio::select! {
+                biased;
+                answer = voice.ask_for(id, &key, named(ask)) => answer,
+                () = core.gone(owner, id, &key) => continue,
+            };
+            let reply = match answer {
+                Ok(answer) => Reply::Answer(codec::keep_answer(&answer)),
+                Err(error) => match error.0 {
+                    AskErrorKind::Refused(why) => Reply::Refused(why),
+                    _ => {
+                        hopeless.insert(key);
+                        continue;
+                    }
+                },
+            };
+            let told = core.amend(owner, id, None, |record| record.reply(&key, reply.clone())).await;
+            told.map_err(|error| away(&error))?;
+        }
+    }
+}
+
+impl Core {
+    async fn create(self: Arc<Core>, wish: Wish) -> Result<Task, Stop> {
+        let owner =
+            wish.caller.owner.clone().unwrap_or_else(|| crate::request::owner(&wish.caller.principal, None));
+        let place = self.reserve(&owner)?;
+        let id = token();
+        let name = run_name(&owner, &id);
+        let others = self
+            .cellar
+            .store
+            .list(&self.cellar.space(RUN), Some(&format!("{owner}.")), self.limits.each)
+            .await;
+        let others = others.map_err(|error| unkept(&error))?;
+        if { others.iter() }.filter(|(name, _)| belongs(name, &owner)).count() >= self.limits.each {
+            return Err(too_many());
+        }
+        let now = self.clock.unix_millis();
+        let life = match wish.ttl {
+            Some(ttl) => Duration::from_millis(ttl).clamp(LIVES.0, LIVES.1),
+            None => self.limits.ttl,
+        };
+        let record = first_record(&id, &wish, now, life, self.limits.poll);
+        let unkept = |error: StoreError| unkept(&error);
+        let lease_key = self.cellar.key(LEASES, &id);
+        let lease = self.cellar.store.put(&lease_key, self.node_bytes(), Some(LEASE), Expect::Absent);
+        let run_key = self.cellar.key(RUN, &name);
+        let index = self.cellar.store.put(&run_key, Bytes::new(), Some(life + GRACE), Expect::Absent);
+        let (lease, index) = tokio::join!(lease, index);
+        let kept = match (lease, index) {
+            (Ok(Some(lease)), Ok(Some(_))) => {
+                let key = self.key(&owner, &id);
+                let put = self.cellar.store.put(&key, record.write(), Some(life), Expect::Absent).await;
+                put.map(|version| version.map(|version| (lease, version)))
+            }
+            (Err(error), _) | (_, Err(error)) => Err(error),
+            _ => Ok(None),
+        };
+        let (lease, version) = match kept {
+            Ok(Some(kept)) => kept,
+            Ok(None) => return Err(unkept(StoreError::Unavailable("an id was there already".into()))),
+            Err(error) => {
+                // What may have been kept of it is cleared away by the next look, if not now.
+                self.clear(&owner, &id).await;
+                return Err(unkept(error));
+            }
+        };
+        let task = record.task.clone();
+        let desk = Desk::new(&self, owner.clone(), record, version, self.crew.is_resumable(&wish.tool));
+        let caller = Caller { meta: told_by(&id, wish.caller.meta.raw.clone()), ..wish.caller };
+        self.seat(place, desk, caller, lease);
+        Ok(task)
+    }
+
+    /// A record as it stands, if there is one that this owner may see.
+    async fn find(&self, owner: &str, id: &str) -> Result<Option<(Record, Version)>, StoreError> {
+        if !is_id(id) {
+            return Ok(None);
+        }
+        let Some(entry) = self.cellar.store.get(&self.key(owner, id)).await? else { return Ok(None) };
+        let record = Record::read(entry.value);
+        if record.is_none() {
+            tracing::error!(id, "what is kept of a task cannot be read");
+        }
+        Ok(record.map(|record| (record, entry.version)))
+    }
+
+    /// Changes a record, however often somebody else does so meanwhile. `change` says whether it did. None if there is
+    /// no such record, or no time left for it.
+    async fn amend(
+        &self,
+        owner: &str,
+        id: &str,
+        mut known: Option<(Record, Version)>,
+        mut change: impl FnMut(&mut Record) -> bool,
+    ) -> Result<Option<Amended>, StoreError> {
+        for _ in 0..TRIES {
+            let found = match known.take() {
+                Some(found) => Some(found),
+                None => self.find(owner, id).await?,
+            };
+            let Some((mut record, version)) = found else { return Ok(None) };
+            if !change(&mut record) {
+                return Ok(Some(Amended { record, version, changed: false }));
+            }
+            let now = self.clock.unix_millis();
+            record.touch(now);
+            let left = record.expires.saturating_sub(now);
+            if left == 0 {
+                return Ok(None);
+            }
+            let key = self.key(owner, id);
+            let life = Some(Duration::from_millis(left));
+            let put = self.cellar.store.put(&key, record.write(), life, Expect::Is(version)).await?;
+            if let Some(version) = put {
+                self.tell(owner, id);
+                return Ok(Some(Amended { record, version, changed: true }));
+            }
+        }
+        Err(StoreError::Unavailable("it changes too often".into()))
+    }
+
+    /// Tells everybody that a task has changed: those here at once, those elsewhere if the store does.
+    fn tell(&self, owner: &str, id: &str) {
+        self.stir(owner, id);
+        let message = format!("{}\n{owner}\n{id}", self.node);
+        let (store, channel) = (Arc::clone(&self.cellar.store), self.cellar.space(CHANNEL));
+        // Nobody waits for it: whoever misses it looks for himself a little later.
+        self.tracker.spawn(async move {
+            if let Err(error) = store.publish(&channel, message.into()).await {
+                tracing::debug!(%error, "a change of a task was not told");
+            }
+        });
+    }
+
+    /// Wakes whoever waits here.
+    fn stir(&self, owner: &str, id: &str) {
+        if let Some(waiting) = lock(&self.waiting).get(id) {
+            waiting.notify_waiters();
+        }
+        if let Some(desk) = lock(&self.running).desks.get(id) {
+            desk.nudge();
+        }
+        self.hub.publish(&Topic::Task { owner: owner.into(), id: id.into() });
+    }
+
+    /// Waits until a question is no longer asked.
+    async fn gone(&self, owner: &str, id: &str, key: &str) {
+        loop {
+            let waiting = self.wait_for(id);
+            let stirred = waiting.stirred();
+            match self.find(owner, id).await {
+                Ok(Some((record, _))) if record.task.asks.contains_key(key) => {}
+                Ok(_) => return,
+                Err(_) => {}
+            }
+            let _ = tokio::time::timeout(LOOK, stirred).await;
+        }
+    }
+
+    fn wait_for<'a>(&'a self, id: &'a str) -> Waiting<'a> {
+        let notify = Arc::clone(lock(&self.waiting).entry(id.into()).or_default());
+        Waiting { core: self, id, notify }
+    }
+
+    /// Forgets that a task runs: it has an end.
+    async fn clear(&self, owner: &str, id: &str) {
+        let run_key = self.cellar.key(RUN, &run_name(owner, id));
+        let lease_key = self.cellar.key(LEASES, id);
+        let index = self.cellar.store.delete(&run_key, Expect::Anything);
+        let lease = self.cellar.store.delete(&lease_key, Expect::Anything);
+        let (index, lease) = tokio::join!(index, lease);
+        if let Err(error) = index.and(lease) {
+            tracing::debug!(%error, id, "what is left of a task is cleared away later");
+        }
+    }
+
+    /// Takes a place among what runs here.
+    fn reserve(self: &Arc<Core>, owner: &Arc<str>) -> Result<Place, Stop> {
+        let mut running = lock(&self.running);
+        let mine = running.owners.get(owner).copied().unwrap_or(0);
+        if mine >= self.limits.each || running.total >= self.limits.running {
+            return Err(too_many());
+        }
+        running.owners.insert(Arc::clone(owner), mine + 1);
+        running.total += 1;
+        Ok(Place { core: Arc::clone(self), owner: Arc::clone(owner), desk: None })
+    }
+
+    fn key(&self, owner: &str, id: &str) -> Key {
+        self.cellar.key(&space_of(owner), id)
+    }
+
+    fn node_bytes(&self) -> Bytes {
+        Bytes::copy_from_slice(self.node.as_bytes())
+    }
+}
+
+/// What became of a change.
+struct Amended {
+    record: Record,
+    version: Version,
+    /// False: there was nothing to change.
+    changed: bool,
+}
+
+/// One who waits for a task to change.
+struct Waiting<'a> {
+    core: &'a Core,
+    id: &'a str,
+    notify: Arc<Notify>,
+}
+
+impl Waiting<'_> {
+    /// Falls with the next change after this was called.
+    fn stirred(&self) -> impl Future<Output = ()> + use<> {
+        let notify = Arc::clone(&self.notify);
+        let mut notified = Box::pin(notify.notified_owned());
+        notified.as_mut().enable();
+        notified
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut waiting = lock(&self.core.waiting);
+        // Given back under the lock, so that the last one knows that it is.
+        drop(std::mem::take(&mut self.notify));
+        if waiting.get(self.id).is_some_and(|notify| Arc::strong_count(notify) == 1) {
+            waiting.remove(self.id);
+        }
+    }
+}
+
+/// A place among what runs here; leaving it makes room.
+struct Place {
+    core: Arc<Core>,
+    owner: Arc<str>,
+    desk: Option<Box<str>>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut running = lock(&self.core.running);
+        running.total = running.total.saturating_sub(1);
+        if let Some(left) = running.owners.get_mut(&self.owner) {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                running.owners.remove(&self.owner);
+            }
+        }
+        if let Some(id) = &self.desk {
+            running.desks.remove(id);
+        }
+    }
+}
+
+fn first_record(id: &str, wish: &Wish, now: u64, life: Duration, poll: Duration) -> Record {
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let Wish { tool, arguments, caller, timeout, luggage, .. } = wish;
+    Record {
+        task: Task {
+            id: id.to_owned(),
+            state: TaskState::Working,
+            message: None,
+            created_at: iso8601(now),
+            updated_at: iso8601(now),
+            ttl_ms: Some(millis(life)),
+            poll_ms: Some(millis(poll).max(1)),
+            asks: BTreeMap::new(),
+            end: None,
+        },
+        tool: tool.clone(),
+        arguments: arguments.clone(),
+        client: codec::keep_client(&caller.client),
+        principal: caller.principal.id().map(str::to_owned),
+        attributes: caller
+            .principal
+            .attributes()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+        meta: caller.meta.raw.clone(),
+        replies: { luggage.answers.iter() }
+            .map(|(key, answer)| (key.clone(), Reply::Answer(answer.clone())))
+            .collect(),
+        memory: luggage.memory.clone(),
+        attempt: 1,
+        expires: now.saturating_add(millis(life)),
+        deadline: timeout.map(|timeout| now.saturating_add(timeout)),
+    }
+}
+
+/// What a handler says in a task goes into the task, whether its client asked for progress or not.
+fn told_by(id: &str, raw: Option<Raw>) -> toolgate_wire::Meta {
+    toolgate_wire::Meta { progress: Some(ProgressToken::from(id)), log_level: None, raw }
+}
+
+/// What `tasks/result` gives.
+fn payload(task: Task) -> Result<Outcome, Stop> {
+    match (task.state, task.end) {
+        (TaskState::Cancelled, _) => {
+            Err(Fault::new(FaultKind::Internal, "the task was cancelled, so it has no result").into())
+        }
+        (_, Some(TaskEnd::Outcome(output))) => Ok(Outcome::TaskPayload { id: task.id, output }),
+        (_, Some(TaskEnd::Fault(fault))) => Err(fault.into()),
+        (_, None) => Err(Fault::new(FaultKind::Internal, "the task has no result").into()),
+    }
+}
+
+/// A link that a user opens has a name where an edition wants one; it is not kept.
+fn named(ask: Ask) -> Ask {
+    match ask {
+        Ask::Elicit(Elicit::Url { message, url, id }) if id.is_empty() => {
+            Ask::Elicit(Elicit::Url { message, url, id: token() })
+        }
+        ask => ask,
+    }
+}
+
+/// A task in a list: of its end only whether it is a failure.
+fn brief(task: Task) -> Task {
+    let end = match task.end {
+        Some(TaskEnd::Outcome(outcome)) => match *outcome {
+            Outcome::Tool(ToolOutput { content, is_error: true, .. }) => {
+                let content = content.into_iter().take(1).collect();
+                let output = ToolOutput { content, is_error: true, ..ToolOutput::default() };
+                Some(TaskEnd::Outcome(Box::new(Outcome::Tool(output))))
+            }
+            _ => None,
+        },
+        end => end,
+    };
+    Task { end, ..task }
+}
+
+fn space_of(owner: &str) -> String {
+    format!("task/{owner}")
+}
+
+fn run_name(owner: &str, id: &str) -> String {
+    format!("{owner}.{id}")
+}
+
+fn belongs(name: &str, owner: &str) -> bool {
+    name.strip_prefix(owner).is_some_and(|rest| rest.starts_with('.'))
+}
+
+/// Whether this could be the id of a task. What could not is not looked for.
+fn is_id(id: &str) -> bool {
+    id.len() == 27 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+}
+
+/// The store does not answer. Why, is not for clients.
+fn away(error: &StoreError) -> Fault {
+    tracing::warn!(%error, "a task could not be looked after");
+    Fault::new(FaultKind::Internal, AWAY)
+}
+
+const AWAY: &str = "storage unavailable, try again";
+
+fn unkept(error: &StoreError) -> Stop {
+    tracing::warn!(%error, "a task could not be kept");
+    Stop::Tool(Failure::Broken, Box::new(ToolOutput::error(AWAY)))
+}
+
+fn too_many() -> Stop {
+    let said = "too many tasks: wait for some of them to end, or cancel them";
+    Stop::Tool(Failure::Broken, Box::new(ToolOutput::error(said)))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

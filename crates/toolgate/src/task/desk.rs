@@ -1,0 +1,270 @@
+//! A task that runs here: what is known of its record, and the voice of its handler.
+//!
+//! What a handler says is written down, not sent: progress and log lines become the message of the task, a question
+//! becomes part of its state, and whoever answers does so by changing the record, perhaps in another process.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use toolgate_wire::model::{Answer, Ask, LogLevel, Notice};
+use toolgate_wire::{Client, Raw, codec};
+
+use super::record::{Record, Reply};
+use super::{Amended, Core, lock};
+use crate::handler::{AskError, AskErrorKind, Voice};
+use crate::request::{BoxFuture, Stop};
+use crate::store::{StoreError, Version};
+
+/// The longest message of a task, in characters.
+const MESSAGE: usize = 500;
+/// How long to wait before a store that is away is asked again.
+const AGAIN: Duration = Duration::from_millis(500);
+/// How often it is asked before a handler goes on without.
+const PATIENCE: usize = 20;
+
+/// See the module.
+pub(super) struct Desk {
+    core: Weak<Core>,
+    pub(super) owner: Arc<str>,
+    pub(super) id: Box<str>,
+    /// Which run of the task this is.
+    attempt: u64,
+    client: Option<Client>,
+    /// Steps are kept as soon as they are done.
+    pub(super) resumable: bool,
+    known: Mutex<(Record, Version)>,
+    said: Mutex<Said>,
+    /// Somebody may have changed the record.
+    nudged: Notify,
+    /// The handler has said something.
+    pub(super) spoke: Notify,
+    /// What is known of the record has changed.
+    changed: Notify,
+}
+
+/// What the handler has said. What of it is written down yet, is not known here.
+#[derive(Default)]
+struct Said {
+    message: Option<String>,
+    memory: BTreeMap<String, Raw>,
+}
+
+/// What became of a change that the one who runs a task wants.
+pub(super) enum Turn {
+    /// It is written down.
+    Done,
+    /// The task is over, or somebody else runs it.
+    Over,
+}
+
+impl Desk {
+    pub(super) fn new(
+        core: &Arc<Core>,
+        owner: Arc<str>,
+        record: Record,
+        version: Version,
+        resumable: bool,
+    ) -> Arc<Desk> {
+        Arc::new(Desk {
+            core: Arc::downgrade(core),
+            owner,
+            id: record.task.id.as_str().into(),
+            attempt: record.attempt,
+            client: record.client().ok(),
+            resumable,
+            said: Mutex::new(Said { memory: record.memory.clone(), ..Said::default() }),
+            known: Mutex::new((record, version)),
+            nudged: Notify::new(),
+            spoke: Notify::new(),
+            changed: Notify::new(),
+        })
+    }
+
+    /// Somebody may have changed the record.
+    pub(super) fn nudge(&self) {
+        self.nudged.notify_one();
+    }
+
+    pub(super) async fn nudged(&self) {
+        self.nudged.notified().await;
+    }
+
+    /// The record as it was last seen.
+    pub(super) fn record(&self) -> Record {
+        lock(&self.known).0.clone()
+    }
+
+    /// Looks at the record. False if the task is over, or somebody else runs it.
+    pub(super) async fn reload(&self) -> Result<bool, StoreError> {
+        let Some(core) = self.core.upgrade() else { return Ok(false) };
+        let Some(found) = core.find(&self.owner, &self.id).await? else { return Ok(false) };
+        let goes_on = self.goes_on(&found.0);
+        self.know(found);
+        Ok(goes_on)
+    }
+
+    fn goes_on(&self, record: &Record) -> bool {
+        !record.is_final() && record.attempt == self.attempt
+    }
+
+    fn know(&self, found: (Record, Version)) {
+        *lock(&self.known) = found;
+        self.changed.notify_waiters();
+    }
+
+    /// Changes the record, if this is still the one who runs the task. What the handler has said goes with it.
+    pub(super) async fn amend(
+        &self,
+        mut change: impl FnMut(&mut Record) -> bool,
+    ) -> Result<Turn, StoreError> {
+        let Some(core) = self.core.upgrade() else { return Ok(Turn::Over) };
+        let known = lock(&self.known).clone();
+        let mut goes_on = true;
+        let amended = core
+            .amend(&self.owner, &self.id, Some(known), |record| {
+                goes_on = self.goes_on(record);
+                if !goes_on {
+                    return false;
+                }
+                let written = self.write_down(record);
+                change(record) || written
+            })
+            .await;
+        match amended {
+            Ok(Some(Amended { record, version, .. })) => {
+                self.know((record, version));
+                Ok(if goes_on { Turn::Done } else { Turn::Over })
+            }
+            Ok(None) => Ok(Turn::Over),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Puts what the handler has said into a record; says whether that changed it.
+    fn write_down(&self, record: &mut Record) -> bool {
+        let said = lock(&self.said);
+        let mut changed = false;
+        if said.message.is_some() && said.message != record.task.message {
+            record.task.message.clone_from(&said.message);
+            changed = true;
+        }
+        if said.memory != record.memory {
+            record.memory.clone_from(&said.memory);
+            changed = true;
+        }
+        changed
+    }
+
+    /// The same until the store does it, or it is over.
+    async fn insist(&self, most: usize, mut change: impl FnMut(&mut Record) -> bool) -> Option<Turn> {
+        for _ in 0..most {
+            match self.amend(&mut change).await {
+                Ok(turn) => return Some(turn),
+                Err(error) => {
+                    tracing::debug!(%error, id = %self.id, "a task cannot be written down; trying again");
+                    tokio::time::sleep(AGAIN).await;
+                }
+            }
+        }
+        None
+    }
+
+    fn say(&self, message: &str) {
+        let message = message.chars().take(MESSAGE).collect();
+        lock(&self.said).message = Some(message);
+        self.spoke.notify_one();
+    }
+
+    async fn ask_now(&self, key: &str, ask: Ask) -> Result<Answer, AskError> {
+        let gone = || AskError(AskErrorKind::Gone);
+        if let Some(reply) = self.reply_to(key) {
+            return understood(&ask, &reply);
+        }
+        if let Some((what, _)) = self.client.as_ref().and_then(|client| codec::lacking(client, &ask)) {
+            return Err(AskError(AskErrorKind::Unsupported(what)));
+        }
+        match self.insist(usize::MAX, |record| record.ask(key, &ask)).await {
+            Some(Turn::Done) => {}
+            _ => return Err(gone()),
+        }
+        loop {
+            // Before the look, so that nothing in between is missed.
+            let changed = self.changed.notified();
+            if let Some(reply) = self.reply_to(key) {
+                return understood(&ask, &reply);
+            }
+            if !self.goes_on(&lock(&self.known).0) {
+                return Err(gone());
+            }
+            changed.await;
+        }
+    }
+
+    fn reply_to(&self, key: &str) -> Option<Reply> {
+        lock(&self.known).0.replies.get(key).cloned()
+    }
+}
+
+fn understood(ask: &Ask, reply: &Reply) -> Result<Answer, AskError> {
+    let refused = |why: String| AskError(AskErrorKind::Refused(why));
+    match reply {
+        Reply::Answer(raw) => codec::recall_answer(ask, raw).map_err(|fault| refused(fault.to_string())),
+        Reply::Refused(why) => Err(refused(why.clone())),
+    }
+}
+
+impl Voice for Desk {
+    fn hears(&self, level: LogLevel) -> bool {
+        level >= LogLevel::Info
+    }
+
+    fn tell(&self, notice: &Notice) -> bool {
+        match notice {
+            Notice::Progress { message: Some(message), .. } => self.say(message),
+            Notice::Progress { progress, total: Some(total), .. } => {
+                self.say(&format!("{progress} of {total}"))
+            }
+            Notice::Progress { progress, .. } => self.say(&progress.to_string()),
+            Notice::Log { data, .. } => {
+                let text = data.view().as_text();
+                self.say(text.as_deref().unwrap_or(data.as_str()));
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn ask<'a>(&'a self, key: &'a str, ask: Ask) -> BoxFuture<'a, Result<Answer, AskError>> {
+        Box::pin(self.ask_now(key, ask))
+    }
+
+    fn recall(&self, name: &str) -> Option<Raw> {
+        lock(&self.said).memory.get(name).cloned()
+    }
+
+    fn remember(&self, name: &str, value: Raw) {
+        lock(&self.said).memory.insert(name.to_owned(), value);
+        if self.resumable {
+            self.spoke.notify_one();
+        }
+    }
+
+    fn settled(&self) -> Option<BoxFuture<'_, ()>> {
+        if !self.resumable {
+            return None;
+        }
+        Some(Box::pin(async {
+            if self.insist(PATIENCE, |_| false).await.is_none() {
+                tracing::warn!(id = %self.id, "a step was done and could not be recorded; it may be done again");
+            }
+        }))
+    }
+
+    fn stopped(&self, _: &str) -> Option<Stop> {
+        None
+    }
+
+    fn send_away(&self, _: Duration) {}
+}

@@ -1,0 +1,379 @@
+//! What is kept of one task, and how it may move.
+//!
+//! Nothing here waits or stores. A record is changed as a whole and written back if nobody else did meanwhile, so
+//! every rule of the states stands in these few functions: working and waiting alternate, an end is an end, and a
+//! question that was answered is never asked again.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde_json::Value;
+use toolgate_wire::model::{Ask, Task, TaskEnd, TaskState};
+use toolgate_wire::{Client, Fault, FaultKind, Kind, Limits, Raw, View, codec};
+
+use crate::clock::iso8601;
+use crate::request::Principal;
+
+/// How large a record may be that is read back: more than one may ever become.
+const LIMITS: Limits = Limits { max_bytes: 64 << 20, max_depth: 127 };
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Record {
+    /// What clients see.
+    pub(super) task: Task,
+    pub(super) tool: String,
+    pub(super) arguments: Raw,
+    /// Who called, for another process that runs it again.
+    pub(super) client: Raw,
+    pub(super) principal: Option<String>,
+    pub(super) attributes: BTreeMap<String, Value>,
+    /// What the call said beside its parameters.
+    pub(super) meta: Option<Raw>,
+    /// What came of the questions, by key. One that stands here is never asked again.
+    pub(super) replies: BTreeMap<String, Reply>,
+    /// Recorded steps, and what was set aside.
+    pub(super) memory: BTreeMap<String, Raw>,
+    /// How often it was begun. Whoever runs it knows the number, and is not the one if it has changed.
+    pub(super) attempt: u64,
+    /// When it is forgotten, in milliseconds since 1970.
+    pub(super) expires: u64,
+    /// When it has failed, in milliseconds since 1970.
+    pub(super) deadline: Option<u64>,
+}
+
+/// What came of a question.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Reply {
+    /// An answer, in the form in which they are kept.
+    Answer(Raw),
+    /// The client would not answer.
+    Refused(String),
+}
+
+impl Record {
+    /// Asks something, unless it was asked before.
+    pub(super) fn ask(&mut self, key: &str, ask: &Ask) -> bool {
+        let known = self.replies.contains_key(key) || self.task.asks.contains_key(key);
+        if known || self.is_final() {
+            return false;
+        }
+        self.task.asks.insert(key.to_owned(), ask.clone());
+        self.task.state = TaskState::InputRequired;
+        true
+    }
+
+    /// Takes a question off the list. One that nobody asked is none.
+    pub(super) fn reply(&mut self, key: &str, reply: Reply) -> bool {
+        if self.is_final() || self.task.asks.remove(key).is_none() {
+            return false;
+        }
+        self.replies.insert(key.to_owned(), reply);
+        if self.task.asks.is_empty() {
+            self.task.state = TaskState::Working;
+        }
+        true
+    }
+
+    /// Ends it, in one of the final states.
+    pub(super) fn end(&mut self, state: TaskState, message: Option<String>, end: Option<TaskEnd>) -> bool {
+        if self.is_final() || !state.is_final() {
+            return false;
+        }
+        self.task.state = state;
+        self.task.asks.clear();
+        if message.is_some() {
+            self.task.message = message;
+        }
+        self.task.end = match state {
+            TaskState::Failed => end.or_else(|| {
+                let said = self.task.message.as_deref().unwrap_or("the task failed");
+                Some(TaskEnd::Fault(Fault::new(FaultKind::Internal, said)))
+            }),
+            TaskState::Cancelled => None,
+            _ => end,
+        };
+        // Nobody runs it again.
+        self.memory.clear();
+        true
+    }
+
+    /// Runs it once more: what it asked stays asked.
+    pub(super) fn retry(&mut self) {
+        self.attempt += 1;
+    }
+
+    pub(super) fn is_final(&self) -> bool {
+        self.task.state.is_final()
+    }
+
+    /// It has changed at this time.
+    pub(super) fn touch(&mut self, now: u64) {
+        self.task.updated_at = iso8601(now);
+    }
+
+    /// Who called, as far as it is kept.
+    pub(super) fn principal(&self) -> Principal {
+        let principal = self.principal.as_deref().map_or_else(Principal::anonymous, Principal::new);
+        { self.attributes.iter() }
+            .fold(principal, |principal, (name, value)| principal.with_attribute(name, value.clone()))
+    }
+
+    pub(super) fn client(&self) -> Result<Client, Fault> {
+        codec::recall_client(&self.client)
+    }
+
+    pub(super) fn write(&self) -> Bytes {
+        let Record {
+            task,
+            tool,
+            arguments,
+            client,
+            principal,
+            attributes,
+            meta,
+            replies,
+            memory,
+            attempt,
+            expires,
+            deadline,
+        } = self;
+        let mut out = Vec::with_capacity(1024);
+        let mut put = |name: &str, value: &[u8]| {
+            out.push(if out.is_empty() { b'{' } else { b',' });
+            out.extend_from_slice(Raw::text(name).as_bytes());
+            out.push(b':');
+            out.extend_from_slice(value);
+        };
+        put("task", codec::keep_task(task).as_bytes());
+        put("tool", Raw::text(tool).as_bytes());
+        put("arguments", arguments.as_bytes());
+        put("client", client.as_bytes());
+        put("attempt", attempt.to_string().as_bytes());
+        put("expires", expires.to_string().as_bytes());
+        put("replies", &object(replies.iter().map(|(key, reply)| (key, reply.write()))));
+        put("memory", &object(memory.iter().map(|(key, value)| (key, value.as_bytes().to_vec()))));
+        put(
+            "attributes",
+            &object(attributes.iter().map(|(key, value)| (key, value.to_string().into_bytes()))),
+        );
+        if let Some(principal) = principal {
+            put("principal", Raw::text(principal).as_bytes());
+        }
+        if let Some(meta) = meta {
+            put("meta", meta.as_bytes());
+        }
+        if let Some(deadline) = deadline {
+            put("deadline", deadline.to_string().as_bytes());
+        }
+        out.push(b'}');
+        out.into()
+    }
+
+    /// None if it is none.
+    pub(super) fn read(bytes: Bytes) -> Option<Record> {
+        let raw = Raw::parse_with(bytes, &LIMITS).ok()?;
+        let whole = raw.view();
+        let part = |name: &str| whole.get(name).map(|value| raw.slice(value));
+        let text = |name: &str| Some(whole.get(name)?.as_text()?.into_owned());
+        let number = |name: &str| whole.get(name)?.as_u64();
+        let members = |name: &str| whole.get(name).into_iter().flat_map(|object| object.members());
+        Some(Record {
+            task: codec::recall_task(&part("task")?).ok()?,
+            tool: text("tool")?,
+            arguments: part("arguments")?,
+            client: part("client")?,
+            principal: text("principal"),
+            attributes: members("attributes").map(|(key, value)| (key.into(), value.to_value())).collect(),
+            meta: part("meta"),
+            replies: members("replies")
+                .map(|(key, reply)| Some((key.into(), Reply::read(&raw, reply)?)))
+                .collect::<Option<_>>()?,
+            memory: members("memory").map(|(key, value)| (key.into(), raw.slice(value))).collect(),
+            attempt: number("attempt")?,
+            expires: number("expires")?,
+            deadline: number("deadline"),
+        })
+    }
+}
+
+impl Reply {
+    fn write(&self) -> Vec<u8> {
+        match self {
+            Reply::Answer(answer) => [b"{\"answer\":", answer.as_bytes(), b"}"].concat(),
+            Reply::Refused(why) => Raw::text(why).as_bytes().to_vec(),
+        }
+    }
+
+    fn read(whole: &Raw, reply: View<'_>) -> Option<Reply> {
+        match reply.kind() {
+            Kind::Text => Some(Reply::Refused(reply.as_text()?.into_owned())),
+            _ => Some(Reply::Answer(whole.slice(reply.get("answer")?))),
+        }
+    }
+}
+
+fn object<'a>(members: impl Iterator<Item = (&'a String, Vec<u8>)>) -> Vec<u8> {
+    let mut out = vec![b'{'];
+    for (key, value) in members {
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        out.extend_from_slice(Raw::text(key).as_bytes());
+        out.push(b':');
+        out.extend_from_slice(&value);
+    }
+    out.push(b'}');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+    use serde_json::json;
+    use toolgate_wire::model::{Outcome, ToolOutput};
+
+    use super::*;
+
+    fn record() -> Record {
+        Record {
+            task: Task {
+                id: "t".into(),
+                state: TaskState::Working,
+                message: None,
+                created_at: iso8601(0),
+                updated_at: iso8601(0),
+                ttl_ms: Some(1000),
+                poll_ms: Some(10),
+                asks: BTreeMap::new(),
+                end: None,
+            },
+            tool: "build \"it\"".into(),
+            arguments: Raw::from(json!({"a": [1, 12_345_678_901_234_567_890_u64]})),
+            client: Raw::empty_object(),
+            principal: Some("ada".into()),
+            attributes: BTreeMap::from([("tenant".into(), json!(7))]),
+            meta: Some(Raw::from(json!({"traceparent": "00"}))),
+            replies: BTreeMap::new(),
+            memory: BTreeMap::from([("step one".into(), Raw::from(json!({"x": null})))]),
+            attempt: 1,
+            expires: 99,
+            deadline: Some(7),
+        }
+    }
+
+    #[test]
+    fn what_was_written_reads_back() {
+        let mut record = record();
+        assert_eq!(Record::read(record.write()).as_ref(), Some(&record));
+        record.ask("a", &Ask::Roots);
+        record.ask("b", &Ask::Roots);
+        record.reply("a", Reply::Answer(Raw::from(json!({"roots": []}))));
+        record.reply("b", Reply::Refused("no".into()));
+        record.ask("c", &Ask::Roots);
+        assert_eq!(Record::read(record.write()).as_ref(), Some(&record));
+        for garbage in [&b"garbage"[..], b"{}", b"{\"task\":{}}", b"", b"[]"] {
+            assert_eq!(Record::read(Bytes::from_static(garbage)), None);
+        }
+    }
+
+    #[test]
+    fn who_called_is_known_again() {
+        let principal = record().principal();
+        assert_eq!(principal.id(), Some("ada"));
+        assert_eq!(principal.attribute("tenant"), Some(&json!(7)));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Move {
+        Ask(u8),
+        Reply(u8),
+        Refuse(u8),
+        End(TaskState),
+        Retry,
+    }
+
+    fn moves() -> impl Strategy<Value = Vec<Move>> {
+        let key = 0_u8..4;
+        let one = prop_oneof![
+            4 => key.clone().prop_map(Move::Ask),
+            4 => key.clone().prop_map(Move::Reply),
+            1 => key.prop_map(Move::Refuse),
+            1 => prop::sample::select(&TaskState::ALL[..]).prop_map(Move::End),
+            1 => Just(Move::Retry),
+        ];
+        prop::collection::vec(one, 0..40)
+    }
+
+    /// What a task is, in as few words as possible: which keys are open, which are closed, how it ended.
+    #[derive(Default)]
+    struct Model {
+        open: BTreeSet<u8>,
+        closed: BTreeSet<u8>,
+        end: Option<TaskState>,
+    }
+
+    impl Model {
+        fn apply(&mut self, a_move: &Move) {
+            if self.end.is_some() {
+                return;
+            }
+            match a_move {
+                Move::Ask(key) if !self.closed.contains(key) => {
+                    self.open.insert(*key);
+                }
+                Move::Reply(key) | Move::Refuse(key) if self.open.remove(key) => {
+                    self.closed.insert(*key);
+                }
+                Move::End(state) if state.is_final() => {
+                    self.end = Some(*state);
+                    self.open.clear();
+                }
+                _ => {}
+            }
+        }
+
+        fn state(&self) -> TaskState {
+            match (self.end, self.open.is_empty()) {
+                (Some(end), _) => end,
+                (None, true) => TaskState::Working,
+                (None, false) => TaskState::InputRequired,
+            }
+        }
+    }
+
+    proptest! {
+        /// An end never moves, an answered key never comes back, and all of it survives being written down.
+        #[test]
+        fn a_task_moves_as_the_model_does(moves in moves()) {
+            let (mut record, mut model) = (record(), Model::default());
+            for a_move in &moves {
+                let before = record.clone();
+                let changed = match a_move {
+                    Move::Ask(key) => record.ask(&key.to_string(), &Ask::Roots),
+                    Move::Reply(key) => record.reply(&key.to_string(), Reply::Answer(Raw::null())),
+                    Move::Refuse(key) => record.reply(&key.to_string(), Reply::Refused("no".into())),
+                    Move::End(state) => {
+                        let end = TaskEnd::Outcome(Box::new(Outcome::Tool(ToolOutput::text("done"))));
+                        record.end(*state, None, Some(end).filter(|_| *state == TaskState::Completed))
+                    }
+                    Move::Retry => {
+                        record.retry();
+                        true
+                    }
+                };
+                model.apply(a_move);
+                prop_assert!(changed || record == before, "what says that nothing changed has changed nothing");
+                prop_assert_eq!(record.task.state, model.state());
+                let open: BTreeSet<String> = model.open.iter().map(u8::to_string).collect();
+                prop_assert_eq!(record.task.asks.keys().cloned().collect::<BTreeSet<_>>(), open);
+                let closed: BTreeSet<String> = model.closed.iter().map(u8::to_string).collect();
+                prop_assert_eq!(record.replies.keys().cloned().collect::<BTreeSet<_>>(), closed);
+                let again = Record::read(record.write());
+                prop_assert_eq!(again.as_ref(), Some(&record));
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Running a task: its handler, its lease, and its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+use toolgate_wire::model::{Outcome, TaskEnd, TaskState};
+use toolgate_wire::{Fault, FaultKind, codec};
+
+use super::desk::{Desk, Turn};
+use super::{Core, Job, LEASE, LEASES, Place, lock};
+use crate::cancel::Cancel;
+use crate::clock::tick;
+use crate::request::{Caller, Stop};
+use crate::store::{Expect, Reach, Version};
+
+/// How often a lease is renewed.
+const RENEW: Duration = Duration::from_secs(5);
+/// How soon that is tried again if it did not work.
+const AGAIN: Duration = Duration::from_secs(1);
+/// What a handler says is written down so often at most.
+const SLOWLY: Duration = Duration::from_millis(250);
+
+/// How a task ends.
+struct End {
+    state: TaskState,
+    message: Option<String>,
+    end: Option<TaskEnd>,
+}
+
+impl End {
+    fn failed(message: &str) -> End {
+        End { state: TaskState::Failed, message: Some(message.to_owned()), end: None }
+    }
+}
+
+/// Why a run is over.
+enum Over {
+    /// With this end.
+    End(End),
+    /// Somebody else has ended it, or runs it.
+    Gone,
+    /// This process ends; another one goes on.
+    Left,
+}
+
+impl Core {
+    /// Begins to run what is on a desk.
+    pub(super) fn seat(self: &Arc<Core>, mut place: Place, desk: Arc<Desk>, caller: Caller, lease: Version) {
+        place.desk = Some(desk.id.clone());
+        lock(&self.running).desks.insert(desk.id.clone(), Arc::clone(&desk));
+        let core = Arc::clone(self);
+        self.tracker.spawn(async move {
+            let over = core.run(&desk, caller, lease).await;
+            core.conclude(&desk, over).await;
+            drop(place);
+        });
+    }
+
+    /// The handler runs as a task of its own: one that blocks its thread must not cost the lease.
+    async fn run(&self, desk: &Arc<Desk>, caller: Caller, mut lease: Version) -> Over {
+        let record = desk.record();
+        let cancel = Cancel::new();
+        let _leaving = cancel.on_drop();
+        let left = Duration::from_millis(record.expires.saturating_sub(self.clock.unix_millis()));
+        let job = Job {
+            tool: record.tool,
+            arguments: record.arguments,
+            caller,
+            voice: Arc::clone(desk) as _,
+            cancel: cancel.clone(),
+            limit: left,
+        };
+        let Some(work) = self.crew.start(job) else {
+            return Over::End(End::failed("the tool of this task is not there any more"));
+        };
+        let mut working = JoinSet::new();
+        working.spawn(work);
+        let started = tick();
+        let forgotten = started + left;
+        let late = record.deadline.map(|deadline| deadline.saturating_sub(self.clock.unix_millis()));
+        let late = late.map(|left| started + Duration::from_millis(left));
+        let mut renewing = started + RENEW;
+        let mut writing: Option<Instant> = None;
+        let mut written = started.checked_sub(SLOWLY).unwrap_or(started);
+        let mut closing = std::pin::pin!(self.closing());
+        loop {
+            let due = writing.unwrap_or(forgotten);
+            tokio::select! {
+                biased;
+                ended = working.join_next() => return Over::End(match ended {
+                    Some(Ok(ended)) => self.end_of(ended),
+                    _ => End::failed("the tool failed unexpectedly"),
+                }),
+                () = closing.as_mut() => return self.leave(desk),
+                () = sleep_until(late.unwrap_or(forgotten)), if late.is_some() => {
+                    return Over::End(End::failed("timeout: the task did not finish in the time it was given"));
+                }
+                () = sleep_until(forgotten) => return Over::Gone,
+                () = desk.nudged() => match desk.reload().await {
+                    Ok(true) => {}
+                    Ok(false) => return Over::Gone,
+                    // The next look will tell.
+                    Err(_) => renewing = renewing.min(tick() + AGAIN),
+                },
+                () = desk.spoke.notified(), if writing.is_none() => {
+                    writing = Some((written + SLOWLY).max(tick()));
+                }
+                () = sleep_until(due), if writing.is_some() => {
+                    written = tick();
+                    writing = match desk.amend(|_| false).await {
+                        Ok(Turn::Done) => None,
+                        Ok(Turn::Over) => return Over::Gone,
+                        Err(_) => Some(written + AGAIN),
+                    };
+                }
+                () = sleep_until(renewing) => {
+                    renewing = tick() + match self.renew(desk, &mut lease).await {
+                        Some(true) => RENEW,
+                        Some(false) => return Over::Gone,
+                        None => AGAIN,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Keeps the lease. False if it is somebody else's, none if nobody can tell.
+    async fn renew(&self, desk: &Desk, lease: &mut Version) -> Option<bool> {
+        let key = self.cellar.key(LEASES, &desk.id);
+        for expect in [Expect::Is(*lease), Expect::Absent] {
+            match self.cellar.store.put(&key, self.node_bytes(), Some(LEASE), expect).await {
+                Ok(Some(version)) => {
+                    *lease = version;
+                    // It may have been lost for a while, or a message was.
+                    return match expect == Expect::Absent || self.cellar.is_shared() {
+                        true => desk.reload().await.ok(),
+                        false => Some(true),
+                    };
+                }
+                Ok(None) => {}
+                Err(_) => return None,
+            }
+        }
+        Some(false)
+    }
+
+    /// Falls when nothing may run here any longer.
+    async fn closing(&self) {
+        let drained = async {
+            self.drain.cancelled().await;
+            sleep(self.patience).await;
+        };
+        tokio::select! {
+            biased;
+            () = self.over.cancelled() => {}
+            () = drained => {}
+        }
+    }
+
+    fn leave(&self, desk: &Desk) -> Over {
+        if desk.resumable && self.cellar.store.reach() != Reach::Process {
+            return Over::Left;
+        }
+        Over::End(End::failed("the server was stopped before the task was done"))
+    }
+
+    fn end_of(&self, ended: Result<Outcome, Stop>) -> End {
+        let outcome = match ended {
+            Ok(outcome) => outcome,
+            Err(Stop::Tool(_, output)) => Outcome::Tool(*output),
+            Err(Stop::Fault(fault)) => {
+                let message = Some(fault.message().to_owned());
+                return End { state: TaskState::Failed, message, end: Some(TaskEnd::Fault(fault)) };
+            }
+            Err(Stop::NeedsInput | Stop::Later) => {
+                return End::failed("the tool asked for something that it cannot have in a task");
+            }
+            Err(Stop::Cancelled) => return End { state: TaskState::Cancelled, message: None, end: None },
+        };
+        End { state: TaskState::Completed, message: None, end: Some(TaskEnd::Outcome(Box::new(outcome))) }
+    }
+
+    /// Writes down how a run ended. A store that is away is waited for: the result must not be lost to a short absence.
+    async fn conclude(&self, desk: &Desk, over: Over) {
+        let End { state, message, end } = match over {
+            Over::Gone => return self.clear_if_final(desk).await,
+            Over::Left => {
+                // Whoever looks next takes it over at once.
+                let _ = desk.amend(|_| false).await;
+                let _ = self.cellar.store.delete(&self.cellar.key(LEASES, &desk.id), Expect::Anything).await;
+                return;
+            }
+            Over::End(end) => end,
+        };
+        let mut end = End { state, message, end };
+        if self.is_too_large(desk, &end) {
+            let fault = Fault::new(FaultKind::Internal, "result too large");
+            end = End { end: Some(TaskEnd::Fault(fault)), ..End::failed("result too large") };
+        }
+        let mut pause = Duration::from_millis(100);
+        let expires = desk.record().expires;
+        while self.clock.unix_millis() < expires {
+            match desk.amend(|record| record.end(end.state, end.message.clone(), end.end.clone())).await {
+                Ok(Turn::Done) => return self.clear(&desk.owner, &desk.id).await,
+                Ok(Turn::Over) => return self.clear_if_final(desk).await,
+                Err(error) => {
+                    tracing::warn!(%error, id = %desk.id, "the end of a task cannot be written down yet");
+                    if self.over.is_cancelled() || self.drain.is_cancelled() {
+                        return;
+                    }
+                    sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(2));
+                }
+            }
+        }
+    }
+
+    fn is_too_large(&self, desk: &Desk, end: &End) -> bool {
+        let mut record = desk.record();
+        record.end(end.state, None, end.end.clone());
+        end.end.is_some() && codec::keep_task(&record.task).as_bytes().len() > self.limits.result
+    }
+
+    /// One that somebody else runs is left alone.
+    async fn clear_if_final(&self, desk: &Desk) {
+        match self.find(&desk.owner, &desk.id).await {
+            Ok(Some((record, _))) if record.is_final() => self.clear(&desk.owner, &desk.id).await,
+            Ok(None) => self.clear(&desk.owner, &desk.id).await,
+            // Running elsewhere, or not to be found out now: the next look clears it away.
+            Ok(Some(_)) | Err(_) => {}
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Tasks of two processes on one store.
