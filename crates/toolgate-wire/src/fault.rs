@@ -145,10 +145,10 @@ impl Fault {
         Fault::new(FaultKind::PromptArgument, said).about(name)
     }
 
-    /// No task has this id.
+    /// No task has this id. It may be somebody else's, or over for long: these are told apart by nobody.
     #[must_use]
     pub fn task(id: &str) -> Fault {
-        Fault::new(FaultKind::Task, format!("task not found: {}", clip(id))).about(id)
+        Fault::new(FaultKind::Task, "task not found").about(id)
     }
 
     /// This cannot be a root of the workspace, and why.

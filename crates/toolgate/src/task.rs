@@ -212,11 +212,6 @@ impl Tasks {
         self.core.tracker.wait().await;
     }
 
-    /// Falls when the house closes.
-    pub(crate) fn drain(&self) -> &CancellationToken {
-        &self.core.drain
-    }
-
     /// Whether anybody could ask for a result once this process has ended.
     pub(crate) fn outlive_process(&self) -> bool {
         self.core.cellar.store.reach() != Reach::Process
