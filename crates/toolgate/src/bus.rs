@@ -240,7 +240,7 @@ mod tests {
         one.tell_all(&over_word).await.unwrap();
         one.tell_node(&other.node, &Word::Changed).await.unwrap();
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(*ears[0].0.lock().unwrap(), [over_word.clone()]);
+        assert_eq!(*ears[0].0.lock().unwrap(), [over_word]);
         assert_eq!(ears[1].0.lock().unwrap().len(), 2);
         assert!(one.is_alive(&other.node).await.unwrap());
         assert!(!one.is_alive("somebody-else-ab").await.unwrap());

@@ -296,10 +296,12 @@ async fn stream(to: SocketAddr, bytes: &str) -> Events {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "it is made where it is given")]
 fn request(id: impl Into<Value>, method: &str, params: Value) -> String {
     json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params}).to_string()
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "it is made where it is given")]
 fn call(id: impl Into<Value>, tool: &str, arguments: Value) -> String {
     request(id, "tools/call", json!({"name": tool, "arguments": arguments, "_meta": {"progressToken": 1}}))
 }

@@ -281,3 +281,26 @@ async fn many_streams_that_are_cut_at_random_lose_nothing() {
         call.await.unwrap();
     }
 }
+
+/// A deploy: the node is asked to end while a call runs and its client reads. The client goes on elsewhere.
+#[tokio::test]
+async fn a_node_that_ends_in_order_leaves_its_answers_behind() {
+    let pair = Pair::open().await;
+    let client = greet(pair.a.address).await;
+    let mut waiting = client.post_stream(pair.a.address, &call(3, "wait", json!({}))).await;
+    let mut standing = client.get(pair.a.address, None).await;
+    let mut last = waiting.next().await.unwrap().id;
+    pair.a.server.shut_down();
+    assert_eq!(standing.next().await, None, "streams that stand end");
+    // Calls have 200 ms here. This one takes longer, so its connection is cut.
+    while let Some(event) = waiting.next().await {
+        last = event.id.or(last);
+    }
+    let mut standing = client.get(pair.b.address, None).await;
+    let mut resumed = client.get(pair.b.address, last.as_deref()).await;
+    pair.stage.give("go on");
+    assert_eq!(said(&resumed.next().await.unwrap()), "waited");
+    assert_eq!(resumed.next().await, None);
+    pair.b.server.changes().tools();
+    assert!(standing.next().await.is_some());
+}

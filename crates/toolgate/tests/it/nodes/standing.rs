@@ -294,3 +294,28 @@ async fn changes_wait_for_the_store_and_are_told_when_it_is_back() {
     pair.a.server.changes().tools();
     assert_eq!(method(&standing.next().await.unwrap()), "notifications/tools/list_changed", "once is enough");
 }
+
+#[tokio::test]
+async fn a_log_that_was_lost_is_made_up_for_by_telling_everything_once() {
+    let pair = Pair::open().await;
+    let client = greet(pair.a.address).await;
+    subscribe(&client, pair.b.address, "fx://one").await;
+    let mut standing = client.get(pair.a.address, None).await;
+    for _ in 0..5 {
+        pair.b.server.changes().tools();
+        assert_eq!(method(&standing.next().await.unwrap()), "notifications/tools/list_changed");
+    }
+    pair.store.lose_changes().await;
+    pair.b.server.changes().resource("fx://other");
+    let mut told = Vec::new();
+    for _ in 0..3 {
+        told.push(method(&standing.next().await.unwrap()));
+    }
+    told.sort();
+    let wanted = ["resources/list_changed", "resources/updated", "tools/list_changed"];
+    assert_eq!(told, wanted.map(|what| format!("notifications/{what}")));
+    // Numbers begin again, and so does the stream.
+    pair.a.server.changes().resource("fx://one");
+    let event = standing.next().await.unwrap();
+    assert_eq!((uri(&event).as_str(), event.id.as_deref()), ("fx://one", Some("0-2")));
+}

@@ -79,6 +79,12 @@ impl Cupboard {
         self.asked.load(Ordering::SeqCst)
     }
 
+    /// Loses the log of changes, as a store without a file does when it starts again.
+    pub(super) async fn lose_changes(&self) {
+        let log = Key::new("nodes/changes", "log");
+        assert!(self.inner.delete(&log, Expect::Anything).await.unwrap(), "there was one");
+    }
+
     pub(super) fn held(&self) -> usize {
         self.inner.held()
     }
