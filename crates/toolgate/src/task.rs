@@ -14,8 +14,6 @@ mod desk;
 mod record;
 mod run;
 mod sweep;
-#[cfg(test)]
-mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicBool;
@@ -59,6 +57,8 @@ const RUN: &str = "run";
 const LEASES: &str = "lease";
 /// The channel on which changes are told.
 const CHANNEL: &str = "tasks";
+/// What is told there when a process leaves a task to others.
+const LEFT: &str = "left";
 
 /// How many, how long, how large.
 #[derive(Clone, Copy, Debug)]
@@ -149,6 +149,8 @@ struct Core {
     /// Who waits for which task to change. Bounded by the calls under way.
     waiting: Mutex<HashMap<Box<str>, Arc<Notify>>>,
     is_up: AtomicBool,
+    /// Somebody has left a task to others.
+    left: Notify,
     tracker: TaskTracker,
     /// Falls when the house closes: what runs has `patience` left.
     drain: CancellationToken,
@@ -193,6 +195,7 @@ impl Tasks {
             running: Mutex::default(),
             waiting: Mutex::default(),
             is_up: AtomicBool::new(false),
+            left: Notify::new(),
             tracker: TaskTracker::new(),
             drain,
             patience,
@@ -464,6 +467,13 @@ impl Core {
                 tracing::debug!(%error, "a change of a task was not told");
             }
         });
+    }
+
+    /// Tells other processes that a task is theirs to run.
+    async fn hand_over(&self) {
+        let message = format!("{}\n{LEFT}", self.node);
+        // Whoever does not hear it looks a little later.
+        let _ = self.cellar.store.publish(&self.cellar.space(CHANNEL), message.into()).await;
     }
 
     /// Wakes whoever waits here.

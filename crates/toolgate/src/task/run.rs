@@ -190,7 +190,7 @@ impl Core {
                 // Whoever looks next takes it over at once.
                 let _ = desk.amend(|_| false).await;
                 let _ = self.cellar.store.delete(&self.cellar.key(LEASES, &desk.id), Expect::Anything).await;
-                return;
+                return self.hand_over().await;
             }
             Over::End(end) => end,
         };

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use toolgate_wire::model::TaskState;
 
 use super::desk::Desk;
-use super::{CHANNEL, Core, LEASE, LEASES, RUN, lock, told_by};
+use super::{CHANNEL, Core, LEASE, LEASES, LEFT, RUN, lock, told_by};
 use crate::request::{Caller, TaskWay};
 use crate::store::{Expect, Heard, Reach, StoreError};
 
@@ -57,7 +57,7 @@ impl Core {
                 Ok(()) => alone = false,
                 Err(error) => tracing::debug!(%error, "tasks could not be looked after"),
             }
-            sleep(SWEEP).await;
+            let _ = tokio::time::timeout(SWEEP, self.left.notified()).await;
         }
     }
 
@@ -186,10 +186,11 @@ impl Core {
     fn hear(&self, message: &[u8]) {
         let Ok(text) = std::str::from_utf8(message) else { return };
         let mut parts = text.split('\n');
-        if let (Some(node), Some(owner), Some(id)) = (parts.next(), parts.next(), parts.next())
-            && node != &*self.node
-        {
-            self.stir(owner, id);
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(node), ..) if node == &*self.node => {}
+            (_, Some(owner), Some(id)) => self.stir(owner, id),
+            (_, Some(LEFT), None) => self.left.notify_one(),
+            _ => {}
         }
     }
 
