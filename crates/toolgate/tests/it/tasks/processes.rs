@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate::store::{Expect, Key, Reach, Store as _};
-use toolgate::{Context, Field, Form, Server, ToolError, ToolSpec};
+use toolgate::testing::{Revision, TestClient};
+use toolgate::{Context, Field, Form, Principal, Server, ToolError, ToolSpec};
 
 use super::storage::Shared;
 use super::{ask, ask_as, begin, get, until};
@@ -98,7 +99,7 @@ impl Process {
 
     /// Does something in it.
     fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
-        let (sender, receiver) = mpsc::channel();
+        let (sender, receiver) = mpsc::sync_channel(1);
         let runtime = self.runtime.as_ref().unwrap();
         runtime.spawn(async move { sender.send(work.await) });
         receiver.recv_timeout(Duration::from_secs(20)).unwrap()
@@ -203,7 +204,7 @@ async fn after_a_restart_nobody_waits_for_a_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_process_that_lost_its_lease_changes_nothing() {
     let (store, counts) = (Shared::new(), Counts::default());
-    let (go, wait) = mpsc::channel::<()>();
+    let (go, wait) = mpsc::sync_channel::<()>(1);
     let wait = Arc::new(std::sync::Mutex::new(wait));
     let blocking = ToolSpec::new("block", move || {
         let wait = Arc::clone(&wait);
@@ -341,6 +342,57 @@ async fn garbage_in_the_store_is_no_task() {
     store.put(&key, "garbage".into(), None, Expect::Anything).await.unwrap();
     let gone = ask(&server, "tasks/get", json!({ "taskId": id })).await;
     assert_eq!(gone["error"]["message"], "task not found");
+}
+
+/// Pages of a list hold what there is, once; and nobody else's.
+#[tokio::test]
+async fn a_long_list_comes_in_pages() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let server = process(&store, &counts, false);
+    let mut begun = std::collections::BTreeSet::new();
+    for _ in 0..60 {
+        let answer = ask_as(&server, Some("ada"), "tools/call", json!({ "name": "chatter" })).await;
+        begun.insert(answer["result"]["taskId"].as_str().unwrap().to_owned());
+        begin(&server, "chatter", json!({})).await;
+    }
+    let client = TestClient::new(&server, Revision::known("2025-11-25"))
+        .over_http()
+        .with_principal(Principal::new("ada"));
+    let (mut seen, mut cursor, mut n_pages) = (Vec::new(), Value::Null, 0);
+    loop {
+        let params = if cursor.is_null() { json!({}) } else { json!({ "cursor": cursor }) };
+        let mut page = client.request("tasks/list", params).await["result"].take();
+        let tasks = page["tasks"].as_array().unwrap().iter();
+        seen.extend(tasks.map(|task| task["taskId"].as_str().unwrap().to_owned()));
+        (n_pages, cursor) = (n_pages + 1, page["nextCursor"].take());
+        if cursor.is_null() {
+            break;
+        }
+    }
+    assert_eq!((n_pages, seen.len()), (2, 60));
+    assert_eq!(seen.into_iter().collect::<std::collections::BTreeSet<_>>(), begun);
+}
+
+/// A client of the revision with core tasks fetches from one process what another one runs.
+#[tokio::test]
+async fn a_result_is_fetched_from_another_process() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let (first, second) = (process(&store, &counts, false), process(&store, &counts, false));
+    let client = |server: &Server| {
+        let client = TestClient::new(server, Revision::known("2025-11-25"))
+            .over_http()
+            .with_principal(Principal::new("ada"));
+        client.on_elicit(|_| json!({ "ok": true }))
+    };
+    let (here, there) = (client(&first), client(&second));
+    let begun = here.request("tools/call", json!({ "name": "build", "task": {} })).await["result"].take();
+    let result =
+        there.request("tasks/result", json!({ "taskId": begun["task"]["taskId"] })).await["result"].take();
+    assert_eq!(result["content"][0]["text"], "built 42, sure: true");
+    assert_eq!(
+        result["_meta"]["io.modelcontextprotocol/related-task"],
+        json!({ "taskId": begun["task"]["taskId"] })
+    );
 }
 
 /// Every one that was promised has an end, whoever runs it: many at once, of several callers, and a process lost.
