@@ -80,7 +80,8 @@ use crate::item::Kind;
 /// # Keys
 ///
 /// `#[tool]`, `#[tool("description")]`, or any of `name`, `description`, `title`, `version`, `timeout = "30s"`,
-/// `read_only`, `destructive`, `idempotent`, `closed_world`. What is not given comes from the function.
+/// `read_only`, `destructive`, `idempotent`, `closed_world`, `task = "optional"` (or `"required"`, `"later"`),
+/// `resumable`. What is not given comes from the function.
 #[proc_macro_attribute]
 pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
     mark(Kind::Tool, options, item)

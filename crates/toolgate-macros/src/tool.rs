@@ -2,12 +2,12 @@
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens as _, quote};
-use syn::Result;
+use syn::{Error, Result};
 
 use crate::attr::Options;
 use crate::function::{Function, Output};
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 11] = [
     "name",
     "description",
     "version",
@@ -17,6 +17,8 @@ const KEYS: [&str; 9] = [
     "idempotent",
     "closed_world",
     "timeout",
+    "task",
+    "resumable",
 ];
 
 pub(crate) fn spec(inside: TokenStream, function: &Function) -> Result<TokenStream> {
@@ -37,7 +39,7 @@ pub(crate) fn spec(inside: TokenStream, function: &Function) -> Result<TokenStre
             calls.extend(quote!(.#method(#value)));
         }
     }
-    for hint in ["read_only", "destructive", "idempotent", "closed_world"] {
+    for hint in ["read_only", "destructive", "idempotent", "closed_world", "resumable"] {
         if options.flag(hint)? {
             let method = quote::format_ident!("{hint}");
             calls.extend(quote!(.#method()));
@@ -45,6 +47,18 @@ pub(crate) fn spec(inside: TokenStream, function: &Function) -> Result<TokenStre
     }
     if let Some(millis) = options.duration("timeout")? {
         calls.extend(quote!(.timeout(::toolgate::__private::std::time::Duration::from_millis(#millis))));
+    }
+    if let Some(task) = options.string("task")? {
+        let method = match task.value().as_str() {
+            "optional" => quote!(task_optional),
+            "required" => quote!(task_required),
+            "later" => quote!(task_later),
+            _ => {
+                let said = "a tool runs as a task `\"optional\"`, `\"required\"` or `\"later\"`";
+                return Err(Error::new_spanned(&task, said));
+            }
+        };
+        calls.extend(quote!(.#method()));
     }
     let handler = function.handler(Output::Tool);
     Ok(quote!(::toolgate::__private::ToolSpec::new(#name, #handler) #calls))

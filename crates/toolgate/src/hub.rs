@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use toolgate_wire::model::Filter;
 
 /// A reader that is further behind than this hears of no more tasks until it has caught up; it can look for itself.
-const MANY_TASKS: usize = 1024;
+const MANY_TASKS: usize = 256;
 
 /// Something that can change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

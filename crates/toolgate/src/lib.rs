@@ -512,6 +512,8 @@ mod guides {
     struct EventsAndStatistics;
     #[doc = include_str!("../../../docs/guide/asking-the-client.md")]
     struct AskingTheClient;
+    #[doc = include_str!("../../../docs/guide/tasks.md")]
+    struct Tasks;
     #[doc = include_str!("../../../docs/guide/http.md")]
     struct Http;
     #[cfg(feature = "testing")]

@@ -14,8 +14,6 @@ mod desk;
 mod record;
 mod run;
 mod sweep;
-#[cfg(test)]
-mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicBool;
@@ -59,6 +57,8 @@ const RUN: &str = "run";
 const LEASES: &str = "lease";
 /// The channel on which changes are told.
 const CHANNEL: &str = "tasks";
+/// What is told there when a process leaves a task to others.
+const LEFT: &str = "left";
 
 /// How many, how long, how large.
 #[derive(Clone, Copy, Debug)]
@@ -149,6 +149,8 @@ struct Core {
     /// Who waits for which task to change. Bounded by the calls under way.
     waiting: Mutex<HashMap<Box<str>, Arc<Notify>>>,
     is_up: AtomicBool,
+    /// Somebody has left a task to others.
+    left: Notify,
     tracker: TaskTracker,
     /// Falls when the house closes: what runs has `patience` left.
     drain: CancellationToken,
@@ -193,6 +195,7 @@ impl Tasks {
             running: Mutex::default(),
             waiting: Mutex::default(),
             is_up: AtomicBool::new(false),
+            left: Notify::new(),
             tracker: TaskTracker::new(),
             drain,
             patience,
@@ -349,55 +352,58 @@ impl Tasks {
 
 impl Core {
     async fn create(self: Arc<Core>, wish: Wish) -> Result<Task, Stop> {
-        let owner =
-            wish.caller.owner.clone().unwrap_or_else(|| crate::request::owner(&wish.caller.principal, None));
+        let owner = wish.caller.owner.clone();
+        let owner = owner.unwrap_or_else(|| crate::request::owner(&wish.caller.principal, None));
         let place = self.reserve(&owner)?;
-        let id = token();
-        let name = run_name(&owner, &id);
-        let others = self
-            .cellar
-            .store
-            .list(&self.cellar.space(RUN), Some(&format!("{owner}.")), self.limits.each)
-            .await;
-        let others = others.map_err(|error| unkept(&error))?;
-        if { others.iter() }.filter(|(name, _)| belongs(name, &owner)).count() >= self.limits.each {
-            return Err(too_many());
-        }
-        let now = self.clock.unix_millis();
         let life = match wish.ttl {
             Some(ttl) => Duration::from_millis(ttl).clamp(LIVES.0, LIVES.1),
             None => self.limits.ttl,
         };
-        let record = first_record(&id, &wish, now, life, self.limits.poll);
-        let unkept = |error: StoreError| unkept(&error);
-        let lease_key = self.cellar.key(LEASES, &id);
-        let lease = self.cellar.store.put(&lease_key, self.node_bytes(), Some(LEASE), Expect::Absent);
-        let run_key = self.cellar.key(RUN, &name);
-        let index = self.cellar.store.put(&run_key, Bytes::new(), Some(life + GRACE), Expect::Absent);
-        let (lease, index) = tokio::join!(lease, index);
-        let kept = match (lease, index) {
-            (Ok(Some(lease)), Ok(Some(_))) => {
-                let key = self.key(&owner, &id);
-                let put = self.cellar.store.put(&key, record.write(), Some(life), Expect::Absent).await;
-                put.map(|version| version.map(|version| (lease, version)))
-            }
-            (Err(error), _) | (_, Err(error)) => Err(error),
-            _ => Ok(None),
-        };
-        let (lease, version) = match kept {
-            Ok(Some(kept)) => kept,
-            Ok(None) => return Err(unkept(StoreError::Unavailable("an id was there already".into()))),
+        let id = token();
+        let record = first_record(&id, &wish, self.clock.unix_millis(), life, self.limits.poll);
+        let lease = self.claim(&owner, &id).await?;
+        let version = match self.keep_first(&owner, &record, life).await {
+            Ok(version) => version,
             Err(error) => {
-                // What may have been kept of it is cleared away by the next look, if not now.
-                self.clear(&owner, &id).await;
-                return Err(unkept(error));
+                // Some of it may be kept. If that cannot be undone now, whoever looks next will see to it.
+                if self.cellar.store.delete(&self.key(&owner, &id), Expect::Anything).await.is_ok() {
+                    self.clear(&owner, &id).await;
+                }
+                return Err(unkept(&error));
             }
         };
         let task = record.task.clone();
-        let desk = Desk::new(&self, owner.clone(), record, version, self.crew.is_resumable(&wish.tool));
+        let desk = Desk::new(&self, owner, record, version, self.crew.is_resumable(&wish.tool));
         let caller = Caller { meta: told_by(&id, wish.caller.meta.raw.clone()), ..wish.caller };
         self.seat(place, desk, caller, lease);
         Ok(task)
+    }
+
+    /// Takes the lease of a new task, if its owner may have one more. It comes before everything else: who sees that a
+    /// task is under way must not find it without one.
+    async fn claim(&self, owner: &str, id: &str) -> Result<Version, Stop> {
+        let key = self.cellar.key(LEASES, id);
+        let lease = self.cellar.store.put(&key, self.node_bytes(), Some(LEASE), Expect::Absent);
+        let (run, mine) = (self.cellar.space(RUN), format!("{owner}."));
+        let others = self.cellar.store.list(&run, Some(&mine), self.limits.each);
+        let (lease, others) = tokio::join!(lease, others);
+        let others = others.map_err(|error| unkept(&error))?;
+        if others.iter().filter(|(name, _)| belongs(name, owner)).count() >= self.limits.each {
+            self.clear(owner, id).await;
+            return Err(too_many());
+        }
+        lease.and_then(|lease| lease.ok_or_else(taken)).map_err(|error| unkept(&error))
+    }
+
+    /// Keeps a new task: that it is under way first, so that no record is without somebody who looks after it.
+    async fn keep_first(&self, owner: &str, record: &Record, life: Duration) -> Result<Version, StoreError> {
+        let id = &record.task.id;
+        let run = self.cellar.key(RUN, &run_name(owner, id));
+        let index = self.cellar.store.put(&run, Bytes::new(), Some(life + GRACE), Expect::Absent).await?;
+        index.ok_or_else(taken)?;
+        let put =
+            self.cellar.store.put(&self.key(owner, id), record.write(), Some(life), Expect::Absent).await?;
+        put.ok_or_else(taken)
     }
 
     /// A record as it stands, if there is one that this owner may see.
@@ -422,6 +428,8 @@ impl Core {
         mut known: Option<(Record, Version)>,
         mut change: impl FnMut(&mut Record) -> bool,
     ) -> Result<Option<Amended>, StoreError> {
+        // Whoever runs it knows what he has done himself.
+        let is_own = known.is_some();
         for _ in 0..TRIES {
             let found = match known.take() {
                 Some(found) => Some(found),
@@ -441,7 +449,7 @@ impl Core {
             let life = Some(Duration::from_millis(left));
             let put = self.cellar.store.put(&key, record.write(), life, Expect::Is(version)).await?;
             if let Some(version) = put {
-                self.tell(owner, id);
+                self.tell(owner, id, is_own);
                 return Ok(Some(Amended { record, version, changed: true }));
             }
         }
@@ -449,8 +457,8 @@ impl Core {
     }
 
     /// Tells everybody that a task has changed: those here at once, those elsewhere if the store does.
-    fn tell(&self, owner: &str, id: &str) {
-        self.stir(owner, id);
+    fn tell(&self, owner: &str, id: &str, is_own: bool) {
+        self.stir(owner, id, is_own);
         let message = format!("{}\n{owner}\n{id}", self.node);
         let (store, channel) = (Arc::clone(&self.cellar.store), self.cellar.space(CHANNEL));
         // Nobody waits for it: whoever misses it looks for himself a little later.
@@ -461,12 +469,19 @@ impl Core {
         });
     }
 
+    /// Tells other processes that a task is theirs to run.
+    async fn hand_over(&self) {
+        let message = format!("{}\n{LEFT}", self.node);
+        // Whoever does not hear it looks a little later.
+        let _ = self.cellar.store.publish(&self.cellar.space(CHANNEL), message.into()).await;
+    }
+
     /// Wakes whoever waits here.
-    fn stir(&self, owner: &str, id: &str) {
+    fn stir(&self, owner: &str, id: &str, is_own: bool) {
         if let Some(waiting) = lock(&self.waiting).get(id) {
             waiting.notify_waiters();
         }
-        if let Some(desk) = lock(&self.running).desks.get(id) {
+        if !is_own && let Some(desk) = lock(&self.running).desks.get(id) {
             desk.nudge();
         }
         self.hub.publish(&Topic::Task { owner: owner.into(), id: id.into() });
@@ -689,6 +704,11 @@ const AWAY: &str = "storage unavailable, try again";
 fn unkept(error: &StoreError) -> Stop {
     tracing::warn!(%error, "a task could not be kept");
     Stop::Tool(Failure::Broken, Box::new(ToolOutput::error(AWAY)))
+}
+
+/// Two random ids were the same, or an operation was done although it said otherwise.
+fn taken() -> StoreError {
+    StoreError::Unavailable("it is there already".into())
 }
 
 fn too_many() -> Stop {

@@ -133,11 +133,16 @@ impl Core {
             match self.cellar.store.put(&key, self.node_bytes(), Some(LEASE), expect).await {
                 Ok(Some(version)) => {
                     *lease = version;
-                    // It may have been lost for a while, or a message was.
-                    return match expect == Expect::Absent || self.cellar.is_shared() {
-                        true => desk.reload().await.ok(),
-                        false => Some(true),
-                    };
+                    let was_lost = expect == Expect::Absent;
+                    if !was_lost && !self.cellar.is_shared() {
+                        return Some(true);
+                    }
+                    // It may have been somebody else's for a while, or a message was lost.
+                    let goes_on = desk.reload().await.ok();
+                    if was_lost && goes_on == Some(false) {
+                        let _ = self.cellar.store.delete(&key, Expect::Is(version)).await;
+                    }
+                    return goes_on;
                 }
                 Ok(None) => {}
                 Err(_) => return None,
@@ -190,7 +195,7 @@ impl Core {
                 // Whoever looks next takes it over at once.
                 let _ = desk.amend(|_| false).await;
                 let _ = self.cellar.store.delete(&self.cellar.key(LEASES, &desk.id), Expect::Anything).await;
-                return;
+                return self.hand_over().await;
             }
             Over::End(end) => end,
         };

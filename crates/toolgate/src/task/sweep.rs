@@ -9,9 +9,9 @@ use tokio::time::sleep;
 use toolgate_wire::model::TaskState;
 
 use super::desk::Desk;
-use super::{CHANNEL, Core, LEASE, LEASES, RUN, lock, told_by};
+use super::{CHANNEL, Core, LEASE, LEASES, LEFT, RUN, lock, told_by};
 use crate::request::{Caller, TaskWay};
-use crate::store::{Expect, Heard, Reach, StoreError};
+use crate::store::{Entry, Expect, Heard, Reach, StoreError};
 
 /// How often is looked.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -57,21 +57,21 @@ impl Core {
                 Ok(()) => alone = false,
                 Err(error) => tracing::debug!(%error, "tasks could not be looked after"),
             }
-            sleep(SWEEP).await;
+            let _ = tokio::time::timeout(SWEEP, self.left.notified()).await;
         }
     }
 
     /// Takes over what nobody runs.
     pub(super) async fn sweep(self: &Arc<Core>, alone: bool) -> Result<(), StoreError> {
-        let names = self.names(RUN).await?;
-        if names.is_empty() {
+        let under_way = self.all(RUN).await?;
+        if under_way.is_empty() {
             return Ok(());
         }
-        let leased: HashSet<Box<str>> = match alone {
-            true => HashSet::new(),
-            false => self.names(LEASES).await?.into_iter().collect(),
-        };
-        for name in names {
+        // Asked for after the others: whatever is under way had its lease before that was known.
+        let leases = self.all(LEASES).await?.into_iter();
+        let holds = |entry: &Entry| !alone || entry.value == self.node.as_bytes();
+        let leased: HashSet<Box<str>> = leases.filter(|(_, lease)| holds(lease)).map(|(id, _)| id).collect();
+        for (name, _) in under_way {
             let Some((owner, id)) = name.rsplit_once('.') else { continue };
             if leased.contains(id) || lock(&self.running).desks.contains_key(id) {
                 continue;
@@ -81,15 +81,16 @@ impl Core {
         Ok(())
     }
 
-    async fn names(&self, space: &str) -> Result<Vec<Box<str>>, StoreError> {
+    async fn all(&self, space: &str) -> Result<Vec<(Box<str>, Entry)>, StoreError> {
         let space = self.cellar.space(space);
-        let mut names: Vec<Box<str>> = Vec::new();
+        let mut found: Vec<(Box<str>, Entry)> = Vec::new();
         loop {
-            let page = self.cellar.store.list(&space, names.last().map(|name| &**name), MANY).await?;
+            let after = found.last().map(|(name, _)| name.clone());
+            let page = self.cellar.store.list(&space, after.as_deref(), MANY).await?;
             let more = page.len() == MANY;
-            names.extend(page.into_iter().map(|(name, _)| name));
+            found.extend(page);
             if !more {
-                return Ok(names);
+                return Ok(found);
             }
         }
     }
@@ -109,7 +110,8 @@ impl Core {
             self.clear(&owner, id).await;
             return Ok(());
         }
-        let resumable = self.crew.is_resumable(&record.tool) && record.attempt < ATTEMPTS;
+        let client = record.client().ok().map(Arc::new);
+        let resumable = self.crew.is_resumable(&record.tool) && record.attempt < ATTEMPTS && client.is_some();
         let place = resumable.then(|| self.reserve(&owner).ok()).flatten();
         if resumable && place.is_none() {
             // No room here. Somebody else may have some.
@@ -131,21 +133,17 @@ impl Core {
                 record.end(TaskState::Failed, Some(given_up.to_owned()), None)
             })
             .await?;
-        match (amended, place) {
-            (Some(amended), Some(place)) if !amended.record.is_final() => {
+        match (amended, place, client) {
+            (Some(amended), Some(place), Some(client)) if !amended.record.is_final() => {
                 tracing::info!(
                     id,
                     tool = amended.record.tool,
                     attempt = amended.record.attempt,
                     "a task runs again"
                 );
-                let Ok(client) = amended.record.client() else {
-                    self.clear(&owner, id).await;
-                    return Ok(());
-                };
                 let caller = Caller {
                     principal: amended.record.principal(),
-                    client: Arc::new(client),
+                    client,
                     headers: Arc::default(),
                     remote: None,
                     meta: told_by(id, amended.record.meta.clone()),
@@ -186,10 +184,11 @@ impl Core {
     fn hear(&self, message: &[u8]) {
         let Ok(text) = std::str::from_utf8(message) else { return };
         let mut parts = text.split('\n');
-        if let (Some(node), Some(owner), Some(id)) = (parts.next(), parts.next(), parts.next())
-            && node != &*self.node
-        {
-            self.stir(owner, id);
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(node), ..) if node == &*self.node => {}
+            (_, Some(owner), Some(id)) => self.stir(owner, id, false),
+            (_, Some(LEFT), None) => self.left.notify_one(),
+            _ => {}
         }
     }
 

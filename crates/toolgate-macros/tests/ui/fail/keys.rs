@@ -27,6 +27,9 @@ fn two_texts() {}
 #[tool(name = "a", "text")]
 fn late_text() {}
 
+#[tool(task = "sometimes")]
+fn no_task() {}
+
 #[tool = "text"]
 fn wrong_shape() {}
 

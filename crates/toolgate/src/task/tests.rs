@@ -1,1 +1,0 @@
-//! Tasks of two processes on one store.

@@ -1,0 +1,431 @@
+//! One task, several processes: looked at, answered and cancelled from elsewhere; taken over when its process is
+//! gone; never run by two at once, and never left without an end.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolgate::store::{Expect, Key, Reach, Store as _};
+use toolgate::testing::{Revision, TestClient};
+use toolgate::{Context, Field, Form, Principal, Server, ToolError, ToolSpec};
+
+use super::storage::Shared;
+use super::{ask, ask_as, begin, get, until};
+
+/// What handlers of all processes count.
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    runs: Arc<AtomicUsize>,
+    steps: Arc<AtomicUsize>,
+}
+
+impl Counts {
+    fn runs(&self) -> usize {
+        self.runs.load(Ordering::SeqCst)
+    }
+
+    fn steps(&self) -> usize {
+        self.steps.load(Ordering::SeqCst)
+    }
+}
+
+fn sure() -> Form {
+    Form::new("Sure?").field("ok", Field::flag())
+}
+
+/// A process: `is_first` tells handlers in which one they run. Those of the first never end by themselves.
+fn process(store: &Shared, counts: &Counts, is_first: bool) -> Server {
+    let build = {
+        let counts = counts.clone();
+        move |cx: Context| {
+            let counts = counts.clone();
+            async move {
+                counts.runs.fetch_add(1, Ordering::SeqCst);
+                let steps = Arc::clone(&counts.steps);
+                let built: u32 = cx
+                    .step("compile", || async move {
+                        steps.fetch_add(1, Ordering::SeqCst);
+                        Ok::<_, ToolError>(42)
+                    })
+                    .await?;
+                let sure = cx.elicit("sure", sure()).await?.accepted();
+                if is_first {
+                    cx.progress(1.0, "answered").await;
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, ToolError>(format!("built {built}, sure: {}", sure.unwrap_or_default()["ok"]))
+            }
+        }
+    };
+    let hang = move |cx: Context| async move {
+        cx.progress(1.0, "hanging").await;
+        std::future::pending::<String>().await
+    };
+    Server::new("shared", "1.0.0")
+        .store(store.clone())
+        .drain(Duration::from_millis(600))
+        .add_tool(ToolSpec::new("build", build).task_optional().resumable())
+        .add_tool(ToolSpec::new("hang", hang).task_optional())
+        .tool("confirm", |cx: Context| async move {
+            Ok::<_, ToolError>(format!("{:?}", cx.elicit("sure", sure()).await?.accepted()))
+        })
+        .task_optional()
+        .tool("plain", || async { "fine" })
+        .tool("large", || async { "x".repeat(9 << 20) })
+        .task_optional()
+        .tool("chatter", |cx: Context| async move {
+            for n in 1..=2000_u32 {
+                cx.progress(f64::from(n), "on and on").await;
+            }
+        })
+        .task_optional()
+        .build()
+        .unwrap()
+}
+
+/// A process of its own: a thread with a runtime, which can be killed so that nothing of it runs on.
+struct Process {
+    runtime: Option<tokio::runtime::Runtime>,
+    server: Server,
+}
+
+impl Process {
+    fn start(store: &Shared, counts: &Counts) -> Process {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        Process { runtime: Some(runtime), server: process(store, counts, true) }
+    }
+
+    /// Does something in it.
+    fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let runtime = self.runtime.as_ref().unwrap();
+        runtime.spawn(async move { sender.send(work.await) });
+        receiver.recv_timeout(Duration::from_secs(20)).unwrap()
+    }
+
+    fn kill(mut self) {
+        self.runtime.take().unwrap().shutdown_background();
+    }
+}
+
+fn answer(id: &str) -> Value {
+    json!({ "taskId": id, "inputResponses": { "sure": { "action": "accept", "content": { "ok": true } } } })
+}
+
+#[tokio::test]
+async fn what_one_process_runs_another_one_looks_after() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let (first, second) = (process(&store, &counts, false), process(&store, &counts, false));
+
+    let id = begin(&first, "confirm", json!({})).await;
+    let asked = until(&second, &id, "input_required").await;
+    assert_eq!(asked["inputRequests"]["sure"]["method"], "elicitation/create");
+    assert_eq!(ask(&second, "tasks/update", answer(&id)).await["result"]["resultType"], "complete");
+    let done = until(&second, &id, "completed").await;
+    assert_eq!(done["result"]["content"][0]["text"], "Some(Object {\"ok\": Bool(true)})");
+
+    let id = begin(&first, "hang", json!({})).await;
+    until(&second, &id, "working").await;
+    ask(&second, "tasks/cancel", json!({ "taskId": id })).await;
+    assert_eq!(get(&first, &id).await["status"], "cancelled");
+    // Its place is free, so its handler is gone.
+    for _ in 0..1000 {
+        if names(&store, "lease").await.is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!((names(&store, "run").await, names(&store, "lease").await), (vec![], vec![]));
+}
+
+/// Names in a space of the server `shared`.
+async fn names(store: &Shared, space: &str) -> Vec<Box<str>> {
+    let found = store.memory().list(&format!("shared/{space}"), None, 1000).await.unwrap();
+    found.into_iter().map(|(name, _)| name).collect()
+}
+
+/// Time stands still in the second process, and runs as fast as it can when it waits: a lease is over at once.
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_process_is_killed_is_run_again_without_repeating_its_steps() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let first = Process::start(&store, &counts);
+    let server = first.server.clone();
+    let id = first.run(async move {
+        let id = begin(&server, "build", json!({})).await;
+        until(&server, &id, "input_required").await;
+        ask(&server, "tasks/update", answer(&id)).await;
+        while get(&server, &id).await["statusMessage"] != "answered" {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        id
+    });
+    first.kill();
+
+    let second = process(&store, &counts, false);
+    assert_eq!(get(&second, &id).await["status"], "working", "its lease holds for a while");
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let done = until(&second, &id, "completed").await;
+    assert_eq!(done["result"]["content"][0]["text"], "built 42, sure: true");
+    assert_eq!((counts.runs(), counts.steps()), (2, 1), "begun twice, and what was done once stays done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_cannot_be_run_again_has_failed_and_says_why() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let first = Process::start(&store, &counts);
+    let server = first.server.clone();
+    let id = first.run(async move { begin(&server, "hang", json!({})).await });
+    first.kill();
+
+    let second = process(&store, &counts, false);
+    assert_eq!(get(&second, &id).await["status"], "working");
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let failed = until(&second, &id, "failed").await;
+    let said = "interrupted: the process that ran the task ended before it was done";
+    assert_eq!((&failed["statusMessage"], &failed["error"]["message"]), (&json!(said), &json!(said)));
+    assert_eq!((names(&store, "run").await, names(&store, "lease").await), (vec![], vec![]));
+}
+
+/// One process at a time sees such a store: whoever finds a lease of somebody else knows that he is gone.
+#[tokio::test]
+async fn after_a_restart_nobody_waits_for_a_lease() {
+    let (store, counts) = (Shared::reaching(Reach::Restart), Counts::default());
+    let first = Process::start(&store, &counts);
+    let server = first.server.clone();
+    let id = first.run(async move { begin(&server, "hang", json!({})).await });
+    first.kill();
+    let second = process(&store, &counts, false);
+    until(&second, &id, "failed").await;
+}
+
+/// The first process stands still for longer than its lease holds, and then goes on as if nothing had happened.
+#[tokio::test(start_paused = true)]
+async fn a_process_that_lost_its_lease_changes_nothing() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let (go, wait) = mpsc::sync_channel::<()>(1);
+    let wait = Arc::new(std::sync::Mutex::new(wait));
+    let blocking = ToolSpec::new("block", move || {
+        let wait = Arc::clone(&wait);
+        async move {
+            wait.lock().unwrap().recv().unwrap();
+            "the first one"
+        }
+    });
+    let first = Process::start(&store, &counts);
+    first.server.add_tool(blocking.task_optional().resumable()).unwrap();
+    let server = first.server.clone();
+    let id = first.run(async move { begin(&server, "block", json!({})).await });
+
+    let second = process(&store, &counts, false);
+    second
+        .add_tool(ToolSpec::new("block", || async { "the second one" }).task_optional().resumable())
+        .unwrap();
+    assert_eq!(get(&second, &id).await["status"], "working");
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(until(&second, &id, "completed").await["result"]["content"][0]["text"], "the second one");
+    go.send(()).unwrap();
+    let server = first.server.clone();
+    let (again, seen) = (id.clone(), Duration::from_millis(200));
+    first.run(async move {
+        tokio::time::sleep(seen).await;
+        assert_eq!(get(&server, &again).await["status"], "completed");
+    });
+    assert_eq!(get(&second, &id).await["result"]["content"][0]["text"], "the second one");
+    first.kill();
+}
+
+/// What ends in an orderly way leaves its tasks to others at once.
+#[tokio::test]
+async fn a_process_that_ends_hands_its_tasks_over() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let (first, second) = (process(&store, &counts, true), process(&store, &counts, false));
+    let build = begin(&first, "build", json!({})).await;
+    let hang = begin(&first, "hang", json!({})).await;
+    until(&first, &build, "input_required").await;
+    // The second one listens by now.
+    assert_eq!(get(&second, &build).await["status"], "input_required");
+    first.shut_down();
+    let failed = until(&second, &hang, "failed").await;
+    assert_eq!(failed["statusMessage"], "the server was stopped before the task was done");
+    // Asked by the first, answered to the second, which runs it by now or will soon.
+    ask(&second, "tasks/update", answer(&build)).await;
+    let done = until(&second, &build, "completed").await;
+    assert_eq!(done["result"]["content"][0]["text"], "built 42, sure: true");
+    assert_eq!((counts.runs(), counts.steps()), (2, 1));
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_costs_tasks_and_nothing_else() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let server = process(&store, &counts, false);
+    let id = begin(&server, "confirm", json!({})).await;
+    until(&server, &id, "input_required").await;
+
+    store.go_away(true);
+    let refused = ask(&server, "tools/call", json!({ "name": "hang" })).await;
+    assert_eq!(refused["result"]["isError"], true, "{refused}");
+    assert_eq!(refused["result"]["content"][0]["text"], "storage unavailable, try again");
+    let away = ask(&server, "tasks/get", json!({ "taskId": id })).await;
+    assert_eq!(away["error"], json!({ "code": -32603, "message": "storage unavailable, try again" }));
+    let plain = ask(&server, "tools/call", json!({ "name": "plain" })).await;
+    assert_eq!(plain["result"]["content"][0]["text"], "fine");
+
+    store.go_away(false);
+    ask(&server, "tasks/update", answer(&id)).await;
+    until(&server, &id, "completed").await;
+}
+
+/// A handler that ends while the store is away has not worked for nothing.
+#[tokio::test(start_paused = true)]
+async fn an_end_is_written_down_when_the_store_is_back() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let server = process(&store, &counts, false);
+    let (go, wait) = tokio::sync::watch::channel(false);
+    let slow = move || {
+        let mut wait = wait.clone();
+        async move {
+            let _ = wait.wait_for(|go| *go).await;
+            "done"
+        }
+    };
+    server.add_tool(ToolSpec::new("slow", slow).task_optional()).unwrap();
+    let id = begin(&server, "slow", json!({})).await;
+    store.go_away(true);
+    go.send(true).unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    store.go_away(false);
+    assert_eq!(until(&server, &id, "completed").await["result"]["content"][0]["text"], "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_is_forgotten_with_its_time_and_its_handler_ends() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let server = process(&store, &counts, false);
+    let id = begin(&server, "hang", json!({})).await;
+    tokio::time::sleep(Duration::from_secs(60 * 60 - 10)).await;
+    assert_eq!(get(&server, &id).await["status"], "working");
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    let gone = ask(&server, "tasks/get", json!({ "taskId": id })).await;
+    assert_eq!(gone["error"], json!({ "code": -32602, "message": "task not found" }));
+    assert_eq!(names(&store, "lease").await, vec![]);
+}
+
+#[tokio::test]
+async fn a_result_that_is_too_large_is_not_kept() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let server = process(&store, &counts, false);
+    let id = begin(&server, "large", json!({})).await;
+    let failed = until(&server, &id, "failed").await;
+    assert_eq!(failed["error"]["message"], "result too large");
+    assert!(store.memory().held() < 1 << 20);
+}
+
+/// What a handler says a thousand times is written down a few times.
+#[tokio::test]
+async fn a_talkative_handler_writes_little() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let server = process(&store, &counts, false);
+    let id = begin(&server, "chatter", json!({})).await;
+    until(&server, &id, "completed").await;
+    assert!(store.written() < 40, "{} times", store.written());
+}
+
+/// What stands there is not always a record.
+#[tokio::test]
+async fn garbage_in_the_store_is_no_task() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let server = process(&store, &counts, false);
+    let id = begin(&server, "hang", json!({})).await;
+    let key = Key::new("shared/task/anyone", id.as_str());
+    store.put(&key, "garbage".into(), None, Expect::Anything).await.unwrap();
+    let gone = ask(&server, "tasks/get", json!({ "taskId": id })).await;
+    assert_eq!(gone["error"]["message"], "task not found");
+}
+
+/// Pages of a list hold what there is, once; and nobody else's.
+#[tokio::test]
+async fn a_long_list_comes_in_pages() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let server = process(&store, &counts, false);
+    let mut begun = std::collections::BTreeSet::new();
+    for _ in 0..60 {
+        let answer = ask_as(&server, Some("ada"), "tools/call", json!({ "name": "chatter" })).await;
+        begun.insert(answer["result"]["taskId"].as_str().unwrap().to_owned());
+        begin(&server, "chatter", json!({})).await;
+    }
+    let client = TestClient::new(&server, Revision::known("2025-11-25"))
+        .over_http()
+        .with_principal(Principal::new("ada"));
+    let (mut seen, mut cursor, mut n_pages) = (Vec::new(), Value::Null, 0);
+    loop {
+        let params = if cursor.is_null() { json!({}) } else { json!({ "cursor": cursor }) };
+        let mut page = client.request("tasks/list", params).await["result"].take();
+        let tasks = page["tasks"].as_array().unwrap().iter();
+        seen.extend(tasks.map(|task| task["taskId"].as_str().unwrap().to_owned()));
+        (n_pages, cursor) = (n_pages + 1, page["nextCursor"].take());
+        if cursor.is_null() {
+            break;
+        }
+    }
+    assert_eq!((n_pages, seen.len()), (2, 60));
+    assert_eq!(seen.into_iter().collect::<std::collections::BTreeSet<_>>(), begun);
+}
+
+/// A client of the revision with core tasks fetches from one process what another one runs.
+#[tokio::test]
+async fn a_result_is_fetched_from_another_process() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let (first, second) = (process(&store, &counts, false), process(&store, &counts, false));
+    let client = |server: &Server| {
+        let client = TestClient::new(server, Revision::known("2025-11-25"))
+            .over_http()
+            .with_principal(Principal::new("ada"));
+        client.on_elicit(|_| json!({ "ok": true }))
+    };
+    let (here, there) = (client(&first), client(&second));
+    let begun = here.request("tools/call", json!({ "name": "build", "task": {} })).await["result"].take();
+    let result =
+        there.request("tasks/result", json!({ "taskId": begun["task"]["taskId"] })).await["result"].take();
+    assert_eq!(result["content"][0]["text"], "built 42, sure: true");
+    assert_eq!(
+        result["_meta"]["io.modelcontextprotocol/related-task"],
+        json!({ "taskId": begun["task"]["taskId"] })
+    );
+}
+
+/// Every one that was promised has an end, whoever runs it: many at once, of several callers, and a process lost.
+#[tokio::test(start_paused = true)]
+async fn nothing_stays_under_way_for_ever() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let first = Process::start(&store, &counts);
+    let server = first.server.clone();
+    let ids = first.run(async move {
+        let mut ids = Vec::new();
+        for n in 0..60 {
+            let (who, tool) = (format!("caller {}", n % 3), if n % 2 == 0 { "build" } else { "hang" });
+            let begun = ask_as(&server, Some(&who), "tools/call", json!({ "name": tool })).await;
+            ids.push((who, begun["result"]["taskId"].as_str().unwrap().to_owned()));
+        }
+        ids
+    });
+    first.kill();
+    let second = process(&store, &counts, false);
+    second.add_tool(ToolSpec::new("wake", || async {}).task_optional()).unwrap();
+    begin(&second, "wake", json!({})).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    for (n, (who, id)) in ids.iter().enumerate() {
+        if n % 2 == 0 {
+            let answered = ask_as(&second, Some(who), "tasks/update", answer(id)).await;
+            assert_eq!(answered["result"]["resultType"], "complete", "{answered}");
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    for (n, (who, id)) in ids.iter().enumerate() {
+        let task = ask_as(&second, Some(who), "tasks/get", json!({ "taskId": id })).await;
+        let wanted = if n % 2 == 0 { "completed" } else { "failed" };
+        assert_eq!(task["result"]["status"], wanted, "{n}: {task}");
+    }
+    assert_eq!((names(&store, "run").await, names(&store, "lease").await), (vec![], vec![]));
+}
