@@ -15,6 +15,8 @@ pub mod contract;
 mod memory;
 #[cfg(feature = "redb")]
 mod redb;
+#[cfg(feature = "redis")]
+mod redis;
 
 use std::fmt;
 use std::pin::Pin;
@@ -26,6 +28,8 @@ use tokio::sync::broadcast;
 
 #[cfg(feature = "redb")]
 pub use self::redb::RedbStore;
+#[cfg(feature = "redis")]
+pub use self::redis::{RedisOptions, RedisStore};
 pub use memory::MemoryStore;
 
 use channels::Ear;
@@ -87,7 +91,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> Fetching<'a, ()>;
 
     /// Listens to a channel. What is published once this has ended is heard, in order; what a slow listener or a broken
-    /// connection missed is a [`Heard::Gap`].
+    /// connection missed is a [`Heard::Gap`]. What was on its way when this began may be heard too.
     fn subscribe<'a>(&'a self, channel: &'a str) -> Fetching<'a, Listener>;
 
     /// Who else sees what is kept here.
