@@ -392,5 +392,6 @@ fn unique() -> String {
     getrandom::u64().map_or_else(|_| "0".to_owned(), |number| format!("{number:016x}"))
 }
 
-#[cfg(test)]
+// Signals and open files without a name are what these tests are made of.
+#[cfg(all(test, unix))]
 mod tests;

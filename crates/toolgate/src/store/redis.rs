@@ -352,5 +352,6 @@ fn broken(what: &str) -> StoreError {
     StoreError::Broken(format!("{what}; another program may use the same keys"))
 }
 
-#[cfg(test)]
+// Signals and open files without a name are what these tests are made of.
+#[cfg(all(test, unix))]
 mod tests;
