@@ -80,7 +80,8 @@ impl Server {
         let child = Command::new(program)
             .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes", "--dir"])
             .arg(directory)
-            .args(["--requirepass", PASSWORD])
+            // With anything less, what was answered may be gone when it is killed.
+            .args(["--appendfsync", "always", "--requirepass", PASSWORD])
             .args(more)
             .stdout(Stdio::null())
             .spawn()
