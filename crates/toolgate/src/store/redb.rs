@@ -393,5 +393,6 @@ fn unique() -> String {
 }
 
 // Signals and open files without a name are what these tests are made of.
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;

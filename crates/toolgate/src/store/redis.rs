@@ -353,5 +353,6 @@ fn broken(what: &str) -> StoreError {
 }
 
 // Signals and open files without a name are what these tests are made of.
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests;
