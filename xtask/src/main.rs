@@ -10,6 +10,7 @@ mod fuzz;
 mod install;
 mod interop;
 mod process;
+mod redis;
 mod report;
 mod rust;
 mod seeds;
@@ -26,7 +27,7 @@ usage: cargo xtask <command>
 
 commands:
   test                          everything below, in this order: fmt, clippy, tests, seeds, deny, conformance, interop
-  fmt | clippy | tests | deny   one of the parts that need nothing but Rust
+  fmt | clippy | tests | deny   one of the parts that need nothing but Rust; tests start a Redis if there is one
   seeds [--server PROG]         every check of the documents 000 to 002 against the examples `boxlang` and `erlmcp`
   conformance [--server PROG]   the official conformance suite against the example `everything`, in every dialect
   interop [--server PROG]       clients of other implementations against the example `everything`

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::Places;
 use crate::process::{self, Finished, Show};
+use crate::redis;
 use crate::report::Tally;
 
 const LIMIT: Duration = Duration::from_secs(20 * 60);
@@ -37,17 +38,24 @@ pub(crate) fn clippy(places: &Places, tally: &mut Tally) {
     one(places, tally, &[&all[..], &["--", "-D", "warnings"]].concat());
 }
 
+/// All tests, with a Redis for those that need one. Somebody who names one in the environment gets that one.
 pub(crate) fn tests(places: &Places, tally: &mut Tally) {
+    let is_named = std::env::var(redis::ADDRESS).is_ok_and(|address| !address.is_empty());
+    let redis = match is_named {
+        true => None,
+        false => redis::start(places).map_err(|why| tally.skip(&format!("tests with Redis: {why}"))).ok(),
+    };
+    let variable = redis.as_ref().map(|redis| (redis::ADDRESS, redis.url.as_str()));
     let all = ["--workspace", "--all-features", "--no-fail-fast"];
     if has(places, "nextest") {
         let args = [&["nextest", "run"], &all[..]].concat();
-        counted(places, tally, &args, nextest_counts);
+        counted(places, tally, &args, variable, nextest_counts);
     } else {
         let args = [&["test", "--lib", "--bins", "--tests", "--examples"], &all[..]].concat();
-        counted(places, tally, &args, libtest_counts);
+        counted(places, tally, &args, variable, libtest_counts);
     }
     let args = [&["test", "--doc"], &all[..]].concat();
-    counted(places, tally, &args, libtest_counts);
+    counted(places, tally, &args, variable, libtest_counts);
 }
 
 /// Licenses, bans, sources, advisories. Not a required part: the tool takes minutes to build where it is missing.
@@ -84,8 +92,14 @@ fn one(places: &Places, tally: &mut Tally, args: &[&str]) {
 
 /// A command that is as many checks as it says. If it says nothing, or fails without naming a failed test, that is one
 /// failure: it did not compile, or its output can no longer be read.
-fn counted(places: &Places, tally: &mut Tally, args: &[&str], counts: Counts) {
-    let finished = match shown(places, args) {
+fn counted(
+    places: &Places,
+    tally: &mut Tally,
+    args: &[&str],
+    variable: Option<(&str, &str)>,
+    counts: Counts,
+) {
+    let finished = match shown_with(places, args, variable) {
         Ok(finished) => finished,
         Err(why) => return tally.fail(&why),
     };
@@ -105,8 +119,13 @@ fn counted(places: &Places, tally: &mut Tally, args: &[&str], counts: Counts) {
 type Counts = fn(&Finished) -> Option<Tally>;
 
 fn shown(places: &Places, args: &[&str]) -> Result<Finished, String> {
-    println!("$ cargo {}", args.join(" "));
-    process::run(cargo(places).args(args), LIMIT, Show::Live)
+    shown_with(places, args, None)
+}
+
+fn shown_with(places: &Places, args: &[&str], variable: Option<(&str, &str)>) -> Result<Finished, String> {
+    let set = variable.map_or_else(String::new, |(name, value)| format!("{name}={value} "));
+    println!("$ {set}cargo {}", args.join(" "));
+    process::run(cargo(places).args(args).envs(variable), LIMIT, Show::Live)
         .map_err(|error| format!("cannot run cargo: {error}"))
 }
 

@@ -349,6 +349,7 @@
 //! (default) are the attributes, [`items!`] and the collection of what is marked. `validate` (default) checks
 //! arguments against their JSON Schema; without it the handler's type and the limits of `#[arg]`, patterns
 //! excepted, are the only check.
+//! `redb` and `redis` are [stores](store) that outlive the process: one file, or a server that several processes share.
 //! `testing` is for tests.
 
 // Without HTTP a part of the house stands empty; which part, is not worth a list.

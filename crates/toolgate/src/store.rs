@@ -5,9 +5,18 @@
 //! one trait: sessions, the events of streams that can be resumed, tasks, counters, keys.
 //!
 //! Without a store of your own a server keeps everything in its own memory, and forgets it when it ends:
-//! [`MemoryStore`].
+//! [`MemoryStore`]. With the feature `redb` there is one that keeps everything in a file, and finds it again after a
+//! restart; with the feature `redis` one that several processes share. A store of your own proves itself with
+//! the suite in `contract` (feature `testing`).
 
+mod channels;
+#[cfg(feature = "testing")]
+pub mod contract;
 mod memory;
+#[cfg(feature = "redb")]
+mod redb;
+#[cfg(feature = "redis")]
+mod redis;
 
 use std::fmt;
 use std::pin::Pin;
@@ -17,7 +26,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::broadcast;
 
+#[cfg(feature = "redb")]
+pub use self::redb::RedbStore;
+#[cfg(feature = "redis")]
+pub use self::redis::{RedisOptions, RedisStore};
 pub use memory::MemoryStore;
+
+use channels::Ear;
 
 /// What a store is asked for, while it is fetched.
 pub type Fetching<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
@@ -43,14 +58,16 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         expect: Expect,
     ) -> Fetching<'a, Option<Version>>;
 
-    /// Keeps what is there for this long from now. False if nothing is there.
+    /// Keeps what is there for this long from now. False if nothing is there. Its version stays the same. For entries:
+    /// a log lives on when something is appended.
     fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> Fetching<'a, bool>;
 
-    /// Forgets something. False if nothing was there, or not what was expected.
+    /// Forgets something: an entry, and with [`Expect::Anything`] a log of this name too. False if nothing was there,
+    /// or not what was expected.
     fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> Fetching<'a, bool>;
 
-    /// What a space holds, in the order of the names, from behind `after`, at most so many. What expires or appears
-    /// meanwhile may be missing.
+    /// The entries of a space, in the order of the bytes of their names, from behind `after`, at most so many. What
+    /// expires or appears meanwhile may be missing. Fewer than were asked for means that there are no more.
     fn list<'a>(
         &'a self,
         space: &'a str,
@@ -59,11 +76,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ) -> Fetching<'a, Vec<(Box<str>, Entry)>>;
 
     /// Adds to a counter and tells what it is now. One that is not there begins with nothing and lives this long from
-    /// then on. Counters and entries do not share names.
+    /// then on. Counters and entries do not share names. Exact up to 2⁵³.
     fn count<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> Fetching<'a, u64>;
 
     /// Adds to the end of a log and tells the number that got, counted from 1. The log lives this long from now on, and
-    /// holds at most the newest `most`. Logs and entries do not share names; deleting a log's name forgets it.
+    /// holds at most the newest `most`, and always the last one. Logs and entries do not share names; deleting a log's
+    /// name forgets it, and the next one begins with 1 again.
     fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> Fetching<'a, u64>;
 
     /// A piece of a log, from behind `after`.
@@ -73,7 +91,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> Fetching<'a, ()>;
 
     /// Listens to a channel. What is published once this has ended is heard, in order; what a slow listener or a broken
-    /// connection missed is a [`Heard::Gap`].
+    /// connection missed is a [`Heard::Gap`]. What was on its way when this began may be heard too.
     fn subscribe<'a>(&'a self, channel: &'a str) -> Fetching<'a, Listener>;
 
     /// Who else sees what is kept here.
@@ -220,24 +238,49 @@ pub enum Heard {
 }
 
 /// One who listens to a channel.
+///
+/// ```
+/// # use toolgate::store::{Heard, MemoryStore, Store};
+/// # async fn example() -> Result<(), toolgate::store::StoreError> {
+/// let store = MemoryStore::new();
+/// let mut listener = store.subscribe("weather").await?;
+/// store.publish("weather", "rain".into()).await?;
+/// assert_eq!(listener.next().await, Some(Heard::Message("rain".into())));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
-pub struct Listener(broadcast::Receiver<Heard>);
+pub struct Listener(Source);
+
+#[derive(Debug)]
+enum Source {
+    /// A channel of tokio's, of a store of somebody else's.
+    Channel(broadcast::Receiver<Heard>),
+    Ear(Ear),
+}
 
 impl Listener {
     /// Hears what is sent to this end of a bounded channel.
     #[must_use]
     pub fn new(receiver: broadcast::Receiver<Heard>) -> Listener {
-        Listener(receiver)
+        Listener(Source::Channel(receiver))
+    }
+
+    fn of(ear: Ear) -> Listener {
+        Listener(Source::Ear(ear))
     }
 
     /// What comes next. None when the store has closed.
     ///
     /// Cancel safe: yes, what was not returned is still to come.
     pub async fn next(&mut self) -> Option<Heard> {
-        match self.0.recv().await {
-            Ok(heard) => Some(heard),
-            Err(broadcast::error::RecvError::Lagged(_)) => Some(Heard::Gap),
-            Err(broadcast::error::RecvError::Closed) => None,
+        match &mut self.0 {
+            Source::Ear(ear) => ear.next().await,
+            Source::Channel(receiver) => match receiver.recv().await {
+                Ok(heard) => Some(heard),
+                Err(broadcast::error::RecvError::Lagged(_)) => Some(Heard::Gap),
+                Err(broadcast::error::RecvError::Closed) => None,
+            },
         }
     }
 }
@@ -272,6 +315,34 @@ impl Cellar {
         Key::new(self.space(what), name)
     }
 
+    /// Uses something up that may be used once: true for the first who tries, until this life is over.
+    pub(crate) async fn spend(&self, nonce: &str, life: Duration) -> Result<bool, StoreError> {
+        let key = self.key("nonces", nonce);
+        let spent = self.store.put(&key, Bytes::new(), Some(life), Expect::Absent).await?;
+        Ok(spent.is_some())
+    }
+
+    /// A secret that all processes of this server share. Whoever asks first makes it.
+    pub(crate) async fn secret(&self, name: &str) -> Result<[u8; 32], StoreError> {
+        let key = self.key("secrets", name);
+        // A second round is for one who lost the race to make it.
+        for _ in 0..2 {
+            if let Some(entry) = self.store.get(&key).await? {
+                let secret = <[u8; 32]>::try_from(&entry.value[..]);
+                return secret
+                    .map_err(|_| StoreError::Broken(format!("the secret `{name}` has no 32 bytes")));
+            }
+            let mut secret = [0; 32];
+            getrandom::fill(&mut secret)
+                .map_err(|error| StoreError::Unavailable(format!("no random numbers: {error}")))?;
+            let value = Bytes::copy_from_slice(&secret);
+            if self.store.put(&key, value, None, Expect::Absent).await?.is_some() {
+                return Ok(secret);
+            }
+        }
+        Err(StoreError::Unavailable(format!("the secret `{name}` comes and goes")))
+    }
+
     /// Whether other processes see what is kept here, now.
     pub(crate) fn is_shared(&self) -> bool {
         self.store.reach() == Reach::Processes
@@ -301,3 +372,44 @@ impl fmt::Display for StoreError {
 }
 
 impl std::error::Error for StoreError {}
+
+/// Whether what is there is what was expected.
+fn meets(expect: Expect, there: Option<Version>) -> bool {
+    match expect {
+        Expect::Anything => true,
+        Expect::Absent => there.is_none(),
+        Expect::Is(version) => there == Some(version),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cellar() -> Cellar {
+        Cellar::new(Arc::new(MemoryStore::new()), "a house")
+    }
+
+    #[tokio::test]
+    async fn a_nonce_is_spent_once() {
+        let cellar = cellar();
+        let mut n_first = 0;
+        for _ in 0..5 {
+            n_first += u32::from(cellar.spend("n", Duration::from_secs(60)).await.unwrap());
+        }
+        assert_eq!(n_first, 1);
+        assert!(cellar.spend("m", Duration::from_secs(60)).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn everybody_reads_the_same_secret() {
+        let cellar = cellar();
+        let first = cellar.secret("seal").await.unwrap();
+        assert_ne!(first, [0; 32]);
+        assert_eq!(cellar.clone().secret("seal").await.unwrap(), first);
+        assert_ne!(cellar.secret("other").await.unwrap(), first);
+        let short = cellar.key("secrets", "short");
+        cellar.store.put(&short, "abc".into(), None, Expect::Absent).await.unwrap();
+        assert!(matches!(cellar.secret("short").await, Err(StoreError::Broken(_))));
+    }
+}

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use super::{Entry, Expect, Fetching, Heard, Key, Listener, Page, Reach, Store, StoreError, Version};
+use super::channels::Channels;
+use super::{Entry, Expect, Fetching, Key, Listener, Page, Reach, Store, StoreError, Version, meets};
 use crate::clock::tick;
 
 /// Spaces are spread over so many locks.
@@ -20,8 +20,11 @@ const SHARDS: usize = 16;
 /// What an entry costs beside its bytes and its names, roughly.
 const OVERHEAD: usize = 160;
 
-/// Messages that a listener may be behind before it misses some.
-const BEHIND: usize = 1024;
+/// What one more line of a log costs beside its bytes.
+const LINE: usize = 32;
+
+/// Every so many operations, another shard than the one they use is swept too.
+const ROUND: usize = 64;
 
 /// How many expired entries one operation clears away at most, so that none takes long.
 const CLEARED: usize = 64;
@@ -45,7 +48,8 @@ pub struct MemoryStore {
     versions: AtomicU64,
     held: AtomicUsize,
     most: usize,
-    channels: Mutex<HashMap<Box<str>, broadcast::Sender<Heard>>>,
+    operations: AtomicUsize,
+    channels: Arc<Channels>,
 }
 
 #[derive(Debug, Default)]
@@ -94,7 +98,8 @@ impl MemoryStore {
             versions: AtomicU64::new(0),
             held: AtomicUsize::new(0),
             most: bytes,
-            channels: Mutex::default(),
+            operations: AtomicUsize::new(0),
+            channels: Arc::default(),
         }
     }
 
@@ -106,19 +111,50 @@ impl MemoryStore {
 
     /// The shard of a space, without what has expired there.
     fn shard(&self, space: &str) -> MutexGuard<'_, Shard> {
+        // Where nobody comes by, what has expired would stay.
+        let n_operations = self.operations.fetch_add(1, Ordering::Relaxed);
+        if n_operations.is_multiple_of(ROUND)
+            && let Ok(mut other) = self.shards[n_operations / ROUND % SHARDS].try_lock()
+        {
+            self.clear(&mut other, CLEARED);
+        }
         let number = self.hasher.hash_one(space) % SHARDS as u64;
         let mut shard = lock(&self.shards[usize::try_from(number).unwrap_or(0)]);
+        self.clear(&mut shard, CLEARED);
+        shard
+    }
+
+    /// Clears away what has expired in a shard, at most so much.
+    fn clear(&self, shard: &mut Shard, most: usize) {
         let now = tick();
-        for _ in 0..CLEARED {
+        for _ in 0..most {
             match shard.expiring.first() {
                 Some((when, ..)) if *when <= now => {}
                 _ => break,
             }
             if let Some((_, space, slot)) = shard.expiring.pop_first() {
-                self.remove(&mut shard, &space, &slot);
+                self.remove(shard, &space, &slot);
             }
         }
-        shard
+    }
+
+    /// Takes so many more bytes, if there is room for them.
+    fn reserve(&self, shard: &mut Shard, bytes: usize) -> Result<(), StoreError> {
+        let take = || {
+            let grown = |held: usize| held.checked_add(bytes).filter(|held| *held <= self.most);
+            self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_ok()
+        };
+        if take() {
+            return Ok(());
+        }
+        // What has expired needs no room. A shard that somebody is in is left out, so that no two wait for each other.
+        self.clear(shard, usize::MAX);
+        for other in &self.shards {
+            if let Ok(mut other) = other.try_lock() {
+                self.clear(&mut other, usize::MAX);
+            }
+        }
+        if take() { Ok(()) } else { Err(StoreError::Full) }
     }
 
     fn remove(&self, shard: &mut Shard, space: &str, slot: &Slot) -> bool {
@@ -134,7 +170,7 @@ impl MemoryStore {
         true
     }
 
-    /// Puts a cell in its place. What was there is gone.
+    /// Puts a cell in its place. What was there is gone; if there is no room, it stays.
     fn insert(
         &self,
         shard: &mut Shard,
@@ -144,12 +180,12 @@ impl MemoryStore {
         expires: Option<Instant>,
     ) -> Result<(), StoreError> {
         let bytes = OVERHEAD + space.len() + slot.name().len() + kept.bytes();
+        // Room for the difference first, then the old one goes without giving back what is taken over.
         let before = shard.cell(space, &slot).map_or(0, |cell| cell.bytes);
-        if bytes > before && self.held().saturating_add(bytes - before) > self.most {
-            return Err(StoreError::Full);
-        }
+        self.reserve(shard, bytes.saturating_sub(before))?;
+        let shared = bytes.min(before);
+        self.held.fetch_add(shared, Ordering::Relaxed);
         self.remove(shard, space, &slot);
-        self.held.fetch_add(bytes, Ordering::Relaxed);
         if let Some(expires) = expires {
             shard.expiring.insert((expires, space.into(), slot.clone()));
         }
@@ -176,7 +212,7 @@ impl MemoryStore {
         }
         let version = Version(self.versions.fetch_add(1, Ordering::Relaxed) + 1);
         let entry = Kept::Entry(Entry { value, version });
-        self.insert(&mut shard, key.space(), slot, entry, life.map(|life| tick() + life))?;
+        self.insert(&mut shard, key.space(), slot, entry, life.and_then(until))?;
         Ok(Some(version))
     }
 
@@ -184,11 +220,9 @@ impl MemoryStore {
         let slot = Slot::Entry(key.name().into());
         let mut shard = self.shard(key.space());
         let Some(cell) = shard.cell_mut(key.space(), &slot) else { return false };
-        let expires = tick() + life;
-        if let Some(before) = cell.expires.replace(expires) {
-            shard.expiring.remove(&(before, key.space().into(), slot.clone()));
-        }
-        shard.expiring.insert((expires, key.space().into(), slot));
+        let expires = until(life);
+        let before = std::mem::replace(&mut cell.expires, expires);
+        shard.reschedule(key.space(), slot, before, expires);
         true
     }
 
@@ -208,13 +242,14 @@ impl MemoryStore {
         let Some(names) = shard.spaces.get(space) else { return Vec::new() };
         let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(Slot::Entry(after.into())));
         let now = tick();
-        let found =
-            names.range((from, Bound::Unbounded)).filter_map(|(slot, cell)| match (slot, &cell.kept) {
-                (Slot::Entry(name), Kept::Entry(entry)) if cell.is_alive(now) => {
-                    Some((name.clone(), entry.clone()))
-                }
-                _ => None,
-            });
+        // Entries come before counters.
+        let to = Bound::Excluded(Slot::Count("".into()));
+        let found = names.range((from, to)).filter_map(|(slot, cell)| match (slot, &cell.kept) {
+            (Slot::Entry(name), Kept::Entry(entry)) if cell.is_alive(now) => {
+                Some((name.clone(), entry.clone()))
+            }
+            _ => None,
+        });
         found.take(most).collect()
     }
 
@@ -225,29 +260,34 @@ impl MemoryStore {
             *count = count.saturating_add(by);
             return Ok(*count);
         }
-        self.insert(&mut shard, key.space(), slot, Kept::Count(by), Some(tick() + life))?;
+        self.insert(&mut shard, key.space(), slot, Kept::Count(by), until(life))?;
         Ok(by)
     }
 
     fn append_now(&self, key: &Key, value: Bytes, life: Duration, most: usize) -> Result<u64, StoreError> {
         let slot = Slot::Log(key.name().into());
         let mut shard = self.shard(key.space());
-        let (next, mut log) = match shard.cell_mut(key.space(), &slot).map(|cell| &mut cell.kept) {
-            Some(Kept::Log { next, log }) => (*next, std::mem::take(log)),
-            _ => (1, VecDeque::new()),
+        let expires = until(life);
+        // Room first: a line that finds none leaves the log as it is.
+        self.reserve(&mut shard, LINE + value.len())?;
+        let taken = LINE + value.len();
+        let Some(Cell { kept: Kept::Log { next, log }, expires: until, bytes }) =
+            shard.cell_mut(key.space(), &slot)
+        else {
+            self.held.fetch_sub(taken, Ordering::Relaxed);
+            let kept = Kept::Log { next: 2, log: VecDeque::from([value]) };
+            return self.insert(&mut shard, key.space(), slot, kept, expires).map(|()| 1);
         };
         log.push_back(value);
         let over = log.len().saturating_sub(most.max(1));
-        log.drain(..over);
-        let kept = Kept::Log { next: next + 1, log };
-        match self.insert(&mut shard, key.space(), slot.clone(), kept, Some(tick() + life)) {
-            Ok(()) => Ok(next),
-            // What was taken out above is lost otherwise; a log that found no room ends here, and its readers know.
-            Err(error) => {
-                self.remove(&mut shard, key.space(), &slot);
-                Err(error)
-            }
-        }
+        let freed: usize = log.drain(..over).map(|line| LINE + line.len()).sum();
+        let number = *next;
+        *next += 1;
+        *bytes = *bytes + taken - freed;
+        let before = std::mem::replace(until, expires);
+        self.held.fetch_sub(freed, Ordering::Relaxed);
+        shard.reschedule(key.space(), slot, before, expires);
+        Ok(number)
     }
 
     fn read_now(&self, key: &Key, after: u64, most: usize) -> Page {
@@ -257,26 +297,10 @@ impl MemoryStore {
             return Page { oldest: 1, newest: 0, entries: Vec::new() };
         };
         let oldest = next - log.len() as u64;
-        let numbered = (oldest..).zip(log.iter()).filter(|(number, _)| *number > after).take(most);
+        let skipped = usize::try_from(after.saturating_add(1).saturating_sub(oldest)).unwrap_or(usize::MAX);
+        let numbered = (oldest..).zip(log.iter()).skip(skipped).take(most);
         let entries = numbered.map(|(number, value)| (number, value.clone())).collect();
         Page { oldest, newest: next - 1, entries }
-    }
-
-    fn publish_now(&self, channel: &str, message: Bytes) {
-        let mut channels = lock(&self.channels);
-        if let Some(sender) = channels.get(channel)
-            && sender.send(Heard::Message(message)).is_err()
-        {
-            // The last one who listened has left.
-            channels.remove(channel);
-        }
-    }
-
-    fn subscribe_now(&self, channel: &str) -> Listener {
-        let mut channels = lock(&self.channels);
-        channels.retain(|_, sender| sender.receiver_count() > 0);
-        let sender = channels.entry(channel.into()).or_insert_with(|| broadcast::channel(BEHIND).0);
-        Listener::new(sender.subscribe())
     }
 }
 
@@ -332,12 +356,12 @@ impl Store for MemoryStore {
     }
 
     fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> Fetching<'a, ()> {
-        self.publish_now(channel, message);
+        self.channels.publish(channel, &message);
         ready(Ok(()))
     }
 
     fn subscribe<'a>(&'a self, channel: &'a str) -> Fetching<'a, Listener> {
-        ready(Ok(self.subscribe_now(channel)))
+        ready(Ok(self.channels.subscribe(channel)))
     }
 
     fn reach(&self) -> Reach {
@@ -354,6 +378,22 @@ impl Shard {
     fn cell_mut(&mut self, space: &str, slot: &Slot) -> Option<&mut Cell> {
         let cell = self.spaces.get_mut(space)?.get_mut(slot)?;
         cell.is_alive(tick()).then_some(cell)
+    }
+
+    /// Notes when a cell expires, instead of when it did.
+    fn reschedule(&mut self, space: &str, slot: Slot, before: Option<Instant>, expires: Option<Instant>) {
+        if before == expires {
+            return;
+        }
+        let mut row = (tick(), Box::from(space), slot);
+        if let Some(before) = before {
+            row.0 = before;
+            self.expiring.remove(&row);
+        }
+        if let Some(expires) = expires {
+            row.0 = expires;
+            self.expiring.insert(row);
+        }
     }
 
     fn entry(&self, key: &Key) -> Option<&Entry> {
@@ -383,17 +423,14 @@ impl Kept {
         match self {
             Kept::Entry(entry) => entry.value.len(),
             Kept::Count(_) => 8,
-            Kept::Log { log, .. } => log.iter().map(|value| value.len() + 32).sum(),
+            Kept::Log { log, .. } => log.iter().map(|value| value.len() + LINE).sum(),
         }
     }
 }
 
-fn meets(expect: Expect, there: Option<Version>) -> bool {
-    match expect {
-        Expect::Anything => true,
-        Expect::Absent => there.is_none(),
-        Expect::Is(version) => there == Some(version),
-    }
+/// When a life that begins now ends; one too long to reckon with does not.
+fn until(life: Duration) -> Option<Instant> {
+    tick().checked_add(life)
 }
 
 fn ready<'a, T: Send + 'a>(value: Result<T, StoreError>) -> Fetching<'a, T> {
@@ -402,4 +439,98 @@ fn ready<'a, T: Send + 'a>(value: Result<T, StoreError>) -> Fetching<'a, T> {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for MemoryStore {
+    fn drop(&mut self) {
+        self.channels.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFE: Duration = Duration::from_secs(60);
+
+    fn key(name: &str) -> Key {
+        Key::new("space", name)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_forgotten_gives_its_room_back() {
+        let store = MemoryStore::new();
+        let value = Bytes::from(vec![7; 1000]);
+        for round in 0..50 {
+            let name = format!("n{}", round % 7);
+            store.put(&key(&name), value.slice(..round * 10), Some(LIFE), Expect::Anything).await.unwrap();
+            store.append(&key(&name), value.slice(..round * 5), LIFE, 3).await.unwrap();
+            store.count(&key(&name), 2, LIFE).await.unwrap();
+            store.touch(&key(&name), LIFE * 2).await.unwrap();
+        }
+        assert!(store.held() > 1000);
+        for name in 0..3 {
+            assert!(store.delete(&key(&format!("n{name}")), Expect::Anything).await.unwrap());
+        }
+        tokio::time::advance(LIFE * 3).await;
+        assert!(store.get(&key("n5")).await.unwrap().is_none());
+        assert_eq!(store.held(), 0);
+        let shards = store.shards.iter().map(|shard| lock(shard));
+        assert!(shards.into_iter().all(|shard| shard.spaces.is_empty() && shard.expiring.is_empty()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_full_store_changes_nothing_and_has_room_again_when_something_expires() {
+        let store = MemoryStore::with_limit(4000);
+        let kilobyte = Bytes::from(vec![1; 1000]);
+        store.put(&key("a"), kilobyte.clone(), None, Expect::Absent).await.unwrap();
+        for number in 1..=2 {
+            assert_eq!(store.append(&key("log"), kilobyte.clone(), LIFE, 9).await, Ok(number));
+        }
+        let held = store.held();
+        let elsewhere = Key::new("elsewhere", "b");
+        assert_eq!(store.append(&key("log"), kilobyte.clone(), LIFE, 9).await, Err(StoreError::Full));
+        assert_eq!(
+            store.put(&elsewhere, kilobyte.clone(), None, Expect::Absent).await,
+            Err(StoreError::Full)
+        );
+        let double = Bytes::from(vec![1; 2000]);
+        assert_eq!(store.put(&key("a"), double, None, Expect::Anything).await, Err(StoreError::Full));
+        assert_eq!(store.held(), held);
+        assert_eq!(store.get(&key("a")).await.unwrap().unwrap().value, kilobyte);
+        assert_eq!(store.read(&key("log"), 0, 9).await.unwrap().entries.len(), 2, "the log is as it was");
+        tokio::time::advance(LIFE * 2).await;
+        assert!(store.put(&elsewhere, kilobyte, None, Expect::Absent).await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_life_without_end_is_none_too_long() {
+        let store = MemoryStore::new();
+        store.put(&key("a"), "a".into(), Some(Duration::MAX), Expect::Absent).await.unwrap();
+        assert!(store.touch(&key("a"), Duration::MAX).await.unwrap());
+        store.append(&key("a"), "a".into(), Duration::MAX, 1).await.unwrap();
+        store.count(&key("a"), u64::MAX, Duration::MAX).await.unwrap();
+        assert_eq!(store.count(&key("a"), 1, Duration::MAX).await, Ok(u64::MAX));
+        assert!(store.get(&key("a")).await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn the_bound_holds_under_many_writers() {
+        let store = Arc::new(MemoryStore::with_limit(100_000));
+        let mut writers = tokio::task::JoinSet::new();
+        for writer in 0..8 {
+            let store = Arc::clone(&store);
+            writers.spawn_blocking(move || {
+                for number in 0..200 {
+                    let key = Key::new(format!("space {writer}"), format!("{number}"));
+                    let _ = store.put_now(&key, Bytes::from(vec![0; 500]), None, Expect::Anything);
+                    assert!(store.held() <= 100_000);
+                }
+            });
+        }
+        while let Some(ended) = writers.join_next().await {
+            ended.unwrap();
+        }
+        assert!(store.held() > 90_000);
+    }
 }

@@ -1,0 +1,191 @@
+//! The thread that writes: everything that waits goes into one transaction.
+//!
+//! After an error nothing of the file in memory is trusted any more: it is closed and opened again, which brings it back
+//! to the last state that is on the disk. Until that succeeds, whoever asks is told why not.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use redb::Database;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::Instant;
+
+use super::tables::{self, Change, Done};
+use super::{State, StoreError, closed, refusal};
+use crate::clock::tick;
+
+/// Changes in one transaction.
+const BATCH: usize = 512;
+
+/// Bytes in one transaction, roughly; one change is always taken.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// How often a thread without work looks for what has expired, and whether the file is still well.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// How long after an attempt to open the file the next one is made.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// Opens the file anew.
+pub(super) type Opener = Box<dyn Fn() -> Result<Database, StoreError> + Send>;
+
+/// What the thread is told.
+pub(super) enum Order {
+    Job(Job),
+    Close(oneshot::Sender<()>),
+}
+
+/// A change, and who waits for it.
+pub(super) struct Job {
+    pub(super) change: Change,
+    pub(super) reply: oneshot::Sender<Result<Done, StoreError>>,
+    /// The place in the queue, given back when this is done.
+    pub(super) _place: OwnedSemaphorePermit,
+}
+
+pub(super) struct Writer {
+    state: Arc<State>,
+    opener: Opener,
+    orders: Receiver<Order>,
+    /// When opening was tried last.
+    tried: Option<Instant>,
+}
+
+impl Writer {
+    pub(super) fn new(state: Arc<State>, opener: Opener, orders: Receiver<Order>) -> Writer {
+        Writer { state, opener, orders, tried: None }
+    }
+
+    pub(super) fn run(mut self) {
+        loop {
+            match self.orders.recv_timeout(IDLE) {
+                Ok(Order::Job(job)) => {
+                    if let Some(reply) = self.batch(job) {
+                        return self.close(reply);
+                    }
+                }
+                Ok(Order::Close(reply)) => return self.close(reply),
+                Err(RecvTimeoutError::Timeout) => self.sweep(),
+                // Nobody is left who could ask. What waited before has been written.
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Writes everything that waits, beginning with this. Returns whoever wants the file closed.
+    fn batch(&mut self, first: Job) -> Option<oneshot::Sender<()>> {
+        let mut n_bytes = first.change.bytes();
+        let mut jobs = vec![first];
+        let mut close = None;
+        while jobs.len() < BATCH && n_bytes < BATCH_BYTES && close.is_none() {
+            match self.orders.try_recv() {
+                Ok(Order::Job(job)) => {
+                    n_bytes += job.change.bytes();
+                    jobs.push(job);
+                }
+                Ok(Order::Close(reply)) => close = Some(reply),
+                Err(_) => break,
+            }
+        }
+        // Whoever has given up waiting was told that it failed; it is kinder if it did.
+        jobs.retain(|job| !job.reply.is_closed());
+        let changes: Vec<&Change> = jobs.iter().map(|job| &job.change).collect();
+        match self.apply(&changes) {
+            Ok(done) => {
+                for (job, done) in jobs.into_iter().zip(done) {
+                    let _ = job.reply.send(Ok(done));
+                }
+            }
+            Err(error) => {
+                for job in jobs {
+                    let _ = job.reply.send(Err(error.clone()));
+                }
+            }
+        }
+        close
+    }
+
+    fn apply(&mut self, changes: &[&Change]) -> Result<Vec<Done>, StoreError> {
+        let database = self.database()?;
+        let now = self.state.clock.unix_millis();
+        let applied = std::panic::catch_unwind(AssertUnwindSafe(|| tables::apply(&database, changes, now)));
+        let error = match applied {
+            Ok(Ok(done)) => return Ok(done),
+            Ok(Err(error)) => refusal(&error),
+            Err(_) => StoreError::Broken("writing failed in a way that it must not".to_owned()),
+        };
+        self.give_up(&error);
+        Err(error)
+    }
+
+    /// Clears away what has expired while nobody writes, and notices that the file has come to harm.
+    fn sweep(&mut self) {
+        let Ok(database) = self.database() else { return };
+        let now = self.state.clock.unix_millis();
+        match tables::has_expired(&database, now) {
+            Ok(false) => {}
+            Ok(true) => drop(self.apply(&[])),
+            Err(error) => self.give_up(&refusal(&error)),
+        }
+    }
+
+    /// The file, opened again if need be, and if it is time to try.
+    fn database(&mut self) -> Result<Arc<Database>, StoreError> {
+        let error = match self.state.database() {
+            Ok(database) => return Ok(database),
+            Err(error) => error,
+        };
+        if self.tried.is_some_and(|tried| tried.elapsed() < PAUSE) {
+            return Err(error);
+        }
+        self.tried = Some(tick());
+        // A reader that still holds the old one makes this fail; then the next attempt will do.
+        let opened = std::panic::catch_unwind(AssertUnwindSafe(|| (self.opener)()));
+        match opened.unwrap_or_else(|_| Err(StoreError::Broken("it cannot be opened again".to_owned()))) {
+            Ok(database) => {
+                tracing::info!("the store is back");
+                let database = Arc::new(database);
+                self.state.set(Ok(Arc::clone(&database)));
+                Ok(database)
+            }
+            Err(error) => {
+                self.state.set(Err(error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    fn give_up(&mut self, error: &StoreError) {
+        tracing::error!(%error, "the store is opened again");
+        self.state.set(Err(error.clone()));
+        self.tried = Some(tick());
+    }
+
+    fn close(self, reply: oneshot::Sender<()>) {
+        // Those who still wait hear that it is closed when their jobs are dropped with the queue.
+        let database = std::mem::replace(
+            &mut *self.state.database.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
+            Err(closed()),
+        );
+        drop(self.orders);
+        if let Ok(database) = database {
+            // A reader may need a moment.
+            let until = tick() + PAUSE;
+            while Arc::strong_count(&database) > 1 && tick() < until {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        let _ = reply.send(());
+    }
+}
+
+impl Change {
+    fn bytes(&self) -> usize {
+        match self {
+            Change::Put { value, .. } | Change::Append { value, .. } => value.len(),
+            _ => 0,
+        }
+    }
+}

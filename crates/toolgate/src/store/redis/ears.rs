@@ -1,0 +1,214 @@
+//! The connection for listeners, shared by all. One task keeps it, listens on it to every channel that somebody here
+//! listens to, and hands out what comes. When it had to be made anew, every listener hears of a gap.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_core::Stream as _;
+use redis::aio::{PubSubSink, PubSubStream};
+use redis::{Msg, RedisError};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::StoreError;
+use super::address::{Target, plain};
+use super::link::{jittered, unavailable};
+use crate::store::Listener;
+use crate::store::channels::Channels;
+
+/// Wishes that wait for the task. Whoever comes when so many wait, waits for a place, and not longer than the deadline.
+const WISHES: usize = 256;
+
+/// How often a connection on which nothing comes is tried, and channels that nobody listens to any more are left.
+const ROUND: Duration = Duration::from_secs(2);
+
+/// The middle of the pause between two attempts to connect.
+const PAUSE: Duration = Duration::from_millis(700);
+
+/// Channels that are asked for with one command.
+const MANY: usize = 256;
+
+pub(super) struct Ears {
+    channels: Arc<Channels>,
+    wishes: mpsc::Sender<Wish>,
+    deadline: Duration,
+}
+
+/// Somebody who wants to hear a channel, and waits until it can be heard.
+struct Wish {
+    channel: String,
+    heard: oneshot::Sender<Result<(), StoreError>>,
+}
+
+struct Task {
+    target: Target,
+    deadline: Duration,
+    channels: Arc<Channels>,
+    wishes: mpsc::Receiver<Wish>,
+    /// The channels that this connection is known to hear.
+    known: HashSet<Box<str>>,
+    /// The channels that the one before heard, whose listeners have not been told yet that it was lost.
+    missed: HashSet<Box<str>>,
+}
+
+impl Ears {
+    pub(super) fn open(target: Target, deadline: Duration, tasks: &mut JoinSet<()>) -> Ears {
+        let channels = Arc::<Channels>::default();
+        let (sender, wishes) = mpsc::channel(WISHES);
+        let task = Task {
+            target,
+            deadline,
+            channels: Arc::clone(&channels),
+            wishes,
+            known: HashSet::new(),
+            missed: HashSet::new(),
+        };
+        tasks.spawn(task.run());
+        Ears { channels, wishes: sender, deadline }
+    }
+
+    pub(super) async fn listen(&self, channel: String) -> Result<Listener, StoreError> {
+        // Its mailbox is there before the first message can come.
+        let listener = self.channels.subscribe(&channel);
+        let asking = async {
+            let (heard, answer) = oneshot::channel();
+            let away = || StoreError::Unavailable("it was closed".to_owned());
+            self.wishes.send(Wish { channel, heard }).await.map_err(|_| away())?;
+            answer.await.map_err(|_| away())?
+        };
+        match timeout(self.deadline, asking).await {
+            Ok(asked) => asked.map(|()| listener),
+            Err(_) => Err(StoreError::Unavailable(format!("Redis: no answer within {:?}", self.deadline))),
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.channels.close();
+    }
+}
+
+impl Task {
+    async fn run(mut self) {
+        for attempt in 0.. {
+            let error = match self.connect(attempt).await {
+                Ok((mut sink, mut stream)) => match self.listen(&mut sink, &mut stream).await {
+                    Ok(()) => return,
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
+            tracing::warn!(at = self.target.shown(), why = plain(&error), "nothing is heard from Redis");
+            self.missed.extend(self.known.drain());
+            self.wait(unavailable(&self.target, &error)).await;
+        }
+    }
+
+    /// Connects, listens to everything that was listened to before, and says that something may have been missed.
+    async fn connect(&mut self, attempt: usize) -> Result<(PubSubSink, PubSubStream), RedisError> {
+        let deadline = self.deadline;
+        let connecting = async { self.target.client(attempt).await?.get_async_pubsub().await };
+        let (mut sink, stream) = in_time(deadline, connecting).await?.split();
+        let names = self.channels.names();
+        for names in names.chunks(MANY) {
+            let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+            in_time(deadline, sink.subscribe(&names)).await?;
+        }
+        self.known.extend(names);
+        for name in self.missed.drain() {
+            self.channels.gap(&name);
+        }
+        Ok((sink, stream))
+    }
+
+    /// Hands out what comes until the connection is lost. Ends well when nobody can want anything any more.
+    async fn listen(&mut self, sink: &mut PubSubSink, stream: &mut PubSubStream) -> Result<(), RedisError> {
+        let mut round = tokio::time::interval(ROUND);
+        round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                message = std::future::poll_fn(|cx| Pin::new(&mut *stream).poll_next(cx)) => match message {
+                    Some(message) => self.hand_out(&message),
+                    None => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()),
+                },
+                wish = self.wishes.recv() => match wish {
+                    Some(wish) => self.grant(wish, sink).await?,
+                    None => return Ok(()),
+                },
+                _ = round.tick() => self.look_around(sink).await?,
+            }
+        }
+    }
+
+    fn hand_out(&self, message: &Msg) {
+        // Where nobody listens any more, the next round leaves the channel.
+        let bytes = Bytes::copy_from_slice(message.get_payload_bytes());
+        self.channels.publish(message.get_channel_name(), &bytes);
+    }
+
+    /// Listens for whoever wishes it, and for all others who wait too.
+    async fn grant(&mut self, first: Wish, sink: &mut PubSubSink) -> Result<(), RedisError> {
+        let mut wishes = vec![first];
+        while wishes.len() < MANY
+            && let Ok(wish) = self.wishes.try_recv()
+        {
+            wishes.push(wish);
+        }
+        let new: HashSet<&str> =
+            wishes.iter().map(|wish| &*wish.channel).filter(|name| !self.known.contains(*name)).collect();
+        let new: Vec<&str> = new.into_iter().collect();
+        if !new.is_empty()
+            && let Err(error) = in_time(self.deadline, sink.subscribe(&new)).await
+        {
+            let refusal = unavailable(&self.target, &error);
+            wishes.into_iter().for_each(|wish| drop(wish.heard.send(Err(refusal.clone()))));
+            return Err(error);
+        }
+        self.known.extend(new.into_iter().map(Box::from));
+        wishes.into_iter().for_each(|wish| drop(wish.heard.send(Ok(()))));
+        Ok(())
+    }
+
+    /// Leaves the channels that nobody listens to, and makes sure that the other side is alive.
+    async fn look_around(&mut self, sink: &mut PubSubSink) -> Result<(), RedisError> {
+        let left: Vec<Box<str>> =
+            self.known.iter().filter(|name| !self.channels.has(name)).cloned().collect();
+        for names in left.chunks(MANY) {
+            let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+            in_time(self.deadline, sink.unsubscribe(&names)).await?;
+        }
+        for name in &left {
+            self.known.remove(name);
+        }
+        in_time(self.deadline, sink.ping::<redis::Value>()).await.map(drop)
+    }
+
+    /// A pause before the next attempt, in which whoever wishes something is told why not.
+    async fn wait(&mut self, refusal: StoreError) {
+        let pause = tokio::time::sleep(jittered(PAUSE));
+        tokio::pin!(pause);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut pause => return,
+                wish = self.wishes.recv() => match wish {
+                    Some(wish) => drop(wish.heard.send(Err(refusal.clone()))),
+                    None => return,
+                },
+            }
+        }
+    }
+}
+
+async fn in_time<T>(
+    deadline: Duration,
+    future: impl Future<Output = Result<T, RedisError>>,
+) -> Result<T, RedisError> {
+    match timeout(deadline, future).await {
+        Ok(ended) => ended,
+        Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+    }
+}

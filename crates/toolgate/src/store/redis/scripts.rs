@@ -1,0 +1,209 @@
+//! What stands under which key, and the scripts that change several at once.
+//!
+//! All keys of a space have its name in braces, so that a Cluster keeps them on one node, where a script can reach them
+//! all. With the prefix `toolgate:` these are, for a space `s` and a name `n`:
+//!
+//! - `toolgate:{s}e:n`: an entry, as version, colon and bytes, with its life
+//! - `toolgate:{s}i`: the names of the entries, a sorted set. Names whose entries have expired leave it when somebody
+//!   lists, and by chance when somebody puts; it lives as long as the longest life in it.
+//! - `toolgate:{s}v`: the last version that was given out. Versions are the time in microseconds, or one more than the
+//!   last, so that none comes back even where this key is lost.
+//! - `toolgate:{s}c:n`: a counter
+//! - `toolgate:{s}l:n`: a log, a stream whose entries are numbered from 1
+//! - `toolgate:p:c`: the channel `c`
+
+use std::sync::OnceLock;
+
+use crate::store::Key;
+
+/// A script, and the name that Redis knows it by once it has run.
+pub(super) struct Script {
+    text: &'static str,
+    hash: OnceLock<String>,
+}
+
+impl Script {
+    const fn new(text: &'static str) -> Script {
+        Script { text, hash: OnceLock::new() }
+    }
+
+    pub(super) fn text(&self) -> &'static str {
+        self.text
+    }
+
+    pub(super) fn hash(&self) -> &str {
+        self.hash.get_or_init(|| redis::Script::new(self.text).get_hash().to_owned())
+    }
+}
+
+/// The names of keys.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    prefix: String,
+}
+
+impl Names {
+    pub(super) fn new(prefix: &str) -> Names {
+        Names { prefix: tame(prefix) }
+    }
+
+    pub(super) fn entry(&self, key: &Key) -> String {
+        self.name(key.space(), "e:", key.name())
+    }
+
+    /// What all entries of a space begin with.
+    pub(super) fn entries(&self, space: &str) -> String {
+        self.name(space, "e:", "")
+    }
+
+    pub(super) fn index(&self, space: &str) -> String {
+        self.name(space, "i", "")
+    }
+
+    pub(super) fn last(&self, space: &str) -> String {
+        self.name(space, "v", "")
+    }
+
+    pub(super) fn counter(&self, key: &Key) -> String {
+        self.name(key.space(), "c:", key.name())
+    }
+
+    pub(super) fn log(&self, key: &Key) -> String {
+        self.name(key.space(), "l:", key.name())
+    }
+
+    pub(super) fn channel(&self, channel: &str) -> String {
+        format!("{}p:{channel}", self.prefix)
+    }
+
+    fn name(&self, space: &str, kind: &str, name: &str) -> String {
+        // Empty braces would be none.
+        let space = if space.is_empty() { "%".to_owned() } else { tame(space) };
+        format!("{}{{{space}}}{kind}{name}", self.prefix)
+    }
+}
+
+/// Braces have a meaning in keys.
+fn tame(text: &str) -> String {
+    text.replace('%', "%25").replace('{', "%7b").replace('}', "%7d")
+}
+
+/// `KEYS`: entry, index, last version. `ARGV`: name, value, life or nothing, what is expected, what entries begin with.
+pub(super) static PUT: Script = Script::new(
+    r"
+local there = string.match(redis.call('GETRANGE', KEYS[1], 0, 19), '^(%d+):')
+if ARGV[4] == '-' then
+  if there then return false end
+elseif ARGV[4] ~= '*' and ARGV[4] ~= there then
+  return false
+end
+local time = redis.call('TIME')
+local version = time[1] * 1000000 + time[2]
+local last = tonumber(redis.call('GET', KEYS[3]) or '0')
+if version <= last then version = last + 1 end
+version = string.format('%.0f', version)
+redis.call('SET', KEYS[3], version, 'EX', 172800)
+local kept = version .. ':' .. ARGV[2]
+redis.call('ZADD', KEYS[2], 0, ARGV[1])
+if ARGV[3] == '' then
+  redis.call('SET', KEYS[1], kept)
+  redis.call('PERSIST', KEYS[2])
+else
+  redis.call('SET', KEYS[1], kept, 'PX', ARGV[3])
+  if redis.call('ZCARD', KEYS[2]) == 1 then
+    redis.call('PEXPIRE', KEYS[2], ARGV[3] + 1000)
+  else
+    redis.call('PEXPIRE', KEYS[2], ARGV[3] + 1000, 'GT')
+  end
+end
+for _, name in ipairs(redis.call('ZRANDMEMBER', KEYS[2], 3)) do
+  if redis.call('EXISTS', ARGV[5] .. name) == 0 then redis.call('ZREM', KEYS[2], name) end
+end
+return version
+",
+);
+
+/// `KEYS`: entry, index. `ARGV`: life.
+pub(super) static TOUCH: Script = Script::new(
+    r"
+local there = redis.call('PEXPIRE', KEYS[1], ARGV[1])
+if there == 1 then redis.call('PEXPIRE', KEYS[2], ARGV[1] + 1000, 'GT') end
+return there
+",
+);
+
+/// `KEYS`: entry, index, log. `ARGV`: name, what is expected.
+pub(super) static DELETE: Script = Script::new(
+    r"
+local gone = 0
+if ARGV[2] == '*' then gone = redis.call('UNLINK', KEYS[3]) end
+local there = string.match(redis.call('GETRANGE', KEYS[1], 0, 19), '^(%d+):')
+if there and (ARGV[2] == '*' or ARGV[2] == there) then
+  redis.call('UNLINK', KEYS[1])
+  redis.call('ZREM', KEYS[2], ARGV[1])
+  gone = 1
+end
+return gone
+",
+);
+
+/// `KEYS`: index. `ARGV`: what entries begin with, where to begin, how many at most.
+pub(super) static LIST: Script = Script::new(
+    r"
+local found, count, from, most = {}, 0, ARGV[2], tonumber(ARGV[3])
+while count < most do
+  local names = redis.call('ZRANGEBYLEX', KEYS[1], from, '+', 'LIMIT', 0, math.min(most - count, 256))
+  if #names == 0 then break end
+  for _, name in ipairs(names) do
+    local kept = redis.call('GET', ARGV[1] .. name)
+    if kept then
+      count = count + 1
+      found[#found + 1] = name
+      found[#found + 1] = kept
+    else
+      redis.call('ZREM', KEYS[1], name)
+    end
+  end
+  from = '(' .. names[#names]
+end
+return found
+",
+);
+
+/// `KEYS`: counter. `ARGV`: by how much, life.
+pub(super) static COUNT: Script = Script::new(
+    r"
+local count = redis.call('INCRBY', KEYS[1], ARGV[1])
+if redis.call('PTTL', KEYS[1]) == -1 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return count
+",
+);
+
+/// `KEYS`: log. `ARGV`: value, life, how many lines at most.
+pub(super) static APPEND: Script = Script::new(
+    r"
+local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+local number = 1
+if last then number = tonumber(string.match(last[1], '^%d+')) + 1 end
+redis.call('XADD', KEYS[1], 'MAXLEN', ARGV[3], string.format('%.0f-0', number), 'v', ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return number
+",
+);
+
+/// `KEYS`: log. `ARGV`: behind which number, how many at most.
+pub(super) static READ: Script = Script::new(
+    r"
+local first = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1]
+if not first then return false end
+local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+local lines = {}
+if ARGV[2] ~= '0' then
+  lines = redis.call('XRANGE', KEYS[1], '(' .. ARGV[1] .. '-0', '+', 'COUNT', ARGV[2])
+end
+return {first[1], last[1], lines}
+",
+);
+
+/// `KEYS`: channel. `ARGV`: message.
+pub(super) static PUBLISH: Script = Script::new("return redis.call('PUBLISH', KEYS[1], ARGV[1])");
