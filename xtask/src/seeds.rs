@@ -33,7 +33,7 @@ const RANGES: [(&str, usize, usize); 3] = [("S0", 2, 39), ("S1", 3, 254), ("S2",
 
 /// WAITING FOR TASKS: rows that begin with `tasks:` and printed requests marked `tasks` are left for later until this is
 /// true. Turn it on once the example `erlmcp` runs `long_operation` as a task.
-const TASKS: bool = false;
+const TASKS: bool = true;
 
 /// Documents whose checks are run against one example.
 struct Set {

@@ -108,9 +108,9 @@ fn erlmcp(name: &str) -> Builder<impl Last> {
         .describe("Perform arithmetic operations")
         .tool("long_running_task", long_running_task)
         .describe("Takes a second and says how far it is")
-        // Waiting for tasks: `.task(…)` goes here, and `tasks/create` finds it.
         .tool("long_operation", long_running_task)
         .describe("Takes a second, as a task if the client likes")
+        .task_optional()
         .tool("log_something", async |cx: Context| {
             let line = json!({ "message": "Server started successfully" });
             cx.log_as("erlmcp", LogLevel::Info, line).await;

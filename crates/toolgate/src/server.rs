@@ -913,7 +913,8 @@ fn open(parts: Parts) -> Server {
     let events = Events::of_server(parts.events.as_ref());
     let watch = Watch::new(name, clock.clone(), events);
     let shown = Arc::new(ArcSwapOption::from_pointee(parts.shown));
-    let shared = Arc::new(Shared { states: parts.states, hub: Arc::clone(&hub) });
+    let shared =
+        Arc::new(Shared { states: parts.states, hub: Arc::clone(&hub), cellar: Some(cellar.clone()) });
     let hands = Hands { registry: Arc::clone(&registry), shared: Arc::clone(&shared), strict: parts.strict };
     let tasks = Arc::new(Tasks::new(Means {
         cellar: cellar.clone(),

@@ -23,7 +23,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::broadcast;
 
 #[cfg(feature = "redb")]
@@ -317,7 +320,8 @@ impl Cellar {
 
     /// Uses something up that may be used once: true for the first who tries, until this life is over.
     pub(crate) async fn spend(&self, nonce: &str, life: Duration) -> Result<bool, StoreError> {
-        let key = self.key("nonces", nonce);
+        // Of any length, from anywhere: what becomes of it is neither.
+        let key = self.key("nonces", &URL_SAFE_NO_PAD.encode(Sha256::digest(nonce)));
         let spent = self.store.put(&key, Bytes::new(), Some(life), Expect::Absent).await?;
         Ok(spent.is_some())
     }

@@ -36,7 +36,7 @@ use crate::bus::{Bus, Ear, Word, jittered, pause, within};
 use crate::clock::Clock;
 use crate::hub::{Hub, Subscriber};
 use crate::request::{BoxFuture, Principal};
-use crate::seal::{Seal, fill, token};
+use crate::seal::{Seal, token};
 use crate::store::{Expect, Key, StoreError};
 use crate::task::Tasks;
 use changes::Changes;
@@ -137,7 +137,7 @@ impl Shared {
         // Before anything is read: what changes from then on is heard.
         let ears = self.bus.open().await?;
         if let Some(seal) = &self.seal {
-            seal.adopt(self.secret().await?);
+            seal.adopt(within(self.bus.cellar.secret("seal")).await?);
         }
         self.changes.begin().await?;
         self.bus.attend(ears, Arc::downgrade(self), &self.tasks, &self.over);
@@ -166,23 +166,6 @@ impl Shared {
                 }
             }
         });
-    }
-
-    /// The secret that all nodes seal with. The first one makes it up.
-    async fn secret(&self) -> Result<[u8; 32], StoreError> {
-        let key = self.bus.cellar.key("seal", "secret");
-        let mut secret = [0; 32];
-        fill(&mut secret);
-        let store = &self.bus.cellar.store;
-        let made = within(store.put(&key, secret.to_vec().into(), None, Expect::Absent)).await?;
-        if made.is_some() {
-            return Ok(secret);
-        }
-        let found = within(store.get(&key)).await?.map(|entry| <[u8; 32]>::try_from(&*entry.value));
-        match found {
-            Some(Ok(secret)) => Ok(secret),
-            _ => Err(StoreError::Broken("the secret that nodes share".into())),
-        }
     }
 
     /// What must be fetched before a message of this peer can be read; none if it can be read right away.

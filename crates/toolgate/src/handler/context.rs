@@ -28,12 +28,15 @@ use crate::cancel::Cancel;
 use crate::clock::tick;
 use crate::hub::{Hub, Topic};
 use crate::request::{Caller, Principal};
+use crate::store::{Cellar, StoreError};
 
 /// What all handlers of a server share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) states: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     pub(crate) hub: Arc<Hub>,
+    /// Where things are kept; none in tests of handlers alone.
+    pub(crate) cellar: Option<Cellar>,
 }
 
 /// The call stays where it is.
@@ -423,6 +426,29 @@ impl Context {
         match deferring.compare_exchange(MAY_DEFER, DEFERRED, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) | Err(DEFERRED) => Err(AskError(AskErrorKind::Suspended)),
             Err(_) => Ok(()),
+        }
+    }
+
+    /// Uses up what may be used once, such as the number of a payment: true for the first who tries, in whatever
+    /// process that shares the server's store, until this life is over.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use toolgate::{Context, ToolError};
+    /// async fn redeem(voucher: String, cx: Context) -> Result<&'static str, ToolError> {
+    ///     match cx.spend(&voucher, Duration::from_secs(86_400)).await? {
+    ///         true => Ok("redeemed"),
+    ///         false => Err(ToolError::new("this voucher was used before")),
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// If the store cannot be asked. Nobody knows then whether it was used up: do not give what it was for.
+    pub async fn spend(&self, what: &str, life: Duration) -> Result<bool, StoreError> {
+        match &self.0.shared.cellar {
+            Some(cellar) => cellar.spend(what, life).await,
+            None => Err(StoreError::Unavailable("this handler has no server".into())),
         }
     }
 

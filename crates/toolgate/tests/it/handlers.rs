@@ -227,3 +227,26 @@ fn a_description_that_cannot_work_says_everything_at_once() {
         assert!(error.contains(part), "{part} is missing in:\n{error}");
     }
 }
+
+/// What may be used once is used once, whichever of two servers that share a store is asked.
+#[tokio::test]
+async fn what_is_spent_is_spent_everywhere() {
+    let store: Arc<dyn toolgate::store::Store> = Arc::new(toolgate::store::MemoryStore::new());
+    let shop = |name: &str| {
+        Server::new(name, "1.0.0")
+            .store(Arc::clone(&store))
+            .tool("redeem", |cx: Context| async move {
+                let first = cx.spend("voucher {7}\n", Duration::from_secs(60)).await?;
+                Ok::<_, ToolError>(if first { "redeemed" } else { "used before" })
+            })
+            .build()
+            .unwrap()
+    };
+    let (one, other, stranger) = (shop("shop"), shop("shop"), shop("bar"));
+    let mut told = Vec::new();
+    for server in [&one, &other, &one, &stranger] {
+        let output = server.call_tool("redeem", serde_json::json!({})).await.unwrap();
+        told.push(output.content[0].as_text().unwrap().to_owned());
+    }
+    assert_eq!(told, ["redeemed", "used before", "used before", "redeemed"]);
+}

@@ -1,0 +1,45 @@
+//! A door that leads to each of several servers in turn. One that is not there is passed over.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::net::{TcpListener, TcpStream};
+
+pub(crate) struct Proxy {
+    pub(crate) at: SocketAddr,
+    servers: Arc<Mutex<Vec<SocketAddr>>>,
+}
+
+impl Proxy {
+    pub(crate) async fn open() -> Proxy {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let servers = Arc::new(Mutex::new(Vec::new()));
+        let known = Arc::clone(&servers);
+        tokio::spawn(async move {
+            let turn = Arc::new(AtomicUsize::new(0));
+            while let Ok((client, _)) = listener.accept().await {
+                let (known, turn) = (Arc::clone(&known), Arc::clone(&turn));
+                tokio::spawn(pass(client, known, turn));
+            }
+        });
+        Proxy { at, servers }
+    }
+
+    pub(crate) fn lead_to(&self, servers: &[SocketAddr]) {
+        *self.servers.lock().unwrap() = servers.to_vec();
+    }
+}
+
+async fn pass(mut client: TcpStream, servers: Arc<Mutex<Vec<SocketAddr>>>, turn: Arc<AtomicUsize>) {
+    let servers = servers.lock().unwrap().clone();
+    for _ in 0..servers.len() {
+        let next = servers[turn.fetch_add(1, Ordering::Relaxed) % servers.len()];
+        if let Ok(mut server) = TcpStream::connect(next).await {
+            // Whoever ends first ends both: the other sees its connection cut.
+            let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            return;
+        }
+    }
+}

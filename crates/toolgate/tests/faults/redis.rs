@@ -1,0 +1,78 @@
+//! A Redis of our own, that can be stopped, killed and started again where it was.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+
+pub(crate) struct Redis {
+    child: Child,
+    port: u16,
+    folder: PathBuf,
+}
+
+impl Redis {
+    /// None, said aloud, where there is none on this machine.
+    pub(crate) async fn start(name: &str) -> Option<Redis> {
+        let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
+        if found.is_err() {
+            eprintln!("SKIPPED: no `redis-server` on this machine; `cargo xtask test` installs one");
+            return None;
+        }
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let folder = std::env::temp_dir().join(format!("toolgate-faults-{name}-{port}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        let child = launch(port, &folder);
+        let redis = Redis { child, port, folder };
+        redis.reachable().await;
+        Some(redis)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Ends it without warning.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) async fn start_again(&mut self) {
+        self.child = launch(self.port, &self.folder);
+        self.reachable().await;
+    }
+
+    async fn reachable(&self) {
+        let at = SocketAddr::from(([127, 0, 0, 1], self.port));
+        for _ in 0..200 {
+            if TcpStream::connect(at).await.is_ok() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(25)).await;
+        }
+        panic!("redis-server does not listen at {at}");
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Everything is written down at once, so that a kill loses nothing: what is tested here is us.
+fn launch(port: u16, folder: &PathBuf) -> Child {
+    Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"])
+        .args(["--appendfsync", "always", "--daemonize", "no", "--dir"])
+        .arg(folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}

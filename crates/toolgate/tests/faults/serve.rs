@@ -1,0 +1,129 @@
+//! The server under test, in a process of its own.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::json;
+use toolgate::store::RedisStore;
+use toolgate::{Context, Server, ToolError};
+
+/// What a process is told by whoever starts it.
+const STORE: &str = "TOOLGATE_FAULTS_STORE";
+/// Where tools write down what they have done.
+const DIARY: &str = "TOOLGATE_FAULTS_DIARY";
+
+/// A server process.
+pub(crate) struct Node {
+    child: Child,
+    pub(crate) at: SocketAddr,
+}
+
+impl Node {
+    pub(crate) fn start(store: &str, diary: &str) -> Node {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["serve::the_server", "--exact", "--nocapture", "--test-threads=1"])
+            .env(STORE, store)
+            .env(DIARY, diary)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        for line in lines.map_while(Result::ok) {
+            if let Some((_, at)) = line.split_once("serving at ") {
+                return Node { child, at: at.parse().unwrap() };
+            }
+        }
+        panic!("the server process ended before it served");
+    }
+
+    /// `kill -9`.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Tagged {
+    tag: String,
+    /// How many steps, and how long each takes.
+    #[serde(default)]
+    steps: u32,
+    #[serde(default)]
+    ms: u64,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Touch {
+    uri: String,
+}
+
+/// Does its steps once each, however often it runs.
+async fn work(args: Tagged, cx: Context) -> Result<String, ToolError> {
+    for step in 0..args.steps {
+        cx.step(&format!("step {step}"), || async {
+            write_down(&format!("{} {step}", args.tag));
+            tokio::time::sleep(Duration::from_millis(args.ms)).await;
+            Ok::<_, ToolError>(step)
+        })
+        .await?;
+    }
+    Ok(format!("done {}", args.tag))
+}
+
+fn write_down(line: &str) {
+    let Ok(path) = std::env::var(DIARY) else { return };
+    if let Ok(mut file) = std::fs::OpenOptions::new().append(true).create(true).open(path) {
+        let _ = file.write_all(format!("{line}\n").as_bytes());
+    }
+}
+
+fn server(store: RedisStore) -> Result<Server, toolgate::Error> {
+    Server::new("fleet", "1.0.0")
+        .store(store)
+        .max_tasks(1000)
+        .stream_after(Duration::from_millis(200))
+        .tool("echo", |args: Tagged| async move { args.tag })
+        .tool("count", |args: Tagged, cx: Context| async move {
+            for step in 1..=args.steps {
+                cx.progress_of(f64::from(step), f64::from(args.steps), args.tag.as_str()).await;
+                tokio::time::sleep(Duration::from_millis(args.ms)).await;
+            }
+            args.tag
+        })
+        .tool("touch", |args: Touch, cx: Context| async move {
+            cx.changes().resource(&args.uri);
+            "touched"
+        })
+        .tool("again", work)
+        .task_optional()
+        .resumable()
+        .tool("once", work)
+        .task_optional()
+        .template(
+            "thing://{name}",
+            |cx: Context| async move { json!({ "of": cx.principal().id() }).to_string() },
+        )
+        .build()
+}
+
+/// No test of its own: what the others start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server() {
+    let Ok(store) = std::env::var(STORE) else { return };
+    let store = RedisStore::connect(&store).await.unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    println!("serving at {}", listener.local_addr().unwrap());
+    server(store).unwrap().serve(listener).await.unwrap();
+}

@@ -1,0 +1,289 @@
+//! A client that speaks HTTP by hand, so that nothing of ours hides what is on the wire.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// What is answered at all is answered within this time, or its connection is broken.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The head of an answer, and the connection its body comes over.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    headers: Vec<(String, String)>,
+    lines: BufReader<TcpStream>,
+    chunked: bool,
+    left: usize,
+    text: Vec<u8>,
+}
+
+/// One event of a stream.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Event {
+    pub(crate) id: Option<String>,
+    pub(crate) data: String,
+    pub(crate) retry: Option<u64>,
+}
+
+/// Sends one request and reads the head of its answer.
+pub(crate) async fn send(
+    at: SocketAddr,
+    method: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> io::Result<Answer> {
+    timeout(PATIENCE, async {
+        let mut stream = TcpStream::connect(at).await?;
+        let mut head = format!("{method} /mcp HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
+        stream.write_all(head.as_bytes()).await?;
+        let mut lines = BufReader::new(stream);
+        let mut line = String::new();
+        lines.read_line(&mut line).await?;
+        let status = line.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(cut)?;
+        let mut headers = Vec::new();
+        loop {
+            let mut line = String::new();
+            if lines.read_line(&mut line).await? == 0 {
+                return Err(cut());
+            }
+            let line = line.trim_end();
+            if line.is_empty() {
+                break;
+            }
+            let (name, value) = line.split_once(':').ok_or_else(cut)?;
+            headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+        let find =
+            |name: &str| headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        let chunked = find("transfer-encoding") == Some("chunked");
+        let left = find("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+        Ok(Answer { status, headers, lines, chunked, left, text: Vec::new() })
+    })
+    .await
+    .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "nothing was answered")))
+}
+
+fn cut() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the connection was cut")
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        self.header("content-type").is_some_and(|kind| kind.starts_with("text/event-stream"))
+    }
+
+    /// The rest of the body. An early end is an error.
+    pub(crate) async fn whole(mut self) -> io::Result<Vec<u8>> {
+        timeout(PATIENCE, async {
+            while self.more().await? {}
+            Ok(std::mem::take(&mut self.text))
+        })
+        .await
+        .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "the body did not end")))
+    }
+
+    /// Reads a piece of the body. False at its proper end.
+    async fn more(&mut self) -> io::Result<bool> {
+        if !self.chunked {
+            if self.left == 0 {
+                return Ok(false);
+            }
+            let mut piece = vec![0; self.left.min(1 << 16)];
+            self.lines.read_exact(&mut piece).await?;
+            self.left -= piece.len();
+            self.text.extend_from_slice(&piece);
+            return Ok(true);
+        }
+        let mut line = String::new();
+        if self.lines.read_line(&mut line).await? == 0 {
+            return Err(cut());
+        }
+        let size = usize::from_str_radix(line.trim(), 16).map_err(|_| cut())?;
+        let mut piece = vec![0; size + 2];
+        self.lines.read_exact(&mut piece).await?;
+        piece.truncate(size);
+        self.text.extend_from_slice(&piece);
+        Ok(size > 0)
+    }
+
+    /// The next event of a stream. None at its proper end; an error where it was cut.
+    pub(crate) async fn event(&mut self) -> io::Result<Option<Event>> {
+        loop {
+            if let Some(end) = self.text.windows(2).position(|pair| pair == b"\n\n") {
+                let block: Vec<u8> = self.text.drain(..end + 2).collect();
+                match read_event(&String::from_utf8_lossy(&block)) {
+                    Some(event) => return Ok(Some(event)),
+                    None => continue,
+                }
+            }
+            if !self.more().await? {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// None: only a comment.
+fn read_event(block: &str) -> Option<Event> {
+    let mut event = Event::default();
+    let mut any = false;
+    for line in block.lines() {
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        any |= !name.is_empty();
+        match name {
+            "id" => event.id = Some(value.to_owned()),
+            "data" => event.data.push_str(value),
+            "retry" => event.retry = value.parse().ok(),
+            _ => {}
+        }
+    }
+    any.then_some(event)
+}
+
+/// A client of the last revision with sessions.
+#[derive(Clone, Debug)]
+pub(crate) struct Guest {
+    pub(crate) at: SocketAddr,
+    pub(crate) session: String,
+}
+
+const BOTH: (&str, &str) = ("Accept", "application/json, text/event-stream");
+const JSON: (&str, &str) = ("Content-Type", "application/json");
+const SESSIONS: (&str, &str) = ("MCP-Protocol-Version", "2025-11-25");
+
+impl Guest {
+    /// Greets, as often as it takes.
+    pub(crate) async fn arrive(at: SocketAddr) -> Guest {
+        let body = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
+            "clientInfo": {"name": "guest", "version": "1"}}});
+        for _ in 0..100 {
+            if let Ok(answer) = send(at, "POST", &[BOTH, JSON], &body.to_string()).await
+                && answer.status == 200
+                && let Some(session) = answer.header("mcp-session-id").map(str::to_owned)
+            {
+                return Guest { at, session };
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("nobody greets back at {at}");
+    }
+
+    pub(crate) async fn post(&self, message: &Value) -> io::Result<Answer> {
+        let headers = [BOTH, JSON, SESSIONS, ("Mcp-Session-Id", self.session.as_str())];
+        send(self.at, "POST", &headers, &message.to_string()).await
+    }
+
+    pub(crate) async fn get(&self, last: Option<&str>) -> io::Result<Answer> {
+        let mut headers =
+            vec![("Accept", "text/event-stream"), SESSIONS, ("Mcp-Session-Id", self.session.as_str())];
+        headers.extend(last.map(|last| ("Last-Event-ID", last)));
+        send(self.at, "GET", &headers, "").await
+    }
+
+    /// Asks until there is an answer: a connection that was cut before one came is no answer.
+    pub(crate) async fn ask(&self, id: u64, method: &str, params: Value) -> Value {
+        let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        for _ in 0..200 {
+            if let Ok(answer) = self.post(&message).await
+                && answer.status != 503
+            {
+                let stream = answer.is_stream();
+                if stream {
+                    if let Some(told) = self.follow(answer, None).await.pop_back() {
+                        return told;
+                    }
+                } else if let Ok(body) = answer.whole().await {
+                    return serde_json::from_slice(&body).unwrap_or(Value::Null);
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("{method} was never answered");
+    }
+
+    /// Everything a stream says to its proper end, which is the answer of its call, however often it is cut.
+    pub(crate) async fn follow(&self, first: Answer, limit: Option<Duration>) -> VecDeque<Value> {
+        let mut told = VecDeque::new();
+        let mut last: Option<String> = None;
+        let mut answer = Some(first);
+        let deadline = tokio::time::Instant::now() + limit.unwrap_or(Duration::from_secs(90));
+        while tokio::time::Instant::now() < deadline {
+            let Some(mut reading) = answer.take() else {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                let Some(id) = &last else { return told };
+                match self.get(Some(id)).await {
+                    Ok(resumed) if resumed.status == 200 => answer = Some(resumed),
+                    Ok(refused) if refused.status == 503 => {}
+                    Ok(refused) => {
+                        let (status, body) = (refused.status, refused.whole().await.unwrap_or_default());
+                        panic!("resuming at {id} was refused: {status} {}", String::from_utf8_lossy(&body));
+                    }
+                    Err(_) => {}
+                }
+                continue;
+            };
+            while let Ok(Ok(Some(event))) = timeout(PATIENCE, reading.event()).await {
+                last = event.id.or(last);
+                if let Ok(message) = serde_json::from_str::<Value>(&event.data) {
+                    let is_answer = message.get("id").is_some() && message.get("method").is_none();
+                    told.push_back(message);
+                    if is_answer {
+                        return told;
+                    }
+                }
+            }
+        }
+        told
+    }
+}
+
+/// A request of the newest revision, by itself.
+pub(crate) async fn modern(at: SocketAddr, method: &str, name: &str, mut params: Value) -> Option<Value> {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "guest", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+    let headers =
+        [BOTH, JSON, ("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", method), ("Mcp-Name", name)];
+    let answer = send(at, "POST", &headers, &body).await.ok()?;
+    if answer.status == 503 {
+        return None;
+    }
+    if answer.is_stream() {
+        let mut answer = answer;
+        let mut last = None;
+        while let Ok(Some(event)) = answer.event().await {
+            last = serde_json::from_str(&event.data).ok().or(last);
+        }
+        return last;
+    }
+    serde_json::from_slice(&answer.whole().await.ok()?).ok()
+}
+
+/// The same until it is answered.
+pub(crate) async fn modern_at_last(at: SocketAddr, method: &str, name: &str, params: Value) -> Value {
+    for _ in 0..200 {
+        if let Some(answer) = modern(at, method, name, params.clone()).await {
+            return answer;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{method} {name} was never answered");
+}
