@@ -1,5 +1,6 @@
 //! What handlers can rely on, from outside: their schemas are kept, their promises too.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -7,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use toolgate::model::CacheScope;
+use toolgate::store::{MemoryStore, Store};
 use toolgate::{Context, Field, Form, Server, State, ToolError, ToolSpec};
 
 /// Sends one request of the newest revision; gives `result` or `error`.
@@ -231,7 +233,7 @@ fn a_description_that_cannot_work_says_everything_at_once() {
 /// What may be used once is used once, whichever of two servers that share a store is asked.
 #[tokio::test]
 async fn what_is_spent_is_spent_everywhere() {
-    let store: Arc<dyn toolgate::store::Store> = Arc::new(toolgate::store::MemoryStore::new());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let shop = |name: &str| {
         Server::new(name, "1.0.0")
             .store(Arc::clone(&store))
@@ -245,8 +247,8 @@ async fn what_is_spent_is_spent_everywhere() {
     let (one, other, stranger) = (shop("shop"), shop("shop"), shop("bar"));
     let mut told = Vec::new();
     for server in [&one, &other, &one, &stranger] {
-        let output = server.call_tool("redeem", serde_json::json!({})).await.unwrap();
-        told.push(output.content[0].as_text().unwrap().to_owned());
+        let output = call(server, "redeem", json!({})).await;
+        told.push(output["content"][0]["text"].as_str().unwrap().to_owned());
     }
     assert_eq!(told, ["redeemed", "used before", "used before", "redeemed"]);
 }
