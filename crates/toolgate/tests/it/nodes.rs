@@ -146,7 +146,11 @@ struct Pair {
 
 impl Pair {
     async fn open() -> Pair {
-        let store = Arc::new(Cupboard::new(Arc::new(MemoryStore::new())));
+        Pair::with(Cupboard::new(Arc::new(MemoryStore::new()))).await
+    }
+
+    async fn with(store: Cupboard) -> Pair {
+        let store = Arc::new(store);
         let stage = Stage::default();
         let (a, b) = (server(store.clone(), &stage, "A"), server(store.clone(), &stage, "B"));
         Pair { a: Node::open(a).await, b: Node::open(b).await, stage, store }

@@ -180,6 +180,6 @@ fn an_idle_session_is_small() {
     }
     let each = (resident().unwrap() - before) / 10_000;
     println!("an idle session takes {each} bytes");
-    // What the system allocator adds is in it; it was 1320 when sessions of one process were all there were.
+    // What the system's allocator adds is in it. It was 1300 before sessions could be shared.
     assert!(each <= 1250, "{each} bytes each");
 }

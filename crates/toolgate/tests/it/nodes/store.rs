@@ -1,4 +1,4 @@
-//! A store in memory that says it is shared, and that fails when it is told to.
+//! A store that says it is shared, and that fails, is deaf or forgets when it is told to.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,9 @@ use toolgate::store::{
 /// One process's door to a store that several have.
 #[derive(Debug)]
 pub(super) struct Cupboard {
-    inner: Arc<MemoryStore>,
+    inner: Arc<dyn Store>,
+    /// The same, if it is in memory.
+    memory: Option<Arc<MemoryStore>>,
     is_away: AtomicBool,
     /// How often it was asked for anything.
     asked: AtomicUsize,
@@ -30,8 +32,20 @@ struct Ears {
 }
 
 impl Cupboard {
-    pub(super) fn new(inner: Arc<MemoryStore>) -> Cupboard {
-        Cupboard { inner, is_away: AtomicBool::new(false), asked: AtomicUsize::new(0), ears: Arc::default() }
+    /// In the memory of this process.
+    pub(super) fn new(memory: Arc<MemoryStore>) -> Cupboard {
+        Cupboard { memory: Some(Arc::clone(&memory)), ..Cupboard::of(memory) }
+    }
+
+    /// Around any other store.
+    pub(super) fn of(inner: Arc<dyn Store>) -> Cupboard {
+        Cupboard {
+            inner,
+            memory: None,
+            is_away: AtomicBool::new(false),
+            asked: AtomicUsize::new(0),
+            ears: Arc::default(),
+        }
     }
 
     /// Nothing is heard, until it is again: then it is known that something was missed.
@@ -85,13 +99,14 @@ impl Cupboard {
         assert!(self.inner.delete(&log, Expect::Anything).await.unwrap(), "there was one");
     }
 
+    /// How many bytes it holds, where that is known.
     pub(super) fn held(&self) -> usize {
-        self.inner.held()
+        self.memory.as_ref().map_or(0, |memory| memory.held())
     }
 
     fn door<'a, T: Send + 'a>(
         &'a self,
-        inside: impl FnOnce(&'a MemoryStore) -> Fetching<'a, T>,
+        inside: impl FnOnce(&'a dyn Store) -> Fetching<'a, T>,
     ) -> Fetching<'a, T> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         if self.is_away.load(Ordering::SeqCst) {
@@ -100,7 +115,7 @@ impl Cupboard {
                 Err(StoreError::Unavailable("switched off".into()))
             });
         }
-        inside(&self.inner)
+        inside(&*self.inner)
     }
 }
 
