@@ -4,7 +4,7 @@
 //! is told once of what changed a thousand times, and cannot make memory grow. The hub knows no
 //! encodings; whoever reads a subscriber writes the notices.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tokio::sync::Notify;
@@ -35,6 +35,8 @@ pub(crate) struct Hub {
     subscribers: Mutex<Vec<Weak<Subscriber>>>,
     /// Where changes wait first, if other processes are to hear of them too.
     outbox: OnceLock<Outbox>,
+    /// Those who hear of tasks, by whose. Tasks change often, and each is the business of few.
+    owners: Mutex<HashMap<Arc<str>, Vec<Weak<Subscriber>>>>,
 }
 
 /// Changes that were made here and not yet told to anybody.
@@ -83,6 +85,9 @@ impl Hub {
 
     /// The same, and of those tasks of this owner that `wants` names.
     pub(crate) fn subscribe_as(&self, wants: Filter, owner: Arc<str>) -> Arc<Subscriber> {
+        if wants.tasks.is_empty() {
+            return self.subscribe(wants);
+        }
         self.enlist(State { owner: Some(owner), ..State::of(wants) })
     }
 
@@ -92,13 +97,16 @@ impl Hub {
     }
 
     fn enlist(&self, state: State) -> Arc<Subscriber> {
+        let owner = state.owner.clone();
         let subscriber = Arc::new(Subscriber { state: Mutex::new(state), stirred: Notify::new() });
-        let mut subscribers = lock(&self.subscribers);
-        if subscribers.len() == subscribers.capacity() {
-            // Before the list grows, those who left go: it stays within twice the number of the living.
-            subscribers.retain(|subscriber| subscriber.strong_count() > 0);
+        if let Some(owner) = owner {
+            let mut owners = lock(&self.owners);
+            if owners.len() == owners.capacity() {
+                owners.retain(|_, theirs| theirs.iter().any(|subscriber| subscriber.strong_count() > 0));
+            }
+            push(owners.entry(owner).or_default(), &subscriber);
         }
-        subscribers.push(Arc::downgrade(&subscriber));
+        push(&mut lock(&self.subscribers), &subscriber);
         subscriber
     }
 
@@ -159,14 +167,15 @@ impl Hub {
 
     /// Tells everyone here who wants to know that `topic` has changed.
     pub(crate) fn tell(&self, topic: &Topic) {
-        let mut subscribers = lock(&self.subscribers);
-        subscribers.retain(|subscriber| match subscriber.upgrade() {
-            Some(subscriber) => {
-                subscriber.tell(topic);
-                true
+        match topic {
+            Topic::Task { owner, .. } => {
+                let mut owners = lock(&self.owners);
+                if let Some(theirs) = owners.get_mut(&**owner) {
+                    tell(theirs, topic);
+                }
             }
-            None => false,
-        });
+            _ => tell(&mut lock(&self.subscribers), topic),
+        }
     }
 }
 
@@ -180,6 +189,24 @@ impl Pending {
             *self = Pending { everything: true, topics: BTreeSet::new() };
         }
     }
+}
+
+/// Before the list grows, those who left go: it stays within twice the number of the living.
+fn push(subscribers: &mut Vec<Weak<Subscriber>>, subscriber: &Arc<Subscriber>) {
+    if subscribers.len() == subscribers.capacity() {
+        subscribers.retain(|subscriber| subscriber.strong_count() > 0);
+    }
+    subscribers.push(Arc::downgrade(subscriber));
+}
+
+fn tell(subscribers: &mut Vec<Weak<Subscriber>>, topic: &Topic) {
+    subscribers.retain(|subscriber| match subscriber.upgrade() {
+        Some(subscriber) => {
+            subscriber.tell(topic);
+            true
+        }
+        None => false,
+    });
 }
 
 impl Subscriber {
@@ -326,6 +353,33 @@ mod tests {
         }
         hub.publish(&Topic::Tools);
         assert_eq!(lock(&hub.subscribers).len(), 0);
+    }
+
+    #[tokio::test]
+    async fn of_tasks_hears_who_owns_them_and_names_them() {
+        let hub = Hub::default();
+        let wants = || Filter { tasks: vec!["one".into()], ..Filter::default() };
+        let named = hub.subscribe_as(wants(), "ada".into());
+        let all = hub.subscribe_to_all(Filter::default(), "ada".into());
+        let others = [hub.subscribe_as(wants(), "bob".into()), hub.subscribe(wants())];
+        let task = |id: &str| Topic::Task { owner: "ada".into(), id: id.into() };
+        hub.publish(&task("one"));
+        hub.publish(&task("two"));
+        let taken = |subscriber: &Subscriber| std::iter::from_fn(|| subscriber.take()).collect::<Vec<_>>();
+        assert_eq!(taken(&named), [task("one")]);
+        assert_eq!(taken(&all), [task("one"), task("two")]);
+        assert!(others.iter().all(|other| taken(other).is_empty()));
+        (0..10_000).for_each(|n| hub.publish(&task(&n.to_string())));
+        assert_eq!(taken(&all).len(), MANY_TASKS, "who does not read costs no memory");
+    }
+
+    #[tokio::test]
+    async fn owners_who_left_are_forgotten() {
+        let hub = Hub::default();
+        for n in 0..1000 {
+            drop(hub.subscribe_to_all(Filter::default(), n.to_string().into()));
+        }
+        assert!(lock(&hub.owners).len() < 10, "{}", lock(&hub.owners).len());
     }
 
     #[tokio::test]
