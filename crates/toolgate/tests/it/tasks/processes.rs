@@ -105,8 +105,11 @@ impl Process {
         receiver.recv_timeout(Duration::from_secs(20)).unwrap()
     }
 
+    /// Nothing of it runs on, not even what would end it in good order.
     fn kill(mut self) {
-        self.runtime.take().unwrap().shutdown_background();
+        let runtime = self.runtime.take().unwrap();
+        let killing = std::thread::spawn(move || runtime.shutdown_timeout(Duration::from_secs(5)));
+        killing.join().unwrap();
     }
 }
 
