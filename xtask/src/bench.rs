@@ -3,7 +3,7 @@
 //! Rounds are interleaved, so that what disturbs the machine disturbs all alike, and medians are taken over them. The
 //! generator measures; this module builds, decides what runs when, and judges nothing but whether answers were right.
 
-mod contender;
+pub(crate) mod contender;
 pub(crate) mod instructions;
 mod measure;
 mod table;

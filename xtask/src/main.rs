@@ -14,6 +14,7 @@ mod redis;
 mod report;
 mod rust;
 mod seeds;
+mod state;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ commands:
   interop [--server PROG]       clients of other implementations against the example `everything`
   instructions [--record]       instructions per call under callgrind, against xtask/instructions.txt; not a part of test
   bench [OPTIONS]               speed and memory beside other implementations; not a part of test
+  state                         tasks per second for each store, memory of sessions and listeners; not a part of test
   fuzz [TARGET] [--seconds N]   coverage-guided fuzzing of what reads bytes: frame, message, template
 
 `--server PROG` tries another program, which must understand the flags that the example is called with: `--http ADDR`
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         ["bench", options @ ..] => return bench::run(&Places::find(), options),
         ["instructions", "--record"] => return count(Wish::Record),
         ["instructions"] => return count(Wish::Check),
+        ["state"] => return state::run(&Places::find()),
         [command] => (*command, None),
         [command @ ("seeds" | "conformance" | "interop"), "--server", program] => (*command, Some(*program)),
         _ => return usage(),

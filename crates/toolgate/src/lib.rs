@@ -517,6 +517,9 @@ mod guides {
     struct Tasks;
     #[doc = include_str!("../../../docs/guide/http.md")]
     struct Http;
+    #[cfg(feature = "redis")]
+    #[doc = include_str!("../../../docs/guide/many-processes.md")]
+    struct ManyProcesses;
     #[cfg(feature = "testing")]
     #[doc = include_str!("../../../docs/guide/testing.md")]
     struct Testing;

@@ -1,13 +1,14 @@
 //! A Redis of our own, that can be stopped, killed and started again where it was.
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
 
 pub(crate) struct Redis {
+    program: &'static str,
     child: Child,
     port: u16,
     folder: PathBuf,
@@ -16,16 +17,17 @@ pub(crate) struct Redis {
 impl Redis {
     /// None, said aloud, where there is none on this machine.
     pub(crate) async fn start(name: &str) -> Option<Redis> {
-        let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status();
-        if found.is_err() {
+        let is_there =
+            |program: &&str| Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
+        let Some(program) = ["redis-server", "valkey-server"].into_iter().find(is_there) else {
             eprintln!("SKIPPED: no `redis-server` on this machine; `cargo xtask test` installs one");
             return None;
-        }
+        };
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = std::env::temp_dir().join(format!("toolgate-faults-{name}-{port}"));
         std::fs::create_dir_all(&folder).unwrap();
-        let child = launch(port, &folder);
-        let redis = Redis { child, port, folder };
+        let child = launch(program, port, &folder);
+        let redis = Redis { program, child, port, folder };
         redis.reachable().await;
         Some(redis)
     }
@@ -41,7 +43,7 @@ impl Redis {
     }
 
     pub(crate) async fn start_again(&mut self) {
-        self.child = launch(self.port, &self.folder);
+        self.child = launch(self.program, self.port, &self.folder);
         self.reachable().await;
     }
 
@@ -66,8 +68,8 @@ impl Drop for Redis {
 }
 
 /// Everything is written down at once, so that a kill loses nothing: what is tested here is us.
-fn launch(port: u16, folder: &PathBuf) -> Child {
-    Command::new("redis-server")
+fn launch(program: &str, port: u16, folder: &Path) -> Child {
+    Command::new(program)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"])
         .args(["--appendfsync", "always", "--daemonize", "no", "--dir"])
         .arg(folder)

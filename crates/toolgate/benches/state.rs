@@ -1,0 +1,117 @@
+//! Tasks created and finished per second, for each store, through the whole house but the socket.
+//!
+//! `cargo xtask state` runs it with a Redis of its own, and measures memory per session and per listener beside it.
+//! `cargo bench -p toolgate --bench state --features redb,redis` runs it alone; Redis is measured where
+//! `TOOLGATE_TEST_REDIS` says that one is.
+
+#![allow(clippy::unwrap_used, reason = "a bench that cannot go on says so")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+use toolgate::store::{MemoryStore, Store};
+use toolgate::{Endpoint, Server};
+use tower_service::Service;
+
+/// How long each row is measured.
+const TIME: Duration = Duration::from_secs(3);
+
+fn main() {
+    // Cargo runs benches as tests with this flag; there is nothing to prove here.
+    if std::env::args().any(|arg| arg == "--test") {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        println!("{:<8} {:>8} {:>22}", "store", "clients", "tasks per second");
+        measure("memory", Arc::new(MemoryStore::new())).await;
+        #[cfg(feature = "redb")]
+        {
+            let path = std::env::temp_dir().join(format!("toolgate-state-{}.redb", std::process::id()));
+            let store = toolgate::store::RedbStore::open(&path).await.unwrap();
+            measure("redb", Arc::new(store.clone())).await;
+            store.close().await;
+            std::fs::remove_file(path).unwrap();
+        }
+        #[cfg(feature = "redis")]
+        match std::env::var("TOOLGATE_TEST_REDIS") {
+            Ok(url) => {
+                let prefix = format!("state-{}:", std::process::id());
+                let store = toolgate::store::RedisStore::connect(url).prefix(prefix).await.unwrap();
+                measure("redis", Arc::new(store)).await;
+            }
+            Err(_) => println!("redis    TOOLGATE_TEST_REDIS is not set"),
+        }
+    });
+}
+
+async fn measure(name: &str, store: Arc<dyn Store>) {
+    for n_clients in [1, 32] {
+        // A minute is the shortest a task is kept: what one row leaves behind is bounded.
+        let server = Server::new(format!("state-{n_clients}"), "1.0.0")
+            .store(Arc::clone(&store))
+            .task_ttl(Duration::from_secs(60))
+            .tool("work", || async { "done" })
+            .task_required()
+            .build()
+            .unwrap();
+        let endpoint = server.into_service();
+        let finished = Arc::new(AtomicU64::new(0));
+        let began = Instant::now();
+        let clients = (0..n_clients).map(|_| {
+            let (mut endpoint, finished) = (endpoint.clone(), Arc::clone(&finished));
+            tokio::spawn(async move {
+                while began.elapsed() < TIME {
+                    run_one(&mut endpoint).await;
+                    finished.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        });
+        for client in clients.collect::<Vec<_>>() {
+            client.await.unwrap();
+        }
+        let each = finished.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64();
+        println!("{name:<8} {n_clients:>8} {each:>22.0}");
+    }
+}
+
+/// Begins a task and asks for it until it has ended.
+async fn run_one(endpoint: &mut Endpoint) {
+    let begun = ask(endpoint, "tools/call", "work", json!({ "name": "work", "arguments": {} })).await;
+    let id = begun["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
+    loop {
+        let task = ask(endpoint, "tasks/get", &id, json!({ "taskId": id })).await;
+        match task["result"]["status"].as_str() {
+            Some("completed") => return,
+            Some("working") => tokio::task::yield_now().await,
+            _ => panic!("{task}"),
+        }
+    }
+}
+
+async fn ask(endpoint: &mut Endpoint, method: &str, name: &str, mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "bench", "version": "1.0.0" },
+        "io.modelcontextprotocol/clientCapabilities":
+            { "extensions": { "io.modelcontextprotocol/tasks": {} } },
+    });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+    let request = Request::post("/mcp")
+        .header("host", "localhost")
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2026-07-28")
+        .header("mcp-method", method)
+        .header("mcp-name", name)
+        .body(Full::<Bytes>::from(body))
+        .unwrap();
+    let response = endpoint.call(request).await.unwrap();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    serde_json::from_slice(&body).unwrap()
+}
