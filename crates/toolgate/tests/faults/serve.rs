@@ -22,7 +22,7 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn start(store: &str, diary: &str) -> Node {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        let child = Command::new(std::env::current_exe().unwrap())
             .args(["serve::the_server", "--exact", "--nocapture", "--test-threads=1"])
             .env(STORE, store)
             .env(DIARY, diary)
@@ -31,13 +31,13 @@ impl Node {
             .stderr(Stdio::inherit())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        for line in lines.map_while(Result::ok) {
-            if let Some((_, at)) = line.split_once("serving at ") {
-                return Node { child, at: at.parse().unwrap() };
-            }
-        }
-        panic!("the server process ended before it served");
+        // Whatever happens from here on, it is ended with this value.
+        let mut node = Node { child, at: SocketAddr::from(([127, 0, 0, 1], 0)) };
+        let lines = BufReader::new(node.child.stdout.take().unwrap()).lines();
+        let mut places = lines.map_while(Result::ok);
+        let at = places.find_map(|line| line.split_once("serving at ").map(|(_, at)| at.parse().unwrap()));
+        node.at = at.expect("the server process ended before it served");
+        node
     }
 
     /// `kill -9`.
