@@ -204,6 +204,8 @@ impl Server {
     #[cfg(feature = "http")]
     pub(crate) async fn settle(&self) {
         self.0.endpoint.settle().await;
+        // Also where the listener broke and nobody asked for the end: tasks may have hours left otherwise.
+        self.shut_down();
         self.0.entry.hall.tasks.settle().await;
     }
 

@@ -84,7 +84,7 @@ impl Core {
         let mut renewing = started + RENEW;
         let mut writing: Option<Instant> = None;
         let mut written = started.checked_sub(SLOWLY).unwrap_or(started);
-        let mut closing = std::pin::pin!(self.closing());
+        let mut closing = std::pin::pin!(self.closing(desk));
         loop {
             let due = writing.unwrap_or(forgotten);
             tokio::select! {
@@ -151,11 +151,13 @@ impl Core {
         Some(false)
     }
 
-    /// Falls when nothing may run here any longer.
-    async fn closing(&self) {
+    /// Falls when nothing may run here any longer. Who waits for an answer waits in vain in a house that closes.
+    async fn closing(&self, desk: &Desk) {
         let drained = async {
             self.drain.cancelled().await;
-            sleep(self.patience).await;
+            if desk.record().task.state != TaskState::InputRequired {
+                sleep(self.patience).await;
+            }
         };
         tokio::select! {
             biased;
