@@ -318,10 +318,14 @@ impl Cellar {
         Key::new(self.space(what), name)
     }
 
+    /// Where it is noted that something was used up. Of any length, from anywhere: what becomes of it is neither.
+    fn nonce(&self, nonce: &str) -> Key {
+        self.key("nonces", &URL_SAFE_NO_PAD.encode(Sha256::digest(nonce)))
+    }
+
     /// Uses something up that may be used once: true for the first who tries, until this life is over.
     pub(crate) async fn spend(&self, nonce: &str, life: Duration) -> Result<bool, StoreError> {
-        // Of any length, from anywhere: what becomes of it is neither.
-        let key = self.key("nonces", &URL_SAFE_NO_PAD.encode(Sha256::digest(nonce)));
+        let key = self.nonce(nonce);
         let spent = self.store.put(&key, Bytes::new(), Some(life), Expect::Absent).await?;
         Ok(spent.is_some())
     }

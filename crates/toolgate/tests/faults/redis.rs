@@ -12,11 +12,12 @@ pub(crate) struct Redis {
     child: Child,
     port: u16,
     folder: PathBuf,
+    fsync: &'static str,
 }
 
 impl Redis {
-    /// None, said aloud, where there is none on this machine.
-    pub(crate) async fn start(name: &str) -> Option<Redis> {
+    /// None, said aloud, where there is none on this machine. `fsync` is when it writes down what it was told: `always`, so that a kill loses nothing, or `everysec`.
+    pub(crate) async fn start(name: &str, fsync: &'static str) -> Option<Redis> {
         let is_there =
             |program: &&str| Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
         let Some(program) = ["redis-server", "valkey-server"].into_iter().find(is_there) else {
@@ -26,8 +27,8 @@ impl Redis {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let folder = std::env::temp_dir().join(format!("toolgate-faults-{name}-{port}"));
         std::fs::create_dir_all(&folder).unwrap();
-        let child = launch(program, port, &folder);
-        let redis = Redis { program, child, port, folder };
+        let child = launch(program, port, &folder, fsync);
+        let redis = Redis { program, child, port, folder, fsync };
         redis.reachable().await;
         Some(redis)
     }
@@ -43,7 +44,7 @@ impl Redis {
     }
 
     pub(crate) async fn start_again(&mut self) {
-        self.child = launch(self.program, self.port, &self.folder);
+        self.child = launch(self.program, self.port, &self.folder, self.fsync);
         self.reachable().await;
     }
 
@@ -67,11 +68,10 @@ impl Drop for Redis {
     }
 }
 
-/// Everything is written down at once, so that a kill loses nothing: what is tested here is us.
-fn launch(program: &str, port: u16, folder: &Path) -> Child {
+fn launch(program: &str, port: u16, folder: &Path, fsync: &str) -> Child {
     Command::new(program)
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "yes"])
-        .args(["--appendfsync", "always", "--daemonize", "no", "--dir"])
+        .args(["--appendfsync", fsync, "--daemonize", "no", "--dir"])
         .arg(folder)
         .stdout(Stdio::null())
         .stderr(Stdio::null())

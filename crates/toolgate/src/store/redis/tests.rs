@@ -332,7 +332,7 @@ async fn a_space_that_nobody_lists_does_not_grow() {
     let index = "toolgate:{house/nonces}i";
     let held: usize = redis::cmd("ZCARD").arg(index).query_async(&mut connection).await.unwrap();
     assert!(held < 400, "{held} names for 101 entries");
-    assert!(store.delete(&cellar.key("nonces", "once"), Expect::Anything).await.unwrap());
+    assert!(store.delete(&cellar.nonce("once"), Expect::Anything).await.unwrap());
     let lives: i64 = redis::cmd("PTTL").arg(index).query_async(&mut connection).await.unwrap();
     assert!(lives > 0, "the index ends by itself: {lives}");
     // A space whose entries are all gone leaves nothing but a number that ends by itself.
