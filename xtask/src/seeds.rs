@@ -31,10 +31,6 @@ const TESTS_LIMIT: Duration = Duration::from_secs(20 * 60);
 /// Which ids there are: prefix, digits, the last one.
 const RANGES: [(&str, usize, usize); 3] = [("S0", 2, 39), ("S1", 3, 254), ("S2", 2, 75)];
 
-/// WAITING FOR TASKS: rows that begin with `tasks:` and printed requests marked `tasks` are left for later until this is
-/// true. Turn it on once the example `erlmcp` runs `long_operation` as a task.
-const TASKS: bool = true;
-
 /// Documents whose checks are run against one example.
 struct Set {
     example: &'static str,
@@ -140,14 +136,13 @@ fn shell(places: &Places, set: &Set, fixture: &Fixture, book: &mut Book) -> Resu
     let data = places.root.join("xtask/seeds");
     let mut all = Vec::new();
     for file in set.rows {
-        let (rows, left) = rows::read(&load(&data.join(file))?, TASKS)
-            .map_err(|why| Stop::Fail(format!("{file}: {why}")))?;
+        let (rows, left) =
+            rows::read(&load(&data.join(file))?).map_err(|why| Stop::Fail(format!("{file}: {why}")))?;
         all.extend(rows);
         book.left.extend(left);
     }
     let printed = documents::read(&load(&data.join(set.printed))?);
-    let mut requests = printed.map_err(|why| Stop::Fail(format!("{}: {why}", set.printed)))?;
-    requests.retain(|request| TASKS || !request.needs_tasks);
+    let requests = printed.map_err(|why| Stop::Fail(format!("{}: {why}", set.printed)))?;
 
     let program = fixture.program().map_err(Stop::Fail)?.to_path_buf();
     for tool in TOOLS {

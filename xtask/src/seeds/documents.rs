@@ -8,8 +8,6 @@ use serde_json::Value;
 #[derive(Debug, Default)]
 pub(super) struct Request {
     pub(super) id: String,
-    /// It is not sent before there are tasks.
-    pub(super) needs_tasks: bool,
     how: How,
     /// As printed.
     sent: String,
@@ -30,8 +28,7 @@ pub(super) fn read(text: &str) -> Result<Vec<Request>, String> {
     let mut requests: Vec<Request> = Vec::new();
     for block in format!("\n{text}").split("\n== ").skip(1) {
         let (id, rest) = block.split_once('\n').ok_or_else(|| format!("{block}: nothing below it"))?;
-        let (id, needs_tasks) = id.trim().strip_suffix(" tasks").map_or((id.trim(), false), |id| (id, true));
-        let mut request = Request { id: id.to_owned(), needs_tasks, ..Request::default() };
+        let mut request = Request { id: id.trim().to_owned(), ..Request::default() };
         let mut parts = format!("\n{rest}").split("\n-- ").map(str::to_owned).collect::<Vec<_>>().into_iter();
         // What stands above the first part are comments.
         let comments = parts.next().unwrap_or_default();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate::testing::{Event, Exchange, http_request};
-use toolgate::{Dialect, ErlmcpError, PromptSpec, ResourceSpec, Roots, Server, Servers};
+use toolgate::{Dialect, ErlmcpError, Principal, PromptSpec, ResourceSpec, Roots, Server, Servers};
 
 use super::{ask, fresh, tool};
 
@@ -186,4 +186,29 @@ async fn s2_46_no_way_leads_out_of_the_workspace() {
 fn s2_45_what_cannot_be_a_root_is_told_at_once() {
     let server = erlmcp().with_workspace_roots(Roots::new(["notes"]));
     assert_eq!(server.faults().len(), 1, "{:?}", server.faults());
+}
+
+/// Two tokens: what one began, the other does not find.
+#[tokio::test]
+async fn s2_58_tasks_belong_to_who_began_them() {
+    let server = erlmcp().register_tool(tool("long_operation").task_optional());
+    let ask = async |who: &'static str, method: &str, params: Value| -> Value {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let mut request = http_request("POST", "/", [("content-type", "application/json")], body);
+        request.extensions_mut().insert(Principal::new(who));
+        let body = Exchange::start(server.clone().into_service(), request).body().await.unwrap();
+        serde_json::from_str(&body).unwrap()
+    };
+    let action = json!({ "type": "tool", "name": "long_operation" });
+    let begun = ask("ada", "tasks/create", json!({ "task": { "action": action } })).await;
+    let id = json!({ "taskId": begun["result"]["taskId"] });
+    let own = ask("ada", "tasks/get", id.clone()).await;
+    assert_eq!(own["result"]["taskId"], id["taskId"], "{begun} {own}");
+    for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
+        let foreign = ask("bob", method, id.clone()).await;
+        assert_eq!(foreign["error"]["code"], -32081, "{method}: {foreign}");
+    }
+    let (all, none) = (ask("ada", "tasks/list", json!({})).await, ask("bob", "tasks/list", json!({})).await);
+    assert_eq!(all["result"]["tasks"].as_array().map(Vec::len), Some(1), "{all}");
+    assert_eq!(none["result"]["tasks"], json!([]));
 }
