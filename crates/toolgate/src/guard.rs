@@ -41,6 +41,7 @@ pub use token::Token;
 
 use crate::clock::Clock;
 use crate::request::Principal;
+use crate::store::Cellar;
 use authorization::{Authorization, Given};
 use basic::{Login, Proof, Unchecked};
 use keys::Verdict;
@@ -353,6 +354,27 @@ impl Guards {
             }
             Verdict::Unavailable => Err(unavailable(&pass.dress)),
         }
+    }
+
+    /// Whether requests are counted by all processes together, which takes a look into the store.
+    pub(crate) fn counts_together(&self) -> bool {
+        [&self.per_address, &self.per_principal].into_iter().flatten().any(|limiter| limiter.is_shared())
+    }
+
+    /// Counts somebody who came in, in all processes.
+    ///
+    /// Cancel safe: yes; it may have been counted.
+    pub(crate) async fn count(&self, pass: &Pass, cellar: &Cellar) -> Result<(), Box<Refusal>> {
+        let too_many = |what| move |seconds| Refusal::retry(Why::TooMany, what, &pass.dress, seconds);
+        if let Some(limiter) = &self.per_address {
+            let counted = limiter.take_together(Whose::address(pass.client), cellar).await;
+            counted.map_err(too_many("too many requests from this address"))?;
+        }
+        if let (Some(limiter), Some(name)) = (&self.per_principal, pass.principal.id()) {
+            let counted = limiter.take_together(Whose::Principal(name), cellar).await;
+            counted.map_err(too_many("too many requests of this caller"))?;
+        }
+        Ok(())
     }
 
     /// The headers of an answer in JSON, to begin one with: cheaper than [`Guards::dress`].

@@ -14,12 +14,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use governor::nanos::Nanos;
 use governor::state::StateStore;
 use governor::state::keyed::ShrinkableKeyedStateStore;
 use governor::{Quota, RateLimiter};
+use sha2::{Digest as _, Sha256};
 
 use crate::clock::Clock;
+use crate::store::Cellar;
 
 /// More than this is no limit.
 const MAX: u32 = 1_000_000;
@@ -29,6 +33,8 @@ const SHARDS: usize = 16;
 /// A full table is searched for buckets to drop at most so often.
 const SWEEP: Duration = Duration::from_secs(1);
 const NEVER: u64 = u64::MAX;
+/// How long the store may take to count.
+const COUNTING: Duration = Duration::from_millis(500);
 
 /// How many requests are served in which time.
 ///
@@ -49,6 +55,7 @@ pub struct Rate {
     amount: NonZeroU32,
     per: Duration,
     burst: NonZeroU32,
+    shared: bool,
 }
 
 impl Rate {
@@ -72,7 +79,7 @@ impl Rate {
 
     fn per(amount: u32, seconds: u64) -> Rate {
         let amount = between(amount);
-        Rate { amount, per: Duration::from_secs(seconds), burst: amount }
+        Rate { amount, per: Duration::from_secs(seconds), burst: amount, shared: false }
     }
 
     /// The same, with so many at once after a pause: at least 1 and at most a million. Clients list and call
@@ -80,6 +87,15 @@ impl Rate {
     #[must_use]
     pub fn burst(mut self, burst: u32) -> Rate {
         self.burst = between(burst);
+        self
+    }
+
+    /// The same, counted together by all processes that share the server's store. Each keeps to its own count as well,
+    /// which is all there is while the store is away. The common one counts from the beginning of a second, a minute or
+    /// an hour, and costs a look into the store for each request.
+    #[must_use]
+    pub fn shared(mut self) -> Rate {
+        self.shared = true;
         self
     }
 
@@ -127,7 +143,8 @@ impl fmt::Display for Rate {
 
 impl fmt::Debug for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Rate({self}, burst {})", self.burst)
+        let shared = if self.shared { ", shared" } else { "" };
+        write!(f, "Rate({self}, burst {}{shared})", self.burst)
     }
 }
 
@@ -148,6 +165,18 @@ impl Whose<'_> {
             Some(IpAddr::V4(address)) => Whose::V4(address.octets()),
             Some(IpAddr::V6(address)) => Whose::V6(first_half(address)),
             None => Whose::Unknown,
+        }
+    }
+}
+
+impl Whose<'_> {
+    /// The same name in every process. Names of people are not written down.
+    fn name(self) -> String {
+        match self {
+            Whose::V4([a, b, c, d]) => format!("{a}.{b}.{c}.{d}"),
+            Whose::V6([a, b, c, d]) => format!("{a:x}.{b:x}.{c:x}.{d:x}.v6"),
+            Whose::Unknown => "unknown".to_owned(),
+            Whose::Principal(name) => URL_SAFE_NO_PAD.encode(Sha256::digest(name)),
         }
     }
 }
@@ -176,6 +205,10 @@ impl fmt::Debug for Limiter {
 }
 
 impl Limiter {
+    pub(super) fn is_shared(&self) -> bool {
+        self.rate.shared
+    }
+
     pub(super) fn new(rate: Rate, clock: &Clock) -> Limiter {
         Limiter::bounded(rate, clock, MAX_KEYS)
     }
@@ -204,6 +237,26 @@ impl Limiter {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             u32::try_from(seconds).unwrap_or(u32::MAX).max(1)
         })
+    }
+
+    /// Counts one in the store, for all processes.
+    ///
+    /// # Errors
+    /// If there were too many: the seconds until they are counted anew, at least 1.
+    pub(super) async fn take_together(&self, whose: Whose<'_>, cellar: &Cellar) -> Result<(), u32> {
+        if !self.rate.shared {
+            return Ok(());
+        }
+        let (per, now) = (self.rate.per.as_secs().max(1), self.clock.unix());
+        let key = cellar.key("rate", &format!("{}-{per}-{}", whose.name(), now / per));
+        let counting = cellar.store.count(&key, 1, self.rate.per * 2);
+        // Whoever cannot count together counts alone, and does not keep anybody waiting for it.
+        match tokio::time::timeout(COUNTING, counting).await {
+            Ok(Ok(count)) if count > u64::from(self.rate.amount.get()) => {
+                Err(u32::try_from(per - now % per).unwrap_or(u32::MAX).max(1))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Drops buckets that are full again, if that was not done just now.

@@ -286,6 +286,11 @@ impl Inner {
                         }
                     },
                 };
+                if guards.counts_together()
+                    && let Err(refusal) = Box::pin(guards.count(&pass, &self.entry.cellar)).await
+                {
+                    break 'answer (self.turn_away(&parts, &way, *refusal, &mut dress), false);
+                }
                 let peer = peer(parts, Road::Post { streams: accepts.stream }, &way, pass);
                 match self.post(peer, accepts, bytes).await {
                     // Nearly all answers are these, and begin with headers that are ready.
@@ -352,6 +357,11 @@ impl Inner {
             Ok(pass) => pass,
             Err(refusal) => return self.turn_away(&parts, way, *refusal, dress),
         };
+        if guards.counts_together()
+            && let Err(refusal) = guards.count(&pass, &self.entry.cellar).await
+        {
+            return self.turn_away(&parts, way, *refusal, dress);
+        }
         match (door, &parts.method) {
             (Door::PairStream, _) => self.pair_stream(&parts, way, pass),
             (Door::PairMessages, _) => self.pair_message(parts, way, pass, bytes),

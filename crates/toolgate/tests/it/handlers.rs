@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use toolgate::model::CacheScope;
 use toolgate::store::{MemoryStore, Store};
-use toolgate::{Context, Field, Form, Server, State, ToolError, ToolSpec};
+use toolgate::testing::{Exchange, http_request};
+use toolgate::{Context, Field, Form, Principal, Rate, Server, State, ToolError, ToolSpec};
 
 /// Sends one request of the newest revision; gives `result` or `error`.
 pub(crate) async fn ask(server: &Server, method: &str, mut params: Value) -> Value {
@@ -251,4 +252,33 @@ async fn what_is_spent_is_spent_everywhere() {
         told.push(output["content"][0]["text"].as_str().unwrap().to_owned());
     }
     assert_eq!(told, ["redeemed", "used before", "used before", "redeemed"]);
+}
+
+/// A shared rate is one rate, however many processes there are; one of each process alone is not.
+#[tokio::test]
+async fn a_shared_rate_counts_everywhere() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let serve = |rate: Rate| {
+        let server = Server::new("shop", "1.0.0").store(Arc::clone(&store)).rate_per_principal(rate);
+        server.tool("echo", || async { "echo" }).build().unwrap()
+    };
+    let ask = async |server: &Server, who: &'static str| {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string();
+        let mut request = http_request("POST", "/", [("content-type", "application/json")], body);
+        request.extensions_mut().insert(Principal::new(who));
+        let answer = Exchange::start(server.clone().into_service(), request).fetch().await.unwrap();
+        answer.status
+    };
+    // Each by itself would let a hundred pass.
+    let rate = Rate::per_hour(3).burst(100);
+    let (one, other, alone) = (serve(rate.shared()), serve(rate.shared()), serve(rate));
+    let (mut told, mut told_alone) = (Vec::new(), Vec::new());
+    // Eight: if an hour ends in between, there are four in one of them.
+    for _ in 0..4 {
+        told.extend([ask(&one, "ada").await, ask(&other, "ada").await]);
+        told_alone.extend([ask(&alone, "ada").await, ask(&alone, "ada").await]);
+    }
+    assert!(told[..3] == [200; 3] && told.contains(&429), "{told:?}");
+    assert_eq!(told_alone, [200; 8]);
+    assert_eq!(ask(&other, "bob").await, 200, "somebody else");
 }
