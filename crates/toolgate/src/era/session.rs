@@ -349,7 +349,7 @@ impl Session {
         self.seen.store(now, Ordering::Relaxed);
     }
 
-    fn silent(&self, now: Duration) -> Duration {
+    pub(super) fn silent(&self, now: Duration) -> Duration {
         now.saturating_sub(Duration::from_millis(self.seen.load(Ordering::Relaxed)))
     }
 
