@@ -254,7 +254,8 @@ impl Shared {
     fn copy(&self, id: Box<str>, client: Client, principal: Principal, record: &Record) -> Arc<Session> {
         let subscriber = Subscriber::apart(record.wants());
         let kin = Box::new(Kin::new(Arc::clone(&self.bus.node), record));
-        let session = self.sessions.made(id, Arc::new(client), principal, subscriber, Some(kin));
+        let client = self.sessions.known(client);
+        let session = self.sessions.made(id, client, principal, subscriber, Some(kin));
         session.set_level(record.level());
         Arc::new(session)
     }
