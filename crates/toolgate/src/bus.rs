@@ -1,8 +1,10 @@
 //! The speaking tube between processes that serve the same clients: small words, told to one or to all of them.
 //!
 //! Each process is a node with a name nobody can guess, and says every two seconds that it is still there. What is
-//! told here may be missed (a store is no post office), so nothing is told that cannot be found again: a word says
-//! that something has changed and saves whoever hears it the search. What words mean is for those who listen.
+//! told here may be missed (a store is no post office), so what is told can be found again: a word says that something
+//! has changed and saves whoever hears it the search. Two words are the exception, and can be lost: an answer to a
+//! question, which then times out, and a cancellation, after which a call goes on to its end. What words mean is for
+//! those who listen.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -162,17 +164,20 @@ impl Bus {
                 heard = ears.all.next() => heard,
                 heard = ears.own.next() => heard,
             };
-            let Some(ear) = ear.upgrade() else { return };
+            let Some(hearing) = ear.upgrade() else { return };
             match heard {
                 Some(Heard::Message(message)) => match serde_json::from_slice(&message) {
-                    Ok(word) => ear.hear(word),
+                    Ok(word) => hearing.hear(word),
                     // A newer release may say what this one does not know.
                     Err(error) => tracing::debug!(%error, "a word that is not understood"),
                 },
-                Some(Heard::Gap) => ear.miss(),
+                Some(Heard::Gap) => hearing.miss(),
                 None => {
+                    // A store that has closed may stay so: nobody is kept meanwhile.
+                    drop(hearing);
                     ears = self.listen_again().await;
-                    ear.miss();
+                    let Some(hearing) = ear.upgrade() else { return };
+                    hearing.miss();
                 }
             }
         }
@@ -224,6 +229,22 @@ mod tests {
             self.0.lock().unwrap().push(word);
         }
         fn miss(&self) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_has_closed_keeps_nobody_who_listened() {
+        let closed = || Listener::new(tokio::sync::broadcast::channel(1).1);
+        let bus = Arc::new(Bus::new(Cellar::new(Arc::new(MemoryStore::new()), "a house")));
+        let (tasks, over, ear) = (TaskTracker::new(), CancellationToken::new(), Arc::new(Heard::default()));
+        bus.attend(Ears { all: closed(), own: closed() }, Arc::downgrade(&ear), &tasks, &over);
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(Arc::strong_count(&ear), 1, "it waits to listen again");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        bus.tell_all(&Word::Changed).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(*ear.0.lock().unwrap(), [Word::Changed], "and hears again");
     }
 
     #[tokio::test(start_paused = true)]

@@ -78,8 +78,10 @@ struct Inner {
     read: bool,
     /// Nobody reads, and nobody will come back.
     gone: bool,
-    /// The number of the last message that was read and has one; 0 before the first.
+    /// The number of the last message that was read and has one; before the first, where the stream began.
     taken: u64,
+    /// A log elsewhere gives the numbers: what is not in it has none.
+    is_of_log: bool,
     /// Requests that are answered here, where somebody else may have to do so.
     asked: Vec<RequestId>,
     waker: Option<Waker>,
@@ -103,6 +105,7 @@ impl Stream {
                 read: false,
                 gone: false,
                 taken: 0,
+                is_of_log: false,
                 asked: Vec::new(),
                 waker: None,
             }),
@@ -126,13 +129,20 @@ impl Stream {
         self.lock().outlives_reader
     }
 
+    /// Its numbers are those of a log elsewhere, and it begins behind this one.
+    pub(crate) fn begin_behind(&self, number: u64) {
+        let mut inner = self.lock();
+        inner.is_of_log = true;
+        inner.taken = number;
+    }
+
     /// Adds a message if there is room, and says whether there was.
     pub(crate) fn hint(&self, data: Bytes) -> bool {
         let mut inner = self.lock();
         if inner.gone || inner.finished || !inner.has_room() {
             return false;
         }
-        let number = NonZeroU64::new(inner.next);
+        let number = inner.own_number();
         inner.add(data, number, true);
         true
     }
@@ -141,7 +151,7 @@ impl Stream {
     ///
     /// Cancel safe: yes, a dropped wait has added nothing.
     pub(crate) async fn send(&self, data: Bytes) -> Result<(), Gone> {
-        self.add(data, |inner| NonZeroU64::new(inner.next)).await
+        self.add(data, Inner::own_number).await
     }
 
     /// Adds a message that has a number elsewhere, or none, waiting for room.
@@ -201,7 +211,7 @@ impl Stream {
     pub(crate) fn push(&self, data: Bytes) {
         let mut inner = self.lock();
         if !inner.gone {
-            let number = NonZeroU64::new(inner.next);
+            let number = inner.own_number();
             inner.add(data, number, false);
         }
     }
@@ -211,7 +221,7 @@ impl Stream {
         let mut inner = self.lock();
         inner.finished = true;
         if let Some(data) = last.filter(|_| !inner.gone) {
-            let number = NonZeroU64::new(inner.next);
+            let number = inner.own_number();
             inner.add(data, number, false);
         }
         inner.wake();
@@ -318,6 +328,11 @@ impl Stream {
 }
 
 impl Inner {
+    /// The number of a message that has none elsewhere.
+    fn own_number(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.next).filter(|_| !self.is_of_log)
+    }
+
     fn has_room(&self) -> bool {
         let unread = self.next - self.wanted;
         unread < self.capacity.messages as u64 && self.unread_bytes < self.capacity.bytes
@@ -537,6 +552,23 @@ mod tests {
         drop(stream.reader());
         assert!(stream.send(message("a")).await.is_err());
         assert!(!stream.hint(message("a")));
+    }
+
+    #[tokio::test]
+    async fn what_is_not_in_the_log_that_numbers_a_stream_has_no_number() {
+        let stream = Stream::new(Capacity::default());
+        stream.begin_behind(70);
+        let mut reader = stream.reader();
+        assert!(stream.hint(message("a hint")));
+        assert_eq!(stream.behind(), Some(70), "nothing was read, so it is where it began");
+        stream.send_as(message("a change"), Some(71)).await.unwrap();
+        stream.push(message("more"));
+        let numbers =
+            [reader.ready(), reader.ready()].map(|event| event.unwrap().number.map(NonZeroU64::get));
+        assert_eq!(numbers, [None, Some(71)]);
+        assert_eq!(stream.behind(), Some(71));
+        assert_eq!(reader.ready().unwrap().number, None);
+        assert_eq!(stream.behind(), None);
     }
 
     #[tokio::test]

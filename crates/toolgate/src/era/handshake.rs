@@ -57,7 +57,6 @@ impl Era {
         let body = self.write(&edition.into(), id, &welcome, &face);
         let session = match &peer.road {
             Road::Line(line) => {
-                let client = Arc::new(client);
                 line.greet(self.sessions.unlisted(client, peer.principal.clone(), &offered, &self.hub));
                 None
             }
@@ -67,7 +66,6 @@ impl Era {
                     let greeted = Arc::clone(shared).greet(client, peer.principal.clone(), offered);
                     return Ok(Arrival::Later(welcomed(greeted, id.clone(), body)));
                 }
-                let client = Arc::new(client);
                 let session =
                     self.sessions.open(client, peer.principal.clone(), &offered, &self.hub, &self.clock);
                 let Some(session) = session else {

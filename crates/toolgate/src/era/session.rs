@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -39,6 +39,9 @@ const SWEEP: Duration = Duration::from_secs(60);
 
 /// A session that was never used after its greeting makes room for another one after this time.
 const UNUSED: Duration = Duration::from_secs(30);
+
+/// How many clients that greeted lately are compared with one that greets.
+const GREETED: usize = 32;
 
 /// How many sessions, how long, and how much each may hold.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +88,8 @@ pub(crate) struct Sessions {
     open: RwLock<HashMap<Box<str>, Arc<Session>>>,
     /// Stand in for clients that say nothing of themselves but an edition, or not even that.
     strangers: [Arc<Client>; Edition::ALL.len()],
+    /// Clients that greeted lately, the last one last: thousands of sessions come from the same program.
+    greeted: Mutex<VecDeque<Arc<Client>>>,
     /// When all sessions were last looked at, in milliseconds of uptime.
     swept: AtomicU64,
 }
@@ -178,7 +183,25 @@ impl Sessions {
             Arc::new(Client { edition, capabilities: ClientCapabilities::default(), info: None })
         });
         let limits = Arc::new(limits);
-        Sessions { limits, open: RwLock::default(), strangers, swept: AtomicU64::new(0) }
+        Sessions {
+            limits,
+            open: RwLock::default(),
+            strangers,
+            greeted: Mutex::default(),
+            swept: AtomicU64::new(0),
+        }
+    }
+
+    /// A client that greets: if one just like it did so lately, that one.
+    pub(super) fn known(&self, client: Client) -> Arc<Client> {
+        let mut greeted = lock(&self.greeted);
+        let place = greeted.iter().rposition(|known| **known == client);
+        let client = place.and_then(|place| greeted.remove(place)).unwrap_or_else(|| Arc::new(client));
+        if greeted.len() >= GREETED {
+            greeted.pop_front();
+        }
+        greeted.push_back(Arc::clone(&client));
+        client
     }
 
     /// Stands in for a client of whom no more is known.
@@ -199,7 +222,7 @@ impl Sessions {
     /// Remembers a client under a fresh id; none if there are too many.
     pub(super) fn open(
         &self,
-        client: Arc<Client>,
+        client: Client,
         principal: Principal,
         offered: &ServerCapabilities,
         hub: &Hub,
@@ -224,12 +247,13 @@ impl Sessions {
     /// A session that is found by its connection and not by its id.
     pub(super) fn unlisted(
         &self,
-        client: Arc<Client>,
+        client: Client,
         principal: Principal,
         offered: &ServerCapabilities,
         hub: &Hub,
     ) -> Arc<Session> {
         let (id, wants): (Box<str>, _) = (token().into(), lists(offered));
+        let client = self.known(client);
         let subscriber = match client.edition.facts().tasks {
             Tasks::Core if offered.tasks.is_some() => {
                 hub.subscribe_to_all(wants, owner(&principal, Some(&id)))
@@ -349,7 +373,7 @@ impl Session {
         self.seen.store(now, Ordering::Relaxed);
     }
 
-    fn silent(&self, now: Duration) -> Duration {
+    pub(super) fn silent(&self, now: Duration) -> Duration {
         now.saturating_sub(Duration::from_millis(self.seen.load(Ordering::Relaxed)))
     }
 

@@ -9,6 +9,7 @@
 mod changes;
 mod desk;
 mod kin;
+mod newcomers;
 mod record;
 
 use std::collections::HashMap;
@@ -30,7 +31,7 @@ pub(super) use kin::Kin;
 
 use super::handshake::no_session;
 use super::header::{SESSION, single};
-use super::session::{SUBSCRIBED, Session, Sessions, lists};
+use super::session::{SUBSCRIBED, Session, SessionLimits, Sessions, lists};
 use super::{Peer, Road};
 use crate::bus::{Bus, Ear, Word, jittered, pause, within};
 use crate::clock::Clock;
@@ -41,12 +42,15 @@ use crate::store::{Expect, Key, StoreError};
 use crate::task::Tasks;
 use changes::Changes;
 use desk::Pace;
+use newcomers::Newcomers;
 use record::Record;
 
 /// Sessions whose life is being prolonged at once. More wait for their next message.
 const TOUCHING: usize = 64;
 /// How often a change of a record is tried again because somebody else made one.
 const TRIES: usize = 16;
+/// A session that nobody has used since its greeting is kept for so long.
+const UNUSED: Duration = Duration::from_secs(60);
 /// A store that did not answer is left alone for so long.
 const REST: Duration = Duration::from_secs(1);
 
@@ -70,6 +74,8 @@ pub(crate) struct Shared {
     /// Woken when words may have been missed.
     missed: Arc<Notify>,
     touching: Arc<Semaphore>,
+    /// Who greeted here lately.
+    newcomers: Mutex<Newcomers>,
     /// Who writes which log here.
     desks: Mutex<HashMap<u64, Arc<Pace>>>,
     pub(super) drain: CancellationToken,
@@ -107,6 +113,7 @@ impl Shared {
             heard: AtomicU64::new(0),
             missed: Arc::default(),
             touching: Arc::new(Semaphore::new(TOUCHING)),
+            newcomers: Mutex::default(),
             desks: Mutex::default(),
             drain,
             hub,
@@ -195,7 +202,10 @@ impl Shared {
         let Some(session) = self.sessions.peek(id) else { return false };
         let Some(kin) = &session.kin else { return true };
         let is_fresh = kin.epoch.load(Ordering::Relaxed) == self.epoch.load(Ordering::Relaxed);
-        if !is_fresh || session.is_stale(self.clock.uptime()) {
+        let now = self.clock.uptime();
+        // What nobody used for so long is over, unless another node knows better.
+        let is_forgotten = kin.is_unused() && session.silent(now) > UNUSED;
+        if !is_fresh || is_forgotten || session.is_stale(now) {
             return false;
         }
         self.prolong(&session);
@@ -244,7 +254,8 @@ impl Shared {
     fn copy(&self, id: Box<str>, client: Client, principal: Principal, record: &Record) -> Arc<Session> {
         let subscriber = Subscriber::apart(record.wants());
         let kin = Box::new(Kin::new(Arc::clone(&self.bus.node), record));
-        let session = self.sessions.made(id, Arc::new(client), principal, subscriber, Some(kin));
+        let client = self.sessions.known(client);
+        let session = self.sessions.made(id, client, principal, subscriber, Some(kin));
         session.set_level(record.level());
         Arc::new(session)
     }
@@ -257,27 +268,41 @@ impl Shared {
         offered: ServerCapabilities,
     ) -> Result<Box<str>, Fault> {
         self.ready().await.map_err(away)?;
-        if self.sessions.are_full() {
+        let (id, most): (Box<str>, _) = (token().into(), self.sessions.limits.total);
+        let (now, window) = (self.clock.uptime(), UNUSED.min(life(&self.sessions.limits)));
+        if self.sessions.are_full() || !lock(&self.newcomers).enter(&id, most, now, window) {
             return Err(full());
         }
-        let id: Box<str> = token().into();
+        let admitted = self.admit(&id, client, principal, &offered, window).await;
+        admitted.inspect_err(|_| lock(&self.newcomers).leave(&id))?;
+        Ok(id)
+    }
+
+    /// Keeps a new session, for a short time: who comes back has it for longer.
+    async fn admit(
+        &self,
+        id: &str,
+        client: Client,
+        principal: Principal,
+        offered: &ServerCapabilities,
+        life: Duration,
+    ) -> Result<(), Fault> {
         let hello = Hello {
             version: client.edition.date().to_owned(),
             capabilities: client.capabilities.clone(),
             client: client.info.clone(),
         };
-        let wants = lists(&offered);
+        let wants = lists(offered);
         let (position, created) = (self.changes.seen(), self.clock.unix());
         let record = Record::new(&hello, principal.id(), [wants.tools, wants.prompts, wants.resources])
             .beginning(position, created);
-        let (key, life) = (self.key(&id), Some(self.sessions.limits.idle));
-        let put = self.bus.cellar.store.put(&key, record.write(), life, Expect::Absent);
+        let key = self.key(id);
+        let put = self.bus.cellar.store.put(&key, record.write(), Some(life), Expect::Absent);
         within(put).await.map_err(away)?.ok_or_else(|| away(StoreError::Broken("two ids alike".into())))?;
-        let session = self.copy(id.clone(), client, principal, &record);
+        let session = self.copy(id.into(), client, principal, &record);
         session.renew(self.epoch.load(Ordering::Relaxed), &self.clock);
-        session.kin.as_deref().inspect(|kin| kin.note_touched(self.clock.uptime()));
         self.sessions.list(session, &self.clock).ok_or_else(full)?;
-        Ok(id)
+        Ok(())
     }
 
     /// The client wants to hear of this level and what is worse.
@@ -326,7 +351,7 @@ impl Shared {
         session: &Session,
         change: impl Fn(&mut Record) -> Result<(), Fault>,
     ) -> Result<Record, Fault> {
-        let (key, life) = (self.key(&session.id), Some(session.limits.idle));
+        let (key, life) = (self.key(&session.id), Some(life(&session.limits)));
         let store = &self.bus.cellar.store;
         for _ in 0..TRIES {
             let found = within(store.get(&key)).await.map_err(away)?.ok_or_else(no_session)?;
@@ -346,6 +371,7 @@ impl Shared {
         let store = &self.bus.cellar.store;
         let key = self.key(&session.id);
         within(store.delete(&key, Expect::Anything)).await.map_err(away)?;
+        lock(&self.newcomers).leave(&session.id);
         // From here on it is over. Who does not hear it now finds out when it looks.
         let told = self.bus.tell_all(&Word::Over { session: session.id.clone() }).await;
         let cleared = self.clear(&session.id).await;
@@ -402,26 +428,43 @@ impl Shared {
         if !kin.is_due(self.clock.uptime(), session.limits.idle / 8) {
             return;
         }
-        // Nobody waits for it. Where many are at it, the next message tries again.
-        let Ok(permit) = Arc::clone(&self.touching).try_acquire_owned() else { return };
-        kin.note_touched(self.clock.uptime());
-        let (shared, session) = (Arc::downgrade(self), Arc::clone(session));
+        // Nobody waits for it. Where many are at it, the next message tries again, if there is time for that.
+        if self.touching.available_permits() == 0 && !kin.is_unused() {
+            return;
+        }
+        let before = kin.note_touched(self.clock.uptime());
+        let (shared, touching) = (Arc::downgrade(self), Arc::clone(&self.touching));
+        let (session, over) = (Arc::clone(session), self.over.clone());
         self.tasks.spawn(async move {
-            if let Some(shared) = shared.upgrade() {
-                shared.touch(&session).await;
+            for _ in 0..TRIES {
+                let Ok(permit) = touching.acquire().await else { return };
+                let Some(shared) = shared.upgrade() else { return };
+                if shared.touch(&session).await {
+                    return;
+                }
+                drop((shared, permit));
+                if session.over.is_cancelled() || pause(jittered(), &over).await {
+                    return;
+                }
             }
-            drop(permit);
+            // The next message tries again.
+            session.kin.as_deref().inspect(|kin| kin.take_back_touch(before));
         });
     }
 
-    async fn touch(&self, session: &Session) {
+    /// False if the store could not be told.
+    async fn touch(&self, session: &Session) -> bool {
         let key = self.key(&session.id);
-        match within(self.bus.cellar.store.touch(&key, session.limits.idle)).await {
+        match within(self.bus.cellar.store.touch(&key, life(&session.limits))).await {
             Ok(true) => {}
             // Over there is over everywhere.
             Ok(false) => self.sessions.close(session),
-            Err(error) => tracing::debug!(%error, "a session could not be prolonged"),
+            Err(error) => {
+                tracing::debug!(%error, "a session could not be prolonged");
+                return false;
+            }
         }
+        true
     }
 
     /// Looks after sessions in which somebody waits, though they say nothing: prolongs their life, and compares them
@@ -440,8 +483,10 @@ impl Shared {
                 }
                 let is_due = |kin: &&Kin| kin.is_due(this.clock.uptime(), idle / 8);
                 if let Some(kin) = session.kin.as_deref().filter(is_due) {
-                    kin.note_touched(this.clock.uptime());
-                    this.touch(&session).await;
+                    let before = kin.note_touched(this.clock.uptime());
+                    if !this.touch(&session).await {
+                        kin.take_back_touch(before);
+                    }
                 }
             }
             let missed = Arc::clone(&this.missed);
@@ -489,6 +534,7 @@ impl Ear for Shared {
             }
             Word::Over { session } => {
                 self.heard.fetch_add(1, Ordering::AcqRel);
+                lock(&self.newcomers).leave(&session);
                 if let Some(session) = self.sessions.peek(&session) {
                     self.sessions.close(&session);
                 }
@@ -514,6 +560,11 @@ impl Ear for Shared {
         self.missed.notify_one();
         self.changes.look();
     }
+}
+
+/// How long the store keeps a session that is used: it is not told of every use, so a little longer than it may be silent.
+fn life(limits: &SessionLimits) -> Duration {
+    limits.idle + limits.idle / 8
 }
 
 /// Where everything of one session is.

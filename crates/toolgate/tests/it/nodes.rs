@@ -98,6 +98,8 @@ fn server(store: Arc<Cupboard>, stage: &Stage, who: &'static str) -> Server {
                 "flooded"
             }
         })
+        .tool("work", || async { "worked" })
+        .task_optional()
         .resource("fx://one", || async { "1" })
         .resource("fx://two", || async { "2" })
         .build()

@@ -1,13 +1,11 @@
 //! Sessions while time passes.
 
+use toolgate_wire::model::Implementation;
+
 use super::*;
 
-fn client() -> Arc<Client> {
-    Arc::new(Client {
-        edition: Edition::NEWEST_HANDSHAKE,
-        capabilities: ClientCapabilities::default(),
-        info: None,
-    })
+fn client() -> Client {
+    Client { edition: Edition::NEWEST_HANDSHAKE, capabilities: ClientCapabilities::default(), info: None }
 }
 
 fn open(sessions: &Sessions, clock: &Clock) -> Option<Arc<Session>> {
@@ -159,6 +157,25 @@ fn only_so_many_streams_can_be_resumed() {
     for garbage in ["", "-", "7", "7-", "-9", "a-b", "7-9-1", "18446744073709551616-1", "../../etc"] {
         assert_eq!(read_event_id(garbage), None, "{garbage}");
     }
+}
+
+#[test]
+fn clients_that_are_alike_are_one_and_only_so_many_are_known() {
+    let sessions = Sessions::new(SessionLimits::default());
+    let named = |name: &str| {
+        let info = Implementation { name: name.into(), version: "1".into(), ..Implementation::default() };
+        sessions.known(Client { info: Some(info), ..client() })
+    };
+    let first = named("first");
+    for n in 0..100 {
+        assert!(Arc::ptr_eq(&named("first"), &first), "whoever greets again stays known");
+        let other = named(&format!("other {n}"));
+        assert!(!Arc::ptr_eq(&other, &first));
+        assert!(Arc::ptr_eq(&named(&format!("other {n}")), &other));
+    }
+    assert_eq!(sessions.greeted.lock().unwrap().len(), GREETED);
+    let older = sessions.known(Client { edition: Edition::ALL[0], ..(*first).clone() });
+    assert!(!Arc::ptr_eq(&older, &first), "the same program in another edition is another client");
 }
 
 /// What is resident, in bytes; none where the system does not say.

@@ -166,7 +166,8 @@ impl Shared {
         }
     }
 
-    /// Tells of the tasks of this session's owner, as long as somebody reads.
+    /// Tells of the tasks of this session's owner, as long as somebody reads. They have no place in the log of changes,
+    /// so nobody can come back behind such an event.
     async fn tell_tasks(&self, session: &Session, out: &Stream) {
         if session.client.edition.facts().tasks != toolgate_wire::Tasks::Core {
             return std::future::pending().await;
@@ -200,8 +201,16 @@ impl Shared {
             }
         };
         let reader = out.reader();
+        let begin = |position| {
+            place.begin(position);
+            out.begin_behind(position);
+        };
+        // Before it is seen: whoever comes in the same moment goes on from there.
+        begin(after.unwrap_or(kept));
         let before = kin.sit(0, &who, &out, &place, false);
-        place.begin(after.or(before).unwrap_or(kept));
+        if let (Some(before), None) = (before, after) {
+            begin(before);
+        }
         let feed = {
             let (shared, out) = (Arc::clone(self), Arc::clone(&out));
             async move {

@@ -93,9 +93,20 @@ impl Kin {
         touched == 0 || now.saturating_sub(Duration::from_millis(touched - 1)) >= every
     }
 
-    pub(super) fn note_touched(&self, now: Duration) {
+    /// Whether nobody here has used it: then the store may not keep it for long.
+    pub(super) fn is_unused(&self) -> bool {
+        self.touched.load(Ordering::Relaxed) == 0
+    }
+
+    /// The store is being told. What was noted before, for when that fails.
+    pub(super) fn note_touched(&self, now: Duration) -> u64 {
         let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        self.touched.store(now.saturating_add(1), Ordering::Relaxed);
+        self.touched.swap(now.saturating_add(1), Ordering::Relaxed)
+    }
+
+    /// The store could not be told: it is as due as it was.
+    pub(super) fn take_back_touch(&self, before: u64) {
+        self.touched.store(before, Ordering::Relaxed);
     }
 
     /// Whether any of its streams is read here.

@@ -119,13 +119,67 @@ async fn a_full_house_makes_room_because_the_store_remembers() {
     };
     let (a, b) = (Node::open(small(&store)).await, Node::open(small(&store)).await);
     let mut clients = Vec::new();
-    for _ in 0..100 {
-        clients.push(greet(a.address).await);
+    for n in 0..40 {
+        clients.push(greet(if n % 2 == 0 { a.address } else { b.address }).await);
     }
     for client in &clients {
         assert_eq!(client.echoes(b.address).await, 200);
         assert_eq!(client.echoes(a.address).await, 200);
     }
+}
+
+/// What greets and greets fills neither this house nor the store.
+#[tokio::test]
+async fn a_flood_of_greetings_is_refused() {
+    let store = Arc::new(Cupboard::new(Arc::new(MemoryStore::new())));
+    let small = Server::new("nodes", "1.0.0").store(store.clone()).max_sessions(20);
+    let small = small.tool("echo", |args: Message| async move { args.message }).build().unwrap();
+    let node = Node::open(small).await;
+    let mut clients = Vec::new();
+    for _ in 0..20 {
+        clients.push(greet(node.address).await);
+    }
+    let before = store.held();
+    for _ in 0..50 {
+        let refused = send(node.address, &head("POST", None, &[], &hello())).await;
+        assert_eq!(refused.status, 503, "{refused:?}");
+        assert!(refused.headers.contains_key("retry-after"), "{refused:?}");
+    }
+    assert_eq!(store.held(), before, "nothing was kept of them");
+    assert_eq!(clients[0].delete(node.address).await.status, 204);
+    let again = greet(node.address).await;
+    for client in clients[1..].iter().chain([&again]) {
+        assert_eq!(client.echoes(node.address).await, 200, "those who are there are unharmed");
+    }
+}
+
+/// Who greets and never comes back is forgotten soon; who does is kept for its idle time and what it is touched late.
+#[tokio::test]
+async fn the_store_keeps_a_session_for_long_once_it_is_used() {
+    const LONG: Duration = Duration::from_secs(30 * 60 + 30 * 60 / 8);
+    let pair = Pair::open().await;
+    let (one, other) = (greet(pair.a.address).await, greet(pair.a.address).await);
+    for client in [&one, &other] {
+        assert_eq!(pair.store.life(&client.session), Some(Duration::from_secs(60)));
+    }
+    assert_eq!(one.echoes(pair.b.address).await, 200);
+    let has = async |client: &Client, life: Duration| {
+        for _ in 0..100 {
+            if pair.store.life(&client.session) == Some(life) {
+                return;
+            }
+            tokio::time::sleep(ms(50)).await;
+        }
+        panic!("it has {:?}", pair.store.life(&client.session));
+    };
+    has(&one, LONG).await;
+    // Used while the store is away, and then no more: it is told when it is back.
+    pair.store.set_away(true);
+    assert_eq!(other.echoes(pair.a.address).await, 200);
+    tokio::time::sleep(ms(200)).await;
+    assert_eq!(pair.store.life(&other.session), Some(Duration::from_secs(60)));
+    pair.store.set_away(false);
+    has(&other, LONG).await;
 }
 
 #[tokio::test]

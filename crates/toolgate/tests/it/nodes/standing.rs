@@ -166,6 +166,55 @@ async fn a_standing_stream_goes_on_anywhere_with_nothing_lost_and_nothing_twice(
     assert_eq!(method(&standing.next().await.unwrap()), "notifications/tools/list_changed");
 }
 
+/// What is told of tasks has no place in the log of changes, so it must not move a client to another one.
+#[tokio::test]
+async fn tasks_between_changes_do_not_move_the_place_of_a_stream() {
+    let pair = Pair::open().await;
+    let client = greet(pair.a.address).await;
+    let names: Vec<String> = (0..24).map(|n| format!("fx://among/{n}")).collect();
+    for name in &names {
+        subscribe(&client, pair.a.address, name).await;
+    }
+    let (mut changed, mut heard, mut last) = (names.iter(), Vec::new(), None::<String>);
+    for round in 0..6 {
+        let (here, there) = if round % 2 == 0 { (&pair.a, &pair.b) } else { (&pair.b, &pair.a) };
+        let mut standing = client.get(here.address, last.as_deref()).await;
+        assert_eq!(standing.status, 200);
+        let mut hear = async |wanted: &str| {
+            loop {
+                let event = standing.next().await.expect("the stream stands");
+                let (is_wanted, is_task) = (
+                    uri(&event) == wanted || method(&event) == wanted,
+                    method(&event) == "notifications/tasks/status",
+                );
+                if is_task {
+                    assert_eq!(event.id, None);
+                } else {
+                    heard.push(uri(&event));
+                    last = event.id.or(last.take());
+                }
+                if is_wanted {
+                    return;
+                }
+            }
+        };
+        for changer in [here, there, here] {
+            let name = changed.next().unwrap();
+            changer.server.changes().resource(name);
+            hear(name).await;
+        }
+        let work = json!({"name": "work", "arguments": {}, "task": {"ttl": 60_000}});
+        let begun = client.post(here.address, &request(round, "tools/call", work)).await;
+        assert!(begun.json()["result"]["task"]["taskId"].is_string(), "{begun:?}");
+        hear("notifications/tasks/status").await;
+        drop(standing);
+        there.server.changes().resource(changed.next().unwrap());
+    }
+    let mut standing = client.get(pair.a.address, last.as_deref()).await;
+    heard.push(uri(&standing.next().await.unwrap()));
+    assert_eq!(heard, names, "each once, and in order");
+}
+
 #[tokio::test]
 async fn what_changes_while_nobody_reads_is_told_to_who_comes() {
     let pair = Pair::open().await;

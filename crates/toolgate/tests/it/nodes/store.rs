@@ -1,5 +1,6 @@
 //! A store that says it is shared, and that fails, is deaf or forgets when it is told to.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,6 +20,8 @@ pub(super) struct Cupboard {
     is_away: AtomicBool,
     /// How often it was asked for anything.
     asked: AtomicUsize,
+    /// How long each session is kept, by its id.
+    lives: Mutex<HashMap<String, Duration>>,
     ears: Arc<Ears>,
 }
 
@@ -44,6 +47,7 @@ impl Cupboard {
             memory: None,
             is_away: AtomicBool::new(false),
             asked: AtomicUsize::new(0),
+            lives: Mutex::default(),
             ears: Arc::default(),
         }
     }
@@ -93,6 +97,18 @@ impl Cupboard {
         self.asked.load(Ordering::SeqCst)
     }
 
+    /// How long a session is kept since somebody last said so.
+    pub(super) fn life(&self, session: &str) -> Option<Duration> {
+        self.lives.lock().unwrap().get(session).copied()
+    }
+
+    fn note_life(&self, key: &Key, life: Option<Duration>) {
+        let session = key.space().strip_prefix("nodes/session/").filter(|_| key.name() == "record");
+        if let (Some(session), Some(life), false) = (session, life, self.is_away.load(Ordering::SeqCst)) {
+            self.lives.lock().unwrap().insert(session.to_owned(), life);
+        }
+    }
+
     /// Loses the log of changes, as a store without a file does when it starts again.
     pub(super) async fn lose_changes(&self) {
         let log = Key::new("nodes/changes", "log");
@@ -131,10 +147,12 @@ impl Store for Cupboard {
         life: Option<Duration>,
         expect: Expect,
     ) -> Fetching<'a, Option<Version>> {
+        self.note_life(key, life);
         self.door(|inner| inner.put(key, value, life, expect))
     }
 
     fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> Fetching<'a, bool> {
+        self.note_life(key, Some(life));
         self.door(|inner| inner.touch(key, life))
     }
 
