@@ -14,7 +14,7 @@ mod pick;
 mod template;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fmt;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(crate) use act::HttpAct;
 pub(crate) use answer::{BACKEND_KEY, PAGING_KEY};
 pub(crate) use connection::{Fetched, HttpConnection};
 pub(crate) use dial::Outside;
-pub(crate) use encode::{Serial, Style};
+pub(crate) use encode::{Serial, Style, unescaped};
 
 /// A backend, as it is described. Values of headers and the query are secrets: there is no `Debug`.
 #[derive(Clone)]

@@ -107,7 +107,11 @@ impl HttpAct {
         };
         let answer = called?;
         let left = time.saturating_sub(start.saturating_sub(cx.time_left()));
-        self.shape(answer, &outgoing.headers, left).await
+        let mut output = self.shape(answer, &outgoing.headers, left).await?;
+        if self.spec.output_schema.is_some() && output.structured.is_none() && !output.is_error {
+            output.structured = Some(Raw::empty_object());
+        }
+        Ok(output)
     }
 
     fn time(&self) -> Duration {
@@ -316,8 +320,8 @@ impl HttpAct {
             return Ok(ToolOutput::text(format!("{text}\n… cut after {limit} bytes")));
         }
         if kind == Kind::Text {
-            let output = ToolOutput::text(text);
-            return Ok(with_paging(output, paging));
+            let promised = self.spec.output_schema.as_ref().map(|_| Raw::from(json!({ "result": text })));
+            return Ok(with_paging(ToolOutput { structured: promised, ..ToolOutput::text(text) }, paging));
         }
         self.structured(text, paging, left).await
     }
@@ -340,10 +344,20 @@ impl HttpAct {
         match self.spec.paging {
             Paging::Result => {
                 let value = json!({ "result": value, "paging": paging.unwrap_or_else(|| json!({})) });
-                Ok(json_output(value))
+                Ok(self.json_output(value))
             }
-            Paging::Meta | Paging::Off => Ok(with_paging(json_output(value), paging)),
+            Paging::Meta | Paging::Off => Ok(with_paging(self.json_output(value), paging)),
         }
+    }
+
+    /// Where an object was promised, anything else is wrapped in one: backends do not always keep their word.
+    fn json_output(&self, value: Value) -> ToolOutput {
+        let text = value.to_string();
+        let structured = match value {
+            value if self.spec.output_schema.is_some() && !value.is_object() => json!({ "result": value }),
+            value => value,
+        };
+        ToolOutput { structured: Some(Raw::from(structured)), ..ToolOutput::text(text) }
     }
 
     fn complain(&self, answer: &Answer, headers: &HeaderMap) -> ToolOutput {
@@ -414,11 +428,6 @@ fn told(status: StatusCode) -> String {
         status.as_u16(),
         status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default()
     )
-}
-
-fn json_output(value: Value) -> ToolOutput {
-    let text = value.to_string();
-    ToolOutput { structured: Some(Raw::from(value)), ..ToolOutput::text(text) }
 }
 
 fn with_paging(mut output: ToolOutput, paging: Option<Value>) -> ToolOutput {

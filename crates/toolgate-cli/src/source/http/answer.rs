@@ -12,6 +12,8 @@ use serde_json::{Map, Value, json};
 use toolgate::Raw;
 use toolgate::model::{Content, Contents, ToolOutput};
 
+use super::encode::unescaped;
+
 /// What is surfaced of the pages of an answer, below this key of `_meta`.
 pub(crate) const PAGING_KEY: &str = "toolgate/paging";
 /// What a backend said of its failure, below this key of `_meta`.
@@ -310,6 +312,7 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<std::time::Duration> {
 
 /// Relations and the parameters of their addresses, out of a `Link` header.
 fn links(text: &str) -> Vec<(&'static str, Value)> {
+    let plain = |text: &str| unescaped(&text.replace('+', " "));
     let mut found = Vec::new();
     for part in text.split('<').skip(1) {
         let Some((address, rest)) = part.split_once('>') else { continue };
@@ -321,30 +324,11 @@ fn links(text: &str) -> Vec<(&'static str, Value)> {
         if let Some(relation) = relation.filter(|_| !query.is_empty()) {
             let pairs = query.split('&').take(32).filter_map(|pair| pair.split_once('='));
             let parameters: Map<String, Value> =
-                pairs.map(|(name, value)| (unescaped(name), Value::String(unescaped(value)))).collect();
+                pairs.map(|(name, value)| (plain(name), Value::String(plain(value)))).collect();
             found.push((relation, Value::Object(parameters)));
         }
     }
     found
-}
-
-/// A text without percent escapes.
-fn unescaped(text: &str) -> String {
-    let mut plain = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    let hex = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
-    while let Some(byte) = bytes.next() {
-        let mut ahead = bytes.clone();
-        match (byte, hex(ahead.next()), hex(ahead.next())) {
-            (b'%', Some(high), Some(low)) => {
-                plain.extend(u8::try_from(high * 16 + low));
-                bytes = ahead;
-            }
-            (b'+', ..) => plain.push(b' '),
-            _ => plain.push(byte),
-        }
-    }
-    String::from_utf8_lossy(&plain).into_owned()
 }
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ pub(crate) enum Style {
     Label,
     /// `;a=1;a=2`
     Matrix,
+    /// `a={"k":1}`
+    Json,
 }
 
 impl Serial {
@@ -57,6 +59,24 @@ pub(super) fn percent(text: &str) -> String {
         }
     }
     escaped
+}
+
+/// A text without percent escapes.
+pub(crate) fn unescaped(text: &str) -> String {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    let hex = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
+    while let Some(byte) = bytes.next() {
+        let mut ahead = bytes.clone();
+        match (byte, hex(ahead.next()), hex(ahead.next())) {
+            (b'%', Some(high), Some(low)) => {
+                plain.extend(u8::try_from(high * 16 + low));
+                bytes = ahead;
+            }
+            _ => plain.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&plain).into_owned()
 }
 
 /// A value as part of one segment of a path.
@@ -120,6 +140,7 @@ pub(super) fn in_query(
     };
     match value {
         Value::Null => {}
+        json if serial.style == Style::Json => into.push(format!("{key}={}", percent(&json.to_string()))),
         Value::Array(items) if serial.explode => {
             into.extend(items.iter().map(|item| format!("{key}={}", percent(&plain(item)))));
         }

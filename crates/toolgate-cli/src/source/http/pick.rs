@@ -3,8 +3,9 @@
 //! An expression is written by whoever runs the server, what it looks at is not: so it runs beside the others, has a
 //! deadline, and its result a limit. It reaches nothing but its input.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use jaq_core::data::JustLut;
@@ -139,29 +140,51 @@ impl Wrong {
     }
 }
 
+/// The definitions of jq, read once.
+static DEFINITIONS: LazyLock<Vec<load::parse::Def<&'static str>>> = LazyLock::new(|| {
+    let all = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
+    all.filter(|definition| !LEFT_OUT.contains(&definition.name)).collect()
+});
+
+/// Compiles with the definitions that are used, and those that they use: all of them would take as long as a hundred
+/// expressions.
 fn compiled(code: &str) -> Result<Filter<Data>, Wrong> {
-    let known = |name: &str| !LEFT_OUT.contains(&name);
-    let definitions = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
+    let mut used: HashSet<String> = HashSet::new();
+    loop {
+        let names = match compiled_with(code, &used) {
+            Err(Wrong::Names(names)) => names,
+            done => return done,
+        };
+        let there = |name: &String| DEFINITIONS.iter().any(|definition| definition.name == name);
+        let (more, unknown): (Vec<String>, Vec<String>) = names.into_iter().partition(there);
+        // What was given and is still missed has another number of arguments.
+        let n_before = used.len();
+        used.extend(more.iter().cloned());
+        if used.len() == n_before {
+            let missed = if unknown.is_empty() { more } else { unknown };
+            return Err(Wrong::Names(missed));
+        }
+    }
+}
+
+fn compiled_with(code: &str, used: &HashSet<String>) -> Result<Filter<Data>, Wrong> {
+    let definitions = DEFINITIONS.iter().filter(|definition| used.contains(definition.name)).cloned();
     let functions = jaq_core::funs().chain(jaq_std::funs()).chain(jaq_json::funs());
     let arena = Arena::default();
-    let modules = Loader::new(definitions.filter(|definition| known(definition.name)))
+    let modules = Loader::new(definitions)
         .load(&arena, File { code, path: () })
         .map_err(|errors| Wrong::Text(said(errors)))?;
-    Compiler::default().with_funs(functions.filter(|(name, ..)| known(name))).compile(modules).map_err(
-        |errors| {
-            let mut names = Vec::new();
-            for (name, kind) in errors.into_iter().flat_map(|(_, errors)| errors) {
-                match kind {
-                    compile::Undefined::Filter(0) if !names.iter().any(|known| known == name) => {
-                        names.push(name.to_owned());
-                    }
-                    compile::Undefined::Filter(0) => {}
-                    other => return Wrong::Text(format!("jq knows no {} `{name}`", other.as_str())),
-                }
+    let compiler = Compiler::default().with_funs(functions.filter(|(name, ..)| !LEFT_OUT.contains(name)));
+    compiler.compile(modules).map_err(|errors| {
+        let mut names = Vec::new();
+        for (name, kind) in errors.into_iter().flat_map(|(_, errors)| errors) {
+            match kind {
+                compile::Undefined::Filter(_) => names.push(name.to_owned()),
+                other => return Wrong::Text(format!("jq knows no {} `{name}`", other.as_str())),
             }
-            Wrong::Names(names)
-        },
-    )
+        }
+        Wrong::Names(names)
+    })
 }
 
 fn said(errors: load::Errors<&str, ()>) -> String {

@@ -1,6 +1,6 @@
 //! HTTP tools through a whole server, against a backend that misbehaves in every way we know of.
 
-mod backend;
+pub(crate) mod backend;
 mod callers;
 mod failures;
 mod hostile;

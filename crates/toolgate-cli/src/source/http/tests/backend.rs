@@ -25,8 +25,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 type Body = BoxBody<Bytes, Infallible>;
 
-pub(super) struct Backend {
-    pub(super) address: SocketAddr,
+pub(crate) struct Backend {
+    pub(crate) address: SocketAddr,
     state: Arc<State>,
     task: JoinHandle<()>,
 }
@@ -50,11 +50,11 @@ impl Drop for Backend {
 }
 
 impl Backend {
-    pub(super) async fn start() -> Backend {
+    pub(crate) async fn start() -> Backend {
         Backend::listen(None).await
     }
 
-    pub(super) async fn start_secure(certificate: &str, key: &str) -> Backend {
+    pub(crate) async fn start_secure(certificate: &str, key: &str) -> Backend {
         let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
         let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
@@ -94,24 +94,24 @@ impl Backend {
         Backend { address, state, task }
     }
 
-    pub(super) fn heard(&self) -> Vec<Value> {
+    pub(crate) fn heard(&self) -> Vec<Value> {
         self.state.heard.lock().unwrap().clone()
     }
 
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.state.heard.lock().unwrap().clear();
         self.state.tries.store(0, Ordering::Relaxed);
     }
 
-    pub(super) fn dripping(&self) -> usize {
+    pub(crate) fn dripping(&self) -> usize {
         self.state.dripping.load(Ordering::Relaxed)
     }
 
-    pub(super) fn busiest(&self) -> usize {
+    pub(crate) fn busiest(&self) -> usize {
         self.state.busiest.load(Ordering::Relaxed)
     }
 
-    pub(super) fn connections(&self) -> usize {
+    pub(crate) fn connections(&self) -> usize {
         self.state.connections.load(Ordering::Relaxed)
     }
 }
