@@ -22,7 +22,7 @@ use toolgate::model::ToolHints;
 pub(crate) use security::Scheme;
 
 use super::Problem;
-use super::http::HttpSpec;
+use super::http::{HttpAct, HttpSpec};
 use document::{Document, Version};
 use name::{Names, Pattern};
 use operation::Reader;
@@ -241,6 +241,9 @@ impl Import<'_> {
             Reader::new(self.document, home, &self.imported.schemes).read(route, path, item, operation)?;
         read.kind = kind;
         judge_kind(&mut read)?;
+        if let Some(problem) = HttpAct::check(&read.spec, &read.input_schema).into_iter().next() {
+            return Err(format!("its {}: {}", problem.at, problem.said));
+        }
         read.name = self.names.name(id, route);
         Ok(read)
     }

@@ -28,6 +28,15 @@ const ADDRESS_LIMIT: usize = 8 * 1024;
 /// A tool that is a request.
 pub(crate) struct HttpAct {
     connection: Arc<HttpConnection>,
+    parts: Parts,
+    spec: HttpSpec,
+    seats: Semaphore,
+    /// Calls that wait for a seat.
+    waiting: AtomicUsize,
+}
+
+/// A description, taken apart.
+struct Parts {
     method: Method,
     target: Target,
     query: Vec<Pair>,
@@ -35,10 +44,6 @@ pub(crate) struct HttpAct {
     cookies: Vec<Pair>,
     body: Body,
     pick: Option<Pick>,
-    spec: HttpSpec,
-    seats: Semaphore,
-    /// Calls that wait for a seat.
-    waiting: AtomicUsize,
 }
 
 enum Target {
@@ -56,46 +61,14 @@ impl HttpAct {
         connection: Arc<HttpConnection>,
         arguments: &Value,
     ) -> Result<HttpAct, Vec<Problem>> {
-        let mut known = Known::new(arguments);
-        let method = match Method::try_from(spec.method.to_ascii_uppercase().as_str()) {
-            Ok(method)
-                if ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"]
-                    .contains(&method.as_str()) =>
-            {
-                method
-            }
-            _ => {
-                known.wrong("method", format!("`{}` is no method that a tool can use", spec.method));
-                Method::GET
-            }
-        };
-        let mut query = Vec::new();
-        let target = match &spec.url {
-            Some(url) => known.address(url),
-            None => known.path(&spec.path, &mut query),
-        };
-        query.extend(known.pairs("query", &spec.query));
-        let headers = known.pairs("headers", &spec.headers);
-        for pair in &headers {
-            if let Err(said) = header(&pair.name, pair.value.literal().unwrap_or_default()) {
-                known.wrong(&format!("headers.{}", pair.name), said);
-            }
-        }
-        let cookies = known.pairs("cookies", &spec.cookies);
-        let body = known.body(&spec, &method);
-        let pick = spec.pick.as_deref().map(Pick::new).transpose().unwrap_or_else(|said| {
-            known.wrong("pick", said);
-            None
-        });
-        if spec.concurrency == 0 {
-            known.wrong("concurrency", "no call at a time is none at all".into());
-        }
-        if !known.problems.is_empty() {
-            return Err(known.problems);
-        }
-        let seats = Semaphore::new(spec.concurrency);
-        let waiting = AtomicUsize::new(0);
-        Ok(HttpAct { connection, method, target, query, headers, cookies, body, pick, spec, seats, waiting })
+        let parts = Parts::new(&spec, arguments)?;
+        let (seats, waiting) = (Semaphore::new(spec.concurrency), AtomicUsize::new(0));
+        Ok(HttpAct { connection, parts, spec, seats, waiting })
+    }
+
+    /// Everything that is wrong with a description, whatever it is connected to.
+    pub(crate) fn check(spec: &HttpSpec, arguments: &Value) -> Vec<Problem> {
+        Parts::new(spec, arguments).err().unwrap_or_default()
     }
 
     async fn call(&self, cx: &Context, arguments: &Map<String, Value>) -> Result<ToolOutput, ToolError> {
@@ -136,7 +109,7 @@ impl HttpAct {
         if self.spec.expect == Expect::Json {
             headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         }
-        for pair in &self.headers {
+        for pair in &self.parts.headers {
             let text = match pair.value.whole() {
                 Some(name) => given(arguments, name).map(|value| in_header(value, pair.serial)),
                 None => pair.value.fill(arguments),
@@ -150,7 +123,7 @@ impl HttpAct {
         if let Some(cookies) = self.cookies(arguments)? {
             headers.insert(COOKIE, cookies);
         }
-        let body = match self.body.fill(arguments)? {
+        let body = match self.parts.body.fill(arguments)? {
             Some((bytes, mime)) => {
                 let mime = HeaderValue::try_from(mime)
                     .map_err(|_| ToolError::new("invalid header value for `content-type`"))?;
@@ -159,11 +132,11 @@ impl HttpAct {
             }
             None => Bytes::new(),
         };
-        Ok(Outgoing { method: self.method.clone(), uri, headers, body })
+        Ok(Outgoing { method: self.parts.method.clone(), uri, headers, body })
     }
 
     fn uri(&self, arguments: &Map<String, Value>) -> Result<Uri, ToolError> {
-        let segments = match &self.target {
+        let segments = match &self.parts.target {
             Target::Address(name) => {
                 let text = given(arguments, name).map(plain).unwrap_or_default();
                 return self.connection.judged(&text).map_err(|failure| ToolError::new(failure.to_string()));
@@ -177,7 +150,7 @@ impl HttpAct {
             address.push_str(&self.segment(segment, arguments)?);
         }
         let mut pairs = query.clone();
-        Pair::fill(&self.query, arguments, &mut pairs)?;
+        Pair::fill(&self.parts.query, arguments, &mut pairs)?;
         if !pairs.is_empty() {
             address.push('?');
             address.push_str(&pairs.join("&"));
@@ -217,7 +190,7 @@ impl HttpAct {
     }
 
     fn cookies(&self, arguments: &Map<String, Value>) -> Result<Option<HeaderValue>, ToolError> {
-        let filled = self.cookies.iter().filter_map(|pair| {
+        let filled = self.parts.cookies.iter().filter_map(|pair| {
             let text = match pair.value.whole() {
                 Some(name) => in_header(given(arguments, name)?, pair.serial),
                 None => pair.value.fill(arguments)?,
@@ -255,7 +228,7 @@ impl HttpAct {
     ) -> Result<Answer, ToolError> {
         let _seat = self.seat().await?;
         let retry = &self.connection.retry;
-        let is_safe = self.spec.idempotent.unwrap_or_else(|| self.method.is_idempotent());
+        let is_safe = self.spec.idempotent.unwrap_or_else(|| self.parts.method.is_idempotent());
         let mut turn = 0;
         loop {
             let sent = self.connection.exchange(outgoing, self.limit()).await;
@@ -288,7 +261,7 @@ impl HttpAct {
         }
         let paging = if self.spec.paging == Paging::Off { None } else { answer.paging() };
         let limit = self.limit();
-        if answer.is_cut && (self.spec.on_exceed == OnExceed::Error || self.pick.is_some()) {
+        if answer.is_cut && (self.spec.on_exceed == OnExceed::Error || self.parts.pick.is_some()) {
             return Err(ToolError::new(format!("the answer is larger than {limit} bytes; ask for less")));
         }
         if answer.body.is_empty() {
@@ -298,7 +271,7 @@ impl HttpAct {
             (Expect::Text, _) => Kind::Text,
             (_, Kind::Json) => Kind::Json,
             (Expect::Json, _) => return Err(ToolError::new("the backend did not answer with JSON")),
-            (Expect::Auto, _) if self.pick.is_some() => {
+            (Expect::Auto, _) if self.parts.pick.is_some() => {
                 return Err(ToolError::new("the backend did not answer with JSON"));
             }
             (Expect::Auto, Kind::Page) => {
@@ -333,7 +306,7 @@ impl HttpAct {
         left: Duration,
     ) -> Result<ToolOutput, ToolError> {
         let broken = |_| ToolError::new("the answer is not valid JSON");
-        let value = match &self.pick {
+        let value = match &self.parts.pick {
             // jq nests without end, we do not.
             Some(pick) => {
                 serde_json::from_str::<serde::de::IgnoredAny>(&text).map_err(broken)?;
@@ -363,11 +336,7 @@ impl HttpAct {
     fn complain(&self, answer: &Answer, headers: &HeaderMap) -> ToolOutput {
         let status = answer.status;
         if status.is_redirection() {
-            return failed(
-                status,
-                Some("the backend sends elsewhere, and redirects are not followed".into()),
-                None,
-            );
+            return failed(status, Some("the backend sends elsewhere, and redirects are not followed"), None);
         }
         let (message, code) = match self.spec.errors {
             Errors::Status => (None, None),
@@ -375,7 +344,7 @@ impl HttpAct {
             Errors::Auto | Errors::Message => answer.complaint(),
         };
         let masked = |text: Option<String>| text.map(|text| self.connection.masked(text, headers));
-        let mut output = failed(status, masked(message), masked(code));
+        let mut output = failed(status, masked(message).as_deref(), masked(code).as_deref());
         if let Some(wait) = retry_after(&answer.headers)
             && let Some(first) = output.content.first().and_then(|content| content.as_text())
         {
@@ -383,6 +352,49 @@ impl HttpAct {
             output.content = vec![toolgate::model::Content::text(text)];
         }
         output
+    }
+}
+
+impl Parts {
+    fn new(spec: &HttpSpec, arguments: &Value) -> Result<Parts, Vec<Problem>> {
+        let mut known = Known::new(arguments);
+        let method = match Method::try_from(spec.method.to_ascii_uppercase().as_str()) {
+            Ok(method)
+                if ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"]
+                    .contains(&method.as_str()) =>
+            {
+                method
+            }
+            _ => {
+                known.wrong("method", format!("`{}` is no method that a tool can use", spec.method));
+                Method::GET
+            }
+        };
+        let mut query = Vec::new();
+        let target = match &spec.url {
+            Some(url) => known.address(url),
+            None => known.path(&spec.path, &mut query),
+        };
+        query.extend(known.pairs("query", &spec.query));
+        let headers = known.pairs("headers", &spec.headers);
+        for pair in &headers {
+            if let Err(said) = header(&pair.name, pair.value.literal().unwrap_or_default()) {
+                known.wrong(&format!("headers.{}", pair.name), said);
+            }
+        }
+        let cookies = known.pairs("cookies", &spec.cookies);
+        let body = known.body(spec, &method);
+        let pick = spec.pick.as_deref().map(Pick::new).transpose().unwrap_or_else(|said| {
+            known.wrong("pick", said);
+            None
+        });
+        if spec.concurrency == 0 {
+            known.wrong("concurrency", "no call at a time is none at all".into());
+        }
+        if !known.problems.is_empty() {
+            return Err(known.problems);
+        }
+        Ok(Parts { method, target, query, headers, cookies, body, pick })
     }
 }
 

@@ -283,13 +283,13 @@ pub(super) fn clean(text: &str) -> Option<String> {
 }
 
 /// A failure of a backend as a result that says so.
-pub(super) fn failed(status: StatusCode, message: Option<String>, code: Option<String>) -> ToolOutput {
+pub(super) fn failed(status: StatusCode, message: Option<&str>, code: Option<&str>) -> ToolOutput {
     let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
     let mut text = format!("{}{reason}", status.as_u16());
-    if let Some(message) = &message {
+    if let Some(message) = message {
         text = format!("{text}: {message}");
     }
-    if let Some(code) = &code {
+    if let Some(code) = code {
         text = format!("{text} ({code})");
     }
     let mut told = json!({ "status": status.as_u16() });

@@ -43,8 +43,9 @@ impl Bench {
     }
 
     /// A client of a server with one tool, `it`.
+    #[allow(clippy::needless_pass_by_value, reason = "arguments are written where it is called")]
     fn client(&self, spec: HttpSpec, properties: Value) -> TestClient {
-        tool(spec, self.connect(), properties).test()
+        tool(spec, self.connect(), &properties).test()
     }
 
     /// What the backend heard of one call: `{"method", "path", "query", "headers", "body"}`.
@@ -61,7 +62,7 @@ impl Bench {
     }
 }
 
-fn tool(spec: HttpSpec, connection: Arc<HttpConnection>, properties: Value) -> Server {
+fn tool(spec: HttpSpec, connection: Arc<HttpConnection>, properties: &Value) -> Server {
     let required: Vec<&String> = properties
         .as_object()
         .unwrap()

@@ -195,12 +195,9 @@ impl<'a> Reader<'a> {
             (None, Version::Two) => inlined(self.document, home, value, Side::Input)?,
             (None, _) => json!({ "type": "string" }),
         };
-        if let (Some(members), Some(text)) =
-            (schema.as_object_mut(), value.get("description").and_then(Value::as_str))
-        {
-            if let Some(text) = said(text) {
-                members.insert("description".into(), text.into());
-            }
+        let text = value.get("description").and_then(Value::as_str).and_then(said);
+        if let (Some(members), Some(text)) = (schema.as_object_mut(), text) {
+            members.insert("description".into(), text.into());
         }
         Ok(schema)
     }
@@ -260,8 +257,7 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let is_file = |parameter: &&Parameter<'a>| parameter.value.get("type") == Some(&json!("file"));
-        let is_multipart =
-            fields.iter().any(|field| is_file(field)) || consumed.first() == Some(&"multipart/form-data");
+        let is_multipart = fields.iter().any(is_file) || consumed.first() == Some(&"multipart/form-data");
         let (mut form, mut parts) = (Vec::new(), Vec::new());
         for field in fields {
             let schema = self.schema_of(field)?;
@@ -296,7 +292,7 @@ impl<'a> Reader<'a> {
         };
         match rank(mime) {
             0 | 1 => self.json(schema, is_required, text),
-            2 | 3 if properties(&schema).is_some() => self.form(&plain, schema, encoding),
+            2 | 3 if properties(&schema).is_some() => self.form(&plain, &schema, encoding),
             2 => {
                 let argument = self.argument("body", "body", described(schema, text), is_required);
                 let field = Field::new("body", format!("{{{argument}}}"));
@@ -337,10 +333,10 @@ impl<'a> Reader<'a> {
         self.spec.body = BodySpec::Json { value: Value::Object(value), is_optional: !is_required };
     }
 
-    fn form(&mut self, mime: &str, schema: Value, encoding: Option<&Value>) {
-        let needed = required(&schema);
+    fn form(&mut self, mime: &str, schema: &Value, encoding: Option<&Value>) {
+        let needed = required(schema);
         let (mut form, mut parts) = (Vec::new(), Vec::new());
-        for (wire, member) in properties(&schema).cloned().unwrap_or_default() {
+        for (wire, member) in properties(schema).cloned().unwrap_or_default() {
             let own = encoding.and_then(|encoding| encoding.get(&wire));
             let text = |name: &str| own.and_then(|own| own.get(name)).and_then(Value::as_str);
             let is_object = member.get("type") == Some(&json!("object"));

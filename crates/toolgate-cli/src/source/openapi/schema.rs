@@ -100,11 +100,9 @@ impl<'a> Walk<'a> {
         let below = depth.saturating_sub(1);
         for (name, value) in members {
             match (name.as_str(), value) {
-                ("properties", Value::Object(all)) => {
-                    if depth > 0 {
-                        let inside = self.properties(home, all, below)?;
-                        made.insert("properties".into(), Value::Object(inside));
-                    }
+                ("properties", Value::Object(all)) if depth > 0 => {
+                    let inside = self.properties(home, all, below)?;
+                    made.insert("properties".into(), Value::Object(inside));
                 }
                 ("patternProperties", Value::Object(_)) => {}
                 ("items" | "additionalProperties" | "not" | "contains" | "propertyNames", value) => {

@@ -6,7 +6,7 @@ use super::*;
 
 fn forwarding(bench: &Bench) -> Server {
     let spec = HttpSpec { auth: Some(Auth::Forward), ..get("/echo") };
-    tool(spec, bench.connect(), json!({}))
+    tool(spec, bench.connect(), &json!({}))
 }
 
 #[tokio::test]
@@ -22,7 +22,7 @@ async fn credentials_of_callers_are_passed_on_and_never_mixed() {
         // What was passed on does not come back.
         assert!(!called.message().to_string().contains(&credential[6..]), "{}", called.text());
         let said = HttpSpec { auth: Some(Auth::Forward), ..get("/echo/{word}") };
-        let server = tool(said, bench.connect(), json!({ "word": text() }));
+        let server = tool(said, bench.connect(), &json!({ "word": text() }));
         let client = TestClient::http(&server).with_header("authorization", credential);
         let called = client.call("it", json!({ "word": "abcdef" })).await;
         assert_eq!(called.json()["path"], "/echo/***", "nor does the password inside");
@@ -42,7 +42,7 @@ async fn what_is_known_of_a_caller_can_be_the_credential() {
         header: "Authorization".into(),
         prefix: "Bearer ".into(),
     };
-    let server = tool(get("/echo"), bench.connect(), json!({}));
+    let server = tool(get("/echo"), bench.connect(), &json!({}));
     let ada = Principal::new("ada").with_attribute("github", "gho_ada0001");
     let called = TestClient::http(&server).with_principal(ada).call("it", json!({})).await;
     assert!(!called.is_error(), "{}", called.text());

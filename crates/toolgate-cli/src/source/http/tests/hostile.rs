@@ -221,7 +221,7 @@ async fn the_address_that_was_checked_is_the_one_that_is_dialed() {
         ..ConnectionSpec::default()
     };
     let connection = HttpConnection::new(&connection, &outside).unwrap();
-    let server = tool(get("/echo"), Arc::clone(&connection), json!({}));
+    let server = tool(get("/echo"), Arc::clone(&connection), &json!({}));
     assert!(!server.test().call("it", json!({})).await.is_error());
     assert_eq!(names.0.lock().unwrap().len(), 1, "asked once for one connection");
     assert_eq!(connection.reach().await, Err("address not allowed".into()));
