@@ -75,6 +75,8 @@ pub(crate) enum Auth {
     None,
     /// The caller's own `Authorization`, as it came. A call without one is refused.
     Forward,
+    /// These headers of the call, those that it has. A call without any of them is refused.
+    Headers(Vec<String>),
     /// Something that is known of the caller. A caller of whom it is not known is refused.
     Attribute { attribute: String, header: String, prefix: String },
 }

@@ -39,7 +39,7 @@ const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "
 pub(crate) struct OpenApiSpec {
     /// Comes before every name.
     pub(crate) prefix: String,
-    /// `GET /v2/**`, `/v2/**`, `tag:stock`, `id:list*`, `deprecated`. None is all.
+    /// `GET /v2/**`, `/v2/**`, `tag:stock`, `listItems`, `id:list*`, `deprecated`. None is all.
     pub(crate) include: Vec<String>,
     pub(crate) exclude: Vec<String>,
     /// What some operations become, by the same patterns.

@@ -15,7 +15,7 @@ use toolgate::{Context, Raw, ToolError};
 
 use super::answer::{Answer, Kind, PAGING_KEY, failed, retry_after};
 use super::body::{Body, Pair};
-use super::connection::{Failure, HttpConnection, Outgoing, header};
+use super::connection::{Failure, HttpConnection, Outgoing, header, judge_auth};
 use super::encode::{Serial, header_text, in_header, in_path, percent};
 use super::pick::Pick;
 use super::template::{Braces, Piece, Template, given, plain};
@@ -341,6 +341,10 @@ impl HttpAct {
         let (message, code) = match self.spec.errors {
             Errors::Status => (None, None),
             Errors::Auto if status.is_server_error() => (None, None),
+            // Whether there is such a user is not told to who does not know the password.
+            _ if status == StatusCode::UNAUTHORIZED && answer.tells_users() => {
+                (Some("the backend does not accept these credentials".into()), None)
+            }
             Errors::Auto | Errors::Message => answer.complaint(),
         };
         let masked = |text: Option<String>| text.map(|text| self.connection.masked(text, headers));
@@ -388,6 +392,9 @@ impl Parts {
             known.wrong("pick", said);
             None
         });
+        if let Some(Err(said)) = spec.auth.as_ref().map(judge_auth) {
+            known.wrong("auth", said);
+        }
         if spec.concurrency == 0 {
             known.wrong("concurrency", "no call at a time is none at all".into());
         }

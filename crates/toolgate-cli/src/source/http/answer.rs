@@ -210,6 +210,12 @@ impl Answer {
         (!paging.is_empty()).then_some(Value::Object(paging))
     }
 
+    /// Whether a refusal says which half of the credentials is wrong, as WordPress does.
+    pub(super) fn tells_users(&self) -> bool {
+        let code = self.complaint().1.unwrap_or_default();
+        ["invalid_username", "invalid_email", "incorrect_password"].contains(&code.as_str())
+    }
+
     /// What a failure says, and its code: WordPress, problem details, the common shapes of others, or plain text.
     pub(super) fn complaint(&self) -> (Option<String>, Option<String>) {
         match self.kind() {

@@ -146,9 +146,7 @@ impl HttpConnection {
                 Err(said) => wrong(&format!("headers.{name}"), said),
             }
         }
-        if let Auth::Attribute { header: name, prefix, .. } = &spec.auth
-            && let Err(said) = header(name, prefix)
-        {
+        if let Err(said) = judge_auth(&spec.auth) {
             wrong("auth", said);
         }
         if spec.redirects > 3 {
@@ -216,6 +214,21 @@ impl HttpConnection {
                 let mut value = value.clone();
                 value.set_sensitive(true);
                 headers.insert(AUTHORIZATION, value);
+            }
+            Auth::Headers(names) => {
+                let mut is_known = false;
+                for name in names {
+                    let mut given = cx.headers().get_all(name.as_str()).iter();
+                    if let (Some(value), None) = (given.next(), given.next()) {
+                        let (name, mut value) = header(name, value.to_str().unwrap_or("\n"))?;
+                        value.set_sensitive(true);
+                        headers.insert(name, value);
+                        is_known = true;
+                    }
+                }
+                if !is_known {
+                    return Err("this tool acts as its caller, and the call has no credentials".into());
+                }
             }
             Auth::Attribute { attribute, header: name, prefix } => {
                 let known = cx.principal().attribute(attribute).and_then(|value| value.as_str());
@@ -344,6 +357,15 @@ impl From<Unread> for Failure {
             Unread::Broken => Failure::Broken,
             Unread::Encoding => Failure::Unreadable,
         }
+    }
+}
+
+/// Whether the headers that credentials go to can be set.
+pub(super) fn judge_auth(auth: &Auth) -> Result<(), String> {
+    match auth {
+        Auth::None | Auth::Forward => Ok(()),
+        Auth::Headers(names) => names.iter().try_for_each(|name| header(name, "").map(drop)),
+        Auth::Attribute { header: name, prefix, .. } => header(name, prefix).map(drop),
     }
 }
 

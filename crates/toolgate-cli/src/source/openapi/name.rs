@@ -157,6 +157,15 @@ impl Pattern {
         } else if let Some(id) = trimmed.strip_prefix("id:") {
             What::Id(id.trim().to_owned())
         } else {
+            let is_word =
+                !trimmed.is_empty() && !trimmed.contains(char::is_whitespace) && !trimmed.starts_with('/');
+            if is_word {
+                return Ok(Pattern {
+                    text: shown(trimmed),
+                    what: What::Id(trimmed.to_owned()),
+                    was_used: Cell::new(false),
+                });
+            }
             let (method, path) = match trimmed.split_once(char::is_whitespace) {
                 Some(("*", path)) => (None, path.trim()),
                 Some((method, path)) => (Some(method.to_ascii_uppercase()), path.trim()),
@@ -167,7 +176,7 @@ impl Pattern {
                 .is_none_or(|method| super::METHODS.contains(&method.to_ascii_lowercase().as_str()));
             if !path.starts_with('/') || !is_method {
                 return Err(format!(
-                    "`{}` chooses nothing; write `GET /path/**`, `/path/*`, `tag:name`, `id:name` or `deprecated`",
+                    "`{}` chooses nothing; write `GET /path/**`, `/path/*`, `tag:name`, an operationId or `deprecated`",
                     shown(text)
                 ));
             }
@@ -264,6 +273,8 @@ mod tests {
             ("tag:st*", "GET", "/", true),
             ("tag:gone", "GET", "/", false),
             ("id:list*", "GET", "/", true),
+            ("listItems", "GET", "/", true),
+            ("listItem", "GET", "/", false),
             ("deprecated", "GET", "/", false),
         ] {
             assert_eq!(
@@ -273,7 +284,7 @@ mod tests {
             );
         }
         assert!(Pattern::parse("deprecated").unwrap().fits(&facts("GET", "/", true)));
-        for bad in ["", "GET", "v2/**", "FETCH /x", "depreciated"] {
+        for bad in ["", " ", "FETCH /x", "GET x", "a b c"] {
             assert!(Pattern::parse(bad).is_err(), "{bad}");
         }
     }

@@ -326,7 +326,7 @@ fn operations_are_chosen_named_and_made_resources() {
 
     let spec = OpenApiSpec {
         prefix: "a b".into(),
-        include: vec!["books".into()],
+        include: vec!["books list".into()],
         exclude: vec!["FETCH /x".into()],
         rename: vec![("a".into(), "b c".into())],
         ..OpenApiSpec::default()

@@ -35,6 +35,22 @@ async fn credentials_of_callers_are_passed_on_and_never_mixed() {
 }
 
 #[tokio::test]
+async fn headers_of_a_call_can_be_passed_on_by_name() {
+    let bench = Bench::new().await;
+    let auth = Some(Auth::Headers(vec!["X-Tenant".into(), "X-Session".into()]));
+    let server = tool(HttpSpec { auth, ..get("/echo") }, bench.connect(), &json!({}));
+    let client = TestClient::http(&server).with_header("x-tenant", "acme").with_header("x-other", "1");
+    assert!(!client.call("it", json!({})).await.is_error());
+    let heard = bench.backend.heard();
+    assert_eq!(
+        (&heard[0]["headers"]["x-tenant"], heard[0]["headers"].get("x-other")),
+        (&json!("acme"), None)
+    );
+    assert!(TestClient::http(&server).call("it", json!({})).await.is_error());
+    assert_eq!(bench.backend.heard().len(), 1);
+}
+
+#[tokio::test]
 async fn what_is_known_of_a_caller_can_be_the_credential() {
     let mut bench = Bench::new().await;
     bench.connection.auth = Auth::Attribute {
