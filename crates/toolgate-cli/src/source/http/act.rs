@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use toolgate::model::ToolOutput;
 use toolgate::{Context, Raw, ToolError};
 
-use super::answer::{Answer, Kind, PAGING_KEY, failed, retry_after};
+use super::answer::{Answer, BACKEND_KEY, Kind, PAGING_KEY, failed, retry_after};
 use super::body::{Body, Pair};
 use super::connection::{Failure, HttpConnection, Outgoing, header, judge_auth};
 use super::encode::{Serial, header_text, in_header, in_path, percent};
@@ -76,9 +76,12 @@ impl HttpAct {
         let start = cx.time_left();
         let time = self.time().min(start);
         let Ok(called) = tokio::time::timeout(time, self.send(cx, &outgoing, start, time)).await else {
-            return Err(ToolError::new("the backend took too long"));
+            return Ok(unanswered("the backend took too long", "timeout"));
         };
-        let answer = called?;
+        let answer = match called? {
+            Ok(answer) => answer,
+            Err(failure) => return Ok(unanswered(&failure.to_string(), failure.word())),
+        };
         let left = time.saturating_sub(start.saturating_sub(cx.time_left()));
         let mut output = self.shape(answer, &outgoing.headers, left).await?;
         if self.spec.output_schema.is_some() && output.structured.is_none() && !output.is_error {
@@ -225,7 +228,7 @@ impl HttpAct {
         outgoing: &Outgoing,
         start: Duration,
         time: Duration,
-    ) -> Result<Answer, ToolError> {
+    ) -> Result<Result<Answer, Failure>, ToolError> {
         let _seat = self.seat().await?;
         let retry = &self.connection.retry;
         let is_safe = self.spec.idempotent.unwrap_or_else(|| self.parts.method.is_idempotent());
@@ -242,7 +245,7 @@ impl HttpAct {
             let wait = asked.unwrap_or_else(|| backoff(turn));
             let left = time.saturating_sub(start.saturating_sub(cx.time_left()));
             if !again || turn >= retry.max || wait >= left {
-                return sent.map_err(|failure| ToolError::new(failure.to_string()));
+                return Ok(sent);
             }
             tokio::time::sleep(wait).await;
             turn += 1;
@@ -347,6 +350,10 @@ impl HttpAct {
             }
             Errors::Auto | Errors::Message => answer.complaint(),
         };
+        if status.is_server_error() {
+            let said = answer.complaint().0.map(|said| self.connection.masked(said, headers));
+            self.connection.note(status.as_u16(), said.as_deref().unwrap_or_default());
+        }
         let masked = |text: Option<String>| text.map(|text| self.connection.masked(text, headers));
         let mut output = failed(status, masked(message).as_deref(), masked(code).as_deref());
         if let Some(wait) = retry_after(&answer.headers)
@@ -439,6 +446,12 @@ fn backoff(turn: u32) -> Duration {
     let most = Duration::from_millis(100).saturating_mul(1 << turn.min(6)).min(Duration::from_secs(5));
     let chance = u32::try_from(RandomState::new().hash_one(turn) % 512).unwrap_or_default();
     most * (512 + chance) / 1024
+}
+
+/// A failure without an answer: in words for people, and in one for programs.
+fn unanswered(said: &str, word: &str) -> ToolOutput {
+    let meta = json!({ BACKEND_KEY: { "failure": word } });
+    ToolOutput { meta: Some(Raw::from(meta)), ..ToolOutput::error(said) }
 }
 
 fn told(status: StatusCode) -> String {
@@ -590,5 +603,78 @@ impl<'a> Known<'a> {
                 Body::None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::source::egress::{Egress, EgressSpec};
+    use crate::source::http::{ConnectionSpec, Outside, unescaped};
+
+    fn act() -> HttpAct {
+        let outside = Outside::new(Egress::new(&EgressSpec::default()).unwrap());
+        let base = "https://api.example.com:8443/base/v1".into();
+        let query = vec![("key".into(), "k".into())];
+        let connection = ConnectionSpec { base, query, ..ConnectionSpec::default() };
+        let connection = HttpConnection::new(&connection, &outside).unwrap();
+        let spec = HttpSpec {
+            path: "/items/{id}/x-{id}.json?q={q}".into(),
+            query: vec![Field::new("list", "{list}"), Field::new("both", "{q}:{q}")],
+            ..HttpSpec::default()
+        };
+        let schema = json!({ "properties": { "id": {}, "q": {}, "list": {} }, "required": ["id", "q"] });
+        HttpAct::new(spec, connection, &schema).unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whatever arguments are, a request goes to the same host, has the same segments and the same fields, and each
+        /// of them says exactly its argument.
+        #[test]
+        fn arguments_stay_in_their_places(
+            id in prop_oneof![any::<String>(), "[./%\\\\a-c?#&=@:;{} ]{0,8}"],
+            q in prop_oneof![any::<String>(), "[./%a-c?#&=+;{} ]{0,8}"],
+            list in prop::collection::vec(any::<String>(), 0..3),
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let _inside = runtime.enter();
+            let arguments = json!({ "id": id, "q": q, "list": list });
+            let Ok(uri) = act().uri(arguments.as_object().unwrap()) else {
+                let is_step = |part: &str| part == "." || part == "..";
+                let is_bad = id.is_empty() || id.chars().any(char::is_control) || id.split(['/', '\\']).any(is_step);
+                prop_assert!(is_bad, "refused without a reason: {:?}", id);
+                return Ok(());
+            };
+            prop_assert_eq!(uri.authority().unwrap().as_str(), "api.example.com:8443");
+            let segments: Vec<String> = uri.path().split('/').map(unescaped).collect();
+            let tail = format!("x-{id}.json");
+            prop_assert_eq!(segments, ["", "base", "v1", "items", id.as_str(), tail.as_str()]);
+            let pairs: Vec<(String, String)> = uri.query().unwrap().split('&')
+                .map(|pair| pair.split_once('=').unwrap())
+                .map(|(name, value)| (unescaped(name), unescaped(value)))
+                .collect();
+            let mut wanted = vec![("key".to_owned(), "k".to_owned()), ("q".to_owned(), q.clone())];
+            wanted.extend(list.iter().map(|item| ("list".to_owned(), item.clone())));
+            wanted.push(("both".to_owned(), format!("{q}:{q}")));
+            prop_assert_eq!(pairs, wanted);
+        }
+    }
+
+    #[test]
+    fn nothing_that_can_be_printed_has_a_secret() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        let outside = Outside::new(Egress::new(&EgressSpec::default()).unwrap());
+        let headers = vec![("Authorization".into(), "Bearer s3cret-token".into())];
+        let spec =
+            ConnectionSpec { base: "https://api.example.com".into(), headers, ..ConnectionSpec::default() };
+        let connection = HttpConnection::new(&spec, &outside).unwrap();
+        let spec = HttpSpec { headers: vec![Field::new("X-Key", "s3cret-token")], ..HttpSpec::default() };
+        let printed = format!("{connection:?} {spec:?} {outside:?}");
+        assert!(!printed.contains("s3cret") && printed.contains("api.example.com"), "{printed}");
     }
 }

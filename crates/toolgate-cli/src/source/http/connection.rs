@@ -90,6 +90,18 @@ pub(super) enum Failure {
     Unreadable,
 }
 
+impl Failure {
+    /// One word for programs.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Failure::Refused(_) => "refused",
+            Failure::Unreachable(_) => "unreachable",
+            Failure::Broken => "broken",
+            Failure::Unreadable => "unreadable",
+        }
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -257,6 +269,11 @@ impl HttpConnection {
             text,
             |text, secret| if text.contains(&secret) { text.replace(&secret, "***") } else { text },
         )
+    }
+
+    /// Tells whoever runs the program what callers are not told. The text is somebody else's, so it is escaped.
+    pub(super) fn note(&self, status: u16, said: &str) {
+        tracing::warn!(backend = self.authority.as_str(), status, ?said, "a backend failed");
     }
 
     /// Whether an address belongs to this backend.

@@ -44,6 +44,7 @@ async fn nobody_there_is_said_without_telling_where() {
     bench.egress.allow = vec![gone.to_string()];
     let called = bench.client(get("/"), json!({})).call("it", json!({})).await;
     assert_eq!(called.text(), "cannot connect: connection refused");
+    assert_eq!(called.message()["result"]["_meta"][BACKEND_KEY]["failure"], "unreachable");
     bench.connection.base = "http://no-such-host.invalid".into();
     let called = bench.client(get("/"), json!({})).call("it", json!({})).await;
     assert_eq!(called.text(), "host not found");
