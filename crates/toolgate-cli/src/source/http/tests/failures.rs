@@ -5,12 +5,11 @@ use super::*;
 #[tokio::test]
 async fn a_backend_that_misbehaves_costs_one_call() {
     let mut bench = Bench::new().await;
-    bench.connection.timeout = Duration::from_millis(400);
     bench.connection.response_limit = 256 * 1024;
     bench.connection.retry.max = 0;
     for (path, wanted) in [
-        ("/slow?ms=60000", "took too long"),
-        ("/drip", "took too long"),
+        ("/slow?ms=60000", "the backend took too long"),
+        ("/drip", "the backend took too long"),
         ("/huge?mb=4096", "larger than 262144 bytes"),
         ("/gzip?mb=20", "larger than 262144 bytes"),
         ("/half", "the connection to the backend broke"),
@@ -21,7 +20,9 @@ async fn a_backend_that_misbehaves_costs_one_call() {
         ("/reset", "the connection to the backend broke"),
         ("/status?c=500", "500 Internal Server Error"),
     ] {
-        let called = bench.client(get(path), json!({})).call("it", json!({})).await;
+        let timeout = wanted.ends_with("too long").then_some(Duration::from_millis(300));
+        let spec = HttpSpec { timeout, ..get(path) };
+        let called = bench.client(spec, json!({})).call("it", json!({})).await;
         assert!(called.is_error() && called.text().contains(wanted), "{path}: {}", called.text());
         assert!(!called.text().contains("secret.php"), "{path}");
     }
@@ -125,7 +126,7 @@ async fn connections_are_kept() {
 #[tokio::test]
 async fn a_crowd_waits_in_a_line_that_ends() {
     let bench = Bench::new().await;
-    let spec = HttpSpec { concurrency: 4, queue: 6, ..get("/slow?ms=150") };
+    let spec = HttpSpec { concurrency: 4, queue: 6, ..get("/slow?ms=500") };
     let client = bench.client(spec, json!({}));
     let calls: Vec<_> = (0..20).map(|_| client.call("it", json!({})).start()).collect();
     let mut n_busy = 0;
@@ -146,7 +147,7 @@ async fn a_call_that_is_taken_back_ends_its_request() {
     let client = bench.client(get("/drip"), json!({}));
     let call = client.call("it", json!({})).start();
     let until = async |wanted: usize| {
-        for _ in 0..200 {
+        for _ in 0..400 {
             if bench.backend.dripping() == wanted {
                 return true;
             }
@@ -156,7 +157,7 @@ async fn a_call_that_is_taken_back_ends_its_request() {
     };
     assert!(until(1).await, "the backend drips");
     call.cancel().await;
-    assert!(until(0).await, "and stops within a second");
+    assert!(until(0).await, "and stops soon after");
 }
 
 #[tokio::test]

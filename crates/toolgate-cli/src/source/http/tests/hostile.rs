@@ -197,7 +197,6 @@ async fn redirects_are_off_and_where_they_are_on_each_hop_is_checked() {
 
 #[tokio::test]
 async fn the_address_that_was_checked_is_the_one_that_is_dialed() {
-    use crate::source::egress::{Found, LookUp};
     use std::net::SocketAddr;
     use std::sync::Mutex;
 
