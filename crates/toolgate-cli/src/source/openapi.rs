@@ -203,7 +203,7 @@ impl Import<'_> {
             if !self.is_wanted(&route, operation) {
                 continue;
             }
-            if self.imported.operations.len() == OPERATION_LIMIT {
+            if self.imported.operations.len() + self.imported.missing.len() >= OPERATION_LIMIT {
                 return Err(format!(
                     "it has more than {OPERATION_LIMIT} operations; choose some with `include`"
                 ));
@@ -255,7 +255,6 @@ impl Import<'_> {
     }
 
     fn miss(&mut self, what: &str, reason: String) {
-        tracing::warn!(what = name::shown(what), reason, "not served");
         self.imported.missing.push(Missing { what: name::shown(what), reason });
     }
 

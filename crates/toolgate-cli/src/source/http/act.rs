@@ -263,6 +263,7 @@ impl HttpAct {
             return Ok(self.complain(&answer, headers));
         }
         let paging = if self.spec.paging == Paging::Off { None } else { answer.paging() };
+        let paging = paging.and_then(|paging| self.connection.told(paging, headers));
         let limit = self.limit();
         if answer.is_cut && (self.spec.on_exceed == OnExceed::Error || self.parts.pick.is_some()) {
             return Err(ToolError::new(format!("the answer is larger than {limit} bytes; ask for less")));

@@ -16,11 +16,12 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
 use http_body_util::Full;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use serde_json::Value;
 use toolgate::Context;
 
 use super::answer::{Answer, Unread, read, text_of};
 use super::dial::{Dial, DialError, Outside, authorities};
-use super::encode::percent;
+use super::encode::{percent, unescaped};
 use super::{Auth, ConnectionSpec, Retry};
 use crate::source::Problem;
 use crate::source::egress::Refused;
@@ -269,6 +270,19 @@ impl HttpConnection {
             text,
             |text, secret| if text.contains(&secret) { text.replace(&secret, "***") } else { text },
         )
+    }
+
+    /// Where to go on, without the keys that a backend writes into its links.
+    pub(super) fn told(&self, mut paging: Value, headers: &HeaderMap) -> Option<Value> {
+        let own = self.query.iter().filter_map(|pair| pair.split_once('=')).map(|(name, _)| unescaped(name));
+        for name in own {
+            for link in ["next", "prev", "first", "last"] {
+                if let Some(parameters) = paging.get_mut(link).and_then(Value::as_object_mut) {
+                    parameters.shift_remove(&name);
+                }
+            }
+        }
+        serde_json::from_str(&self.masked(paging.to_string(), headers)).ok()
     }
 
     /// Tells whoever runs the program what callers are not told. The text is somebody else's, so it is escaped.

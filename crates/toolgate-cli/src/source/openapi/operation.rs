@@ -81,7 +81,7 @@ impl<'a> Reader<'a> {
         Ok(Operation {
             name: String::new(),
             title: summary.filter(|summary| summary.chars().count() <= 100),
-            description: both,
+            description: both.or_else(|| Some(name::shown(route))),
             input_schema,
             output_schema,
             hints: hints(method),

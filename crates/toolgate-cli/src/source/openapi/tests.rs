@@ -403,6 +403,10 @@ fn what_is_too_large_is_refused() {
     };
     let crowd = json!({ "openapi": "3.0.0", "paths": many(25_000) }).to_string();
     assert!(said(&crowd).contains("more than 2000 operations"));
+    assert!(
+        said(&crowd.replace("{}", "7")).contains("more than 2000 operations"),
+        "also if all of them are broken"
+    );
     let few = OpenApiSpec { include: vec!["GET /p1*".into()], ..OpenApiSpec::default() };
     assert_eq!(
         import(&json!({ "openapi": "3.0.0", "paths": many(1100) }).to_string(), &few)

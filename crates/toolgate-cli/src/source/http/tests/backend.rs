@@ -199,9 +199,14 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
         "/redir" => with(reply(302, "", ""), "location", &field("to").unwrap_or_default()),
         "/redirloop" => with(reply(302, "", ""), "location", "/redirloop"),
         "/list" => {
-            let link = "<http://10.0.0.7/list?page=2>; rel=\"next\"";
+            let more = if query.is_empty() {
+                String::new()
+            } else {
+                format!("&key=k&again={}", field("other").unwrap_or_default())
+            };
+            let link = format!("<http://10.0.0.7/list?page=2{more}>; rel=\"next\"");
             let reply = with(reply(200, "application/json", r#"[{"id":1},{"id":2}]"#), "x-wp-total", "37");
-            let reply = with(with(reply, "x-wp-totalpages", "19"), "link", link);
+            let reply = with(with(reply, "x-wp-totalpages", "19"), "link", &link);
             with(
                 with(reply, "set-cookie", "backend-cookie=1"),
                 "www-authenticate",

@@ -82,4 +82,10 @@ async fn keys_in_the_query_are_sent_and_not_shown() {
     let called = client.call("it", json!({ "q": "1" })).await;
     assert_eq!(bench.backend.heard()[0]["query"], "api_key=k3y-%26-more&q=1");
     assert!(!called.message().to_string().contains("k3y-"), "{}", called.text());
+
+    // Backends repeat the query in their links.
+    bench.connection.query = vec![("key".into(), "k".into()), ("other".into(), "long-secret".into())];
+    let called = bench.client(get("/list"), json!({})).call("it", json!({})).await;
+    let next = &called.message()["result"]["_meta"][PAGING_KEY]["next"];
+    assert_eq!(*next, json!({ "page": "2", "again": "***" }), "{next}");
 }
