@@ -75,7 +75,8 @@ impl<'a> Walk<'a> {
         let mut inlined = inlined?;
         // Since 3.1 a reference may have words of its own beside it.
         for name in ["description", "title", "default"] {
-            if let (Some(own), Some(inlined)) = (members.get(name), inlined.as_object_mut()) {
+            let own = members.get(name).filter(|own| is_kept(name, own));
+            if let (Some(own), Some(inlined)) = (own, inlined.as_object_mut()) {
                 inlined.insert(name.into(), own.clone());
             }
         }
@@ -116,12 +117,22 @@ impl<'a> Walk<'a> {
                     made.insert(name.clone(), inside);
                 }
                 ("allOf" | "oneOf" | "anyOf" | "prefixItems", Value::Array(all)) => {
-                    if depth == 0 {
+                    if depth == 0 || all.is_empty() {
                         continue;
                     }
                     let inside: Result<Vec<Value>, Stop> =
                         all.iter().map(|one| self.schema(home, one, below)).collect();
                     made.insert(name.clone(), Value::Array(inside?));
+                }
+                ("type" | "required", Value::Array(all)) if is_kept(name, value) => {
+                    // Each once: said twice, a schema is wrong.
+                    let mut once: Vec<&Value> = Vec::new();
+                    all.iter().for_each(|one| {
+                        if !once.contains(&one) {
+                            once.push(one)
+                        }
+                    });
+                    made.insert(name.clone(), once.into_iter().cloned().collect());
                 }
                 (plain, value) if is_kept(plain, value) => {
                     made.insert(name.clone(), value.clone());
@@ -243,7 +254,7 @@ fn is_pattern(value: &Value) -> bool {
 fn cut(target: &Value) -> Value {
     let mut left = Map::new();
     for name in ["type", "title", "description"] {
-        if let Some(value) = target.get(name).filter(|value| name != "type" || is_type(value)) {
+        if let Some(value) = target.get(name).filter(|value| is_kept(name, value)) {
             left.insert(name.into(), value.clone());
         }
     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Words that mean something, so that what is thrown together is looked at.
-const WORDS: [&str; 44] = [
+const WORDS: [&str; 72] = [
     "openapi",
     "3.0.0",
     "swagger",
@@ -50,6 +50,34 @@ const WORDS: [&str; 44] = [
     "operationId",
     "servers",
     "url",
+    "pattern",
+    "minimum",
+    "exclusiveMinimum",
+    "additionalProperties",
+    "not",
+    "anyOf",
+    "prefixItems",
+    "nullable",
+    "format",
+    "binary",
+    "default",
+    "const",
+    "multipleOf",
+    "minLength",
+    "uniqueItems",
+    "description",
+    "$defs",
+    "readOnly",
+    "string",
+    "integer",
+    "null",
+    "file",
+    "contains",
+    "patternProperties",
+    "style",
+    "deepObject",
+    "explode",
+    "encoding",
 ];
 
 fn word() -> impl Strategy<Value = String> {
@@ -87,7 +115,7 @@ fn judge(text: &str) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_json_ends(mut value in anything(), paths in anything(), components in anything(), is_old: bool) {
