@@ -243,10 +243,13 @@ fn is_type(value: &Value) -> bool {
     is_known(value) || value.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(is_known))
 }
 
-/// Patterns are those of another language; what ours does not read is no reason to refuse arguments.
+/// Patterns are those of another language: what ours does not read, or could take long over, is no reason to refuse
+/// arguments. The last word has who checks them.
 fn is_pattern(value: &Value) -> bool {
     value.as_str().is_some_and(|pattern| {
-        pattern.len() <= 1000 && regex::RegexBuilder::new(pattern).size_limit(256 * 1024).build().is_ok()
+        pattern.len() <= 1000
+            && regex::RegexBuilder::new(pattern).size_limit(256 * 1024).build().is_ok()
+            && jsonschema::draft202012::new(&json!({ "pattern": pattern })).is_ok()
     })
 }
 

@@ -301,6 +301,38 @@ fn what_is_broken_is_named_and_the_rest_is_served() {
     serve(&broken, &connect("https://broken.example.com", Vec::new()));
 }
 
+/// Found by throwing words together; each would have cost the whole server.
+#[test]
+fn slips_in_schemas_cost_nothing() {
+    for (slip, mended) in [
+        (json!({ "oneOf": [], "allOf": [], "prefixItems": [] }), json!({})),
+        (
+            json!({ "required": ["a", "a"], "type": ["string", "string"] }),
+            json!({ "required": ["a"], "type": ["string"] }),
+        ),
+        (json!({ "$ref": "#/x", "description": [], "title": {} }), json!({ "type": "string" })),
+        (json!({ "pattern": "x\\a" }), json!({})),
+        (json!({ "pattern": "(?<!a)b" }), json!({})),
+        (json!({ "pattern": "(a{1,1000}){1,1000}" }), json!({})),
+        (
+            json!({ "type": "wat", "enum": [], "minimum": "1", "multipleOf": 0, "maxLength": -1, "required": true }),
+            json!({}),
+        ),
+        (
+            json!({ "minimum": 1, "exclusiveMinimum": true, "maximum": 2, "exclusiveMaximum": "x" }),
+            json!({ "exclusiveMinimum": 1, "maximum": 2 }),
+        ),
+        (json!(false), json!({ "not": {} })),
+        (json!(7), json!({})),
+    ] {
+        let parameters = json!([{ "name": "p", "in": "query", "schema": slip }]);
+        let text = json!({ "openapi": "3.0.0", "x": { "type": "string" }, "paths": { "/a": { "get": { "parameters": parameters } } } });
+        let imported = import(&text.to_string(), &OpenApiSpec::default()).unwrap();
+        assert_eq!(one(&imported, "get_a").input_schema["properties"]["p"], mended, "{slip}");
+        serve(&imported, &connect("https://slips.example.com", Vec::new()));
+    }
+}
+
 #[test]
 fn operations_are_chosen_named_and_made_resources() {
     let spec = OpenApiSpec {
