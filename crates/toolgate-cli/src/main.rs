@@ -3,6 +3,8 @@
 mod cli;
 mod demo;
 mod log;
+#[allow(dead_code, reason = "wired by compose")]
+mod source;
 mod welcome;
 
 use std::process::ExitCode;
