@@ -125,7 +125,14 @@ impl Server {
     /// As if somebody pulled the plug, and put it back.
     pub(crate) fn restart(&mut self) -> Result<(), String> {
         self.running = None;
-        self.serve()
+        // What was killed takes a moment to be gone, and until then a server refuses to take its place.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            match self.serve() {
+                Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(200)),
+                ended => return ended,
+            }
+        }
     }
 
     fn serve(&mut self) -> Result<(), String> {
