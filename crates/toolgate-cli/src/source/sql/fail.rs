@@ -9,6 +9,7 @@ use sqlx::error::DatabaseError;
 use toolgate::ToolError;
 
 use super::Driver;
+use super::postgres::TOO_LARGE;
 
 /// Why there is no result.
 #[derive(Debug)]
@@ -82,6 +83,9 @@ fn of_engine(driver: Driver, error: &dyn DatabaseError, timeout: Duration) -> Fa
     let words = error.message().to_owned();
     match driver {
         Driver::Postgres => match code.as_str() {
+            "22P02" if words.contains(TOO_LARGE) => {
+                Failure::Refused("a row is too large; ask for fewer or shorter columns".to_owned())
+            }
             "25006" => Failure::ReadOnly,
             "57014" => Failure::Timeout(timeout),
             "53300" | "57P03" => Failure::Busy,

@@ -92,7 +92,8 @@ pub(super) async fn run(
     let sql = job.statement.render(|_| "?".to_owned());
     let query = sqlx::query_with(AssertSqlSafe(sql), arguments).persistent(false);
     let found = gather::<MySql>(connection.fetch_many(query), job.limits, job.may).await;
-    if let Ok(Found { unread: true, .. }) = &found {
+    // There is more to come on this connection; it is given up, and the transaction with it.
+    if matches!(&found, Ok(Found { unread: true, .. }) | Err(Broken::Failure(_))) {
         return found;
     }
     let end = match (job.may, found.is_ok()) {

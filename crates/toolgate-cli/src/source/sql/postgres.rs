@@ -28,6 +28,9 @@ use super::gather::{Broken, Found, Reads, gather};
 use super::statement::{May, Statement};
 use super::value::Holds;
 
+/// Says that a row was too large to be sent.
+pub(super) const TOO_LARGE: &str = "toolgate: a row is too large";
+
 /// How a statement is written for the server, once it has said what its parameters are.
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -91,16 +94,25 @@ async fn attempt(connection: &mut PgConnection, job: &Job, process: &AtomicU64) 
     };
     let begin = format!(
         "BEGIN {kind}; SET LOCAL statement_timeout = {}; SELECT pg_backend_pid()",
-        job.timeout.as_millis().max(1)
+        job.timeout.as_millis().clamp(1, i32::MAX.unsigned_abs().into())
     );
-    let rows = sqlx::raw_sql(AssertSqlSafe(begin)).fetch_all(&mut *connection).await?;
+    let begun = sqlx::raw_sql(AssertSqlSafe(begin)).fetch_all(&mut *connection).await;
+    let rows = match begun {
+        Ok(rows) => rows,
+        Err(error) => {
+            // Perhaps half of it was done.
+            connection.execute(sqlx::raw_sql("ROLLBACK")).await?;
+            return Err(error.into());
+        }
+    };
     let id = rows.first().and_then(|row| row.try_get::<i32, _>(0).ok()).unwrap_or_default();
     process.store(u64::from(id.unsigned_abs()), Ordering::Relaxed);
 
     // Kept by the connection: an unnamed one is lost while the driver asks what an unknown type is.
     let query = sqlx::query_with(AssertSqlSafe(plan.sql.clone()), arguments);
     let found = gather::<Postgres>(connection.fetch_many(query), job.limits, job.may).await;
-    if let Ok(Found { unread: true, .. }) = &found {
+    // There is more to come on this connection; it is given up, and the transaction with it.
+    if matches!(&found, Ok(Found { unread: true, .. }) | Err(Broken::Failure(_))) {
         return found;
     }
     let end = match (job.may, found.is_ok()) {
@@ -124,7 +136,10 @@ pub(super) async fn kill(options: &PgConnectOptions, process: u64) -> Result<(),
 
 async fn planned(connection: &mut PgConnection, job: &Job) -> Result<Arc<Plan>, sqlx::Error> {
     if job.statement.names().is_empty() {
-        let sql = job.statement.render(|_| String::new());
+        let mut sql = job.statement.render(|_| String::new());
+        if job.free && job.statement.nests {
+            sql = measured(&sql, job.limits.bytes);
+        }
         return Ok(Arc::new(Plan { sql, slots: Vec::new() }));
     }
     if let Some(plan) = job.plan.known() {
@@ -147,6 +162,19 @@ async fn planned(connection: &mut PgConnection, job: &Job) -> Result<Arc<Plan>, 
     let plan = Arc::new(Plan { sql, slots: kinds.iter().map(Slot::of).collect() });
     job.plan.keep(&plan);
     Ok(plan)
+}
+
+/// A client's statement in one that measures its rows where they are: a single value may be a gigabyte, and would be
+/// here before anybody could count it. A row that is too large is an error with [`TOO_LARGE`] in it.
+fn measured(sql: &str, limit: usize) -> String {
+    // OFFSET keeps the server from computing the row once for each time it is named. A glance first, since writing a
+    // large row as text takes long. The error hangs on the row, or the server would compute it in advance.
+    let glance = limit.saturating_mul(8);
+    let refuse = format!("('{TOO_LARGE}' || left(pg_column_size(given)::text, 0))::boolean");
+    format!(
+        "SELECT * FROM (SELECT * FROM (\n{sql}\n) AS asked OFFSET 0) AS given WHERE CASE WHEN pg_column_size(given) > {glance} THEN {refuse} \
+         WHEN octet_length(given::text) > {limit} THEN {refuse} ELSE true END"
+    )
 }
 
 /// Asks the server what a statement is. Where it cannot tell the type of a parameter, the argument's own decides.

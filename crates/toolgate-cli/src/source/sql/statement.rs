@@ -31,6 +31,8 @@ pub(super) struct Statement {
     names: Vec<String>,
     /// Whether rows may be missing a side: then no column is surely there.
     pub(super) outer: bool,
+    /// Whether it can stand in parentheses behind FROM.
+    pub(super) nests: bool,
 }
 
 impl Statement {
@@ -92,6 +94,12 @@ fn complaints(driver: Driver, tokens: &[Token<'_>]) -> Vec<String> {
             _ => {}
         }
     }
+    if !is_balanced(tokens) {
+        said("the parentheses do not match".to_owned());
+    }
+    if driver == Driver::Postgres && has_split_escapes(tokens) {
+        said("an E'…' string must be written as one string".to_owned());
+    }
     let mut parts = tokens.split(|token| token.kind == Kind::Semicolon);
     let n_statements = parts.by_ref().filter(|part| part.iter().any(|token| !token.is_blank())).count();
     match n_statements {
@@ -108,6 +116,33 @@ fn complaints(driver: Driver, tokens: &[Token<'_>]) -> Vec<String> {
         }
     }
     problems
+}
+
+/// Whether every parenthesis is opened before it is closed, and closed at the end: the statement can be put into
+/// another.
+fn is_balanced(tokens: &[Token<'_>]) -> bool {
+    let mut depth = 0_usize;
+    for token in tokens {
+        depth = match token.text {
+            "(" => depth + 1,
+            ")" if depth == 0 => return false,
+            ")" => depth - 1,
+            _ => depth,
+        };
+    }
+    depth == 0
+}
+
+/// A string behind an `E'…'` is a part of it for PostgreSQL, with its backslashes, and another one for us.
+fn has_split_escapes(tokens: &[Token<'_>]) -> bool {
+    let mut solid = tokens.iter().filter(|token| !token.is_blank()).peekable();
+    while let Some(token) = solid.next() {
+        let escapes = token.kind == Kind::Quoted && token.text.starts_with(['e', 'E']);
+        if escapes && solid.peek().is_some_and(|next| next.text.starts_with('\'')) {
+            return true;
+        }
+    }
+    false
 }
 
 const READING: &[&str] = &["SELECT", "WITH", "VALUES", "TABLE", "SHOW", "DESCRIBE", "DESC", "EXPLAIN"];
@@ -143,7 +178,11 @@ fn upper(token: &Token<'_>) -> String {
 fn assemble(tokens: &[Token<'_>], known: impl Fn(&str) -> bool, problems: &mut Vec<String>) -> Statement {
     const OUTER: &[&str] =
         &["LEFT", "RIGHT", "FULL", "OUTER", "ROLLUP", "CUBE", "GROUPING", "UNION", "NATURAL"];
-    let mut statement = Statement { pieces: Vec::new(), names: Vec::new(), outer: false };
+    let mut statement = Statement { pieces: Vec::new(), names: Vec::new(), outer: false, nests: false };
+    let first = tokens.iter().find(|token| !token.is_blank() && token.text != "(");
+    statement.nests = first.is_some_and(|first| {
+        ["SELECT", "WITH", "VALUES", "TABLE"].iter().any(|word| first.text.eq_ignore_ascii_case(word))
+    });
     let mut text = String::new();
     let mut depth = 0_usize;
     for token in tokens {

@@ -44,7 +44,7 @@ pub(super) fn from_base64(text: &str) -> Option<Vec<u8>> {
 
 /// JSON that the database keeps. What nests too deep to be read is handed on as text.
 pub(super) fn document(bytes: &[u8]) -> Value {
-    serde_json::from_slice(bytes).map(whole).unwrap_or_else(|_| text(bytes))
+    serde_json::from_slice(bytes).map_or_else(|_| text(bytes), whole)
 }
 
 /// Keeps the digits of whole numbers inside documents.

@@ -99,6 +99,10 @@ async fn one_statement_is_run_and_no_second() {
             error(&free, json!({"sql": evil})).await;
         }
         assert_eq!(rows(&free, json!({"sql": "SELECT 1 AS one; -- that is all"})).await, json!([{"one": 1}]));
+        let twice = rows(&free, json!({"sql": "SELECT 1 AS a, 2 AS a"})).await;
+        assert_eq!(twice, json!([{"a": 1, "a_2": 2}]), "{:?}", house.driver);
+        let ordered = rows(&free, json!({"sql": "SELECT id FROM users ORDER BY id DESC"})).await;
+        assert_eq!(ordered, json!([{"id": 3}, {"id": 2}, {"id": 1}]), "{:?}", house.driver);
         assert_eq!(house.ask("SELECT count(*) FROM users").await, json!(3), "{:?}", house.driver);
     }
 }
@@ -268,6 +272,43 @@ async fn a_read_only_connection_writes_nothing() {
     }
 }
 
+/// What the words of a statement let through, the engine does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn reading_is_enforced_by_the_engine() {
+    for house in houses().await {
+        let driver = house.driver;
+        // On a connection that may write, a tool that does not say so still cannot.
+        for read_only in [true, false] {
+            let mut spec = house.spec();
+            spec.read_only = read_only;
+            let connection = SqlConnection::new(spec).unwrap();
+            for evil in [
+                "INSERT INTO users VALUES (9, 'x', NULL)",
+                "DELETE FROM users",
+                "UPDATE users SET name = 'x'",
+                "DROP TABLE users",
+                "CREATE TABLE made (x INTEGER)",
+                "CREATE INDEX made ON users (name)",
+                "ALTER TABLE users ADD COLUMN made INTEGER",
+            ] {
+                let statement = Statement::read(driver, evil, May::Write, |_| false).unwrap();
+                let job = Job {
+                    statement: Arc::new(statement),
+                    arguments: Map::new(),
+                    may: May::Read,
+                    free: false,
+                    limits: Limits { rows: 10, bytes: 1000 },
+                    timeout: Duration::from_secs(5),
+                    plan: Arc::default(),
+                };
+                let failure = connection.run(job).await.err();
+                assert!(matches!(failure, Some(Failure::ReadOnly)), "{driver:?} {evil}: {failure:?}");
+            }
+        }
+        assert_eq!(house.ask("SELECT count(*) FROM users").await, json!(3), "{driver:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn writing_needs_the_word_of_the_connection_and_of_the_tool() {
     for house in houses().await {
@@ -346,6 +387,13 @@ async fn a_result_without_end_is_cut() {
         assert!(output.structured.as_ref().unwrap().as_str().len() <= 1024 * 1024 + 100);
         assert!(peak() - before < 150, "{driver:?}: {} MiB", peak() - before);
 
+        if driver == Driver::Postgres {
+            for evil in ["SELECT repeat(repeat('x', 1000000), 200)", "VALUES (repeat('x', 2000000))"] {
+                let said = error(&free, json!({"sql": evil})).await;
+                assert!(said.starts_with("a row is too large"), "{said}");
+            }
+            assert!(peak() - before < 150, "{} MiB", peak() - before);
+        }
         if driver == Driver::Sqlite {
             for evil in ["SELECT zeroblob(1000000000)", "SELECT printf('%.*c', 1000000000, 'x')"] {
                 let output = free.run(&object(&json!({"sql": evil}))).await;

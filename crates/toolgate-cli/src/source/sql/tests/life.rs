@@ -172,6 +172,20 @@ async fn a_locked_file_is_waited_for_and_no_longer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_file_with_a_write_ahead_log_is_read_while_others_write() {
+    let house = house(Driver::Sqlite).await.unwrap();
+    house.write("PRAGMA journal_mode = WAL").await;
+    let tool = house.tool("SELECT count(*) AS n FROM users");
+    assert_eq!(rows(&tool, json!({})).await, json!([{"n": 3}]));
+    let options = sqlite::options(&house.address).unwrap();
+    let mut other = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+    other.execute(sqlx::raw_sql("BEGIN IMMEDIATE; DELETE FROM users WHERE id = 1")).await.unwrap();
+    assert_eq!(rows(&tool, json!({})).await, json!([{"n": 3}]));
+    other.execute(sqlx::raw_sql("COMMIT")).await.unwrap();
+    assert_eq!(rows(&tool, json!({})).await, json!([{"n": 2}]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_was_killed_is_used_again_when_it_is_back() {
     for (driver, variable) in
         [(Driver::Postgres, "TOOLGATE_TEST_POSTGRES_RESTART"), (Driver::MySql, "TOOLGATE_TEST_MYSQL_RESTART")]

@@ -65,6 +65,10 @@ fn what_nobody_means_is_refused_with_a_reason() {
     read(&[Sqlite], "EXPLAIN QUERY PLAN ATTACH 'x' AS y", "EXPLAIN ATTACH is not allowed");
     read(&[MySql], "SELECT 1 /*!50000 INTO OUTFILE 'x' */", "comments that MySQL executes");
     read(&[MySql], "SELECT 1 INTO/**/OuTfIlE 'x'", "OUTFILE");
+    // PostgreSQL reads on in the manner of the first quote.
+    read(&[Postgres], "SELECT E'a' -- x\n '\\' ) '", "one string");
+    read(&DRIVERS, "SELECT 1) AS x, (SELECT 2", "parentheses");
+    read(&DRIVERS, "SELECT (1", "parentheses");
     refused(&DRIVERS, May::Write, "ROLLBACK", "a transaction of its own");
 }
 
@@ -104,7 +108,7 @@ proptest! {
             format!("\"{}\"", backslash.replace('"', "\"\"")),
         ];
         if driver == Postgres {
-            quoted.push(format!("$fence${}$fence$", inside));
+            quoted.push(format!("$fence${inside}$fence$"));
             quoted.push(format!("E'{}'", inside.replace('\\', "\\\\").replace('\'', "\\'")));
         } else {
             quoted.push(format!("`{}`", inside.replace('`', "``")));
