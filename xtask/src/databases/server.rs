@@ -48,7 +48,16 @@ pub(crate) const POSTGRES: Kind = Kind {
         let sockets = data.with_file_name("");
         let (data, sockets) = (data.display().to_string(), sockets.display().to_string());
         let options = ["-c", "fsync=off", "-c", "max_connections=100", "-h", "127.0.0.1", "-p"];
-        words(&options, &[&port.to_string(), "-k", &sockets, "-D", &data])
+        let mut words = words(&options, &[&port.to_string(), "-k", &sockets, "-D", &data]);
+        // The certificate that Debian makes for tests, which its user may read.
+        let [certificate, key] =
+            ["/etc/ssl/certs/ssl-cert-snakeoil.pem", "/etc/ssl/private/ssl-cert-snakeoil.key"];
+        if is_root() && Path::new(certificate).exists() {
+            let options =
+                ["ssl=on".to_owned(), format!("ssl_cert_file={certificate}"), format!("ssl_key_file={key}")];
+            words.extend(options.into_iter().flat_map(|option| ["-c".to_owned(), option]));
+        }
+        words
     },
     address: |port| format!("postgres://postgres@127.0.0.1:{port}/postgres"),
 };

@@ -198,7 +198,7 @@ impl SqlAct {
         let schema = match &self.statement {
             None => self.schema_of(&json!({ "type": "object" }), &json!({})),
             Some(statement) => {
-                let columns = self.connection.describe(statement, &self.plan).await?;
+                let columns = self.connection.describe(statement, &self.plan, self.may()).await?;
                 let names = distinct(columns.iter().map(|(name, _, _)| name.as_str()));
                 let schemas = columns.iter().map(|(_, holds, nullable)| holds.schema(*nullable));
                 let properties: Map<String, Value> = names.iter().cloned().zip(schemas).collect();
@@ -252,6 +252,10 @@ impl SqlAct {
         failure.tell(&self.connection.name, self.spec.expose_errors)
     }
 
+    fn may(&self) -> May {
+        if self.spec.write { May::Write } else { May::Read }
+    }
+
     fn limits(&self) -> Limits {
         let rows = if self.spec.output == Output::Rows { self.spec.max_rows } else { 1 };
         Limits { rows, bytes: self.spec.max_bytes }
@@ -271,11 +275,10 @@ impl SqlAct {
         if let Some(name) = with_nul {
             return Err(Failure::Argument(format!("{name}: a NUL character cannot be in a text")));
         }
-        let may = if self.spec.write { May::Write } else { May::Read };
         let job = Job {
             statement,
             arguments: arguments.clone(),
-            may,
+            may: self.may(),
             free: self.statement.is_none(),
             limits,
             timeout: self.spec.timeout,

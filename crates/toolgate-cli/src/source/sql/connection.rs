@@ -207,17 +207,23 @@ impl SqlConnection {
         &self,
         statement: &Statement,
         plans: &Plans,
+        may: May,
     ) -> Result<Vec<(String, Holds, bool)>, String> {
+        // A server may refuse to look at a statement that writes where nothing can be written.
         let described = async {
             match &self.pools {
                 Pools::Sqlite { read, write } => {
-                    sqlite::describe(&mut *write.as_ref().unwrap_or(read).acquire().await?, statement).await
+                    let pool = pick(read, write.as_ref(), may);
+                    sqlite::describe(&mut *pool.acquire().await?, statement).await
                 }
-                Pools::Postgres { read, .. } => {
-                    let hint = |name: &str| plans.hint(name);
-                    postgres::describe(&mut *read.acquire().await?, statement, hint).await
+                Pools::Postgres { read, write, .. } => {
+                    let pool = pick(read, write.as_ref(), may);
+                    postgres::describe(&mut *pool.acquire().await?, statement, |name| plans.hint(name)).await
                 }
-                Pools::MySql { read, .. } => mysql::describe(&mut *read.acquire().await?, statement).await,
+                Pools::MySql { read, write, .. } => {
+                    let pool = pick(read, write.as_ref(), may);
+                    mysql::describe(&mut *pool.acquire().await?, statement).await
+                }
             }
         };
         described.await.map_err(|error| error.to_string())
@@ -350,6 +356,10 @@ fn pool<'a, D: Database>(
         May::Read => Ok(read),
         May::Write => write.ok_or(Failure::ReadOnly),
     }
+}
+
+fn pick<'a, D: Database>(read: &'a Pool<D>, write: Option<&'a Pool<D>>, may: May) -> &'a Pool<D> {
+    write.filter(|_| may == May::Write).unwrap_or(read)
 }
 
 async fn both<D: Database>(read: &Pool<D>, write: Option<&Pool<D>>) {

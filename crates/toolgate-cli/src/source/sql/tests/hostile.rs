@@ -343,7 +343,11 @@ async fn writing_needs_the_word_of_the_connection_and_of_the_tool() {
         let said = error(&both, json!({"id": 7, "name": "y"})).await;
         assert!(said.starts_with("query failed, ref "), "{driver:?} {said}");
         let returning = tool(true, false, "INSERT INTO users VALUES (:id, :name, NULL) RETURNING id, name");
-        let output = returning.unwrap().run(&object(&json!({"id": 8, "name": "z"}))).await.unwrap();
+        let returning = returning.unwrap();
+        returning.describe().await.unwrap();
+        let schema = returning.output_schema().unwrap();
+        assert_eq!(schema["properties"]["affected"]["type"], json!("integer"), "{driver:?}");
+        let output = returning.run(&object(&json!({"id": 8, "name": "z"}))).await.unwrap();
         assert_eq!(structured(&output)["rows"], json!([{"id": 8, "name": "z"}]), "{driver:?}");
         assert_eq!(house.ask("SELECT count(*) FROM users").await, json!(5), "{driver:?}");
         let mut spec = SqlSpec::new(Query::From("sql".to_owned()));

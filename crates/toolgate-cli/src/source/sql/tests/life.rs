@@ -154,6 +154,23 @@ async fn a_database_that_is_down_does_not_keep_us_from_starting() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_encrypts_is_spoken_to_in_secret() {
+    let Some(house) = house(Driver::Postgres).await else { return };
+    if house.ask("SHOW ssl").await != json!("on") {
+        eprintln!("SKIPPED: the server has no certificate");
+        return;
+    }
+    let secret = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    assert_eq!(house.ask(secret).await, json!(true));
+    // Its certificate is nobody's, and whoever wants one that is known does not talk to it.
+    for (mode, is_reached) in [("require", true), ("verify-full", false)] {
+        let mut spec = house.spec();
+        spec.address = format!("{}?sslmode={mode}", house.address);
+        assert_eq!(SqlConnection::new(spec).unwrap().ping().await.is_ok(), is_reached, "{mode}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_locked_file_is_waited_for_and_no_longer() {
     let house = house(Driver::Sqlite).await.unwrap();
     let mut spec = house.spec();
