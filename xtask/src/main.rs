@@ -1,7 +1,8 @@
 //! Every chore of the project: `cargo xtask <command>`.
 //!
 //! `test` is what the README, CI and `.ci/run` call; the other commands are parts of it. This crate may start
-//! programs and install tools below `target/xtask/`; it knows nothing of the protocol, which the tools it runs judge.
+//! programs, and install tools below `target/xtask/` and packages of the system; it knows nothing of the protocol, which
+//! the tools it runs judge.
 
 mod bench;
 mod conformance;

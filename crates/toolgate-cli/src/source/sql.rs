@@ -53,7 +53,7 @@ impl Driver {
 }
 
 /// A database, as it is described. It holds a password, so it cannot be printed.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SqlConnectionSpec {
     /// The name that the log calls it by.
     pub(crate) name: String,

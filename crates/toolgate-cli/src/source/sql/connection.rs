@@ -274,7 +274,8 @@ impl SqlConnection {
                 if ran.is_unfinished() {
                     self.kill(thread.into_inner(), |thread| mysql::kill(options, thread)).await;
                 }
-                kept.end(ran.is_clean());
+                // A client's statement can leave variables and locks in its session, which nobody else is to find.
+                kept.end(ran.is_clean() && !job.free);
                 ran.found(self.driver, job.timeout)
             }
         }

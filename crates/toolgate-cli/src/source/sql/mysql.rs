@@ -98,8 +98,6 @@ pub(super) async fn run(
     }
     let end = match (job.may, found.is_ok()) {
         (May::Write, true) => "COMMIT",
-        // Locks of a session would outlive the transaction.
-        (May::Read, _) if job.free => "ROLLBACK; DO RELEASE_ALL_LOCKS()",
         _ => "ROLLBACK",
     };
     let ended = connection.execute(sqlx::raw_sql(end)).await;
