@@ -163,9 +163,14 @@ pub(super) async fn describe(
 ) -> Result<Vec<(String, Holds, bool)>, sqlx::Error> {
     let sql = statement.render(|index| format!("?{}", index + 1));
     let prepared = connection.prepare(AssertSqlSafe(sql).into_sql_str()).await?;
+    // Behind a view there may be any join, and SQLite names the tables that are joined.
+    let n_views: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema WHERE type = 'view'")
+        .fetch_one(&mut *connection)
+        .await?;
+    let doubtful = statement.outer || n_views > 0;
     let mut columns = Vec::new();
     for column in prepared.columns() {
-        let nullable = statement.outer || nullable(connection, column).await?;
+        let nullable = doubtful || nullable(connection, column).await?;
         columns.push((column.name().to_owned(), holds(column), nullable));
     }
     Ok(columns)

@@ -29,7 +29,7 @@ enum Piece {
 pub(super) struct Statement {
     pieces: Vec<Piece>,
     names: Vec<String>,
-    /// Whether rows may be missing a side: then no column is surely there.
+    /// Whether rows may be missing a side, or a value its row: then no column is surely there.
     pub(super) outer: bool,
     /// Whether it can stand in parentheses behind FROM.
     pub(super) nests: bool,
@@ -183,6 +183,8 @@ fn assemble(tokens: &[Token<'_>], known: impl Fn(&str) -> bool, problems: &mut V
     statement.nests = first.is_some_and(|first| {
         ["SELECT", "WITH", "VALUES", "TABLE"].iter().any(|word| first.text.eq_ignore_ascii_case(word))
     });
+    let selects = tokens.iter().filter(|token| token.text.eq_ignore_ascii_case("SELECT"));
+    statement.outer = selects.count() > 1;
     let mut text = String::new();
     let mut depth = 0_usize;
     for token in tokens {
