@@ -6,6 +6,7 @@ pub(crate) mod egress;
 pub(crate) mod http;
 #[allow(dead_code, reason = "wired by compose")]
 pub(crate) mod openapi;
+pub(crate) mod sql;
 
 use std::pin::Pin;
 
