@@ -110,6 +110,9 @@ impl Hall {
                     let said = format!("argument `{}` is required and missing", missing.name);
                     return Err(Fault::params(said).into());
                 }
+                if let Some(Err(said)) = entry.check.as_ref().map(|check| check(&arguments)) {
+                    return Err(Fault::params(said).into());
+                }
                 let cx = context(caller, None);
                 let run =
                     Running::start("prompt", cx, |cx| (entry.run)(cx, arguments.into_iter().collect()))?;

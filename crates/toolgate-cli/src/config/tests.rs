@@ -1,0 +1,1 @@
+//! Configurations as files: what is wrong, and what is said of it.

@@ -1,0 +1,1 @@
+//! What a program is called with, and how it ends.
