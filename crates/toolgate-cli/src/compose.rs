@@ -7,6 +7,9 @@ mod caller;
 mod library;
 mod tools;
 
+#[cfg(all(test, unix))]
+mod tests;
+
 pub(crate) use tools::patience;
 
 use std::sync::Arc;
@@ -82,13 +85,10 @@ impl Making<'_> {
             builder = builder.website(website);
         }
         let mut builder = framed(builder, about, self.road);
-        match Dialect::named(&about.frame.dialect) {
-            Some(dialect) if about.frame.dialect != "official" => builder = builder.dialect(dialect),
-            Some(_) => {}
-            None => {
-                let said = format!("the dialect `{}` is not available yet", about.frame.dialect);
-                self.troubles.say(about.at, said);
-            }
+        if let Some(dialect) =
+            Dialect::named(&about.frame.dialect).filter(|_| about.frame.dialect != "official")
+        {
+            builder = builder.dialect(dialect);
         }
         let mut library = Library { profile: about.frame.profile.clone(), ..Library::default() };
         for tool in &about.tools {
@@ -142,13 +142,25 @@ impl Making<'_> {
                 })
                 .or_else(|| {
                     let (uri, rest) = quoted("resource")?;
-                    Some((about.resources.iter().find(|resource| resource.uri == uri)?.node.at, rest))
+                    Some((
+                        about.resources.iter().find(|resource| resource.uri == uri)?.node.reach("uri"),
+                        rest,
+                    ))
                 })
                 .or_else(|| {
                     let (uri, rest) = quoted("template")?;
-                    Some((about.templates.iter().find(|template| template.uri == uri)?.node.at, rest))
+                    Some((
+                        about.templates.iter().find(|template| template.uri == uri)?.node.reach("uri"),
+                        rest,
+                    ))
                 });
-            match found {
+            let setting = line.split_once(": ").and_then(|(name, rest)| {
+                let known = self.config.settings.iter().find(|(known, _)| *known == name)?;
+                Some((known.1, rest))
+            });
+            match found.or(setting) {
+                // Told already, with both places.
+                Some((_, rest)) if rest.ends_with("there are two of them") => {}
                 Some((at, rest)) => self.troubles.say(at, rest.trim_start_matches(':').trim()),
                 None => self.troubles.say(about.at, line),
             }

@@ -41,6 +41,8 @@ pub(crate) struct Config {
     pub(crate) listen: Listen,
     pub(crate) stats_path: Option<String>,
     pub(crate) egress: Egress,
+    /// Where settings for all servers were written, by the name that the library has for them.
+    pub(crate) settings: Vec<(&'static str, Place)>,
     pub(crate) connections: Vec<Connection>,
     pub(crate) servers: Vec<Server>,
 }
@@ -64,8 +66,6 @@ pub(crate) struct Connection {
     pub(crate) name: String,
     pub(crate) at: Place,
     pub(crate) kind: ConnectionKind,
-    pub(crate) timeout: Duration,
-    pub(crate) concurrency: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -79,13 +79,15 @@ pub(crate) struct SqlConnection {
     /// `sqlite`, `postgres` or `mysql`.
     pub(crate) engine: &'static str,
     pub(crate) url: String,
-    pub(crate) pool_max: usize,
+    pub(crate) pool_max: u32,
+    pub(crate) pool_queue: usize,
+    pub(crate) pool_wait: Duration,
     pub(crate) pool_idle: Duration,
     pub(crate) read_only: bool,
+    pub(crate) timeout: Duration,
     pub(crate) max_rows: usize,
-    pub(crate) max_bytes: u64,
+    pub(crate) max_bytes: usize,
     pub(crate) expose_errors: bool,
-    pub(crate) init: Vec<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -93,11 +95,22 @@ pub(crate) struct HttpConnection {
     pub(crate) base: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) query: Vec<(String, String)>,
-    pub(crate) forward: Vec<String>,
-    pub(crate) retry_max: usize,
+    pub(crate) auth: Option<BackendAuth>,
+    pub(crate) retry_max: u32,
     pub(crate) retry_on: Vec<u16>,
-    pub(crate) redirects: usize,
-    pub(crate) max_response: u64,
+    pub(crate) timeout: Duration,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) redirects: u8,
+    pub(crate) max_response: usize,
+    /// PEM text.
+    pub(crate) ca: Option<String>,
+}
+
+/// As whom requests are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BackendAuth {
+    Forward,
+    Attribute { attribute: String, header: String, prefix: String },
 }
 
 /// A server.
@@ -190,32 +203,60 @@ impl Does {
 pub(crate) struct Http {
     pub(crate) on: String,
     pub(crate) method: String,
-    pub(crate) path: String,
-    pub(crate) query: Vec<(String, Value)>,
+    pub(crate) path: Option<String>,
+    pub(crate) url: Option<String>,
+    pub(crate) query: Vec<(String, String)>,
     pub(crate) headers: Vec<(String, String)>,
+    pub(crate) cookies: Vec<(String, String)>,
     pub(crate) body: HttpBody,
     pub(crate) pick: Option<String>,
+    /// `meta`, `result` or `off`.
+    pub(crate) paging: String,
+    /// `auto`, `json` or `text`.
+    pub(crate) expect: String,
+    /// `auto`, `message` or `status`.
+    pub(crate) errors: String,
+    /// `error` or `truncate`.
+    pub(crate) on_exceed: String,
+    pub(crate) auth: Option<BackendAuth>,
+    pub(crate) idempotent: Option<bool>,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) max_response: Option<u64>,
-    pub(crate) headers_out: Vec<String>,
+    pub(crate) max_response: Option<usize>,
+    pub(crate) concurrency: usize,
+    pub(crate) queue: usize,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum HttpBody {
     None,
     Json(Value),
-    Form(Vec<(String, Value)>),
-    Multipart(Vec<(String, Value)>),
+    Form(Vec<(String, String)>),
+    Multipart(Vec<(String, HttpPart)>),
     Text { text: String, content_type: Option<String> },
+    Bytes { argument: String, content_type: Option<String> },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HttpPart {
+    Text(String),
+    File { argument: String, filename: String, mime: String },
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sql {
     pub(crate) on: String,
-    pub(crate) query: String,
+    pub(crate) query: SqlQuery,
+    pub(crate) write: bool,
     pub(crate) max_rows: Option<usize>,
-    pub(crate) max_bytes: Option<u64>,
+    pub(crate) max_bytes: Option<usize>,
     pub(crate) timeout: Option<Duration>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SqlQuery {
+    Written(String),
+    /// The argument that is the statement.
+    From(String),
 }
 
 #[derive(Clone, Debug)]
@@ -359,7 +400,7 @@ pub(crate) fn load_with(path: &Path, variables: expand::Variables<'_>) -> Loaded
 
 fn open(path: &Path, texts: &mut Texts) -> Result<usize, String> {
     let text = std::fs::read_to_string(path)
-        .map_err(|error| format!("cannot read {}: {}", path.display(), error.kind()))?;
+        .map_err(|error| format!("cannot read {}: {}", path.display(), text::why(&error)))?;
     Ok(texts.add(path.to_owned(), text))
 }
 
@@ -375,11 +416,11 @@ fn include(tree: &mut Node, texts: &mut Texts, troubles: &mut Troubles) {
     };
     for item in items {
         let Some(pattern) = item.as_text() else { continue };
-        let folder = texts.folder(item.at.file).to_owned();
-        if let Some(parent) = folder.join(pattern).parent().filter(|parent| parent.is_dir()) {
+        let whole = texts.resolve(item.at.file, pattern);
+        if let Some(parent) = whole.parent().filter(|parent| parent.is_dir()) {
             texts.add_folder(parent.to_owned());
         }
-        let found = match files(&folder, pattern) {
+        let found = match files(&whole) {
             Ok(found) => found,
             Err(said) => {
                 troubles.say(item.at, said);
@@ -392,8 +433,8 @@ fn include(tree: &mut Node, texts: &mut Texts, troubles: &mut Troubles) {
             }
             match open(&path, texts) {
                 Ok(file) => {
-                    let more = tree::read(texts, file, troubles);
-                    if let Some(entry) = more.entry("include") {
+                    let mut more = tree::read(texts, file, troubles);
+                    if let Some(entry) = more.take("include") {
                         troubles.say(entry.at, "an included file includes no others");
                     }
                     merge(tree, more, &Kind::Table(&ROOT), "", troubles);
@@ -405,23 +446,25 @@ fn include(tree: &mut Node, texts: &mut Texts, troubles: &mut Troubles) {
 }
 
 /// The files that a name or a pattern means, in order. A pattern may mean none, a name is there.
-fn files(folder: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
-    if !pattern.contains(['*', '?', '[', '{']) {
-        return Ok(vec![folder.join(pattern)]);
-    }
-    let (below, name) = pattern.rsplit_once('/').unwrap_or(("", pattern));
-    if below.contains(['*', '?', '[', '{']) {
+fn files(whole: &Path) -> Result<Vec<PathBuf>, String> {
+    let is_pattern = |part: &str| part.contains(['*', '?', '[', '{']);
+    let name = whole.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let below = whole.parent().unwrap_or(Path::new(""));
+    if is_pattern(&below.to_string_lossy()) {
         return Err("only the last part of a path may be a pattern".into());
     }
-    let glob = globset::Glob::new(name).map_err(|error| format!("{pattern:?}: {error}"))?.compile_matcher();
-    let folder = folder.join(below);
-    let Ok(entries) = std::fs::read_dir(&folder) else {
+    if !is_pattern(&name) {
+        return Ok(vec![whole.to_owned()]);
+    }
+    let glob = globset::Glob::new(&name).map_err(|error| error.to_string())?.compile_matcher();
+    let folder = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+    let Ok(entries) = std::fs::read_dir(folder) else {
         return Ok(Vec::new());
     };
     let mut found: Vec<PathBuf> = entries
         .filter_map(Result::ok)
         .filter(|entry| glob.is_match(entry.file_name()))
-        .map(|entry| entry.path())
+        .map(|entry| below.join(entry.file_name()))
         .collect();
     found.sort();
     Ok(found)

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::text::{Texts, Troubles, meant};
+use super::text::{Troubles, meant};
 use super::tree::{Entry, Node};
 
 /// What a tool, template or prompt is given.
@@ -116,7 +116,7 @@ const WORDS: [&str; 42] = [
 ];
 
 /// Reads a table of arguments.
-pub(crate) fn read(entries: &[Entry], texts: &Texts, troubles: &mut Troubles) -> Arguments {
+pub(crate) fn read(entries: &[Entry], troubles: &mut Troubles) -> Arguments {
     let mut list = Vec::new();
     for entry in entries {
         let name = &entry.key;
@@ -128,7 +128,7 @@ pub(crate) fn read(entries: &[Entry], texts: &Texts, troubles: &mut Troubles) ->
         }
         let argument = match entry.node.as_text() {
             Some(short) => shorthand(name, short),
-            None => full(name, &entry.node, texts, troubles),
+            None => full(name, &entry.node, troubles),
         };
         match argument.and_then(sound) {
             Ok(argument) => list.push(argument),
@@ -179,11 +179,15 @@ fn shorthand(name: &str, text: &str) -> Result<Argument, String> {
 }
 
 /// A table: JSON Schema, and `from` and `required` beside it.
-fn full(name: &str, node: &Node, texts: &Texts, troubles: &mut Troubles) -> Result<Argument, String> {
+fn full(name: &str, node: &Node, troubles: &mut Troubles) -> Result<Argument, String> {
     let Value::Object(mut schema) = node.to_json() else {
         return Err(String::new());
     };
-    words(node, texts, troubles);
+    let n_before = troubles.len();
+    words(node, troubles);
+    if troubles.len() > n_before {
+        return Err(String::new());
+    }
     let from = match schema.remove("from") {
         Some(Value::String(from)) => Some(origin(&from)?),
         Some(_) => return Err("`from` must be a text".into()),
@@ -208,13 +212,27 @@ fn full(name: &str, node: &Node, texts: &Texts, troubles: &mut Troubles) -> Resu
 }
 
 /// Every word of a schema is known, at each level.
-fn words(node: &Node, texts: &Texts, troubles: &mut Troubles) {
+fn words(node: &Node, troubles: &mut Troubles) {
     for entry in node.entries() {
         let key = entry.key.as_str();
         match key {
             "from" => {}
+            "type" => {
+                let kinds = match entry.node.as_text() {
+                    Some(_) => std::slice::from_ref(&entry.node),
+                    None => entry.node.items(),
+                };
+                for kind in kinds {
+                    let Some(name) = kind.as_text().filter(|name| *name != "null" && !TYPES.contains(name))
+                    else {
+                        continue;
+                    };
+                    let hint = meant(name, TYPES).map(|meant| format!("; did you mean `{meant}`?"));
+                    troubles.say(kind.at, format!("{name:?} is no type{}", hint.unwrap_or_default()));
+                }
+            }
             "properties" | "patternProperties" => {
-                entry.node.entries().iter().for_each(|inner| words(&inner.node, texts, troubles));
+                entry.node.entries().iter().for_each(|inner| words(&inner.node, troubles));
             }
             "items"
             | "contains"
@@ -224,10 +242,10 @@ fn words(node: &Node, texts: &Texts, troubles: &mut Troubles) {
             | "if"
             | "then"
             | "else" => {
-                words(&entry.node, texts, troubles);
+                words(&entry.node, troubles);
             }
             "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
-                entry.node.items().iter().for_each(|inner| words(inner, texts, troubles));
+                entry.node.items().iter().for_each(|inner| words(inner, troubles));
             }
             _ if WORDS.contains(&key) => {}
             _ => {

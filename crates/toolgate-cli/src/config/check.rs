@@ -45,9 +45,7 @@ impl Check<'_> {
 
     /// Exactly one key says what kind of thing it is.
     fn kind_of(&mut self, at: Place, table: &Table, kinds: &[&str], path: &str) {
-        let is_there = |kind: &&&str| {
-            table.keys.iter().any(|key| key.name == **kind && !matches!(key.kind, Kind::Later(_)))
-        };
+        let is_there = |kind: &&&str| table.keys.iter().any(|key| key.name == **kind && key.kind.is_there());
         let known: Vec<&str> = table.one_of.iter().filter(is_there).copied().collect();
         match kinds {
             [] if !table.one_of.is_empty() => {
@@ -63,8 +61,7 @@ impl Check<'_> {
     }
 
     fn unknown(&mut self, entry: &Entry, table: &Table, path: &str) {
-        let names =
-            || table.keys.iter().filter(|key| !matches!(key.kind, Kind::Later(_))).map(|key| key.name);
+        let names = || table.keys.iter().filter(|key| key.kind.is_there()).map(|key| key.name);
         let hint = match meant(&entry.key, names()) {
             Some(meant) => format!("; did you mean `{meant}`?"),
             None => format!("; there are {}", and(&names().collect::<Vec<_>>())),
@@ -82,9 +79,10 @@ impl Check<'_> {
     }
 
     fn value(&mut self, node: &mut Node, kind: &Kind, path: &str, key: Option<Place>) {
-        if let Kind::Later(instead) = kind {
-            let name = path.rsplit('.').next().unwrap_or(path);
-            self.troubles.say(key.unwrap_or(node.at), format!("`{name}` is not available yet: {instead}"));
+        if let Kind::Later(instead) | Kind::Never(instead) = kind {
+            let yet = if matches!(kind, Kind::Later(_)) { " yet" } else { "" };
+            let said = format!("{} is not available{yet}: {instead}", last(path));
+            self.troubles.say(key.unwrap_or(node.at), said);
             return;
         }
         self.expand(node);
@@ -147,7 +145,7 @@ impl Check<'_> {
                 }
             },
             Kind::Any => self.any(node),
-            Kind::Later(_) => {}
+            Kind::Later(_) | Kind::Never(_) => {}
         }
     }
 
@@ -169,7 +167,8 @@ impl Check<'_> {
             return;
         }
         let folder: &Path = self.texts.folder(node.at.file);
-        match expand(text, folder, self.variables) {
+        let troubles = &mut *self.troubles;
+        match expand(text, folder, self.variables, |secret| troubles.hide(secret)) {
             Ok(None) => {}
             Ok(Some(expanded)) => {
                 node.worth = Worth::Text(expanded);
@@ -192,13 +191,12 @@ impl Check<'_> {
         if node.worth == Worth::Unread {
             return;
         }
-        let name = path.rsplit('.').next().unwrap_or(path);
         let got = match (&node.worth, node.is_secret) {
             (Worth::Text(text), false) if text.chars().count() <= 40 => format!("{text:?}"),
             (Worth::Integer(integer), _) => integer.to_string(),
             _ => node.what().to_owned(),
         };
-        self.troubles.say(node.at, format!("`{name}` must be {wanted}, not {got}"));
+        self.troubles.say(node.at, format!("{} must be {wanted}, not {got}", last(path)));
     }
 
     fn integer(&mut self, node: &Node, path: &str, least: i64, most: i64) {
@@ -211,8 +209,7 @@ impl Check<'_> {
     fn secret(&mut self, node: &Node, path: &str) {
         match &node.worth {
             Worth::Text(text) if text.is_empty() => {
-                let name = path.rsplit('.').next().unwrap_or(path);
-                self.troubles.say(node.at, format!("`{name}` is empty; a secret must not be"));
+                self.troubles.say(node.at, format!("{} is empty; a secret must not be", last(path)));
             }
             Worth::Text(_) => {}
             _ => self.misfit(node, "a text", path),
@@ -227,13 +224,12 @@ impl Check<'_> {
         if words.contains(&text.as_str()) {
             return;
         }
-        let name = path.rsplit('.').next().unwrap_or(path);
         let got = if node.is_secret { "what it is".to_owned() } else { format!("{text:?}") };
         let hint = match meant(text, words.iter().copied()) {
             Some(meant) if !node.is_secret => format!("; did you mean {meant:?}?"),
             _ => String::new(),
         };
-        self.troubles.say(node.at, format!("`{name}` must be {}, not {got}{hint}", or(words)));
+        self.troubles.say(node.at, format!("{} must be {}, not {got}{hint}", last(path), or(words)));
     }
 }
 
@@ -289,6 +285,18 @@ fn name_of(kind: &Kind) -> &'static str {
         Kind::Flag => "true or false",
         Kind::Integer(..) => "an integer",
         _ => "a text",
+    }
+}
+
+/// The last part of a path, in words.
+fn last(path: &str) -> String {
+    match path.rsplit_once('.') {
+        Some((list, n)) if n.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let list = list.rsplit('.').next().unwrap_or(list);
+            format!("`{list}[{n}]`")
+        }
+        Some((_, key)) => format!("`{key}`"),
+        None => format!("`{path}`"),
     }
 }
 

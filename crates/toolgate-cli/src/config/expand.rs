@@ -5,14 +5,22 @@
 use std::io::Read as _;
 use std::path::Path;
 
+use super::text::why;
+
 /// A secret is a line, not a disk.
 const MAX_FILE: u64 = 64 * 1024;
 
 /// Where variables come from.
 pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The text with everything put in, or what is wrong with it. None if there was nothing to put in.
-pub(crate) fn expand(text: &str, folder: &Path, variables: Variables<'_>) -> Result<Option<String>, String> {
+/// The text with everything put in, or what is wrong with it. None if there was nothing to put in. What was put in is
+/// told to `secret`.
+pub(crate) fn expand(
+    text: &str,
+    folder: &Path,
+    variables: Variables<'_>,
+    mut secret: impl FnMut(&str),
+) -> Result<Option<String>, String> {
     if !text.contains("${") {
         return Ok(None);
     }
@@ -31,7 +39,13 @@ pub(crate) fn expand(text: &str, folder: &Path, variables: Variables<'_>) -> Res
         expanded.push_str(&rest[..at]);
         let inner = &rest[at + 2..];
         let end = inner.find('}').ok_or("`${` is never closed; write `$${` for the characters themselves")?;
-        expanded.push_str(&value(&inner[..end], folder, variables)?);
+        match value(&inner[..end], folder, variables)? {
+            Value::Secret(value) => {
+                secret(&value);
+                expanded.push_str(&value);
+            }
+            Value::Written(value) => expanded.push_str(&value),
+        }
         rest = &inner[end + 1..];
         is_changed = true;
     }
@@ -39,9 +53,15 @@ pub(crate) fn expand(text: &str, folder: &Path, variables: Variables<'_>) -> Res
     Ok(is_changed.then_some(expanded))
 }
 
-fn value(name: &str, folder: &Path, variables: Variables<'_>) -> Result<String, String> {
+enum Value {
+    Secret(String),
+    /// It stands in the configuration for everybody to read.
+    Written(String),
+}
+
+fn value(name: &str, folder: &Path, variables: Variables<'_>) -> Result<Value, String> {
     if let Some(path) = name.strip_prefix("file:") {
-        return file(&folder.join(path.trim()), path.trim());
+        return file(&folder.join(path.trim()), path.trim()).map(Value::Secret);
     }
     let name = name.strip_prefix("env:").unwrap_or(name);
     let (name, or) = match name.split_once(":-") {
@@ -54,8 +74,8 @@ fn value(name: &str, folder: &Path, variables: Variables<'_>) -> Result<String, 
         ));
     }
     match (variables(name).filter(|value| !value.is_empty()), or) {
-        (Some(value), _) => Ok(value),
-        (None, Some(or)) => Ok(or.to_owned()),
+        (Some(value), _) => Ok(Value::Secret(value)),
+        (None, Some(or)) => Ok(Value::Written(or.to_owned())),
         (None, None) => Err(format!(
             "the variable `{name}` is not set, or empty; set it, or write `${{{name}:-otherwise}}`"
         )),
@@ -64,7 +84,7 @@ fn value(name: &str, folder: &Path, variables: Variables<'_>) -> Result<String, 
 
 fn file(path: &Path, shown: &str) -> Result<String, String> {
     let open = std::fs::File::open(path)
-        .map_err(|error| format!("cannot read the file `{shown}`: {}", error.kind()))?;
+        .map_err(|error| format!("cannot read the file `{shown}`: {}", why(&error)))?;
     let mut text = String::new();
     let read = open.take(MAX_FILE + 1).read_to_string(&mut text);
     read.map_err(|_| format!("the file `{shown}` is no text"))?;
@@ -94,7 +114,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("key"), "from a file\n").unwrap();
         std::fs::write(folder.join("nothing"), "\n").unwrap();
-        let check = |text: &str| expand(text, &folder, &variables);
+        let check = |text: &str| expand(text, &folder, &variables, |_| {});
         for (text, wanted) in [
             ("Bearer ${TOKEN}", "Bearer s3cret"),
             ("${env:TOKEN}${TOKEN}", "s3crets3cret"),

@@ -61,6 +61,15 @@ pub(crate) enum Kind {
     Any,
     /// Not there yet; what to do meanwhile.
     Later(&'static str),
+    /// Will never be there; what to do instead.
+    Never(&'static str),
+}
+
+impl Kind {
+    /// Whether it can be said at all.
+    pub(crate) fn is_there(&self) -> bool {
+        !matches!(self, Kind::Later(_) | Kind::Never(_))
+    }
 }
 
 use Kind::{
@@ -380,31 +389,67 @@ static CONNECTION: Table = Table {
             SQL_KINDS,
             key("expose_errors", Flag, Else("false"), "Callers see what the database says when it refuses."),
         ),
-        with(
-            SQL_KINDS,
-            key(
-                "init",
-                Many(&Path),
-                May,
-                "SQL files that are run once, when the connection opens; for examples and tests.",
-            ),
-        ),
         with(&["http"], key("headers", Named(&Secret), May, "Headers of every request.")),
         with(&["http"], key("query", Named(&Secret), May, "Query parameters of every request.")),
         with(
             &["http"],
             key(
-                "forward",
-                TEXTS,
+                "auth",
+                Kind::Table(&BACKEND_AUTH),
                 May,
-                "Headers of the caller's own request that are passed on, such as `authorization`.",
+                "As whom requests are made, where that depends on the caller.",
             ),
         ),
         with(&["http"], key("retry", Kind::Table(&RETRY), May, "When a request is tried again.")),
-        with(&["http"], key("redirects", Integer(0, 10), Else("0"), "How many redirects are followed.")),
+        with(&["http"], key("redirects", Integer(0, 3), Else("0"), "How many redirects are followed.")),
         with(&["http"], key("max_response", Size, Else("\"1MiB\""), "The largest answer.")),
-        key("timeout", Duration, Else("\"30s\""), "How long a statement or a request may take."),
-        key("concurrency", COUNT, Else("64"), "How many calls use it at once."),
+        with(
+            &["http"],
+            key(
+                "connect_timeout",
+                Duration,
+                Else("\"5s\""),
+                "How long it may take until somebody answers at all.",
+            ),
+        ),
+        with(
+            &["http"],
+            key(
+                "ca",
+                Path,
+                May,
+                "A file of authorities (PEM) that are trusted beside those of this machine.",
+            ),
+        ),
+        key(
+            "timeout",
+            Duration,
+            May,
+            "How long a statement (5 s unless said) or a request with its repetitions (10 s) may take.",
+        ),
+    ],
+};
+
+static BACKEND_AUTH: Table = Table {
+    place: "auth",
+    about: "As whom requests are made, where that depends on the caller.",
+    is_shared: false,
+    one_of: &["forward", "attribute"],
+    keys: &[
+        key(
+            "forward",
+            Flag,
+            May,
+            "`true`: with the caller's own `Authorization`. A call without one is refused.",
+        ),
+        key(
+            "attribute",
+            Text,
+            May,
+            "With something that is known of the caller. A caller of whom it is not known is refused.",
+        ),
+        with(&["attribute"], key("header", Text, Else("\"Authorization\""), "The header that carries it.")),
+        with(&["attribute"], key("prefix", Text, Else("\"Bearer \""), "What stands before it.")),
     ],
 };
 
@@ -415,6 +460,13 @@ static POOL: Table = Table {
     one_of: &[],
     keys: &[
         key("max", Integer(1, 1000), Else("8"), "At most so many."),
+        key(
+            "queue",
+            Integer(0, 10_000),
+            Else("64"),
+            "How many calls wait for one; others are told that it is busy.",
+        ),
+        key("wait", Duration, Else("\"2s\""), "How long a call waits for one."),
         key("idle", Duration, Else("\"5m\""), "How long one is kept that nobody uses."),
     ],
 };
@@ -509,7 +561,7 @@ static TOOL: Table = Table {
             "output",
             Either(&[Text, Any]),
             May,
-            "What structured output looks like: `rows` or `row` for SQL, or a JSON Schema.",
+            "What structured output looks like: `rows`, `row` or `value` for SQL, or a JSON Schema.",
         ),
         key("annotations", Kind::Table(&ANNOTATIONS), May, "What to expect of a call."),
         key(
@@ -542,51 +594,125 @@ static ANNOTATIONS: Table = Table {
 };
 
 static HTTP: Table = Table {
-    place: "servers.NAME.tools.NAME.http",
-    about: "A request to an API. `{name}` in a path and `{{ name }}` elsewhere are arguments, each encoded as its place needs.",
+    place: "http",
+    about: "A request to an API. `{name}` in a path, a query, a form and a header, and `{{ name }}` in a body, are arguments, each encoded as its place needs.",
     is_shared: false,
-    one_of: &[],
+    one_of: &["path", "url"],
     keys: &[
         key("on", Text, Must, "The connection, by its name."),
         key(
             "method",
-            Choice(&["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]),
+            Choice(&["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY"]),
             Else("\"GET\""),
             "The method.",
         ),
-        key("path", Text, Must, "The path below the connection's base: `/items/{id}`."),
-        key("query", Named(&Any), May, "Query parameters."),
+        key("path", Text, May, "The path below the connection's base: `/items/{id}`."),
+        key("url", Text, May, "Instead of `path`: the one argument that is a whole address, `{url}`."),
+        key("query", Named(&Text), May, "Query parameters; one whose argument was not given is left out."),
         key("headers", Named(&Text), May, "Headers."),
-        key("json", Any, May, "A body of JSON."),
-        key("form", Named(&Any), May, "A body as a form sends it."),
-        key("multipart", Named(&Any), May, "A body of several parts."),
+        key("cookies", Named(&Text), May, "Cookies."),
+        key(
+            "json",
+            Any,
+            May,
+            "A body of JSON. A text that is nothing but `{{ name }}` becomes the argument with its type.",
+        ),
+        key("form", Named(&Text), May, "A body as a form sends it."),
+        key(
+            "multipart",
+            Named(&Either(&[Text, Kind::Table(&PART)])),
+            May,
+            "A body of several parts: texts, and files.",
+        ),
         key("body", Text, May, "A body as it is."),
-        key("content_type", Text, May, "What kind of body it is, with `body`."),
+        key("bytes", Text, May, "A body of bytes: the argument of this name, which is base64."),
+        key("content_type", Text, May, "What kind of body it is, with `body` and `bytes`."),
         key(
             "pick",
             Text,
             May,
             "What of the answer is the result, in the language of jq: `{number, url: .html_url}`.",
         ),
-        key("timeout", Duration, May, "How long the request may take, instead of the connection's."),
-        key("max_response", Size, May, "The largest answer, instead of the connection's."),
         key(
-            "headers_out",
-            TEXTS,
+            "paging",
+            Choice(&["meta", "result", "off"]),
+            Else("\"meta\""),
+            "Where totals and links of an answer are told.",
+        ),
+        key(
+            "expect",
+            Choice(&["auto", "json", "text"]),
+            Else("\"auto\""),
+            "What an answer must be: JSON, text or media, but no web page; JSON; or anything, as text.",
+        ),
+        key(
+            "errors",
+            Choice(&["auto", "message", "status"]),
+            Else("\"auto\""),
+            "What a caller is told of failures: the message where the request was wrong and the status alone where the API is; the message; the status.",
+        ),
+        key(
+            "on_exceed",
+            Choice(&["error", "truncate"]),
+            Else("\"error\""),
+            "What happens with an answer that is too large.",
+        ),
+        key(
+            "auth",
+            Kind::Table(&BACKEND_AUTH),
             May,
-            "Headers of the answer that are part of the result, for paging: `link`, `x-total`.",
+            "As whom the request is made, instead of what the connection says.",
+        ),
+        key("idempotent", Flag, May, "Whether it may be repeated, whatever its method says."),
+        key(
+            "timeout",
+            Duration,
+            May,
+            "How long the request may take, if that is less than the connection's.",
+        ),
+        key("max_response", Size, May, "The largest answer, if that is less than the connection's."),
+        key("concurrency", COUNT, Else("64"), "How many calls run at once."),
+        key(
+            "queue",
+            Integer(0, 10_000),
+            Else("256"),
+            "How many calls wait for their turn; others are told that it is busy.",
         ),
     ],
 };
 
-static SQL: Table = Table {
-    place: "servers.NAME.tools.NAME.sql",
-    about: "A statement of SQL. `:name` and `$name` are arguments, always bound, never pasted.",
+static PART: Table = Table {
+    place: "http.multipart.NAME",
+    about: "A file in a body of several parts.",
     is_shared: false,
     one_of: &[],
     keys: &[
+        key("file", Text, Must, "The argument that has its bytes, as base64 or as a `data:` link."),
+        key("filename", Text, Else("\"file\""), "What it is called."),
+        key("mime", Text, Else("\"application/octet-stream\""), "Its media type."),
+    ],
+};
+
+static SQL: Table = Table {
+    place: "sql",
+    about: "A statement of SQL. `:name` and `$name` are arguments, always bound, never pasted.",
+    is_shared: false,
+    one_of: &["query", "query_from"],
+    keys: &[
         key("on", Text, Must, "The connection, by its name."),
-        key("query", Text, Must, "The statement."),
+        key("query", Text, May, "The statement."),
+        key(
+            "query_from",
+            Text,
+            May,
+            "The argument that is the statement, for reading only: the caller writes SQL.",
+        ),
+        key(
+            "write",
+            Flag,
+            Else("false"),
+            "It changes the database, whose connection says `read_only = false`.",
+        ),
         key("max_rows", COUNT, May, "A result has at most so many rows, instead of the connection's."),
         key("max_bytes", Size, May, "A result has at most so many bytes, instead of the connection's."),
         key("timeout", Duration, May, "How long the statement may take, instead of the connection's."),
@@ -594,7 +720,7 @@ static SQL: Table = Table {
 };
 
 static COMMAND: Table = Table {
-    place: "servers.NAME.tools.NAME.command",
+    place: "command",
     about: "A program, run without a shell. Its environment is empty but for `PATH`, `LANG` and what is named here.",
     is_shared: false,
     one_of: &[],
@@ -638,7 +764,7 @@ static COMMAND: Table = Table {
             "How many calls wait for their turn; others are told that it is busy.",
         ),
         later("sandbox", "run the program under a user that may do little"),
-        later("shell", "a shell is never used; put the pipeline into a script and call that"),
+        key("shell", Kind::Never("there is no shell; put the pipeline into a script and call that"), May, ""),
     ],
 };
 

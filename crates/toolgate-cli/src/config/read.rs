@@ -3,18 +3,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::Value;
 use toolgate::model::{Role, ToolHints};
 use toolgate::{Profile, Rate, UriTemplate};
 
 use super::arguments::{self, Arguments};
-use super::check::and;
+use super::check::{and, or};
 use super::text::{Place, Texts, Troubles, meant};
 use super::tree::{Entry, Node, Worth};
 use super::{
-    Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, Does, Egress, Frame, Http,
-    HttpBody, HttpConnection, Listen, OpenApi, Output, Prompt, Resource, ResourceKind, Server, Sql,
-    SqlConnection, Template, Tool,
+    BackendAuth, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, Does, Egress,
+    Frame, Http, HttpBody, HttpConnection, HttpPart, Listen, OpenApi, Output, Prompt, Resource, ResourceKind,
+    Server, Sql, SqlConnection, SqlQuery, Template, Tool,
 };
 use crate::source::command::{CommandSpec, Piece, Printed};
 use crate::source::files::FilesSpec;
@@ -38,7 +37,15 @@ pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Co
     for (path, text) in reading.more {
         texts.add(path, text);
     }
-    Config { texts, listen, stats_path, egress, connections, servers }
+    let settings = [
+        ("public_url", "listen.public_url"),
+        ("allow_host", "listen.hosts"),
+        ("trust_proxies", "listen.trusted_proxies"),
+        ("allow_ips", "security.ip_allow"),
+        ("cors", "security.cors"),
+    ];
+    let settings = settings.map(|(name, path)| (name, tree.reach(path))).into();
+    Config { texts, settings, listen, stats_path, egress, connections, servers }
 }
 
 struct Reading<'a> {
@@ -57,7 +64,7 @@ impl Reading<'_> {
     }
 
     fn path(&self, node: &Node) -> PathBuf {
-        self.texts.folder(node.at.file).join(node.as_text().unwrap_or_default())
+        self.texts.resolve(node.at.file, node.as_text().unwrap_or_default())
     }
 
     fn listen(&mut self) -> Listen {
@@ -94,45 +101,60 @@ impl Reading<'_> {
     fn connection(&mut self, entry: &Entry) -> Option<Connection> {
         let node = &entry.node;
         let kind = if let Some(base) = node.text("http") {
-            if !base.starts_with("http://") && !base.starts_with("https://") {
-                self.troubles.say(node.reach("http"), "`http` must begin with `https://` or `http://`");
-            }
-            let retry = node.get("retry").cloned().unwrap_or_else(Node::empty);
-            let codes = retry.get("on").map(|on| on.items().iter().filter_map(status).collect());
-            ConnectionKind::Http(HttpConnection {
-                base,
-                headers: node.pairs("headers"),
-                query: node.pairs("query"),
-                forward: node.texts("forward"),
-                retry_max: retry.count("max").unwrap_or(2),
-                retry_on: codes.unwrap_or_else(|| vec![429, 502, 503, 504]),
-                redirects: node.count("redirects").unwrap_or(0),
-                max_response: node.size("max_response").unwrap_or(1 << 20),
-            })
+            ConnectionKind::Http(self.http_connection(node, base))
         } else {
-            let (engine, url) = ["sqlite", "postgres", "mysql"]
-                .into_iter()
-                .find_map(|engine| Some((engine, node.get(engine)?.as_text()?.to_owned())))?;
-            let url = if engine == "sqlite" { self.sqlite(node, &url) } else { url };
-            let pool = node.get("pool").cloned().unwrap_or_else(Node::empty);
-            ConnectionKind::Sql(SqlConnection {
-                engine,
-                url,
-                pool_max: pool.count("max").unwrap_or(8),
-                pool_idle: pool.duration("idle").unwrap_or(5 * MINUTE),
-                read_only: node.flag("read_only").unwrap_or(true),
-                max_rows: node.count("max_rows").unwrap_or(1000),
-                max_bytes: node.size("max_bytes").unwrap_or(1 << 20),
-                expose_errors: node.flag("expose_errors").unwrap_or(false),
-                init: self.paths(node.get("init")),
-            })
+            ConnectionKind::Sql(self.sql_connection(node)?)
         };
-        Some(Connection {
-            name: entry.key.clone(),
-            at: entry.at,
-            kind,
-            timeout: node.duration("timeout").unwrap_or(MINUTE / 2),
-            concurrency: node.count("concurrency").unwrap_or(64),
+        Some(Connection { name: entry.key.clone(), at: entry.at, kind })
+    }
+
+    fn http_connection(&mut self, node: &Node, base: String) -> HttpConnection {
+        if !base.starts_with("http://") && !base.starts_with("https://") {
+            self.troubles.say(node.reach("http"), "`http` must begin with `https://` or `http://`");
+        }
+        let retry = node.get("retry").cloned().unwrap_or_else(Node::empty);
+        let codes = retry.get("on").map(|on| on.items().iter().filter_map(status).collect());
+        let ca = node.get("ca").and_then(|file| match std::fs::read_to_string(self.path(file)) {
+            Ok(text) => Some(text),
+            Err(error) => {
+                let said = format!("cannot read this file: {}", super::text::why(&error));
+                self.troubles.say(file.at, said);
+                None
+            }
+        });
+        HttpConnection {
+            base,
+            headers: node.pairs("headers"),
+            query: node.pairs("query"),
+            auth: backend_auth(node),
+            retry_max: retry.integer("max").and_then(|max| u32::try_from(max).ok()).unwrap_or(2),
+            retry_on: codes.unwrap_or_else(|| vec![429, 502, 503, 504]),
+            timeout: node.duration("timeout").unwrap_or(Duration::from_secs(10)),
+            connect_timeout: node.duration("connect_timeout").unwrap_or(Duration::from_secs(5)),
+            redirects: node.integer("redirects").and_then(|n| u8::try_from(n).ok()).unwrap_or(0),
+            max_response: bytes(node, "max_response").unwrap_or(1 << 20),
+            ca,
+        }
+    }
+
+    fn sql_connection(&mut self, node: &Node) -> Option<SqlConnection> {
+        let (engine, url) = ["sqlite", "postgres", "mysql"]
+            .into_iter()
+            .find_map(|engine| Some((engine, node.get(engine)?.as_text()?.to_owned())))?;
+        let url = if engine == "sqlite" { self.sqlite(node, &url) } else { url };
+        let pool = node.get("pool").cloned().unwrap_or_else(Node::empty);
+        Some(SqlConnection {
+            engine,
+            url,
+            pool_max: pool.integer("max").and_then(|max| u32::try_from(max).ok()).unwrap_or(8),
+            pool_queue: pool.count("queue").unwrap_or(64),
+            pool_wait: pool.duration("wait").unwrap_or(Duration::from_secs(2)),
+            pool_idle: pool.duration("idle").unwrap_or(5 * MINUTE),
+            read_only: node.flag("read_only").unwrap_or(true),
+            timeout: node.duration("timeout").unwrap_or(Duration::from_secs(5)),
+            max_rows: node.count("max_rows").unwrap_or(1000),
+            max_bytes: bytes(node, "max_bytes").unwrap_or(1 << 20),
+            expose_errors: node.flag("expose_errors").unwrap_or(false),
         })
     }
 
@@ -145,18 +167,10 @@ impl Reading<'_> {
         if plain.starts_with(":memory:") || plain.is_empty() {
             return url.to_owned();
         }
-        let path = self.texts.folder(at.file).join(plain);
+        let path = self.texts.resolve(at.file, plain);
         match query {
             Some(query) => format!("{}?{query}", path.display()),
             None => path.display().to_string(),
-        }
-    }
-
-    fn paths(&self, node: Option<&Node>) -> Vec<PathBuf> {
-        match node {
-            None => Vec::new(),
-            Some(node) if node.as_text().is_some() => vec![self.path(node)],
-            Some(node) => node.items().iter().map(|item| self.path(item)).collect(),
         }
     }
 
@@ -288,7 +302,7 @@ impl Reading<'_> {
             users: Vec::new(),
             tokens: Vec::new(),
             keys: Vec::new(),
-            dialect: node.text("dialect").unwrap_or_else(|| "official".into()),
+            dialect: self.dialect(node),
             profile: node.get("profile").and_then(|profile| self.profile(profile)),
             page_size: node.count("page_size").unwrap_or(1000),
             sessions: node.flag("sessions").unwrap_or(true),
@@ -311,6 +325,15 @@ impl Reading<'_> {
             self.troubles.say(tool.node.reach("scopes"), said);
         }
         frame
+    }
+
+    fn dialect(&mut self, node: &Node) -> String {
+        let name = node.text("dialect").unwrap_or_default();
+        let is_known = toolgate::Dialect::named(&name).is_some();
+        if matches!(name.as_str(), "erlmcp" | "bluehub" | "buddyboss") && !is_known {
+            self.troubles.say(node.reach("dialect"), format!("the dialect `{name}` is not available yet"));
+        }
+        if is_known { name } else { "official".into() }
     }
 
     fn auth(&mut self, node: &Node, frame: &mut Frame) {
@@ -339,12 +362,14 @@ impl Reading<'_> {
         let Some(user) = node.text("user") else { return };
         if user.is_empty() || user.contains(':') {
             self.troubles.say(node.reach("user"), "the name of a user is not empty and has no `:`");
+            return;
         }
         if let Some(hash) = node.get("hash")
-            && !hash.as_text().is_none_or(|hash| hash.starts_with("$argon2"))
+            && !hash.as_text().is_none_or(is_hash)
         {
             let said = "`hash` must be an Argon2 hash, as `toolgate hash-password` makes them";
             self.troubles.say(hash.at, said);
+            return;
         }
         let secret = node.text("hash").or_else(|| node.text("password"));
         frame.users.extend(secret.map(|secret| (user, secret)));
@@ -395,7 +420,10 @@ impl Reading<'_> {
     }
 
     fn unknown(&mut self, at: Place, name: &str, table: &str, known: &Node) {
-        let names: Vec<&str> = known.entries().iter().map(|entry| entry.key.as_str()).collect();
+        let mut names: Vec<&str> = known.entries().iter().map(|entry| entry.key.as_str()).collect();
+        if table == "profiles" {
+            names.extend(["admin", "readonly"]);
+        }
         let hint = match (meant(name, names.iter().copied()), names.as_slice()) {
             (Some(meant), _) => format!("; did you mean `{meant}`?"),
             (None, []) => String::new(),
@@ -405,7 +433,7 @@ impl Reading<'_> {
     }
 
     fn arguments(&mut self, node: &Node) -> Arguments {
-        arguments::read(node.named("args"), self.texts, self.troubles)
+        arguments::read(node.named("args"), self.troubles)
     }
 
     fn tool(&mut self, entry: &Entry) -> Option<Tool> {
@@ -443,13 +471,14 @@ impl Reading<'_> {
 
     /// What a thing is made of. None if that could not be read, which was told.
     fn does(&mut self, node: &Node) -> Option<Does> {
-        if let Some(inner) = node.get("command") {
+        let table = |key: &str| node.get(key).filter(|inner| matches!(inner.worth, Worth::Table(_)));
+        if let Some(inner) = table("command") {
             return Some(Does::Command(self.command(inner, node.duration("timeout"))));
         }
-        if let Some(inner) = node.get("http") {
+        if let Some(inner) = table("http") {
             return self.http(inner);
         }
-        if let Some(inner) = node.get("sql") {
+        if let Some(inner) = table("sql") {
             return self.sql(inner);
         }
         if let Some(text) = node.text("template") {
@@ -474,7 +503,7 @@ impl Reading<'_> {
             pass_env: node.texts("pass_env"),
             cwd: match node.get("cwd") {
                 Some(cwd) => self.path(cwd),
-                None => self.texts.folder(node.at.file).to_owned(),
+                None => self.texts.resolve(node.at.file, "."),
             },
             stdin: node.text("stdin"),
             stdout: if node.text("stdout").as_deref() == Some("json") {
@@ -502,7 +531,7 @@ impl Reading<'_> {
         match known.get(name) {
             None => self.unknown(on.at, name, "connections", &known),
             Some(found) if !kinds.iter().any(|kind| found.get(kind).is_some()) => {
-                self.troubles.say(on.at, format!("the connection `{name}` has none of {}", and(kinds)));
+                self.troubles.say(on.at, format!("the connection `{name}` is not {}", or(kinds)));
             }
             Some(_) => return Some(name.to_owned()),
         }
@@ -510,44 +539,54 @@ impl Reading<'_> {
     }
 
     fn http(&mut self, node: &Node) -> Option<Does> {
-        let values = |key: &str| -> Vec<(String, Value)> {
-            node.named(key).iter().map(|entry| (entry.key.clone(), entry.node.to_json())).collect()
-        };
-        let bodies: Vec<&str> =
-            ["json", "form", "multipart", "body"].into_iter().filter(|key| node.get(key).is_some()).collect();
+        const BODIES: [&str; 5] = ["json", "form", "multipart", "body", "bytes"];
+        let bodies: Vec<&str> = BODIES.into_iter().filter(|key| node.get(key).is_some()).collect();
         if bodies.len() > 1 {
             self.troubles.say(node.at, format!("there is only one body, not {}", and(&bodies)));
         }
+        let content_type = node.text("content_type");
         let body = match bodies.first() {
             Some(&"json") => HttpBody::Json(node.get("json").map(Node::to_json).unwrap_or_default()),
-            Some(&"form") => HttpBody::Form(values("form")),
-            Some(&"multipart") => HttpBody::Multipart(values("multipart")),
-            Some(_) => HttpBody::Text {
-                text: node.text("body").unwrap_or_default(),
-                content_type: node.text("content_type"),
-            },
+            Some(&"form") => HttpBody::Form(node.pairs("form")),
+            Some(&"multipart") => HttpBody::Multipart(node.named("multipart").iter().map(part).collect()),
+            Some(&"bytes") => {
+                HttpBody::Bytes { argument: node.text("bytes").unwrap_or_default(), content_type }
+            }
+            Some(_) => HttpBody::Text { text: node.text("body").unwrap_or_default(), content_type },
             None => HttpBody::None,
         };
+        let word = |key: &str, usual: &str| node.text(key).unwrap_or_else(|| usual.to_owned());
         Some(Does::Http(Http {
             on: self.connected(node, &["http"])?,
-            method: node.text("method").unwrap_or_else(|| "GET".into()),
-            path: node.text("path")?,
-            query: values("query"),
+            method: word("method", "GET"),
+            path: node.text("path"),
+            url: node.text("url"),
+            query: node.pairs("query"),
             headers: node.pairs("headers"),
+            cookies: node.pairs("cookies"),
             body,
             pick: node.text("pick"),
+            paging: word("paging", "meta"),
+            expect: word("expect", "auto"),
+            errors: word("errors", "auto"),
+            on_exceed: word("on_exceed", "error"),
+            auth: backend_auth(node),
+            idempotent: node.flag("idempotent"),
             timeout: node.duration("timeout"),
-            max_response: node.size("max_response"),
-            headers_out: node.texts("headers_out"),
+            max_response: bytes(node, "max_response"),
+            concurrency: node.count("concurrency").unwrap_or(64),
+            queue: node.count("queue").unwrap_or(256),
         }))
     }
 
     fn sql(&mut self, node: &Node) -> Option<Does> {
+        let written = node.text("query").map(SqlQuery::Written);
         Some(Does::Sql(Sql {
             on: self.connected(node, &["sqlite", "postgres", "mysql"])?,
-            query: node.text("query")?,
+            query: written.or_else(|| node.text("query_from").map(SqlQuery::From))?,
+            write: node.flag("write").unwrap_or(false),
             max_rows: node.count("max_rows"),
-            max_bytes: node.size("max_bytes"),
+            max_bytes: bytes(node, "max_bytes"),
             timeout: node.duration("timeout"),
         }))
     }
@@ -583,9 +622,6 @@ impl Reading<'_> {
             }
             return None;
         };
-        if !uri.contains(':') {
-            self.troubles.say(node.reach("uri"), "a URI begins with a scheme, such as `shop://`");
-        }
         Some(Resource {
             name: entry.key.clone(),
             uri,
@@ -692,9 +728,9 @@ impl Reading<'_> {
         let node = &entry.node;
         let arguments = self.arguments(node);
         let complete = self.complete(node, &arguments);
-        let messages = match node.get("messages") {
+        let messages: Vec<Said> = match node.get("messages") {
             Some(messages) => messages.items().iter().filter_map(|message| self.said(message)).collect(),
-            None => self.said(node).into_iter().collect(),
+            None => vec![self.said(node)?],
         };
         Some(Prompt {
             name: entry.key.clone(),
@@ -721,7 +757,8 @@ impl Reading<'_> {
                     text
                 }
                 Err(error) => {
-                    self.troubles.say(file.at, format!("cannot read this file: {}", error.kind()));
+                    self.troubles
+                        .say(file.at, format!("cannot read this file: {}", super::text::why(&error)));
                     return None;
                 }
             },
@@ -768,6 +805,38 @@ fn profile(name: &str, node: &Node) -> Profile {
         .exclude_prompts(node.texts("deny_prompts"))
         .include_resources(node.texts("allow_resources"))
         .exclude_resources(node.texts("deny_resources"))
+}
+
+fn backend_auth(node: &Node) -> Option<BackendAuth> {
+    let auth = node.get("auth")?;
+    match auth.text("attribute") {
+        None => auth.flag("forward").filter(|forward| *forward).map(|_| BackendAuth::Forward),
+        Some(attribute) => Some(BackendAuth::Attribute {
+            attribute,
+            header: auth.text("header").unwrap_or_else(|| "Authorization".into()),
+            prefix: auth.text("prefix").unwrap_or_else(|| "Bearer ".into()),
+        }),
+    }
+}
+
+fn part(entry: &Entry) -> (String, HttpPart) {
+    let part = match entry.node.as_text() {
+        Some(text) => HttpPart::Text(text.to_owned()),
+        None => HttpPart::File {
+            argument: entry.node.text("file").unwrap_or_default(),
+            filename: entry.node.text("filename").unwrap_or_else(|| "file".into()),
+            mime: entry.node.text("mime").unwrap_or_else(|| "application/octet-stream".into()),
+        },
+    };
+    (entry.key.clone(), part)
+}
+
+fn bytes(node: &Node, key: &str) -> Option<usize> {
+    node.size(key).and_then(|bytes| usize::try_from(bytes).ok())
+}
+
+fn is_hash(text: &str) -> bool {
+    text.starts_with("$argon2id$") && argon2::password_hash::phc::PasswordHash::new(text).is_ok()
 }
 
 fn status(node: &Node) -> Option<u16> {

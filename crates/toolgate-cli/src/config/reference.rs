@@ -61,7 +61,7 @@ fn section(page: &mut String, of: &Table) {
     // Writing to a text cannot fail.
     let _ = write!(page, "\n### {title}\n\n{}\n", of.about);
     let _ = write!(page, "\n| key | takes | unless said | what it is |\n|---|---|---|---|\n");
-    for key in of.keys.iter().filter(|key| !matches!(key.kind, Kind::Later(_))) {
+    for key in of.keys.iter().filter(|key| key.kind.is_there()) {
         let otherwise = match key.need {
             Need::Must => "needed".to_owned(),
             Need::May => String::new(),
@@ -73,12 +73,12 @@ fn section(page: &mut String, of: &Table) {
         .keys
         .iter()
         .filter_map(|key| match key.kind {
-            Kind::Later(instead) => Some((key.name, instead)),
+            Kind::Later(instead) | Kind::Never(instead) => Some((key.name, instead)),
             _ => None,
         })
         .collect();
     if !later.is_empty() {
-        page.push_str("\nNot available yet, and refused:\n\n");
+        page.push_str("\nNot available, and refused:\n\n");
         for (name, instead) in later {
             let _ = writeln!(page, "- `{name}`: {instead}.");
         }
@@ -112,7 +112,7 @@ fn takes(kind: &Kind) -> String {
         Kind::Table(table) => format!("table `{}`", table.place),
         Kind::Either(kinds) => kinds.iter().map(takes).collect::<Vec<_>>().join(", or "),
         Kind::Any => "anything".into(),
-        Kind::Later(_) => String::new(),
+        Kind::Later(_) | Kind::Never(_) => String::new(),
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn schema() -> Value {
 fn table(of: &Table) -> Value {
     let mut properties = Map::new();
     let mut required = Vec::new();
-    for key in of.keys.iter().filter(|key| !matches!(key.kind, Kind::Later(_))) {
+    for key in of.keys.iter().filter(|key| key.kind.is_there()) {
         let mut property = kind(&key.kind);
         if let Some(property) = property.as_object_mut() {
             property.insert("description".into(), key.about.into());
@@ -67,6 +67,6 @@ fn kind(of: &Kind) -> Value {
         Kind::Table(inner) => table(inner),
         Kind::Either(kinds) => json!({ "anyOf": kinds.iter().map(kind).collect::<Vec<_>>() }),
         Kind::Any => json!({}),
-        Kind::Later(_) => json!(false),
+        Kind::Later(_) | Kind::Never(_) => json!(false),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// All files of a configuration, the first one first, and folders in which more of them may turn up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,8 +33,18 @@ pub(crate) struct Trouble {
 }
 
 /// Everything that is wrong with a configuration.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Troubles(Vec<Trouble>);
+#[derive(Clone, Default)]
+pub(crate) struct Troubles {
+    all: Vec<Trouble>,
+    /// What came from variables and files: it is told nobody.
+    secrets: Vec<String>,
+}
+
+impl std::fmt::Debug for Troubles {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Troubles").field(&self.all).finish()
+    }
+}
 
 impl Texts {
     pub(crate) fn add(&mut self, path: PathBuf, text: String) -> usize {
@@ -74,6 +84,13 @@ impl Texts {
         }
     }
 
+    /// A path that a file names.
+    pub(crate) fn resolve(&self, file: usize, path: &str) -> PathBuf {
+        let joined = self.folder(file).join(path);
+        let plain: PathBuf = joined.components().filter(|part| *part != Component::CurDir).collect();
+        if plain.as_os_str().is_empty() { PathBuf::from(".") } else { plain }
+    }
+
     /// `shop.toml:12:3`, counted from 1, columns in characters.
     pub(crate) fn locate(&self, at: Place) -> String {
         let (line, column, _) = self.line(at);
@@ -92,19 +109,19 @@ impl Texts {
 
     /// Everything that is wrong, with the lines where it is, in the order of files and lines.
     pub(crate) fn tell(&self, troubles: &Troubles) -> String {
-        let mut all: Vec<&Trouble> = troubles.0.iter().collect();
+        let mut all: Vec<&Trouble> = troubles.all.iter().collect();
         all.sort_by_key(|trouble| trouble.at.map_or((0, 0), |at| (at.file, at.start)));
         let mut told = String::new();
         for trouble in all {
             // Writing to a text cannot fail.
-            let _ = match trouble.at {
-                None => writeln!(told, "{}", trouble.said),
+            let said = troubles.masked(&trouble.said);
+            match trouble.at {
+                None => drop(writeln!(told, "{said}")),
                 Some(at) => {
-                    let _ = writeln!(told, "{}: {}", self.locate(at), trouble.said);
+                    let _ = writeln!(told, "{}: {said}", self.locate(at));
                     told.push_str(&self.show(at));
-                    Ok(())
                 }
-            };
+            }
             if let Some((at, what)) = trouble.also {
                 let _ = writeln!(told, "  {}: {what}", self.locate(at));
             }
@@ -131,23 +148,53 @@ impl Texts {
 
 impl Troubles {
     pub(crate) fn say(&mut self, at: Place, said: impl Into<String>) {
-        self.0.push(Trouble { at: Some(at), said: said.into(), also: None });
+        self.push(Trouble { at: Some(at), said: said.into(), also: None });
     }
 
     pub(crate) fn say_also(&mut self, at: Place, said: impl Into<String>, other: Place, what: &'static str) {
-        self.0.push(Trouble { at: Some(at), said: said.into(), also: Some((other, what)) });
+        self.push(Trouble { at: Some(at), said: said.into(), also: Some((other, what)) });
     }
 
     pub(crate) fn say_nowhere(&mut self, said: impl Into<String>) {
-        self.0.push(Trouble { at: None, said: said.into(), also: None });
+        self.push(Trouble { at: None, said: said.into(), also: None });
+    }
+
+    /// The same is not said twice of the same.
+    fn push(&mut self, trouble: Trouble) {
+        if !self.all.iter().any(|known| (known.at, &known.said) == (trouble.at, &trouble.said)) {
+            self.all.push(trouble);
+        }
+    }
+
+    /// Keeps this out of everything that is said.
+    pub(crate) fn hide(&mut self, secret: &str) {
+        if !secret.is_empty() {
+            self.secrets.push(secret.to_owned());
+            // What is longer goes first: it may have something shorter in it.
+            self.secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        }
+    }
+
+    fn masked(&self, said: &str) -> String {
+        self.secrets.iter().fold(said.to_owned(), |said, secret| said.replace(secret.as_str(), "***"))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
+    }
+}
+
+/// Why a file could not be read.
+pub(crate) fn why(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file".into(),
+        std::io::ErrorKind::PermissionDenied => "it may not be read".into(),
+        std::io::ErrorKind::InvalidData => "it is no text".into(),
+        kind => kind.to_string(),
     }
 }
 

@@ -129,6 +129,12 @@ impl Node {
         self.entries().iter().find(|entry| entry.key == key)
     }
 
+    pub(crate) fn take(&mut self, key: &str) -> Option<Entry> {
+        let Worth::Table(entries) = &mut self.worth else { return None };
+        let place = entries.iter().position(|entry| entry.key == key)?;
+        Some(entries.remove(place))
+    }
+
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {
         self.entry(key).map(|entry| &entry.node)
     }

@@ -4,9 +4,6 @@
 //! what is named, runs in a process group of its own, and the whole group ends when its time is over, when it prints too
 //! much, or when nobody waits for it any more.
 
-#[cfg(test)]
-mod tests;
-
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};

@@ -3,9 +3,6 @@
 //! Names are judged before a file is opened, and the system is told to stay below the root while it opens it: there is no
 //! moment between a check and its use.
 
-#[cfg(test)]
-mod tests;
-
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

@@ -73,6 +73,9 @@ impl Page {
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_fuel(Some(FUEL));
         prepare(&mut environment);
+        if let Some(tag) = tags(text).find(|tag| ["include", "import", "from", "extends"].contains(tag)) {
+            return Err(format!("a text reaches no other one: there is no `{tag}`"));
+        }
         environment.add_template_owned(NAME, text.to_owned()).map_err(|error| line_of(&error))?;
         let template = environment.get_template(NAME).map_err(|error| line_of(&error))?;
         let globals: Vec<String> = environment.globals().map(|(name, _)| name.to_owned()).collect();
@@ -106,6 +109,12 @@ impl Page {
         }
         String::from_utf8(text.0).map_err(|_| ToolError::new("the text is no text"))
     }
+}
+
+/// The first words of its tags.
+fn tags(text: &str) -> impl Iterator<Item = &str> {
+    let inner = text.split("{%").skip(1).map(|after| after.trim_start_matches(['-', '+']).trim_start());
+    inner.map(|after| after.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default())
 }
 
 fn line_of(error: &minijinja::Error) -> String {

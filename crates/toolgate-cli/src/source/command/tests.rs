@@ -1,1 +1,0 @@
-//! What a program is called with, and how it ends.
