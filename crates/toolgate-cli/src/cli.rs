@@ -19,8 +19,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-    #[command(flatten)]
-    pub(crate) serve: Serve,
+    /// Where to listen; port 0 picks a free one
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<String>,
     /// How the log on standard error looks
     #[arg(long, value_enum, global = true, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn an_address_can_stand_before_or_behind_the_command() {
         let plain = Cli::try_parse_from(["toolgate", "--listen", "127.0.0.1:1"]).unwrap();
-        assert_eq!(plain.serve.listen.as_deref(), Some("127.0.0.1:1"));
+        assert_eq!(plain.listen.as_deref(), Some("127.0.0.1:1"));
         let named = Cli::try_parse_from(["toolgate", "serve", "--listen", "127.0.0.1:2"]).unwrap();
         assert!(
             matches!(named.command, Some(Command::Serve(s)) if s.listen.as_deref() == Some("127.0.0.1:2"))

@@ -171,7 +171,7 @@ fn explain_in(config: &Config, made: &Composed, wanted: &str, said: &mut String)
         line("description", tool.description.as_deref().unwrap_or_default());
         line("does", tool.does.kind());
         if let crate::config::Does::Command(spec) = &tool.does
-            && let Ok(act) = crate::source::command::CommandAct::new(spec.clone(), &tool.arguments.all())
+            && let Ok(act) = crate::source::command::CommandAct::new((**spec).clone(), &tool.arguments.all())
         {
             line("program", &act.program().display().to_string());
         }

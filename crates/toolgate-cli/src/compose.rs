@@ -180,7 +180,7 @@ impl Making<'_> {
             Does::Text(text) => Ok(Arc::new(TextAct(text.clone()))),
             Does::Template(text) => TemplateAct::new(text, &schema).map(|act| Arc::new(act) as Arc<dyn Act>),
             Does::Command(spec) => {
-                CommandAct::new(spec.clone(), &schema).map(|act| Arc::new(act) as Arc<dyn Act>)
+                CommandAct::new((**spec).clone(), &schema).map(|act| Arc::new(act) as Arc<dyn Act>)
             }
             Does::Http(http) => self.http(http, &schema),
             Does::Sql(sql) => self.sql(sql, &schema),
@@ -275,7 +275,7 @@ impl Making<'_> {
             }
             config::ResourceKind::Files { spec, watch } => {
                 let below = if about.node.get("files").is_some() { "files" } else { "file" };
-                match Files::new(spec.clone()) {
+                match Files::new((**spec).clone()) {
                     Ok(files) => self.files(about, Arc::new(files), *watch, builder, library),
                     Err(problems) => {
                         self.problems(&about.node, below, problems);
@@ -417,7 +417,7 @@ fn framed(builder: Builder, server: &config::Server, road: Road) -> Builder {
         .page_size(frame.page_size)
         .handler_timeout(frame.timeout)
         .drain(frame.drain)
-        .message_limit(bytes.max(1024));
+        .message_limit(bytes);
     if frame.strict_arguments {
         builder = builder.strict_arguments();
     }
@@ -446,6 +446,7 @@ fn framed(builder: Builder, server: &config::Server, road: Road) -> Builder {
         .trust_proxies(frame.trusted_proxies.clone())
         .allow_ips(frame.ip_allow.clone())
         .cors(frame.cors.clone())
+        .body_limit(bytes)
         .any_credential();
     if let Some(rate) = frame.rate_per_ip {
         builder = builder.rate_per_ip(rate);

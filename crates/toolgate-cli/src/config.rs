@@ -181,8 +181,8 @@ impl std::fmt::Debug for Credential {
 pub(crate) enum Does {
     Text(String),
     Template(String),
-    Command(CommandSpec),
-    Http(Http),
+    Command(Box<CommandSpec>),
+    Http(Box<Http>),
     Sql(Sql),
 }
 
@@ -299,7 +299,7 @@ pub(crate) struct Resource {
 #[derive(Clone, Debug)]
 pub(crate) enum ResourceKind {
     Does(Does),
-    Files { spec: FilesSpec, watch: bool },
+    Files { spec: Box<FilesSpec>, watch: bool },
 }
 
 #[derive(Clone, Debug)]

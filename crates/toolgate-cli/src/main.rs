@@ -60,7 +60,7 @@ fn complain(said: &str, code: u8) -> ExitCode {
 
 async fn run(cli: Cli) -> Result<(), Failure> {
     let format = cli.log_format;
-    match cli.command.unwrap_or(Command::Serve(cli.serve)) {
+    match cli.command.unwrap_or(Command::Serve(Serve { file: None, listen: cli.listen })) {
         Command::Serve(Serve { file: Some(file), listen }) => serve::http(&file, listen, format).await,
         Command::Serve(Serve { file: None, listen }) => demo(listen).await,
         Command::Stdio { file: Some(file), server } => serve::stdio(&file, server.as_deref()).await,

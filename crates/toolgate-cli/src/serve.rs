@@ -47,8 +47,9 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
     let listener = bind(listen.as_deref().unwrap_or(&config.listen.http)).await.map_err(Failure::Run)?;
     hear_signals();
     let address = listener.local_addr().map_err(|error| Failure::Run(error.to_string()))?;
-    welcome(&address.to_string(), &composed, format);
+    // Whoever reads that we serve may change the configuration at once.
     let mut keeper = Keeper::new(file, Road::Http, servers, Some(app.mounts()), loaded);
+    welcome(&address.to_string(), &composed, format);
     keeper.adopt(composed);
     serve_until(app, listener, keeper).await
 }
@@ -122,6 +123,7 @@ struct Keeper {
     /// What each server was made of.
     current: Vec<config::Server>,
     watch: Watch,
+    asked: Asked,
     /// Tasks that watch folders. They end when something else takes their place.
     tasks: JoinSet<()>,
 }
@@ -139,6 +141,7 @@ impl Keeper {
             texts: config.texts,
             current: Vec::new(),
             watch: Watch::new(),
+            asked: Asked::new(),
             tasks: JoinSet::new(),
         };
         keeper.watch_files();
@@ -168,18 +171,22 @@ impl Keeper {
 
     /// Looks at the configuration whenever it changes, or when asked to. Never ends.
     async fn keep(&mut self) {
-        let mut asked = Asked::new();
         loop {
+            // Whatever changed while nobody watched is seen here.
+            while self.reload(false).await {}
             tokio::select! {
                 biased;
-                () = asked.heard() => self.reload(true).await,
-                () = self.watch.changed() => self.reload(false).await,
+                () = self.asked.heard() => {
+                    self.reload(true).await;
+                }
+                () = self.watch.changed() => {}
             }
         }
     }
 
-    /// Serves the configuration as it is now. Where nothing was asked for and nothing has changed, nothing happens.
-    async fn reload(&mut self, is_asked: bool) {
+    /// Serves the configuration as it is now. Where nothing was asked for and nothing has changed, nothing happens, and
+    /// false is what it says.
+    async fn reload(&mut self, is_asked: bool) -> bool {
         let (file, road, known) = (self.file.clone(), self.road, self.texts.clone());
         let made = tokio::task::spawn_blocking(move || {
             let mut loaded = config::load(&file);
@@ -191,10 +198,10 @@ impl Keeper {
         });
         let (loaded, mut composed) = match made.await {
             Ok(Some(made)) => made,
-            Ok(None) => return,
+            Ok(None) => return false,
             Err(error) => {
                 tracing::error!(%error, "the configuration could not be read; the old one stays");
-                return;
+                return false;
             }
         };
         if let Some(told) = loaded.told() {
@@ -202,7 +209,7 @@ impl Keeper {
             self.texts = loaded.config.texts;
             self.watch_files();
             tracing::error!("the configuration is wrong and the old one stays:\n{told}");
-            return;
+            return true;
         }
         if loaded.config.listen != self.listen || loaded.config.stats_path != self.stats_path {
             tracing::warn!("`[listen]` or `stats.path` changed: that needs a restart; all else is served");
@@ -214,6 +221,7 @@ impl Keeper {
         self.texts = loaded.config.texts;
         self.adopt(composed);
         tracing::info!(servers = self.current.len(), "the configuration is served anew");
+        true
     }
 
     fn exchange(&mut self, composed: &[Composed]) {

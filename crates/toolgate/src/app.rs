@@ -475,7 +475,10 @@ impl Mount {
 /// # }
 /// ```
 #[derive(Clone, Default)]
-pub struct Mounts(Arc<ArcSwap<Vec<(Arc<str>, Arc<Mount>)>>>);
+pub struct Mounts(Arc<ArcSwap<Vec<Mounted>>>);
+
+/// A path, without a slash at its end, and what it leads to.
+type Mounted = (Arc<str>, Arc<Mount>);
 
 impl fmt::Debug for Mounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -503,7 +506,7 @@ impl Mounts {
 }
 
 /// Adds a mount, and says what is wrong with it.
-fn put(mounts: &mut Vec<(Arc<str>, Arc<Mount>)>, path: &str, mount: Mount) -> Vec<String> {
+fn put(mounts: &mut Vec<Mounted>, path: &str, mount: Mount) -> Vec<String> {
     let mut faults: Vec<String> = mount.faults.iter().map(|fault| format!("mount {path}: {fault}")).collect();
     let clean = path.trim_end_matches('/');
     if !path.starts_with('/') || path.contains(['?', '#']) {

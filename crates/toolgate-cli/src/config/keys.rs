@@ -17,7 +17,7 @@ pub(crate) struct Table {
 }
 
 /// A key of a table.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
@@ -161,7 +161,7 @@ static LISTEN: Table = Table {
         later("revisions", "all five protocol revisions are served"),
         later(
             "legacy_sse",
-            "the two-endpoint transport of 2024-11-05 is always there, at `sse` below each server",
+            "the two-endpoint transport of the first revision is always there, at `sse` below each server",
         ),
         later(
             "tls",

@@ -75,7 +75,7 @@ impl Reading<'_> {
             if text.starts_with("unix:") {
                 self.troubles
                     .say(node.at, "sockets of Unix are not available yet: listen on `127.0.0.1:8080`");
-            } else if !text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+            } else if text.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
                 self.troubles
                     .say(node.at, "`http` must be an address and a port, such as \"127.0.0.1:8080\"");
             }
@@ -473,7 +473,7 @@ impl Reading<'_> {
     fn does(&mut self, node: &Node) -> Option<Does> {
         let table = |key: &str| node.get(key).filter(|inner| matches!(inner.worth, Worth::Table(_)));
         if let Some(inner) = table("command") {
-            return Some(Does::Command(self.command(inner, node.duration("timeout"))));
+            return Some(Does::Command(Box::new(self.command(inner, node.duration("timeout")))));
         }
         if let Some(inner) = table("http") {
             return self.http(inner);
@@ -556,7 +556,7 @@ impl Reading<'_> {
             None => HttpBody::None,
         };
         let word = |key: &str, usual: &str| node.text(key).unwrap_or_else(|| usual.to_owned());
-        Some(Does::Http(Http {
+        Some(Does::Http(Box::new(Http {
             on: self.connected(node, &["http"])?,
             method: word("method", "GET"),
             path: node.text("path"),
@@ -576,7 +576,7 @@ impl Reading<'_> {
             max_response: bytes(node, "max_response"),
             concurrency: node.count("concurrency").unwrap_or(64),
             queue: node.count("queue").unwrap_or(256),
-        }))
+        })))
     }
 
     fn sql(&mut self, node: &Node) -> Option<Does> {
@@ -606,13 +606,16 @@ impl Reading<'_> {
         let is = if let Some(files) = node.get("files") {
             uri = files.text("uri");
             ResourceKind::Files {
-                spec: self.files(files, mime.clone()),
+                spec: Box::new(self.files(files, mime.clone())),
                 watch: files.flag("watch").unwrap_or(true),
             }
         } else if let Some(file) = node.get("file") {
             let path = self.path(file);
             mime = mime.or_else(|| crate::source::files::media_type(&path).map(str::to_owned));
-            ResourceKind::Files { spec: FilesSpec::one(&path, uri.clone().unwrap_or_default()), watch: true }
+            ResourceKind::Files {
+                spec: Box::new(FilesSpec::one(&path, uri.clone().unwrap_or_default())),
+                watch: true,
+            }
         } else {
             ResourceKind::Does(self.does(node)?)
         };

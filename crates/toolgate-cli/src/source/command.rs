@@ -220,10 +220,7 @@ impl CommandAct {
 
     async fn run(&self, cx: &Context, given: &Map<String, Value>) -> Result<ToolOutput, ToolError> {
         let list = self.arguments(given)?;
-        let input = match &self.stdin {
-            Some(holes) => Some(holes.fill(given).unwrap_or_default()),
-            None => None,
-        };
+        let input = self.stdin.as_ref().map(|holes| holes.fill(given).unwrap_or_default());
         let _turn = self.turn().await?;
         let mut command = Command::new(&self.program);
         command

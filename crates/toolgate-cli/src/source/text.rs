@@ -72,6 +72,11 @@ impl Page {
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_fuel(Some(FUEL));
+        // What was not given leaves nothing behind.
+        environment.set_formatter(|out, state, value| match value.is_none() {
+            true => Ok(()),
+            false => minijinja::escape_formatter(out, state, value),
+        });
         prepare(&mut environment);
         if let Some(tag) = tags(text).find(|tag| ["include", "import", "from", "extends"].contains(tag)) {
             return Err(format!("a text reaches no other one: there is no `{tag}`"));
@@ -190,5 +195,7 @@ mod tests {
     fn what_was_not_given_is_nothing() {
         let page = Page::new("{% if tone %}{{ tone }}{% else %}plain{% endif %}", &["tone"], |_| {}).unwrap();
         assert_eq!(page.fill(&Map::new()).unwrap(), "plain");
+        let page = Page::new("<{{ tone }}>", &["tone"], |_| {}).unwrap();
+        assert_eq!(page.fill(&Map::new()).unwrap(), "<>");
     }
 }

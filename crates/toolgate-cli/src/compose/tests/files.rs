@@ -118,7 +118,10 @@ async fn m01_to_m08_nothing_outside_is_read_and_all_refusals_are_the_same() {
         let said = read(&server, &uri).await.expect_err(path);
         let same = refused.replace("fx://files/never-was", "");
         // A long address is cut where it is told.
-        assert!(said.replace(&uri, "") == same || path.len() > 255 && said.starts_with(&same), "{path}: {said}");
+        assert!(
+            said.replace(&uri, "") == same || path.len() > 255 && said.starts_with(&same),
+            "{path}: {said}"
+        );
     }
 }
 
