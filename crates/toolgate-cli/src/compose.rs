@@ -209,7 +209,7 @@ impl Making<'_> {
         let act = self.act(&tool.does, &tool.arguments, &tool.node)?;
         let promised = act.output_schema();
         let scopes = if self.road == Road::Http { tool.scopes.clone() } else { Vec::new() };
-        let taking = Arc::new(Taking::new(&tool.arguments));
+        let taking = Arc::new(Taking::of_tool(&tool.arguments));
         let handler = move |given: Value, cx: Context| {
             let (act, taking, scopes) = (Arc::clone(&act), Arc::clone(&taking), scopes.clone());
             async move {
@@ -363,7 +363,7 @@ impl Making<'_> {
                 return None;
             }
         };
-        let taking = Arc::new(Taking::new(&about.arguments));
+        let taking = Arc::new(Taking::of_words(&about.arguments));
         let (checking, library) = (Arc::clone(&taking), Arc::clone(library));
         let mut spec = PromptSpec::new(&about.name, move |words: Words, cx: Context| {
             let (filling, taking, library) =

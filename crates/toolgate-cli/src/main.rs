@@ -81,21 +81,14 @@ async fn run(cli: Cli) -> Result<(), Failure> {
 async fn demo(listen: Option<String>) -> Result<(), Failure> {
     let server = demo::server()?;
     let listener = bind(listen.as_deref().unwrap_or("127.0.0.1:8080")).await.map_err(Failure::Run)?;
-    hear_signals();
-    welcome::print(listener.local_addr().map_err(|error| Failure::Run(error.to_string()))?);
-    Ok(server.serve(listener).await?)
+    let address = listener.local_addr().map_err(|error| Failure::Run(error.to_string()))?;
+    tokio::select! {
+        biased;
+        served = server.serve(listener) => Ok(served?),
+        // Polled after the serving: whoever reads that we serve may ask us to end at once.
+        () = async { welcome::print(address); std::future::pending().await } => Ok(()),
+    }
 }
-
-/// Whoever reads that we serve may ask us to end at once: from here on that is heard, and the server drains.
-#[cfg(unix)]
-pub(crate) fn hear_signals() {
-    use tokio::signal::unix::{SignalKind, signal};
-    // What cannot be heard ends the process as it always did.
-    let _ = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
-}
-
-#[cfg(not(unix))]
-pub(crate) fn hear_signals() {}
 
 pub(crate) async fn bind(address: &str) -> Result<tokio::net::TcpListener, String> {
     tokio::net::TcpListener::bind(address).await.map_err(|error| {

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use notify::RecursiveMode;
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use toolgate::{App, ListenOptions, Mount, Mounts, Server, Servers};
 
@@ -16,7 +15,7 @@ use crate::compose::{Composed, Road, compose, file_resource};
 use crate::config::{self, Loaded, Texts};
 use crate::source::files::Files;
 use crate::watch::Watch;
-use crate::{Failure, bind, hear_signals};
+use crate::{Failure, bind};
 
 /// Reads a configuration and makes its servers, or says everything that is wrong.
 pub(crate) fn prepare(file: &Path, road: Road) -> Result<(Loaded, Vec<Composed>), Failure> {
@@ -45,20 +44,18 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
         app = app.mount(&made.config.path, Mount::fixed(&made.config.name));
     }
     let listener = bind(listen.as_deref().unwrap_or(&config.listen.http)).await.map_err(Failure::Run)?;
-    hear_signals();
     let address = listener.local_addr().map_err(|error| Failure::Run(error.to_string()))?;
-    // Whoever reads that we serve may change the configuration at once.
     let mut keeper = Keeper::new(file, Road::Http, servers, Some(app.mounts()), loaded);
-    welcome(&address.to_string(), &composed, format);
-    keeper.adopt(composed);
-    serve_until(app, listener, keeper).await
-}
-
-async fn serve_until(app: App, listener: TcpListener, mut keeper: Keeper) -> Result<(), Failure> {
+    let keeping = async {
+        // Polled after the serving: whoever reads that we serve may ask us to end, or change the file, at once.
+        welcome(&address.to_string(), &composed, format);
+        keeper.adopt(composed);
+        keeper.keep().await;
+    };
     tokio::select! {
         biased;
         served = app.serve(listener) => served.map_err(|error| Failure::Run(error.to_string())),
-        () = keeper.keep() => Ok(()),
+        () = keeping => Ok(()),
     }
 }
 

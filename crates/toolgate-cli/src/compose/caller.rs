@@ -16,9 +16,21 @@ const MAX_WORD: usize = 64 * 1024;
 pub(super) struct Taking(Vec<(Argument, Option<Validator>)>);
 
 impl Taking {
-    pub(super) fn new(arguments: &Arguments) -> Taking {
-        let checked =
-            |argument: &Argument| (argument.clone(), jsonschema::draft202012::new(&argument.schema).ok());
+    /// For tools, whose other arguments are checked before anybody sees them.
+    pub(super) fn of_tool(arguments: &Arguments) -> Taking {
+        Taking::new(arguments, |argument| argument.from.is_some())
+    }
+
+    /// For prompts and resources, whose arguments come as texts.
+    pub(super) fn of_words(arguments: &Arguments) -> Taking {
+        Taking::new(arguments, |_| true)
+    }
+
+    fn new(arguments: &Arguments, is_checked: impl Fn(&Argument) -> bool) -> Taking {
+        let checked = |argument: &Argument| {
+            let validator = is_checked(argument).then(|| jsonschema::draft202012::new(&argument.schema).ok());
+            (argument.clone(), validator.flatten())
+        };
         Taking(arguments.list.iter().map(checked).collect())
     }
 

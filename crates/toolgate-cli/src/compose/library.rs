@@ -34,7 +34,7 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(act: Arc<dyn Act>, arguments: &Arguments, mime: Option<String>) -> Reader {
-        Reader { act, taking: Taking::new(arguments), mime }
+        Reader { act, taking: Taking::of_words(arguments), mime }
     }
 
     /// Its text. None if the variables name nothing.

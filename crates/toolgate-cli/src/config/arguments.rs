@@ -132,9 +132,15 @@ pub(crate) fn read(entries: &[Entry], troubles: &mut Troubles) -> Arguments {
         };
         match argument.and_then(sound) {
             Ok(argument) => list.push(argument),
-            // What could not be read was told already.
-            Err(said) if said.is_empty() => {}
-            Err(said) => troubles.say(entry.node.at, format!("argument `{name}`: {said}")),
+            Err(said) => {
+                // What could not be read was told already where nothing is said.
+                if !said.is_empty() {
+                    troubles.say(entry.node.at, format!("argument `{name}`: {said}"));
+                }
+                // It is there, whatever it is: who uses it does nothing wrong.
+                let (name, schema) = (name.clone(), json!({}));
+                list.push(Argument { name, schema, default: None, is_required: false, from: None });
+            }
         }
     }
     Arguments { list }
@@ -280,6 +286,11 @@ fn origin(from: &str) -> Result<Origin, String> {
 
 /// Its schema is one, and its default fits it.
 fn sound(argument: Argument) -> Result<Argument, String> {
+    // A type alone is right, and where there are many tools most arguments are no more than that.
+    let is_plain = argument.schema.as_object().is_some_and(|schema| schema.len() == 1);
+    if is_plain && argument.schema["type"].is_string() {
+        return Ok(argument);
+    }
     let validator = jsonschema::draft202012::new(&argument.schema)
         .map_err(|error| format!("its schema is wrong: {error}"))?;
     if let Some(default) = &argument.default

@@ -157,3 +157,46 @@ fn files_are_followed() {
     let (_, read) = served.ask("/mcp", &[], "resources/read", &json!({ "uri": "d:///sub/b.md" }));
     assert_eq!(read["result"]["contents"][0]["text"], "two");
 }
+
+/// Reads a stream until it has said this.
+fn hear(stream: &mut std::net::TcpStream, words: &str) {
+    use std::io::Read as _;
+    let (mut heard, mut chunk) = (String::new(), [0; 4096]);
+    while !heard.contains(words) {
+        let n = stream.read(&mut chunk).unwrap_or(0);
+        assert_ne!(n, 0, "no {words:?} in {heard:?}");
+        heard.push_str(&String::from_utf8_lossy(&chunk[..n]));
+    }
+}
+
+#[test]
+fn clients_are_told_of_files_and_of_tools() {
+    use std::io::Write as _;
+
+    let folder = Folder::new();
+    folder.write("docs/a.md", "one");
+    let files = "[servers.s.resources.d]\nfiles = { root = \"docs\", uri = \"d:///{path}\" }\n";
+    let served = Served::new(&folder, files);
+    let session = session(&served);
+    let headers = [
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-session-id", session.as_str()),
+        ("mcp-protocol-version", "2025-06-18"),
+    ];
+    let subscribed = served.ask("/mcp", &headers, "resources/subscribe", &json!({ "uri": "d:///a.md" }));
+    assert_eq!(subscribed.1["result"], json!({}));
+    let mut stream = std::net::TcpStream::connect(&served.address).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+    write!(
+        stream,
+        "GET /mcp HTTP/1.1\r\nhost: {}\r\naccept: text/event-stream\r\nmcp-session-id: {session}\r\nmcp-protocol-version: 2025-06-18\r\n\r\n",
+        served.address
+    )
+    .unwrap();
+    folder.write("docs/a.md", "longer");
+    hear(&mut stream, "notifications/resources/updated");
+    folder.write("docs/b.md", "two");
+    hear(&mut stream, "notifications/resources/list_changed");
+    folder.write("toolgate.toml", &format!("{files}[servers.s.tools.t]\ntext = \"x\"\n"));
+    hear(&mut stream, "notifications/tools/list_changed");
+}
