@@ -200,3 +200,25 @@ fn clients_are_told_of_files_and_of_tools() {
     folder.write("toolgate.toml", &format!("{files}[servers.s.tools.t]\ntext = \"x\"\n"));
     hear(&mut stream, "notifications/tools/list_changed");
 }
+
+#[test]
+fn over_stdio_it_is_served_anew_too() {
+    use std::io::{BufRead as _, BufReader, Write as _};
+
+    let folder = Folder::new();
+    let path = folder.write("toolgate.toml", &config(1, 1));
+    let mut running = crate::house::toolgate(&["stdio", path.to_str().unwrap()]);
+    let mut input = running.0.stdin.take().unwrap();
+    let mut output = BufReader::new(running.0.stdout.take().unwrap()).lines();
+    let mut next = || serde_json::from_str::<Value>(&output.next().unwrap().unwrap()).unwrap();
+    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    writeln!(input, "{}", request(1, "initialize", &hello)).unwrap();
+    assert_eq!(next()["id"], 1);
+    writeln!(input, "{}", json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).unwrap();
+    writeln!(input, "{}", request(2, "tools/call", &json!({ "name": "t0" }))).unwrap();
+    assert_eq!(next()["result"]["content"][0]["text"], "1");
+    folder.write("toolgate.toml", &config(2, 2));
+    assert_eq!(next()["method"], "notifications/tools/list_changed");
+    writeln!(input, "{}", request(3, "tools/call", &json!({ "name": "t1" }))).unwrap();
+    assert_eq!(next()["result"]["content"][0]["text"], "2");
+}
