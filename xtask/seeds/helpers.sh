@@ -1,5 +1,5 @@
-# What the rows of this directory are written with. `cargo xtask seeds` sets B (where the example `boxlang` listens)
-# and PROGRAM (its path).
+# What the rows of this directory are written with. `cargo xtask seeds` sets B (where the example listens that the rows
+# are for, `boxlang` or `erlmcp`) and PROGRAM (its path).
 J='Content-Type: application/json'
 BX=$B/~bxai/mcp.bxm
 RT=$B/~bxmcp/boxlang.bxm; TK='Authorization: Bearer your-token'
@@ -33,3 +33,23 @@ own(){
 
 # The manual also writes requests without a body: `POST http://localhost/~bxai/mcp.bxm`.
 POST(){ rpc "$1" '{"jsonrpc":"2.0","method":"tools/list","id":"1"}'; }
+
+# Document 002. B is where the example `erlmcp` listens then.
+ER=$B/erl/mcp
+# Opens a session and prints its id.
+sid(){ hdr -X POST $ER -H "$J" -d '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}' | sed -n 's/^mcp-session-id: //Ip'; }
+# A stream of changes, of the session in SID. Where SID is empty, `curl` leaves the header out: then it is one of nobody.
+sse(){ timeout ${2:-3} curl -sN "$1" -H 'Accept: text/event-stream' -H "Mcp-Session-Id: $SID" | tr -d '\r'; }
+# What such a stream says while a command runs: `hears SECONDS COMMAND …`.
+hears(){
+  local log; log=$(mktemp ./heard.XXXXXX)
+  sse $ER "$1" >"$log" & sleep .5
+  "${@:2}" >/dev/null; wait; cat "$log"; rm -f "$log"
+}
+# With the session in SID, if there is one.
+own_rpc(){ rpc $ER "$1" -H "Mcp-Session-Id: $SID" "${@:2}"; }
+touch_config(){ own_rpc '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"touch_config","arguments":{}}}'; }
+subscribe(){ own_rpc '{"jsonrpc":"2.0","id":6,"method":"resources/subscribe","params":{"uri":"mcp://config"}}'; }
+unsubscribe(){ own_rpc '{"jsonrpc":"2.0","id":7,"method":"resources/unsubscribe","params":{"uri":"mcp://config"}}'; }
+# The messages of a stream.
+events(){ tr -d '\r' | sed -n 's/^data: //p'; }

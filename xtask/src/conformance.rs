@@ -62,7 +62,7 @@ const REQUIRED: [Leg; 2] = [
 ];
 
 /// The presets of `toolgate::Dialect` that a mount can speak.
-const DIALECTS: [&str; 3] = ["official", "boxlang", "bxmcp"];
+const DIALECTS: [&str; 6] = ["official", "boxlang", "bxmcp", "erlmcp", "bluehub", "buddyboss"];
 
 const OTHERS: &[Leg] = &[
     Leg { args: &["--suite", "all", "--spec-version", "2025-03-26"], at_least: 1 },

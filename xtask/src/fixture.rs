@@ -1,5 +1,5 @@
 //! The server that other implementations are run against: the example `everything`, or a program with its two flags.
-//! And the one that the seeds' checks are run against: the example `boxlang`.
+//! And those that the seeds' checks are run against: the examples `boxlang` and `erlmcp`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -16,8 +16,10 @@ use crate::process::{self, Guarded, Show};
 
 /// What clients and the conformance suite are run against.
 pub(crate) const EVERYTHING: &str = "everything";
-/// What the checks of the seeds are run against.
+/// What the checks of the first two documents are run against.
 pub(crate) const BOXLANG: &str = "boxlang";
+/// And those of the third.
+pub(crate) const ERLMCP: &str = "erlmcp";
 const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
 const START_LIMIT: Duration = Duration::from_secs(30);
 

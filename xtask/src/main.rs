@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::bench::instructions::Wish;
-use crate::fixture::{BOXLANG, EVERYTHING, Fixture};
+use crate::fixture::{EVERYTHING, Fixture};
 use crate::report::Report;
 
 const USAGE: &str = "\
@@ -27,7 +27,7 @@ usage: cargo xtask <command>
 commands:
   test                          everything below, in this order: fmt, clippy, tests, seeds, deny, conformance, interop
   fmt | clippy | tests | deny   one of the parts that need nothing but Rust
-  seeds [--server PROG]         every check of the documents 000 and 001 against the example `boxlang`
+  seeds [--server PROG]         every check of the documents 000 to 002 against the examples `boxlang` and `erlmcp`
   conformance [--server PROG]   the official conformance suite against the example `everything`, in every dialect
   interop [--server PROG]       clients of other implementations against the example `everything`
   instructions [--record]       instructions per call under callgrind, against xtask/instructions.txt; not a part of test
@@ -89,8 +89,7 @@ fn rust_parts(report: &mut Report, places: &Places) {
 
 fn try_seeds(report: &mut Report, places: &Places, server: Option<&str>) {
     report.part("seeds", |tally| {
-        let fixture = Fixture::of(server, BOXLANG, places);
-        seeds::run(places, &fixture, tally);
+        seeds::run(places, server, tally);
     });
 }
 

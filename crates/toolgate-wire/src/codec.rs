@@ -9,6 +9,7 @@
 //! that is a matter of the house. What is written is always one line.
 
 mod ask;
+mod bare;
 mod base64;
 mod call;
 mod capability;
@@ -26,6 +27,7 @@ mod sample;
 mod task;
 
 pub use ask::{can_ask, read_answer, read_ask, write_answer, write_ask_params};
+pub use bare::{move_progress, write_bare_notice};
 pub use call::{read_call, write_call_params};
 pub use capability::write_client_capabilities;
 pub use greeting::{Said, read_greeting, read_meta, read_version};

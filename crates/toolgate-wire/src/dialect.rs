@@ -4,6 +4,11 @@
 //! That is how every plain `curl` line in every manual speaks. It may change numbers, words and small extras;
 //! clients that name a revision never hear any of it.
 
+mod erlmcp;
+
+pub use erlmcp::ErlmcpError;
+
+use crate::json::Raw;
 use crate::{Edition, Fault, FaultKind};
 
 /// How a server speaks to those who name no revision.
@@ -28,7 +33,7 @@ pub struct Dialect {
     pub lenient: bool,
     /// The words before the name of an unknown method.
     pub method_unknown: &'static str,
-    /// How an unknown tool is told: number, and words before its name.
+    /// How an unknown tool is told: number, and words. The name is put behind words that end in `: `.
     pub tool_unknown: (i64, &'static str),
     /// How an unknown resource is told.
     pub resource_unknown: (i64, &'static str),
@@ -38,6 +43,18 @@ pub struct Dialect {
     pub tool_failed: Option<i64>,
     /// The number of the error that unfit arguments are answered with. None: the result says so.
     pub arguments_unfit: Option<i64>,
+    /// The number of an argument that a prompt lacks.
+    pub prompt_argument: i64,
+    /// The number of a cursor that leads nowhere.
+    pub cursor_unknown: i64,
+    /// The number of an unknown task.
+    pub task_unknown: i64,
+    /// The numbers of a root that cannot be one, that is there already, and that is not there.
+    pub roots: [i64; 3],
+    /// The number of a revision that is not served, where that is no reason to agree on another.
+    pub version_unknown: i64,
+    /// The number of a message that is too long.
+    pub too_large: i64,
     /// The number of missing or wrong credentials.
     pub unauthorized: i64,
     /// The number of too many requests.
@@ -48,6 +65,30 @@ pub struct Dialect {
     pub system_role: bool,
     /// Whether an array of messages is taken. None: as the revision does that is assumed.
     pub batches: Option<bool>,
+    /// An error says in its `data` which name or URI it is about.
+    pub error_data: bool,
+    /// Contents of resources say whether they are `text` or `blob`, in `type`.
+    pub typed_contents: bool,
+    /// Completions are told as `text` and `items` too.
+    pub completion_items: bool,
+    /// The token of progress may stand beside `_meta`, as `_progressToken`.
+    pub progress_beside: bool,
+    /// Changes are told as `tools/list_changed`, without `notifications/` before it.
+    pub short_notices: bool,
+    /// Streams need no session: a GET opens one on which changes are told, `resources/subscribe` is about those, and
+    /// a call that is answered by a stream tells its log lines there.
+    pub open_streams: bool,
+    /// The server says `notifications/initialized` too, after its answer to `initialize`: on a line, and to clients
+    /// that take nothing but streams. This alone is also heard by clients that name a revision; they ignore it.
+    pub announces: bool,
+    /// `params` that are an array are taken for none.
+    pub array_params: bool,
+    /// A request whose id is `null` is a notification.
+    pub null_ids: bool,
+    /// An answer to nothing that was asked is taken, and dropped.
+    pub stray_answers: bool,
+    /// Answers are never streams.
+    pub json_only: bool,
 }
 
 const OFFICIAL: Dialect = Dialect {
@@ -66,6 +107,23 @@ const OFFICIAL: Dialect = Dialect {
     internal_status: 200,
     system_role: false,
     batches: None,
+    prompt_argument: -32602,
+    cursor_unknown: -32602,
+    task_unknown: -32602,
+    roots: [-32602; 3],
+    version_unknown: -32022,
+    too_large: -32000,
+    error_data: false,
+    typed_contents: false,
+    completion_items: false,
+    progress_beside: false,
+    short_notices: false,
+    open_streams: false,
+    announces: false,
+    array_params: false,
+    null_ids: false,
+    stray_answers: false,
+    json_only: false,
 };
 
 impl Dialect {
@@ -112,8 +170,78 @@ impl Dialect {
         }
     }
 
+    /// erlmcp, a server in Erlang. Its other numbers are in [`ErlmcpError`].
+    #[must_use]
+    pub const fn erlmcp() -> Dialect {
+        use ErlmcpError as E;
+        Dialect {
+            name: "erlmcp",
+            method_unknown: "Method not found",
+            tool_unknown: (E::ToolNotFound.code(), "Tool not found"),
+            resource_unknown: (E::ResourceNotFound.code(), "Resource not found"),
+            prompt_unknown: (E::PromptNotFound.code(), "Prompt not found"),
+            prompt_argument: E::PromptArgumentMissing.code(),
+            cursor_unknown: E::InvalidCursor.code(),
+            task_unknown: E::TaskNotFound.code(),
+            roots: [E::InvalidUri.code(), E::DuplicateRoot.code(), E::ResourceNotFound.code()],
+            version_unknown: E::UnsupportedProtocolVersion.code(),
+            too_large: E::MessageTooLarge.code(),
+            unauthorized: E::AuthenticationFailed.code(),
+            rate_limited: E::RateLimited.code(),
+            batches: Some(true),
+            error_data: true,
+            typed_contents: true,
+            completion_items: true,
+            progress_beside: true,
+            short_notices: true,
+            open_streams: true,
+            announces: true,
+            array_params: true,
+            stray_answers: true,
+            ..OFFICIAL
+        }
+    }
+
+    /// Blue Hub, a hosted marketplace of tools.
+    #[must_use]
+    pub const fn bluehub() -> Dialect {
+        Dialect {
+            name: "bluehub",
+            discovery: true,
+            pinned: Some(Edition::E2024_11_05),
+            lenient: true,
+            tool_unknown: (-32602, "Unknown tool: "),
+            arguments_unfit: Some(-32602),
+            batches: Some(false),
+            ..OFFICIAL
+        }
+    }
+
+    /// The MCP server of the BuddyBoss platform for WordPress.
+    #[must_use]
+    pub const fn buddyboss() -> Dialect {
+        Dialect {
+            name: "buddyboss",
+            discovery: true,
+            pinned: Some(Edition::E2025_11_25),
+            lenient: true,
+            tool_unknown: (-32602, "Tool not found: "),
+            batches: Some(false),
+            null_ids: true,
+            json_only: true,
+            ..OFFICIAL
+        }
+    }
+
     /// Every preset.
-    pub const ALL: [Dialect; 3] = [Dialect::official(), Dialect::boxlang(), Dialect::bxmcp()];
+    pub const ALL: [Dialect; 6] = [
+        Dialect::official(),
+        Dialect::boxlang(),
+        Dialect::bxmcp(),
+        Dialect::erlmcp(),
+        Dialect::bluehub(),
+        Dialect::buddyboss(),
+    ];
 
     /// The preset of this name.
     #[must_use]
@@ -128,6 +256,14 @@ impl Dialect {
             FaultKind::Tool => self.tool_unknown.0,
             FaultKind::Resource => self.resource_unknown.0,
             FaultKind::Prompt => self.prompt_unknown.0,
+            FaultKind::PromptArgument => self.prompt_argument,
+            FaultKind::Cursor => self.cursor_unknown,
+            FaultKind::Task => self.task_unknown,
+            FaultKind::RootUnfit => self.roots[0],
+            FaultKind::RootTwice => self.roots[1],
+            FaultKind::RootUnknown => self.roots[2],
+            FaultKind::Version => self.version_unknown,
+            FaultKind::TooLarge => self.too_large,
             FaultKind::Unauthorized => self.unauthorized,
             FaultKind::RateLimited => self.rate_limited,
             FaultKind::Failed => self.tool_failed.unwrap_or(-32603),
@@ -156,9 +292,30 @@ impl Dialect {
         };
         match fault.subject() {
             // Whoever speaks no dialect gets the whole message, with what may have been meant.
-            Some(subject) if self.name != OFFICIAL.name => format!("{words}{subject}"),
-            _ => fault.message().to_owned(),
+            _ if self.name == OFFICIAL.name => fault.message().to_owned(),
+            _ if !words.ends_with(": ") => words.to_owned(),
+            Some(subject) => format!("{words}{subject}"),
+            None => fault.message().to_owned(),
         }
+    }
+
+    /// What is said beside the words.
+    pub(crate) fn data(&self, fault: &Fault) -> Option<Raw> {
+        if let Some(data) = fault.data() {
+            return Some(data.clone());
+        }
+        let key = match fault.kind() {
+            _ if !self.error_data => return None,
+            FaultKind::Method => "method",
+            FaultKind::Tool => "tool",
+            FaultKind::Prompt => "prompt",
+            FaultKind::PromptArgument => "argument",
+            FaultKind::Task => "taskId",
+            FaultKind::RootUnfit | FaultKind::RootTwice | FaultKind::RootUnknown => "uri",
+            _ => return None,
+        };
+        let members = [(key.to_owned(), fault.subject()?.into())];
+        Some(Raw::from(serde_json::Value::Object(members.into_iter().collect())))
     }
 }
 
@@ -193,7 +350,14 @@ mod tests {
             Fault::new(FaultKind::Unauthorized, "x"),
             Fault::new(FaultKind::RateLimited, "x"),
             Fault::new(FaultKind::TooLarge, "x"),
+            Fault::new(FaultKind::Cursor, "x"),
+            Fault::prompt_argument("x"),
+            Fault::task("x"),
+            Fault::root("x", "y"),
+            Fault::version("x"),
+            Fault::new(FaultKind::Uninitialized, "x"),
         ] {
+            assert_eq!(official.data(&fault).as_ref(), fault.data(), "{fault}");
             assert_eq!(official.code(&fault), fault.code(Edition::UNNAMED), "{fault}");
             assert_eq!(official.status(&fault), fault.status(Edition::UNNAMED), "{fault}");
             assert_eq!(official.message(&fault), fault.message());
@@ -212,5 +376,38 @@ mod tests {
         assert_eq!(Dialect::bxmcp().code(&nobody), -32002);
         assert_eq!(Dialect::bxmcp().code(&Fault::new(FaultKind::Failed, "x")), -32000);
         assert_eq!(Dialect::boxlang().status(&Fault::internal("x")), 500);
+        assert_eq!(told(&Dialect::erlmcp()), (-32002, "Tool not found".to_owned()));
+        assert_eq!(told(&Dialect::bluehub()), (-32602, "Unknown tool: nope".to_owned()));
+        assert_eq!(told(&Dialect::buddyboss()), (-32602, "Tool not found: nope".to_owned()));
+    }
+
+    #[test]
+    fn erlmcp_numbers_its_errors_and_says_what_they_are_about() {
+        let erlmcp = Dialect::erlmcp();
+        for (fault, code, data) in [
+            (Fault::tool("x", Some("y")), -32002, Some(r#"{"tool":"x"}"#)),
+            (Fault::resource("x://y"), -32001, Some(r#"{"uri":"x://y"}"#)),
+            (Fault::prompt("x"), -32003, Some(r#"{"prompt":"x"}"#)),
+            (Fault::prompt_argument("x"), -32043, Some(r#"{"argument":"x"}"#)),
+            (Fault::method("x"), -32601, Some(r#"{"method":"x"}"#)),
+            (Fault::task("x"), -32081, Some(r#"{"taskId":"x"}"#)),
+            (Fault::root("x", "no"), -32022, Some(r#"{"uri":"x"}"#)),
+            (Fault::root_twice("x"), -32026, Some(r#"{"uri":"x"}"#)),
+            (Fault::root_unknown("x"), -32001, Some(r#"{"uri":"x"}"#)),
+            (Fault::new(FaultKind::Cursor, "x"), -32071, None),
+            (Fault::new(FaultKind::Unauthorized, "x"), -32051, None),
+            (Fault::new(FaultKind::RateLimited, "x"), -32010, None),
+            (Fault::new(FaultKind::TooLarge, "x"), -32012, None),
+            (Fault::new(FaultKind::Uninitialized, "x"), -32005, None),
+            (Fault::params("x"), -32602, None),
+        ] {
+            assert_eq!(erlmcp.code(&fault), code, "{fault}");
+            assert_eq!(erlmcp.data(&fault).as_ref().map(Raw::as_str), data, "{fault}");
+            if !matches!(fault.kind(), FaultKind::Resource) {
+                assert_eq!(Dialect::boxlang().data(&fault), None, "{fault}");
+            }
+        }
+        // Tools that fail say so in their results: what the manual prints goes before its table.
+        assert_eq!((erlmcp.tool_failed, erlmcp.arguments_unfit), (None, None));
     }
 }

@@ -59,6 +59,20 @@ pub enum FaultKind {
     Tool,
     /// No prompt has that name.
     Prompt,
+    /// A prompt lacks an argument that it cannot do without.
+    PromptArgument,
+    /// A list has no such place to go on from.
+    Cursor,
+    /// No task has that id.
+    Task,
+    /// What should become a root of the workspace is no directory that may be one.
+    RootUnfit,
+    /// The workspace has this root already.
+    RootTwice,
+    /// The workspace has no such root.
+    RootUnknown,
+    /// `initialize` has to come first, and once.
+    Uninitialized,
     /// A tool was called with arguments that it does not take. Where nothing else is agreed on, this is told as
     /// the tool's result.
     Arguments,
@@ -122,6 +136,37 @@ impl Fault {
     #[must_use]
     pub fn prompt(name: &str) -> Fault {
         Fault::new(FaultKind::Prompt, format!("unknown prompt: {}", clip(name))).about(name)
+    }
+
+    /// A prompt lacks this argument.
+    #[must_use]
+    pub fn prompt_argument(name: &str) -> Fault {
+        let said = format!("argument `{}` is required and missing", clip(name));
+        Fault::new(FaultKind::PromptArgument, said).about(name)
+    }
+
+    /// No task has this id.
+    #[must_use]
+    pub fn task(id: &str) -> Fault {
+        Fault::new(FaultKind::Task, format!("no such task: {}", clip(id))).about(id)
+    }
+
+    /// This cannot be a root of the workspace, and why.
+    #[must_use]
+    pub fn root(uri: &str, why: &str) -> Fault {
+        Fault::new(FaultKind::RootUnfit, format!("{} cannot be a root: {why}", clip(uri))).about(uri)
+    }
+
+    /// The workspace has this root already.
+    #[must_use]
+    pub fn root_twice(uri: &str) -> Fault {
+        Fault::new(FaultKind::RootTwice, format!("the root is there already: {}", clip(uri))).about(uri)
+    }
+
+    /// The workspace has no such root.
+    #[must_use]
+    pub fn root_unknown(uri: &str) -> Fault {
+        Fault::new(FaultKind::RootUnknown, format!("no such root: {}", clip(uri))).about(uri)
     }
 
     /// The client must declare these capabilities first.
@@ -202,6 +247,12 @@ impl Fault {
             | FaultKind::Greeting
             | FaultKind::Tool
             | FaultKind::Prompt
+            | FaultKind::PromptArgument
+            | FaultKind::Cursor
+            | FaultKind::Task
+            | FaultKind::RootUnfit
+            | FaultKind::RootTwice
+            | FaultKind::RootUnknown
             | FaultKind::Arguments => -32602,
             // Spec since 2026-07-28: an absent resource is a bad parameter; the old number must not be sent.
             FaultKind::Resource if edition >= Edition::E2026_07_28 => -32602,
@@ -223,7 +274,8 @@ impl Fault {
                 -32600
             }
             FaultKind::Paused if edition >= Edition::E2026_07_28 => -32603,
-            FaultKind::Paused => -32005,
+            FaultKind::Uninitialized if edition >= Edition::E2026_07_28 => -32600,
+            FaultKind::Paused | FaultKind::Uninitialized => -32005,
             FaultKind::Unauthorized | FaultKind::TooLarge | FaultKind::RateLimited | FaultKind::Rejected => {
                 -32000
             }

@@ -197,6 +197,39 @@ pub fn read_knowing<'a>(
     read_and_note(bytes, limits, Noting { index, greetings: Some(greetings) })
 }
 
+/// What is overlooked in a message of who names no edition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forgiving {
+    /// `params` that are an array are none.
+    pub arrays: bool,
+    /// An id that is `null` is none.
+    pub null_ids: bool,
+}
+
+/// Reads a message once more that was refused, overlooking what may be.
+///
+/// ```
+/// # use toolgate_wire::{Forgiving, Frame, Limits, read, read_forgiving};
+/// let bytes = r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#.into();
+/// assert!(read(&bytes, &Limits::default()).is_err());
+/// let forgiving = Forgiving { arrays: true, null_ids: false };
+/// let frame = read_forgiving(&bytes, &Limits::default(), forgiving).unwrap();
+/// assert!(matches!(frame, Frame::Request { params: None, .. }));
+/// ```
+pub fn read_forgiving(bytes: &Bytes, limits: &Limits, forgiving: Forgiving) -> Result<Frame, Broken> {
+    let mut index = Index::default();
+    let params = Noting { index: &mut index, greetings: None };
+    let mut reading = Reading { envelope: Envelope::default(), params };
+    let value = scan(bytes, limits, &mut reading)?;
+    if value.kind() != Kind::Object {
+        return Err(Broken::invalid(None, "a message must be an object"));
+    }
+    let mut envelope = reading.envelope;
+    envelope.params = envelope.params.filter(|params| !forgiving.arrays || params.kind() != Kind::Array);
+    envelope.id = envelope.id.filter(|id| !forgiving.null_ids || !id.is_null());
+    envelope.judge(bytes)
+}
+
 fn read_and_note<'a>(bytes: &'a Bytes, limits: &Limits, params: Noting<'a, '_>) -> Result<Message, Broken> {
     *params.index = Index::default();
     let mut reading = Reading { envelope: Envelope::default(), params };

@@ -17,14 +17,14 @@ mod json;
 mod meta;
 pub mod model;
 
-pub use dialect::Dialect;
+pub use dialect::{Dialect, ErlmcpError};
 pub use edition::{
     Asking, Edition, Elicitation, Facts, Feeding, Greeting, LogLevels, Resume, Structured, Tasks,
 };
 pub use fault::{Fault, FaultKind};
 pub use frame::{
-    Broken, BrokenKind, Frame, Message, RemoteError, read, read_knowing, read_noting, write_error,
-    write_notification, write_request, write_result,
+    Broken, BrokenKind, Forgiving, Frame, Message, RemoteError, read, read_forgiving, read_knowing,
+    read_noting, write_error, write_notification, write_request, write_result,
 };
 pub use id::{ProgressToken, RequestId};
 pub use index::Index;

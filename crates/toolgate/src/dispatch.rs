@@ -20,7 +20,7 @@ use toolgate_wire::{Fault, FaultKind, Raw};
 use crate::handler::{Context, Failed, Found, Rejection, Shared, Voice};
 use crate::observe::Subject;
 use crate::profile::Profile;
-use crate::registry::{Pager, Registry, Snapshot, ToolEntry, View};
+use crate::registry::{Pager, Registry, Roots, Snapshot, ToolEntry, View, read_within};
 use crate::request::{BoxFuture, Caller, Failure, Request, Stop};
 use crate::seal::reference;
 
@@ -39,6 +39,8 @@ pub(crate) struct Hall {
     pub(crate) strict: bool,
     /// What anybody may see. None: everything.
     pub(crate) shown: Arc<ArcSwapOption<Profile>>,
+    /// The workspace that files are read from. None: handlers read what they like.
+    pub(crate) roots: ArcSwapOption<Roots>,
 }
 
 impl Hall {
@@ -96,7 +98,9 @@ impl Hall {
                     }
                 };
                 let cx = context(caller, None);
-                let run = Running::start("resource", cx, |cx| run(cx, uri.clone(), words))?;
+                let run = Running::start("resource", cx, |cx| {
+                    read_within(self.roots.load_full(), run, cx, uri.clone(), words)
+                })?;
                 // What depends on answers of this caller is good for nobody else.
                 let cache = cache.filter(|_| retry.is_empty()).unwrap_or_default();
                 Ok(Work::Read { uri, cache, run })
@@ -107,8 +111,7 @@ impl Hall {
                 let missing =
                     |known: &&PromptArgument| known.required && !arguments.contains_key(&known.name);
                 if let Some(missing) = entry.prompt.arguments.iter().find(missing) {
-                    let said = format!("argument `{}` is required and missing", missing.name);
-                    return Err(Fault::params(said).into());
+                    return Err(Fault::prompt_argument(&missing.name).into());
                 }
                 if let Some(Err(said)) = entry.check.as_ref().map(|check| check(&arguments)) {
                     return Err(Fault::params(said).into());
@@ -125,6 +128,13 @@ impl Hall {
                 let caller = Caller { given: completing.context, ..caller };
                 let cx = context(caller, None);
                 Ok(Work::Complete(Running::start("completion", cx, |cx| completer(cx, completing.value))?))
+            }
+            call @ (Call::ListRoots | Call::AddRoot { .. } | Call::RemoveRoot { .. }) => {
+                let roots = self.roots.load();
+                // Who is shown only a part of the house does not move its walls.
+                let roots = roots.as_ref().filter(|_| matches!(call, Call::ListRoots) || view.is_whole());
+                let roots = roots.ok_or_else(|| Fault::method(call.method()))?;
+                Ok(Work::Done(roots.answer(&call, &self.shared.hub)?))
             }
             other => Err(Fault::method(other.method()).into()),
         }
@@ -482,10 +492,10 @@ fn completer(
         }
         Reference::Resource(uri) => match catalog.templates.get(uri).filter(|_| view.shows_resource(uri)) {
             Some(entry) => &entry.completers,
-            None if catalog.resources.get(uri).is_some() && view.shows_resource(uri) => return Ok(None),
-            None => {
-                return Err(Fault::params(format!("unknown resource template: {}", clip(uri, 128))));
-            }
+            None => match catalog.resources.get(uri).filter(|_| view.shows_resource(uri)) {
+                Some(entry) => &entry.completers,
+                None => return Err(Fault::params(format!("unknown resource template: {}", clip(uri, 128)))),
+            },
         },
     };
     Ok(completers.get(argument).cloned())

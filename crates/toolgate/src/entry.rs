@@ -11,7 +11,7 @@ use arc_swap::ArcSwapOption;
 use bytes::{BufMut, Bytes, BytesMut};
 use toolgate_wire::{
     Broken, BrokenKind, Dialect, Fault, FaultKind, Frame, Index, Limits, Message, Raw, RequestId, read,
-    read_knowing,
+    read_forgiving, read_knowing,
 };
 
 use crate::cancel::Cancel;
@@ -19,12 +19,15 @@ use crate::dispatch::{Hall, Work};
 use crate::era::{Answer, Arrival, Closing, Era, Listening, Peer, Told, Visit, refuse};
 use crate::observe::{Asked, Finished, Incoming, RequestEvent, Sight, Subject, Verdict, Watch};
 use crate::request::{BoxFuture, Stop};
+use crate::store::Cellar;
 use crate::stream::Stream;
 
 /// The house behind its transports.
 pub(crate) struct Entry {
     pub(crate) era: Era,
     pub(crate) hall: Hall,
+    #[allow(dead_code, reason = "for tasks and sessions")]
+    pub(crate) cellar: Cellar,
     pub(crate) limits: Limits,
     /// How those are spoken to who name no edition, unless the way they came says otherwise.
     pub(crate) dialect: ArcSwapOption<Dialect>,
@@ -50,8 +53,18 @@ impl Entry {
             Ok(Message::One(frame)) => self.start(frame, &index, peer, out, false),
             Ok(Message::Batch(frames)) if self.era.takes_batches(peer) => Started::Batch(frames),
             Ok(Message::Batch(_)) => Started::Answered(self.broken(&no_batches(), peer)),
-            Err(broken) => Started::Answered(self.broken(&broken, peer)),
+            Err(broken) => match self.forgiven(bytes, &broken, peer) {
+                Some(frame) => self.start(frame, &Index::default(), peer, out, false),
+                None => Started::Answered(self.broken(&broken, peer)),
+            },
         }
+    }
+
+    /// A message that is broken, but not for this peer.
+    fn forgiven(&self, bytes: &Bytes, broken: &Broken, peer: &Peer) -> Option<Frame> {
+        let may_be = matches!(broken.kind, BrokenKind::Params | BrokenKind::Invalid);
+        let forgiving = self.era.forgives(peer).filter(|_| may_be)?;
+        read_forgiving(bytes, &self.limits, forgiving).ok()
     }
 
     fn broken(&self, broken: &Broken, peer: &Peer) -> Answer {
@@ -206,7 +219,7 @@ impl Entry {
     fn watched(&self, sight: Sight, method: &str, subject: Option<Subject<'_>>, answer: Answer) -> Answer {
         let Answer::Body { status, body, session, told } = answer else { return answer };
         let verdict = match &told {
-            Told::Well => Verdict::Ok,
+            Told::Well | Told::Greeted(_) => Verdict::Ok,
             Told::Failed(message) => Verdict::ToolError { message },
             Told::Fault { code, message } => Verdict::Fault { code: *code, message },
         };

@@ -14,6 +14,7 @@ mod header;
 mod list;
 mod session;
 mod speech;
+mod stranger;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,7 +33,7 @@ use toolgate_wire::{
 };
 
 pub(crate) use feed::Listening;
-pub(crate) use header::{LAST_EVENT, SESSION, single};
+pub(crate) use header::{LAST_EVENT, SESSION, VERSION, single};
 pub(crate) use session::{Line, SessionLimits, Sessions, event_id};
 pub(crate) use speech::refuse_head;
 
@@ -51,6 +52,7 @@ use ask_reverse::Reversing;
 use list::Lists;
 use session::{Session, Ticket};
 use speech::Speech;
+use stranger::Strangers;
 
 /// Who sent a message, and over what.
 #[derive(Clone, Debug)]
@@ -92,6 +94,8 @@ pub(crate) enum Answer {
 pub(crate) enum Told {
     /// What was wanted.
     Well,
+    /// That a greeting was heard; this message follows at once.
+    Greeted(Bytes),
     /// That a tool failed, in its result.
     Failed(Box<str>),
     /// That there is no answer.
@@ -133,6 +137,8 @@ pub(crate) struct Era {
     pub(crate) face: ArcSwap<Face>,
     offering: Offering,
     sessions: Sessions,
+    /// Those who have none.
+    strangers: Strangers,
     seal: Seal,
     clock: Clock,
     pub(crate) hub: Arc<Hub>,
@@ -181,6 +187,7 @@ impl Era {
             face: ArcSwap::from_pointee(face),
             offering,
             sessions,
+            strangers: Strangers::default(),
             seal,
             clock,
             hub,
@@ -247,6 +254,7 @@ impl Era {
     fn stray(&self, peer: &Peer) -> Answer {
         match (&peer.road, self.speaker(peer)) {
             (Road::Line(_), _) | (_, Ok(Speaker::Session(_))) => Answer::Accepted,
+            (_, Ok(Speaker::Bare)) if peer.dialect().stray_answers => Answer::Accepted,
             _ => self.speech(peer).refusal(None, &Fault::invalid("a response to nothing that was asked")),
         }
     }
@@ -286,6 +294,7 @@ impl Era {
             if let Some(answer) = self.nod(id, params, peer) {
                 return Ok(Arrival::Answered(answer));
             }
+            self.check_greeting(params, peer)?;
             return self
                 .shake_hands(id, params, peer)
                 .map(Arrival::Answered)
@@ -298,6 +307,10 @@ impl Era {
                 return Err((edition.into(), Fault::params(said)));
             }
             Speaker::Stranger(edition) => (edition.into(), None),
+            Speaker::Bare if self.waits_for_greeting(method, peer) => {
+                let fault = Fault::new(FaultKind::Uninitialized, "send `initialize` first");
+                return Err((Speech::bare(peer), fault));
+            }
             Speaker::Bare => (Speech::bare(peer), None),
         };
         if method == "shutdown"
@@ -307,7 +320,8 @@ impl Era {
             return Ok(Arrival::Answered(self.answer(&speech, id, &Outcome::Done)));
         }
         let told = |fault| (speech.clone(), fault);
-        let call = said.call(speech.edition(), method).map_err(told)?;
+        let own = matches!(speech, Speech::Bare(_)).then(|| said.bare_call(method)).flatten();
+        let call = own.unwrap_or_else(|| said.call(speech.edition(), method)).map_err(told)?;
         let meta = said.meta().map_err(told)?;
         let client = match &session {
             Some(session) => Arc::clone(&session.client),
@@ -353,6 +367,17 @@ impl Era {
                 session.unsubscribe(&uri);
                 answered(Outcome::Done)
             }
+            (Call::Subscribe { uri }, None) if self.subscribes_unnamed(speech, peer) => {
+                if self.hides(&caller, &uri) {
+                    return Err(told(Fault::resource(&uri)));
+                }
+                self.subscribe_unnamed(peer, &uri).map_err(told)?;
+                answered(Outcome::Done)
+            }
+            (Call::Unsubscribe { uri }, None) if self.subscribes_unnamed(speech, peer) => {
+                self.unsubscribe_unnamed(peer, &uri);
+                answered(Outcome::Done)
+            }
             (call @ (Call::Subscribe { .. } | Call::Unsubscribe { .. }), None) => {
                 Err(told(Fault::method(call.method())))
             }
@@ -394,7 +419,9 @@ impl Era {
         let out = streams.then(|| Arc::clone(out));
         let (voice, retrying): (Arc<dyn Voice>, _) = match edition.facts().asking {
             Asking::Reverse => {
-                (Arc::new(Reversing::new(edition, session, out, cancel.clone(), posted)), None)
+                let level = self.level_unnamed(&speech);
+                let voice = Reversing::new(edition, session, out, cancel.clone(), posted).hearing(level);
+                (Arc::new(voice), None)
             }
             Asking::Retry => {
                 let retrying = Arc::new(Retrying::new(edition, &call, &caller, out, self));

@@ -17,6 +17,8 @@ pub(crate) enum Topic {
     Prompts,
     Resources,
     Resource(Box<str>),
+    /// The roots of the server's own workspace.
+    Roots,
 }
 
 /// See the module.
@@ -35,6 +37,8 @@ pub(crate) struct Subscriber {
 #[derive(Debug)]
 struct State {
     wants: Filter,
+    /// And to hear of roots, for which filters have no word.
+    roots: bool,
     /// Bounded by what is wanted.
     changed: BTreeSet<Topic>,
 }
@@ -42,7 +46,7 @@ struct State {
 impl Hub {
     /// Hears of what `wants` names, until the subscriber is dropped.
     pub(crate) fn subscribe(&self, wants: Filter) -> Arc<Subscriber> {
-        let state = Mutex::new(State { wants, changed: BTreeSet::new() });
+        let state = Mutex::new(State { wants, roots: false, changed: BTreeSet::new() });
         let subscriber = Arc::new(Subscriber { state, stirred: Notify::new() });
         let mut subscribers = lock(&self.subscribers);
         if subscribers.len() == subscribers.capacity() {
@@ -69,7 +73,8 @@ impl Hub {
 impl Subscriber {
     fn tell(&self, topic: &Topic) {
         let mut state = lock(&self.state);
-        if state.wants.covers(topic) && state.changed.insert(topic.clone()) {
+        let wanted = state.wants.covers(topic) || (state.roots && *topic == Topic::Roots);
+        if wanted && state.changed.insert(topic.clone()) {
             drop(state);
             // All of them: one that was told and is never polled again must not keep it from the others.
             self.stirred.notify_waiters();
@@ -114,6 +119,11 @@ impl Subscriber {
         true
     }
 
+    /// Wants to hear of roots too.
+    pub(crate) fn add_roots(&self) {
+        lock(&self.state).roots = true;
+    }
+
     /// Wants to hear no more of a resource.
     pub(crate) fn remove(&self, uri: &str) {
         let mut state = lock(&self.state);
@@ -134,6 +144,7 @@ impl Covers for Filter {
             Topic::Prompts => self.prompts,
             Topic::Resources => self.resources,
             Topic::Resource(uri) => self.uris.iter().any(|wanted| **wanted == **uri),
+            Topic::Roots => false,
         }
     }
 }

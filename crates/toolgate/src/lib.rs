@@ -382,6 +382,7 @@ mod request;
 mod seal;
 mod server;
 mod servers;
+pub mod store;
 mod stream;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -406,7 +407,7 @@ pub use observe::{
 pub use profile::Profile;
 pub use program::Program;
 pub use registry::{
-    Need, PromptSpec, ResourceSpec, TemplateError, TemplateSpec, ToolSpec, UriTemplate, UriValue,
+    Need, PromptSpec, ResourceSpec, Roots, TemplateError, TemplateSpec, ToolSpec, UriTemplate, UriValue,
 };
 pub use request::Principal;
 pub use server::{Builder, Last, Server};
@@ -418,6 +419,8 @@ pub use transport::listen::{Options as ListenOptions, Remote};
 
 /// How a server speaks to clients that name no protocol revision.
 pub use toolgate_wire::Dialect;
+/// The errors of erlmcp by name, for servers that speak like it.
+pub use toolgate_wire::ErlmcpError;
 /// Checked JSON text, as it came: what `Context::meta` gives and `ToolOutput` takes.
 pub use toolgate_wire::Raw;
 /// The words of the protocol, as handlers use them.

@@ -8,6 +8,7 @@ mod mirror;
 mod page;
 mod prompt;
 mod resource;
+mod roots;
 mod template;
 mod tool;
 mod view;
@@ -23,12 +24,14 @@ pub(crate) use mirror::{agree, decode};
 pub(crate) use page::{Listed, Pager};
 pub(crate) use prompt::PromptEntry;
 pub(crate) use resource::{ResourceEntry, TemplateEntry};
+pub(crate) use roots::read_within;
 pub(crate) use tool::ToolEntry;
 pub(crate) use view::View;
 
 pub use prompt::PromptSpec;
 pub(crate) use resource::cache_hint;
 pub use resource::{ResourceSpec, TemplateSpec};
+pub use roots::Roots;
 pub use template::{TemplateError, UriTemplate, UriValue};
 pub use tool::{Need, ToolSpec};
 
@@ -52,6 +55,7 @@ impl Snapshot {
     pub(crate) fn completes(&self) -> bool {
         self.prompts.iter().any(|entry| !entry.completers.is_empty())
             || self.templates.iter().any(|entry| !entry.completers.is_empty())
+            || self.resources.iter().any(|entry| !entry.completers.is_empty())
     }
 }
 

@@ -35,9 +35,11 @@ use crate::hub::{Hub, Topic};
 use crate::observe::{ErrorContext, ErrorEvent, Events, Watch};
 use crate::profile::Profile;
 use crate::registry::{
-    Need, Offer, Pager, PromptSpec, Registry, ResourceSpec, Snapshot, TemplateSpec, ToolSpec, cache_hint,
+    Need, Offer, Pager, PromptSpec, Registry, ResourceSpec, Roots, Snapshot, TemplateSpec, ToolSpec,
+    cache_hint,
 };
 use crate::seal::Seal;
+use crate::store::{Cellar, MemoryStore, Store};
 #[cfg(feature = "http")]
 use crate::transport::{
     http::{Endpoint, HttpOptions},
@@ -331,11 +333,14 @@ struct Parts {
     drain: Duration,
     sessions: SessionLimits,
     seal: Option<Seal>,
+    /// None: the memory of this process.
+    store: Option<Arc<dyn Store>>,
     events: Option<Events>,
     stats: bool,
     strict: bool,
     dialect: Option<Dialect>,
     shown: Option<Profile>,
+    roots: Option<Roots>,
     #[cfg(feature = "http")]
     guards: Guards,
     #[cfg(feature = "http")]
@@ -363,11 +368,13 @@ impl Parts {
             drain: Duration::from_secs(30),
             sessions: SessionLimits::default(),
             seal: None,
+            store: None,
             events: None,
             stats: true,
             strict: false,
             dialect: None,
             shown: None,
+            roots: None,
             #[cfg(feature = "http")]
             guards: Guards::default(),
             #[cfg(feature = "http")]
@@ -598,6 +605,13 @@ impl<L: Last> Builder<L> {
         })
     }
 
+    /// Where everything is kept that must outlive a call: tasks, and where the store reaches other processes, sessions
+    /// and the streams that are resumed. The memory of this process unless said otherwise. Give the same store to every
+    /// process that serves the same clients.
+    pub fn store(self, store: impl Store) -> Builder<L> {
+        self.set(|parts| parts.store = Some(Arc::new(store)))
+    }
+
     /// A call that says nothing for so long is answered by a stream that can be kept alive and, where the
     /// client can, resumed. Five seconds unless said otherwise.
     #[cfg(feature = "http")]
@@ -642,6 +656,22 @@ impl<L: Last> Builder<L> {
     /// mix these up. What fits is never touched.
     pub fn strict_arguments(self) -> Builder<L> {
         self.set(|parts| parts.strict = true)
+    }
+
+    /// Clients that name no protocol revision have to send `initialize` before anything but `ping`, once, with a
+    /// revision that is served and a name of their own. Otherwise they are told -32005 (or -32022 for a revision; dialects
+    /// may have other numbers), and no other revision is offered to them instead. Clients that say who they are in each
+    /// request need no greeting.
+    pub fn require_initialize(self) -> Builder<L> {
+        self.set(|parts| parts.sessions.required = true)
+    }
+
+    /// Confines the reading of `file:` resources to these directories; see [`Server::with_workspace_roots`].
+    pub fn workspace_roots(self, roots: Roots) -> Builder<L> {
+        self.set(|parts| {
+            parts.note(roots.check());
+            parts.roots = Some(roots);
+        })
     }
 
     /// Remembers no client between requests: `initialize` opens no session, and each request of a handshake
@@ -799,7 +829,7 @@ macro_rules! completing {
         }
     )*};
 }
-completing! { TemplateSpec PromptSpec }
+completing! { ResourceSpec TemplateSpec PromptSpec }
 
 fn description(faults: &[String]) -> Error {
     Error::new(ErrorKind::Description, format!("the server cannot be built:\n  {}", faults.join("\n  ")))
@@ -810,6 +840,8 @@ fn open(parts: Parts) -> Server {
     let seal = parts.seal.unwrap_or_else(Seal::random);
     let registry = Arc::new(Registry::new(parts.catalog, parts.promised, Arc::clone(&hub)));
     let name: Arc<str> = parts.info.name.as_str().into();
+    let store = parts.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
+    let cellar = Cellar::new(store, &name);
     let face = Face::new(parts.info, parts.instructions, parts.cache);
     let offering = Box::new({
         let registry = Arc::clone(&registry);
@@ -828,6 +860,7 @@ fn open(parts: Parts) -> Server {
         timeout: parts.timeout,
         strict: parts.strict,
         shown,
+        roots: ArcSwapOption::from_pointee(parts.roots),
     };
     if !parts.stats {
         watch.stats.disable();
@@ -835,6 +868,7 @@ fn open(parts: Parts) -> Server {
     let entry = Arc::new(Entry {
         era,
         hall,
+        cellar,
         limits: parts.limits,
         dialect: ArcSwapOption::from_pointee(parts.dialect),
         watch,

@@ -8,6 +8,8 @@ use serde_json::Value;
 #[derive(Debug, Default)]
 pub(super) struct Request {
     pub(super) id: String,
+    /// It is not sent before there are tasks.
+    pub(super) needs_tasks: bool,
     how: How,
     /// As printed.
     sent: String,
@@ -28,7 +30,8 @@ pub(super) fn read(text: &str) -> Result<Vec<Request>, String> {
     let mut requests: Vec<Request> = Vec::new();
     for block in format!("\n{text}").split("\n== ").skip(1) {
         let (id, rest) = block.split_once('\n').ok_or_else(|| format!("{block}: nothing below it"))?;
-        let mut request = Request { id: id.trim().to_owned(), ..Request::default() };
+        let (id, needs_tasks) = id.trim().strip_suffix(" tasks").map_or((id.trim(), false), |id| (id, true));
+        let mut request = Request { id: id.to_owned(), needs_tasks, ..Request::default() };
         let mut parts = format!("\n{rest}").split("\n-- ").map(str::to_owned).collect::<Vec<_>>().into_iter();
         // What stands above the first part are comments.
         let comments = parts.next().unwrap_or_default();
@@ -124,6 +127,7 @@ fn differs(place: &str, shown: &Value, answer: &Value) -> Option<String> {
             };
             if is_same { None } else { wrong() }
         }
+        (Value::Number(shown), Value::Number(answer)) if shown.as_f64() == answer.as_f64() => None,
         _ if shown == answer => None,
         _ => wrong(),
     }
@@ -176,6 +180,9 @@ mod tests {
         assert!(!shown(r#"{"text": "Method not found"}"#, r#"{"text": "Method not found: x"}"#));
         assert!(shown(r#"{"text": "{ \"v\": \"1\", ... }"}"#, r#"{"text": "{\"w\":1,\"v\":\"2\"}"}"#));
         assert!(!shown(r#"{"text": "{ \"v\": \"1\", ... }"}"#, r#"{"text": "{\"w\":1}"}"#));
+        assert!(
+            shown(r#"{"total": 1.0}"#, r#"{"total": 1}"#) && !shown(r#"{"total": 1.5}"#, r#"{"total": 1}"#)
+        );
         assert!(!shown("{}", ""));
     }
 

@@ -152,7 +152,7 @@ fn read_elicited(elicit: &Elicit, part: Part<'_>) -> Result<ElicitAnswer, Fault>
     }
 }
 
-fn read_root(field: Field<'_>) -> Result<Root, Fault> {
+pub(super) fn read_root(field: Field<'_>) -> Result<Root, Fault> {
     let [uri, name, meta] = field.part("root")?.pick(["uri", "name", "_meta"]);
     Ok(Root { uri: uri.text()?, name: name.maybe_text()?, meta: meta.maybe_object()? })
 }

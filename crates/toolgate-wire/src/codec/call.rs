@@ -169,8 +169,9 @@ fn read_complete(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
 fn read_reference(field: Field<'_>) -> Result<Reference, Fault> {
     let [kind, name, uri] = field.part("params.ref")?.pick(["type", "name", "uri"]);
     match kind.text()?.as_str() {
-        "ref/prompt" => Ok(Reference::Prompt(name.text()?)),
-        "ref/resource" => Ok(Reference::Resource(uri.text()?)),
+        // Some clients leave out what both begin with.
+        "ref/prompt" | "prompt" => Ok(Reference::Prompt(name.text()?)),
+        "ref/resource" | "resource" => Ok(Reference::Resource(uri.text()?)),
         _ => Err(kind.wrong("\"ref/prompt\" or \"ref/resource\"")),
     }
 }
@@ -240,7 +241,9 @@ pub fn write_call_params(
     let object =
         match call {
             Call::Hello(hello) => put_hello(object, hello),
-            Call::Discover | Call::Ping => object,
+            Call::Discover | Call::Ping | Call::ListRoots => object,
+            Call::AddRoot { uri, name } => object.field("uri", uri).some("name", name),
+            Call::RemoveRoot { uri } => object.field("uri", uri),
             Call::SetLevel(level) => object.field("level", level),
             Call::ListTools { cursor }
             | Call::ListResources { cursor }

@@ -37,6 +37,21 @@ pub fn write_notice(
     true
 }
 
+/// The same for who names no edition and wants the name alone, without
+/// `notifications/` before it, and always parameters.
+pub(super) fn write_short_notice(out: &mut Vec<u8>, notice: &Notice) -> bool {
+    let edition = Edition::UNNAMED;
+    let Some(method) = method(edition, notice) else {
+        return false;
+    };
+    Object::open(out, edition)
+        .field("jsonrpc", "2.0")
+        .field("method", method.trim_start_matches("notifications/"))
+        .field("params", &Params { notice, meta: ResultMeta::default() })
+        .close();
+    true
+}
+
 /// What a notice is called, if the edition has it and it can be said.
 fn method(edition: Edition, notice: &Notice) -> Option<&'static str> {
     let facts = edition.facts();

@@ -4,6 +4,7 @@
 //! who answers. What an older peer could not show is rewritten here or in the
 //! writers below: nobody gets an empty answer where there was something to say.
 
+use super::bare::{Itemized, Typed};
 use super::fields::Part;
 use super::greeting::{ResultMeta, Server};
 use super::item::Messages;
@@ -111,6 +112,9 @@ fn put_outcome(out: &mut Vec<u8>, edition: Edition, outcome: &Outcome, around: A
         }
         Outcome::Resources(page) => put_page(complete(out), "resources", page, plain),
         Outcome::Templates(page) => put_page(complete(out), "resourceTemplates", page, plain),
+        Outcome::Read { contents, .. } if around.dialect.is_some_and(|dialect| dialect.typed_contents) => {
+            complete(out).field("contents", &Typed(contents)).close();
+        }
         Outcome::Read { contents, cache } => {
             put_cache(complete(out).field("contents", contents), *cache).some("_meta", &plain).close();
         }
@@ -120,6 +124,10 @@ fn put_outcome(out: &mut Vec<u8>, edition: Edition, outcome: &Outcome, around: A
             .field("messages", &Messages { messages, system: around.dialect.is_some_and(|d| d.system_role) })
             .some("_meta", &around.meta(meta.as_ref()))
             .close(),
+        Outcome::Completion(completion) if around.dialect.is_some_and(|dialect| dialect.completion_items) => {
+            complete(out).field("completion", &Itemized(completion)).close();
+        }
+        Outcome::Roots(roots) => complete(out).field("roots", roots).close(),
         Outcome::Completion(completion) => {
             complete(out).field("completion", completion).some("_meta", &plain).close();
         }
@@ -278,7 +286,7 @@ pub fn write_bare_fault(out: &mut Vec<u8>, dialect: &Dialect, id: Option<&Reques
         object
             .field("code", &dialect.code(fault))
             .field("message", &dialect.message(fault))
-            .some("data", &fault.data())
+            .some("data", &dialect.data(fault))
     });
     Object::open(out, edition).field("jsonrpc", "2.0").field("id", &id).field("error", &error).close();
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::ask::read_embedded;
+use super::ask::{read_embedded, read_root};
 use super::capability::{read_implementation, read_server_capabilities};
 use super::content::{read_content, read_contents, read_resource};
 use super::fields::{Field, Part};
@@ -49,7 +49,8 @@ pub fn read_outcome(edition: Edition, call: &Call, result: &Raw) -> Result<Outco
 fn read_complete(edition: Edition, call: &Call, part: Part<'_>) -> Result<Outcome, Fault> {
     Ok(match call {
         Call::Ping | Call::SetLevel(_) | Call::Subscribe { .. } | Call::Unsubscribe { .. } => Outcome::Done,
-        Call::UpdateTask { .. } => Outcome::Done,
+        Call::UpdateTask { .. } | Call::AddRoot { .. } | Call::RemoveRoot { .. } => Outcome::Done,
+        Call::ListRoots => Outcome::Roots(part.field("roots").list(read_root)?),
         Call::Hello(_) => Outcome::Welcome(Box::new(read_welcome(part)?)),
         Call::Discover => Outcome::Discovery(Box::new(read_discovery(part)?)),
         Call::ListTools { .. } => Outcome::Tools(read_page(part, "tools", read_tool)?),

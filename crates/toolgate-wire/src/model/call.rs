@@ -105,6 +105,20 @@ pub enum Call {
         /// Which task.
         id: String,
     },
+    /// `roots/list`: only of who names no edition. In editions it is the server who asks this.
+    ListRoots,
+    /// `roots/add`: only of who names no edition.
+    AddRoot {
+        /// The URI of a directory.
+        uri: String,
+        /// What to call it; none is the last part of the URI.
+        name: Option<String>,
+    },
+    /// `roots/remove`: only of who names no edition.
+    RemoveRoot {
+        /// Which root.
+        uri: String,
+    },
 }
 
 /// What a client says of itself when it shakes hands.
@@ -208,6 +222,9 @@ impl Call {
             Call::TaskResult { .. } => "tasks/result",
             Call::UpdateTask { .. } => "tasks/update",
             Call::CancelTask { .. } => "tasks/cancel",
+            Call::ListRoots => "roots/list",
+            Call::AddRoot { .. } => "roots/add",
+            Call::RemoveRoot { .. } => "roots/remove",
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::RequestId;
 use crate::model::{
-    Ask, Contents, Implementation, Prompt, PromptOutput, Resource, ResourceTemplate, ServerCapabilities,
-    Task, Tool, ToolOutput,
+    Ask, Contents, Implementation, Prompt, PromptOutput, Resource, ResourceTemplate, Root,
+    ServerCapabilities, Task, Tool, ToolOutput,
 };
 
 /// A server's answer, whatever the edition it will be put in.
@@ -60,6 +60,8 @@ pub enum Outcome {
         /// What it gave.
         output: Box<Outcome>,
     },
+    /// Answers `roots/list`: only to who names no edition.
+    Roots(Vec<Root>),
 }
 
 /// What a server says of itself when it shakes hands.

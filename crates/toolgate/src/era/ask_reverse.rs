@@ -25,6 +25,8 @@ pub(super) struct Reversing {
     /// None: the client takes one message only, the answer.
     out: Option<Arc<Stream>>,
     cancel: Cancel,
+    /// From which level on a client without a session hears log lines.
+    level: Option<LogLevel>,
     /// It came by a request of its own, whose connection can be freed.
     posted: bool,
     /// There is one run only; what is set aside stays here.
@@ -39,7 +41,12 @@ impl Reversing {
         cancel: Cancel,
         posted: bool,
     ) -> Reversing {
-        Reversing { edition, session, out, cancel, posted, memory: Mutex::default() }
+        Reversing { edition, session, out, cancel, level: None, posted, memory: Mutex::default() }
+    }
+
+    /// The same, which tells log lines to a client without a session too.
+    pub(super) fn hearing(self, level: Option<LogLevel>) -> Reversing {
+        Reversing { level, ..self }
     }
 
     async fn ask_session(&self, session: &Session, out: &Stream, ask: &Ask) -> Result<Answer, AskError> {
@@ -71,7 +78,11 @@ impl Reversing {
 
 impl Voice for Reversing {
     fn hears(&self, level: LogLevel) -> bool {
-        self.out.is_some() && self.session.as_ref().is_some_and(|session| session.hears(level))
+        self.out.is_some()
+            && match &self.session {
+                Some(session) => session.hears(level),
+                None => self.level.is_some_and(|from| level >= from),
+            }
     }
 
     fn tell(&self, notice: &Notice) -> bool {

@@ -4,24 +4,28 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use toolgate_wire::model::{Implementation, Outcome, ServerCapabilities, Welcome};
-use toolgate_wire::{Edition, Kind, Raw, RequestId, codec};
+use toolgate_wire::model::{Implementation, Notice, Outcome, ServerCapabilities, Welcome};
+use toolgate_wire::{Edition, Fault, FaultKind, Forgiving, Kind, Raw, RequestId, codec};
 
 use super::speech::Speech;
-use super::{Answer, Era, Face, Peer};
+use super::{Answer, Era, Face, Peer, Road, Speaker};
+use crate::observe::Transport;
 
-/// A message as it was meant: without blanks around its method, with `arguments` where `args` stands. None if it
-/// needs no mending, or nobody here does any.
+/// A message as it was meant: without blanks around its method, with `arguments` where `args` stands, with the token of
+/// progress where it belongs. None if it needs no mending, or nobody here does any.
 pub(super) fn mend<'a>(peer: &Peer, method: &'a str, params: Option<&Raw>) -> Option<(&'a str, Option<Raw>)> {
-    if !peer.dialect().lenient {
+    let dialect = peer.dialect();
+    let trimmed = if dialect.lenient { method.trim() } else { method };
+    let renames = dialect.lenient && trimmed == "tools/call";
+    let mut mended = params.filter(|_| renames).and_then(rename_arguments);
+    if dialect.progress_beside {
+        let moved = mended.as_ref().or(params).and_then(codec::move_progress);
+        mended = moved.or(mended);
+    }
+    if trimmed.len() == method.len() && mended.is_none() {
         return None;
     }
-    let trimmed = method.trim();
-    let renamed = params.filter(|_| trimmed == "tools/call").and_then(rename_arguments);
-    if trimmed.len() == method.len() && renamed.is_none() {
-        return None;
-    }
-    Some((trimmed, renamed.or_else(|| params.cloned())))
+    Some((trimmed, mended.or_else(|| params.cloned())))
 }
 
 fn rename_arguments(params: &Raw) -> Option<Raw> {
@@ -50,7 +54,60 @@ pub(super) fn unheard(offered: ServerCapabilities) -> ServerCapabilities {
     }
 }
 
+/// What is said right after the answer to a greeting, where the server speaks then too.
+pub(super) fn announcement(peer: &Peer) -> Option<Bytes> {
+    let mut out = Vec::new();
+    let is_said = peer.dialect().announces && Speech::bare(peer).notice(&mut out, &Notice::Initialized, None);
+    is_said.then(|| out.into())
+}
+
 impl Era {
+    /// What is overlooked in messages of this peer; none if nothing is.
+    pub(crate) fn forgives(&self, peer: &Peer) -> Option<Forgiving> {
+        let dialect = peer.dialect();
+        let forgiving = Forgiving { arrays: dialect.array_params, null_ids: dialect.null_ids };
+        let is_bare = forgiving != Forgiving::default() && matches!(self.speaker(peer), Ok(Speaker::Bare));
+        is_bare.then_some(forgiving)
+    }
+
+    /// Whether `initialize` has to come before this. Whoever calls from within the program needs no introduction.
+    pub(super) fn waits_for_greeting(&self, method: &str, peer: &Peer) -> bool {
+        self.sessions.are_required() && method != "ping" && peer.transport != Transport::Memory
+    }
+
+    /// Where a greeting is required, it has to be right: once, with a version that is served, and a name.
+    pub(super) fn check_greeting(&self, params: Option<&Raw>, peer: &Peer) -> Result<(), (Speech, Fault)> {
+        if !self.sessions.are_required() {
+            return Ok(());
+        }
+        let greeted = match (&peer.road, self.speaker(peer)) {
+            (Road::Line(line), _) => line.session(),
+            (Road::Post { .. }, Ok(Speaker::Session(session))) => Some(session),
+            (Road::Post { .. }, _) => None,
+        };
+        if let Some(session) = greeted {
+            let fault = Fault::new(FaultKind::Uninitialized, "this session has been initialized before");
+            return Err((session.client.edition.into(), fault));
+        }
+        let params = params.map(Raw::view).filter(|params| params.kind() == Kind::Object);
+        let version = params.and_then(|params| params.get("protocolVersion")?.as_text());
+        match version {
+            Some(version) if !Edition::of(&version).is_some_and(Edition::shakes_hands) => {
+                let served: Vec<&str> = Edition::ALL
+                    .into_iter()
+                    .filter(|edition| edition.shakes_hands())
+                    .map(Edition::date)
+                    .collect();
+                let data = serde_json::json!({ "supported_versions": served, "requested_version": version });
+                Err((Speech::bare(peer), Fault::version(&version).with_data(Raw::from(data))))
+            }
+            _ if params.and_then(|params| params.get("clientInfo")).is_none() => {
+                Err((Speech::bare(peer), Fault::params("params.clientInfo is missing")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Answers an `initialize` that names no edition, where that is overlooked. Nobody is remembered for it.
     pub(super) fn nod(&self, id: &RequestId, params: Option<&Raw>, peer: &Peer) -> Option<Answer> {
         let pinned = peer.dialect().pinned.filter(|_| peer.dialect().lenient)?;

@@ -9,6 +9,7 @@ use toolgate_wire::model::{Filter, Notice, Outcome, ServerCapabilities};
 use toolgate_wire::{Edition, RequestId, codec};
 
 use super::session::{Session, Ticket};
+use super::speech::Speech;
 use super::{Answer, Era, Peer, Road};
 use crate::cancel::Cancel;
 use crate::hub::{Subscriber, Topic};
@@ -68,7 +69,7 @@ impl Era {
             if !write(out, edition, &acknowledged, Some(id)).await {
                 return;
             }
-            tell_all(subscriber, out, edition, Some(id)).await;
+            tell_all(subscriber, out, &edition.into(), Some(id)).await;
         };
         tokio::select! {
             biased;
@@ -86,7 +87,8 @@ impl Era {
 
     /// Tells a session of changes on `out`; ends when the session or the house does.
     pub(crate) async fn feed(&self, session: &Session, out: &Stream) {
-        let feeding = tell_all(session.subscriber(), out, session.client.edition, None);
+        let speech = session.client.edition.into();
+        let feeding = tell_all(session.subscriber(), out, &speech, None);
         tokio::select! {
             biased;
             () = session.over.cancelled() => {}
@@ -98,7 +100,12 @@ impl Era {
 
 /// Tells of changes until nobody reads any more. A change is taken only when there is room to tell of it:
 /// what the reader does not live to hear is there for the next one.
-async fn tell_all(subscriber: &Subscriber, out: &Stream, edition: Edition, tag: Option<&RequestId>) {
+pub(super) async fn tell_all(
+    subscriber: &Subscriber,
+    out: &Stream,
+    speech: &Speech,
+    tag: Option<&RequestId>,
+) {
     loop {
         subscriber.stirred().await;
         out.room().await;
@@ -111,9 +118,10 @@ async fn tell_all(subscriber: &Subscriber, out: &Stream, edition: Edition, tag: 
             Topic::Prompts => Notice::PromptsChanged,
             Topic::Resources => Notice::ResourcesChanged,
             Topic::Resource(uri) => Notice::ResourceUpdated { uri: uri.into() },
+            Topic::Roots => Notice::RootsChanged,
         };
         let mut message = Vec::with_capacity(160);
-        if codec::write_notice(&mut message, edition, &notice, tag) && !out.hint(message.into()) {
+        if speech.notice(&mut message, &notice, tag) && !out.hint(message.into()) {
             subscriber.give_back(topic);
         }
     }

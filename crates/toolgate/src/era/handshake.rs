@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toolgate_wire::model::{Call, Outcome, Welcome};
 use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RequestId, codec};
 
-use super::bare::unheard;
+use super::bare::{announcement, unheard};
 use super::header::{SESSION, VERSION, single};
 use super::session::GREETING;
 use super::{Answer, Era, Peer, Road, Speaker, Speech, Told};
@@ -64,7 +64,8 @@ impl Era {
             }
         };
         let body = self.write(&edition.into(), id, &welcome, &face);
-        Ok(Answer::Body { status: 200, body, session, told: Told::Well })
+        let told = announcement(peer).map_or(Told::Well, Told::Greeted);
+        Ok(Answer::Body { status: 200, body, session, told })
     }
 
     /// Who sends a message of these editions.

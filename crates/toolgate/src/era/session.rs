@@ -44,6 +44,8 @@ const UNUSED: Duration = Duration::from_secs(30);
 pub(crate) struct SessionLimits {
     /// Nobody is remembered.
     pub(crate) off: bool,
+    /// Who names no edition has to greet before anything else.
+    pub(crate) required: bool,
     pub(crate) total: usize,
     /// A session that says nothing for so long is over.
     pub(crate) idle: Duration,
@@ -63,6 +65,7 @@ impl Default for SessionLimits {
     fn default() -> SessionLimits {
         SessionLimits {
             off: false,
+            required: false,
             total: 10_000,
             idle: Duration::from_secs(30 * 60),
             streams: 32,
@@ -172,6 +175,11 @@ impl Sessions {
     /// Whether nobody is remembered.
     pub(super) fn are_off(&self) -> bool {
         self.limits.off
+    }
+
+    /// Whether a greeting has to come first.
+    pub(super) fn are_required(&self) -> bool {
+        self.limits.required
     }
 
     /// Remembers a client under a fresh id; none if there are too many.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use toolgate_wire::model::Outcome;
+use toolgate_wire::model::{Notice, Outcome};
 use toolgate_wire::{Dialect, Edition, Fault, FaultKind, RequestId, codec};
 
 use super::header::{SESSION, VERSION, single};
@@ -47,6 +47,16 @@ impl Speech {
         match self {
             Speech::Named(edition) => *edition,
             Speech::Bare(_) => Edition::UNNAMED,
+        }
+    }
+
+    /// Writes a notice. False if these words have none for it.
+    pub(super) fn notice(&self, out: &mut Vec<u8>, notice: &Notice, tag: Option<&RequestId>) -> bool {
+        match self {
+            Speech::Named(edition) => codec::write_notice(out, *edition, notice, tag),
+            Speech::Bare(dialect) => {
+                codec::write_bare_notice(out, dialect.as_deref().unwrap_or(&OFFICIAL), notice)
+            }
         }
     }
 
@@ -108,7 +118,10 @@ impl Era {
         id.write(&mut out);
         out.extend_from_slice(b",\"result\":");
         match (speech, outcome) {
-            (Speech::Bare(Some(dialect)), Outcome::Prompt(_)) => {
+            (
+                Speech::Bare(Some(dialect)),
+                Outcome::Prompt(_) | Outcome::Read { .. } | Outcome::Completion(_),
+            ) => {
                 codec::write_bare_outcome(&mut out, dialect, outcome);
             }
             _ => match self.lists.recall(speech.edition(), outcome, face) {

@@ -80,6 +80,11 @@ impl Refusal {
         refusal
     }
 
+    /// In how many seconds to come again.
+    pub(crate) fn retry_after(&self) -> Option<u32> {
+        self.retry_after
+    }
+
     /// What a client needs to know beside the words: which credentials are wanted, when to come again.
     pub(crate) fn explain(&self, headers: &mut HeaderMap) {
         for challenge in &self.challenges {

@@ -220,12 +220,21 @@ impl Context {
 
     /// A line for the client's log, if it wants lines of this level.
     pub async fn log(&self, level: LogLevel, data: impl Serialize) {
+        self.write(None, level, &data).await;
+    }
+
+    /// The same, with the name of who says it: a part of the program.
+    pub async fn log_as(&self, logger: &str, level: LogLevel, data: impl Serialize) {
+        self.write(Some(logger), level, &data).await;
+    }
+
+    async fn write(&self, logger: Option<&str>, level: LogLevel, data: &impl Serialize) {
         if !self.0.voice.hears(level) {
             return;
         }
         // What cannot be put in JSON cannot be logged; a log line is no reason to fail a call.
-        if let Ok(data) = Raw::of(&data) {
-            self.tell(&Notice::Log { level, logger: None, data }).await;
+        if let Ok(data) = Raw::of(data) {
+            self.tell(&Notice::Log { level, logger: logger.map(str::to_owned), data }).await;
         }
     }
 

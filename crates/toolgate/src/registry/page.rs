@@ -3,8 +3,8 @@
 //! A cursor is the key of the last thing on the page before, sealed: any node can go on from it, it
 //! survives changes of the list, and a made-up one is noticed.
 
-use toolgate_wire::Fault;
 use toolgate_wire::model::{CacheHint, CacheScope, Page};
+use toolgate_wire::{Fault, FaultKind};
 
 use super::{Keyed, Shelf, View};
 use crate::seal::Seal;
@@ -81,7 +81,7 @@ impl Pager {
 }
 
 fn unknown() -> Fault {
-    Fault::params("unknown cursor; start again without one")
+    Fault::new(FaultKind::Cursor, "unknown cursor; start again without one")
 }
 
 #[cfg(test)]

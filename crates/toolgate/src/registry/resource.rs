@@ -18,6 +18,7 @@ pub(crate) struct ResourceEntry {
     pub(crate) resource: Arc<Resource>,
     pub(crate) run: ReadFn,
     pub(crate) cache: Option<CacheHint>,
+    pub(crate) completers: BTreeMap<String, CompleteFn>,
 }
 
 /// A template as it is kept.
@@ -89,6 +90,7 @@ pub struct ResourceSpec {
     resource: Resource,
     make: Box<dyn FnOnce(Option<String>) -> ReadFn + Send>,
     cache: Option<CacheHint>,
+    completers: BTreeMap<String, CompleteFn>,
     pub(crate) demands: Needs,
 }
 
@@ -199,6 +201,7 @@ impl ResourceSpec {
             resource,
             make: Box::new(|mime| erase_read(handler, mime)),
             cache: None,
+            completers: BTreeMap::new(),
             demands: H::needs(),
         }
     }
@@ -210,18 +213,32 @@ impl ResourceSpec {
         self
     }
 
+    /// How something that this resource knows the values of could go on, given what is there so far: clients ask for it
+    /// by the resource's URI and this name.
+    #[must_use]
+    pub fn complete<F, Fut, I>(mut self, name: impl Into<String>, complete: F) -> ResourceSpec
+    where
+        F: Fn(String, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = I> + Send + 'static,
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        self.completers.insert(name.into(), erase_complete(complete));
+        self
+    }
+
     pub(crate) fn uri(&self) -> &str {
         &self.resource.uri
     }
 
     pub(crate) fn finish(self) -> Result<ResourceEntry, String> {
-        let ResourceSpec { resource, make, cache, .. } = self;
+        let ResourceSpec { resource, make, cache, completers, .. } = self;
         check_icons(&resource.icons)?;
         if !has_scheme(&resource.uri) {
             return Err("a resource's URI starts with a scheme, such as `notes://`".into());
         }
         let run = make(resource.mime.clone());
-        Ok(ResourceEntry { resource: Arc::new(resource), run, cache })
+        Ok(ResourceEntry { resource: Arc::new(resource), run, cache, completers })
     }
 }
 

@@ -24,7 +24,7 @@ use crate::observe::{
 };
 use crate::observe::{RequestEvent, ResponseEvent};
 use crate::profile::Profile;
-use crate::registry::{PromptSpec, ResourceSpec, Snapshot, TemplateSpec, ToolSpec};
+use crate::registry::{PromptSpec, ResourceSpec, Roots, Snapshot, TemplateSpec, ToolSpec};
 use crate::request::Principal;
 use crate::stream::{Capacity, Stream};
 
@@ -143,6 +143,59 @@ impl Server {
     pub fn with_dialect(&self, dialect: Dialect) -> Server {
         self.0.entry.dialect.store(Some(Arc::new(dialect)));
         self.clone()
+    }
+
+    /// Confines the reading of `file:` resources to the roots of this workspace, whoever reads: a URI that lies outside
+    /// of them, or gets there by `..`, escapes or a symbolic link, is told to be unknown before a handler sees it. Clients
+    /// that name no protocol revision can ask for them (`roots/list`), and change them (`roots/add`, `roots/remove`) if
+    /// they are [writable](Roots::writable).
+    ///
+    /// ```
+    /// # use toolgate::{Roots, Server};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), toolgate::Error> {
+    /// let server = Server::new("notes", "1.0.0")
+    ///     .resource("file:///srv/notes/today", || async { "tea at four" })
+    ///     .build()?
+    ///     .with_workspace_roots(Roots::new(["file:///srv/notes"]));
+    /// assert!(server.read_resource("file:///srv/notes/today").await.is_ok());
+    /// assert!(server.remove_root("file:///srv/notes"));
+    /// assert!(server.read_resource("file:///srv/notes/today").await.is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_workspace_roots(&self, roots: Roots) -> Server {
+        if let Err(fault) = roots.check() {
+            return self.fault(Err(Error::new(ErrorKind::Description, fault)));
+        }
+        self.0.entry.hall.roots.store(Some(Arc::new(roots)));
+        self.0.entry.era.hub.publish(&Topic::Roots);
+        self.clone()
+    }
+
+    /// Adds a root to the workspace and tells clients; a server that had none has one from now on.
+    ///
+    /// # Errors
+    /// If this is no `file:` URI of a directory, or a root already.
+    pub fn add_root(&self, uri: &str) -> Result<(), Error> {
+        let hall = &self.0.entry.hall;
+        let none = Arc::new(Roots::new([""; 0]));
+        hall.roots.rcu(|roots| Some(roots.clone().unwrap_or_else(|| Arc::clone(&none))));
+        let put = hall.roots.load().as_ref().map_or(Ok(()), |roots| roots.put(uri, None, None));
+        put.map_err(|fault| Error::new(ErrorKind::Description, fault.to_string()))?;
+        self.0.entry.era.hub.publish(&Topic::Roots);
+        Ok(())
+    }
+
+    /// Takes a root away from the workspace and tells clients; false if it was none.
+    #[must_use]
+    pub fn remove_root(&self, uri: &str) -> bool {
+        let taken =
+            self.0.entry.hall.roots.load().as_ref().is_some_and(|roots| roots.take(uri, None).is_ok());
+        if taken {
+            self.0.entry.era.hub.publish(&Topic::Roots);
+        }
+        taken
     }
 
     /// Shows nobody more than this profile does. What a caller's own profile hides stays hidden too.

@@ -24,7 +24,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use toolgate_wire::{Dialect, Fault, FaultKind};
+use toolgate_wire::{Dialect, Fault, FaultKind, Raw};
 use tower_service::Service;
 
 pub use body::Body;
@@ -32,8 +32,9 @@ pub(crate) use numbers::{no_numbers, told};
 
 use crate::clock::tick;
 use crate::entry::Entry;
-use crate::era::{Answer, LAST_EVENT, Peer, Road, SESSION, refuse_head, single};
+use crate::era::{Answer, LAST_EVENT, Peer, Road, SESSION, Told, refuse_head, single};
 use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Pass, Refusal, Why};
+use crate::hub::Subscriber;
 use crate::observe;
 use crate::parcel::Parcel;
 use crate::request::{BoxFuture, Principal};
@@ -264,7 +265,7 @@ impl Inner {
                 }
                 let limit = self.limit(&guards);
                 let accepts = match headers::check(&parts.headers, limit) {
-                    Ok(accepts) => accepts,
+                    Ok(accepts) => accepts.for_dialect(&parts.headers, way.dialect.as_deref()),
                     Err(fault) => break 'answer (self.turn_back(&parts, &way, &fault), false),
                 };
                 let bytes = match self.body(body, limit).await {
@@ -426,7 +427,7 @@ impl Inner {
             Why::Unavailable => Fault::new(FaultKind::Busy, message),
         };
         self.note(parts, way, refusal.why, message);
-        let fault = fault.with_status(refusal.why.status());
+        let fault = explained(fault, &refusal, way).with_status(refusal.why.status());
         let mut response = refuse_at(&parts.headers, way.dialect.as_ref(), &fault);
         refusal.explain(response.headers_mut());
         *dress = refusal.dress;
@@ -536,6 +537,11 @@ impl Inner {
         let refused = |fault: &Fault| refuse_at(headers, way.dialect.as_ref(), fault);
         let peer = peer_of(parts, Road::Post { streams: true }, way, pass);
         if !headers.contains_key(SESSION) {
+            if headers::accepts_stream(headers)
+                && let Some(subscriber) = self.entry.era.stand_unnamed(&peer)
+            {
+                return self.stream_unnamed(subscriber, peer);
+            }
             let introduced = match headers::accepts_stream(headers) {
                 true => None,
                 false => self.entry.era.introduce(&peer, query_id(parts).as_deref()),
@@ -576,6 +582,16 @@ impl Inner {
         event_stream(events)
     }
 
+    /// A stream of changes for who has no session. It cannot be resumed; whoever comes back hears what comes then.
+    fn stream_unnamed(&self, subscriber: Arc<Subscriber>, peer: Peer) -> Response<Body> {
+        let (entry, out) = (Arc::clone(&self.entry), Stream::new(Capacity::default()));
+        let events = Events::new(out.reader(), self.options.heartbeat).opening(sse::retry());
+        event_stream(events.feeding(Box::pin(async move {
+            entry.era.feed_unnamed(&subscriber, &peer, &out).await;
+            Answer::Silence
+        })))
+    }
+
     fn delete(&self, parts: &Parts, way: &Way, pass: Pass) -> Response<Body> {
         if !parts.headers.contains_key(SESSION) {
             return not_allowed(parts, way, "POST");
@@ -584,6 +600,16 @@ impl Inner {
             Ok(()) => plain(StatusCode::NO_CONTENT),
             Err(fault) => refuse_at(&parts.headers, way.dialect.as_ref(), &fault),
         }
+    }
+}
+
+/// When to come again, for dialects that say so in the error itself.
+fn explained(fault: Fault, refusal: &Refusal, way: &Way) -> Fault {
+    match (way.dialect.as_deref(), refusal.retry_after()) {
+        (Some(dialect), Some(seconds)) if dialect.error_data => {
+            fault.with_data(Raw::from(serde_json::json!({ "retry_after": seconds })))
+        }
+        _ => fault,
     }
 }
 
@@ -720,8 +746,12 @@ fn answered(answer: Answer, accepts: headers::Accepts) -> Posted {
             response.headers_mut().insert(header::CONTENT_TYPE, headers::EVENT_STREAM);
             response
         }
-        Answer::Body { status: 200, body, session, .. } if !accepts.json => {
-            let mut response = Response::new(Body::full(sse::event(None, &body.whole())));
+        Answer::Body { status: 200, body, session, told } if !accepts.json => {
+            let mut events = sse::event(None, &body.whole());
+            if let Told::Greeted(after) = &told {
+                events = [events, sse::event(None, after)].concat().into();
+            }
+            let mut response = Response::new(Body::full(events));
             sse_headers(response.headers_mut());
             with_session(response, session)
         }
@@ -755,6 +785,9 @@ fn json(status: u16, body: Bytes) -> Response<Body> {
 
 fn event_stream(events: Events) -> Response<Body> {
     let mut response = Response::new(Body::events(events));
+    // hyper keeps the map of an answer for the next one, so a stream has it as long as it lasts: no larger than what
+    // will be in it.
+    *response.headers_mut() = HeaderMap::with_capacity(12);
     sse_headers(response.headers_mut());
     response
 }

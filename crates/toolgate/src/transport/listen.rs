@@ -27,6 +27,7 @@ use std::error::Error as StdError;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,9 +37,9 @@ use http_body::Body;
 use http_body_util::{BodyExt, Either, Empty};
 use hyper::body::Incoming;
 use hyper::rt::Executor;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioTimer;
-use hyper_util::server::conn::auto;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -46,7 +47,7 @@ use tokio_util::task::TaskTracker;
 use tower_service::Service;
 
 use self::seats::{Seat, Seats};
-use self::socket::Socket;
+use self::socket::{Socket, Version};
 use self::watch::{Line, Stop};
 
 /// What hyper needs at least as its buffer, and so the smallest limit of a request head.
@@ -263,7 +264,12 @@ where
     B::Error: Into<Box<dyn StdError + Send + Sync>>,
 {
     let streams = TaskTracker::new();
-    let house = Arc::new(House { http: http(&options, &streams), stop: Stop::default(), options });
+    let house = Arc::new(House {
+        http1: http1(&options),
+        http2: http2(&options, &streams),
+        stop: Stop::default(),
+        options,
+    });
     let seats = Seats::new(house.options.max_connections, house.options.max_connections_per_ip);
     let mut connections = JoinSet::new();
     let mut pause = Pause::default();
@@ -306,7 +312,8 @@ where
 
 /// What all connections of a listener share.
 struct House {
-    http: auto::Builder<Streams>,
+    http1: http1::Builder,
+    http2: http2::Builder<Streams>,
     stop: Stop,
     options: Options,
 }
@@ -350,20 +357,23 @@ fn only_this_one(error: &io::Error) -> bool {
     )
 }
 
-fn http(options: &Options, streams: &TaskTracker) -> auto::Builder<Streams> {
-    let mut http = auto::Builder::new(Streams(streams.clone()));
-    http.http1()
-        // `watch` keeps the time: one timer per connection instead of one per request, and a head
-        // timeout apart from the idle timeout.
-        .header_read_timeout(None)
+fn http1(options: &Options) -> http1::Builder {
+    let mut http = http1::Builder::new();
+    // `watch` keeps the time: one timer per connection instead of one per request, and a head timeout apart
+    // from the idle timeout.
+    http.header_read_timeout(None)
         // With a deadline for the answer once the peer has closed (`watch`), else the dead linger.
         .half_close(true)
         .max_buf_size(options.max_head);
     if options.max_headers != HYPER_FIELDS {
-        http.http1().max_headers(options.max_headers);
+        http.max_headers(options.max_headers);
     }
-    http.http2()
-        .timer(TokioTimer::new())
+    http
+}
+
+fn http2(options: &Options, streams: &TaskTracker) -> http2::Builder<Streams> {
+    let mut http = http2::Builder::new(Streams(streams.clone()));
+    http.timer(TokioTimer::new())
         .max_concurrent_streams(options.max_streams)
         .max_header_list_size(options.max_header_list)
         .max_send_buf_size(64 * 1024)
@@ -388,7 +398,8 @@ where
     // set the answer is late, not wrong.
     let _ = stream.set_nodelay(true);
     let line = Arc::new(Line::default());
-    let socket = Socket::new(stream, Arc::clone(&line));
+    let mut socket = Socket::new(stream, Arc::clone(&line));
+    let Some(version) = watch::first(&mut socket, &house.options, &house.stop).await else { return };
     let open = Arc::clone(&line);
     let limits = hygiene::Limits { target: house.options.max_target, fields: house.options.max_headers };
     let service = service.met_at(address);
@@ -412,7 +423,16 @@ where
             }))
         }
     });
-    let http = house.http.serve_connection(socket, service);
-    watch::run(http, &line, &house.options, &house.stop).await;
+    // By reference, and the rare one boxed: a connection is mostly waiting, and kept as small as it can be.
+    match version {
+        Version::Http1 => {
+            let http = pin!(house.http1.serve_connection(socket, service));
+            watch::run(http, &line, &house.options, &house.stop).await;
+        }
+        Version::Http2 => {
+            let mut http = Box::pin(house.http2.serve_connection(socket, service));
+            watch::run(http.as_mut(), &line, &house.options, &house.stop).await;
+        }
+    }
     drop(seat);
 }

@@ -16,7 +16,7 @@ use tokio_util::task::TaskTracker;
 use toolgate_wire::Dialect;
 
 use crate::entry::{Entry, Started};
-use crate::era::{Answer, Line, Peer, Road};
+use crate::era::{Answer, Line, Peer, Road, Told};
 use crate::observe::Transport;
 use crate::request::Principal;
 use crate::stream::{Capacity, Next, Reader, Stream};
@@ -139,8 +139,11 @@ impl Drop for Connection {
 }
 
 fn answer_on(out: &Stream, answer: Answer) {
-    if let Answer::Body { body, .. } = answer {
+    if let Answer::Body { body, told, .. } = answer {
         out.push(body.whole());
+        if let Told::Greeted(after) = told {
+            out.push(after);
+        }
     }
 }
 

@@ -14,8 +14,8 @@ use toolgate::model::{
     SamplingBlock, SamplingMessage, Tool, ToolOutput,
 };
 use toolgate::{
-    Builder, Context, Dialect, Elicited, Field, Form, Json, Last, Need, PromptSpec, ResourceSpec, Server,
-    State, ToolError, ToolSpec,
+    Builder, Context, Dialect, Elicited, Field, Form, Json, Last, Need, PromptSpec, ResourceSpec, Roots,
+    Server, State, ToolError, ToolSpec,
 };
 
 /// Named tokens that tests and handlers hand to each other: no test waits for a clock.
@@ -74,6 +74,10 @@ pub(crate) struct Options {
     pub(crate) keys: Vec<u8>,
     pub(crate) dialect: Option<Dialect>,
     pub(crate) stateless: bool,
+    /// Nothing before `initialize`.
+    pub(crate) required: bool,
+    /// A workspace of these roots, which clients may change.
+    pub(crate) roots: Option<String>,
 }
 
 impl Options {
@@ -85,6 +89,8 @@ impl Options {
             "server" => self.small = value == "small",
             "dialect" => self.dialect = Some(Dialect::named(value)?),
             "stateless" => self.stateless = value == "yes",
+            "required" => self.required = value == "yes",
+            "roots" => self.roots = Some(value.to_owned()),
             "page" => self.page = Some(value.parse().ok()?),
             "stream_after" => self.stream_after = Some(millis()?),
             "heartbeat" => self.heartbeat = Some(millis()?),
@@ -138,6 +144,12 @@ pub(crate) fn serve(options: &Options) -> (Server, Stage) {
     }
     if options.stateless {
         server = server.stateless();
+    }
+    if options.required {
+        server = server.require_initialize();
+    }
+    if let Some(roots) = &options.roots {
+        server = server.workspace_roots(Roots::new(roots.split(',')).writable_below("file:///w"));
     }
     let built = if options.small { small(server).build() } else { full(server).build() };
     let server = built.expect("the fixture can be built");

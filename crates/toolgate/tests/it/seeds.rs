@@ -4,6 +4,7 @@
 //! command lines in `xtask/seeds/`. Most say here in Rust what the list of requirements says in a line.
 
 mod cost;
+mod erlmcp;
 mod events;
 mod guards;
 mod keys;

@@ -1,9 +1,9 @@
 //! What the head of a POST must say before its body is read.
 
 use http::{HeaderMap, HeaderValue, header};
-use toolgate_wire::{Fault, FaultKind};
+use toolgate_wire::{Dialect, Fault, FaultKind};
 
-use crate::era::single;
+use crate::era::{SESSION, VERSION, single};
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -22,6 +22,17 @@ pub(super) struct Accepts {
     pub(super) json: bool,
     /// Said in so many words: `*/*` is no wish for a stream.
     pub(super) stream: bool,
+}
+
+impl Accepts {
+    /// The same, without streams to those who name no edition where a dialect has none.
+    pub(super) fn for_dialect(self, headers: &HeaderMap, dialect: Option<&Dialect>) -> Accepts {
+        let has_none = dialect.is_some_and(|dialect| dialect.json_only);
+        match has_none && !headers.contains_key(SESSION) && !headers.contains_key(VERSION) {
+            true => Accepts { json: true, stream: false },
+            false => self,
+        }
+    }
 }
 
 /// Judges the head of a POST.

@@ -162,6 +162,11 @@ impl Events {
     }
 }
 
+/// Says when to come back, and nothing else.
+pub(super) fn retry() -> Bytes {
+    format!("retry: {}\n\n", RETRY.as_millis()).into()
+}
+
 /// One event.
 pub(super) fn event(place: Option<(u64, u64)>, data: &Bytes) -> Bytes {
     let mut chunk = BytesMut::with_capacity(data.len() + 64);

@@ -21,6 +21,9 @@ use super::watch::Line;
 /// no buffer of ours.
 const CHUNK: usize = 16 * 1024;
 
+/// How much is read at once before it is known which HTTP is spoken: as much as hyper reads then.
+const FIRST: usize = super::SMALLEST_HEAD;
+
 /// As much is thrown away for the sake of a peer that has not seen its answer yet. One that sends more is
 /// not looking for it.
 const DISCARD: usize = 16 * 1024 * 1024;
@@ -45,7 +48,20 @@ pub(super) struct Socket {
     shut: bool,
     /// How much was thrown away.
     discarded: usize,
+    /// What came before it was known which HTTP is spoken. hyper reads it first, and all of it at once: in
+    /// pieces it would make room for twice as much, for as long as the connection lasts.
+    first: Vec<u8>,
 }
+
+/// Which HTTP a connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    Http1,
+    Http2,
+}
+
+/// What every connection of HTTP/2 begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Whether bytes were refused.
 enum Refusal {
@@ -56,16 +72,53 @@ enum Refusal {
 
 impl Socket {
     pub(super) fn new(stream: TcpStream, line: Arc<Line>) -> Self {
-        Self { stream, line, scan: Scan::new(), refusal: Refusal::None, shut: false, discarded: 0 }
+        Self {
+            stream,
+            line,
+            scan: Scan::new(),
+            refusal: Refusal::None,
+            shut: false,
+            discarded: 0,
+            first: Vec::new(),
+        }
+    }
+
+    /// Reads until it is plain which HTTP is spoken. None: the peer has closed.
+    pub(super) fn poll_version(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Version>>> {
+        loop {
+            let mut space = [const { MaybeUninit::uninit() }; FIRST];
+            let mut chunk = ReadBuf::uninit(&mut space);
+            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut chunk))?;
+            if chunk.filled().is_empty() {
+                return Poll::Ready(Ok(None));
+            }
+            self.first.extend_from_slice(chunk.filled());
+            if self.first.starts_with(PREFACE) {
+                return Poll::Ready(Ok(Some(Version::Http2)));
+            }
+            if !PREFACE.starts_with(&self.first) {
+                return Poll::Ready(Ok(Some(Version::Http1)));
+            }
+        }
+    }
+
+    /// Whether something came.
+    pub(super) fn has_first(&self) -> bool {
+        !self.first.is_empty()
     }
 
     /// Reads through our hands, because safe code cannot see what was put into hyper's buffer.
-    fn read_scanned(&mut self, cx: &mut Context<'_>, mut into: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+    fn read_scanned(&mut self, cx: &mut Context<'_>, into: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
         let mut space = [const { MaybeUninit::uninit() }; CHUNK];
         let n = into.remaining().min(CHUNK);
         let mut chunk = ReadBuf::uninit(&mut space[..n]);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut chunk))?;
-        let bytes = chunk.filled();
+        self.pass(chunk.filled(), into);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Gives hyper what was read, as far as it is let through.
+    fn pass(&mut self, bytes: &[u8], mut into: ReadBufCursor<'_>) {
         if !bytes.is_empty() {
             self.line.set_heard();
         }
@@ -84,7 +137,6 @@ impl Socket {
         if self.scan.is_http2() {
             self.line.set_http2();
         }
-        Poll::Ready(Ok(()))
     }
 
     /// Notices that the peer has closed while its request is being answered: hyper, told to accept
@@ -156,6 +208,12 @@ impl Read for Socket {
             let n = rest.len().min(buf.remaining());
             buf.put_slice(&rest[..n]);
             *rest = &rest[n..];
+            return Poll::Ready(Ok(()));
+        }
+        if this.has_first() {
+            let later = this.first.split_off(this.first.len().min(buf.remaining()));
+            let now = std::mem::replace(&mut this.first, later);
+            this.pass(&now, buf);
             return Poll::Ready(Ok(()));
         }
         if !this.scan.is_blind() {

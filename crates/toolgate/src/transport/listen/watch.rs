@@ -6,7 +6,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::Poll;
@@ -17,6 +17,7 @@ use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::socket::{Socket, Version};
 use super::{END, Options};
 use crate::clock::tick;
 
@@ -195,14 +196,34 @@ impl Wait {
     }
 }
 
+/// Waits for the bytes that tell which HTTP is spoken. None: nobody speaks, or not in time.
+///
+/// Cancel safe: yes; what was read stays with the socket.
+pub(super) async fn first(socket: &mut Socket, options: &Options, stop: &Stop) -> Option<Version> {
+    let mut timer = pin!(sleep_until(tick() + options.idle_timeout));
+    let mut stopped = pin!(stop.token.cancelled());
+    let mut has_begun = false;
+    poll_fn(|cx| {
+        if let Poll::Ready(version) = socket.poll_version(cx) {
+            return Poll::Ready(version.ok().flatten());
+        }
+        if socket.has_first() && !has_begun {
+            has_begun = true;
+            timer.as_mut().reset(tick() + options.head_timeout);
+        }
+        let over = stopped.as_mut().poll(cx).is_ready() || timer.as_mut().poll(cx).is_ready();
+        if over { Poll::Ready(None) } else { Poll::Pending }
+    })
+    .await
+}
+
 /// Polls the connection until it ends by itself or by a deadline.
 ///
 /// Cancel safe: yes; dropping it drops the connection with its requests.
-pub(super) async fn run<C>(connection: C, line: &Line, options: &Options, stop: &Stop)
+pub(super) async fn run<C>(mut connection: Pin<&mut C>, line: &Line, options: &Options, stop: &Stop)
 where
     C: GracefulConnection,
 {
-    let mut connection = pin!(connection);
     let mut stopped = pin!(stop.token.cancelled());
     let mut wait = Wait::new();
     let mut timer = pin!(sleep_until(wait.since + options.idle_timeout));

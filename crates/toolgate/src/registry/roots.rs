@@ -1,0 +1,324 @@
+//! The workspace: the directories that files may be read from.
+//!
+//! A server that has one refuses to read a `file:` URI that lies outside of every root, whether it says so or gets
+//! there by `..`, by escapes or by a symbolic link. What is read, and how, is the business of handlers; who is
+//! calling is not known here.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use toolgate_wire::Fault;
+use toolgate_wire::model::{Call, Outcome, Root};
+
+use crate::handler::{Context, Failed, Found, ReadFn};
+use crate::hub::{Hub, Topic};
+use crate::percent::decoded;
+use crate::request::BoxFuture;
+
+/// Roots of one workspace. One more is refused.
+const MOST: usize = 256;
+
+/// The longest URI of a file, in bytes.
+const LONGEST: usize = 4096;
+
+/// The roots of a server's workspace: directories that files may be read from.
+///
+/// A server that is given some answers `roots/list` to clients that name no protocol revision, and refuses to read
+/// `file:` resources that lie outside of them, to everybody. Cloning is cheap, and clones are of one workspace.
+///
+/// ```
+/// # use toolgate::{Roots, Server};
+/// let roots = Roots::new(["file:///srv/notes"]);
+/// let files = roots.clone();
+/// let server = Server::new("notes", "1.0.0").workspace_roots(roots);
+/// assert!(files.resolve("file:///srv/notes/today.txt").is_some());
+/// assert!(files.resolve("file:///srv/notes/../keys").is_none());
+/// # assert!(server.build().is_ok());
+/// ```
+#[derive(Clone, Debug)]
+pub struct Roots {
+    held: Arc<Mutex<Vec<Held>>>,
+    writing: Writing,
+    faults: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    root: Root,
+    path: PathBuf,
+    /// A client has added it, and may not get beyond this.
+    within: Option<PathBuf>,
+}
+
+/// What clients may add and remove.
+#[derive(Clone, Debug)]
+enum Writing {
+    Nothing,
+    Anything,
+    Below(PathBuf),
+}
+
+impl Roots {
+    /// These directories, as `file:` URIs. They need not exist. Clients can list them and nothing else.
+    pub fn new(uris: impl IntoIterator<Item = impl Into<String>>) -> Roots {
+        let mut roots = Roots { held: Arc::default(), writing: Writing::Nothing, faults: Vec::new() };
+        for uri in uris {
+            let put = roots.put(&uri.into(), None, None);
+            roots.faults.extend(put.err().map(|fault| fault.to_string()));
+        }
+        roots
+    }
+
+    /// Lets clients add and remove roots with `roots/add` and `roots/remove`. Whoever may call the server can then
+    /// read whatever it can: for servers whose clients are trusted with that.
+    #[must_use]
+    pub fn writable(mut self) -> Roots {
+        self.writing = Writing::Anything;
+        self
+    }
+
+    /// Lets clients add and remove roots, but none outside of this directory: not even by a symbolic link in it.
+    #[must_use]
+    pub fn writable_below(mut self, uri: impl AsRef<str>) -> Roots {
+        match path_of(uri.as_ref()) {
+            Ok(path) => self.writing = Writing::Below(path),
+            Err(why) => self.faults.push(Fault::root(uri.as_ref(), why).to_string()),
+        }
+        self
+    }
+
+    /// The roots, in the order they were added.
+    #[must_use]
+    pub fn list(&self) -> Vec<Root> {
+        self.lock().iter().map(|held| held.root.clone()).collect()
+    }
+
+    /// The file that a `file:` URI names, without symbolic links. None if it lies outside of every root, or cannot be
+    /// looked for. Asks the file system, which may take its time; what is not there yet is judged by where it would be.
+    #[must_use]
+    pub fn resolve(&self, uri: &str) -> Option<PathBuf> {
+        let sought = real(&path_of(uri).ok()?)?;
+        let held: Vec<Held> = self.lock().clone();
+        let holds = |held: &Held| {
+            let within = held.within.as_deref().is_none_or(|limit| {
+                real(limit).zip(real(&held.path)).is_some_and(|(limit, path)| path.starts_with(limit))
+            });
+            within && real(&held.path).is_some_and(|root| sought.starts_with(root))
+        };
+        held.iter().any(holds).then_some(sought)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), String> {
+        match self.faults.is_empty() {
+            true => Ok(()),
+            false => Err(format!("workspace_roots: {}", self.faults.join("; "))),
+        }
+    }
+
+    /// Answers what clients ask of the workspace, and tells of changes.
+    pub(crate) fn answer(&self, call: &Call, hub: &Hub) -> Result<Outcome, Fault> {
+        match (call, &self.writing) {
+            (Call::ListRoots, _) => return Ok(Outcome::Roots(self.list())),
+            (Call::AddRoot { uri, name }, Writing::Anything) => self.put(uri, name.as_deref(), None)?,
+            (Call::AddRoot { uri, name }, Writing::Below(limit)) => {
+                self.put(uri, name.as_deref(), Some(limit))?;
+            }
+            (Call::RemoveRoot { uri }, Writing::Anything) => self.take(uri, None)?,
+            (Call::RemoveRoot { uri }, Writing::Below(limit)) => self.take(uri, Some(limit))?,
+            (call, _) => return Err(Fault::method(call.method())),
+        }
+        hub.publish(&Topic::Roots);
+        Ok(Outcome::Done)
+    }
+
+    /// Adds a root, which must lie within a limit if there is one.
+    pub(crate) fn put(&self, uri: &str, name: Option<&str>, within: Option<&Path>) -> Result<(), Fault> {
+        let path = path_of(uri).map_err(|why| Fault::root(uri, why))?;
+        if within.is_some_and(|limit| !path.starts_with(limit)) {
+            return Err(Fault::root(uri, "it lies outside of what clients may add"));
+        }
+        let mut held = self.lock();
+        if held.iter().any(|held| held.path == path) {
+            return Err(Fault::root_twice(uri));
+        }
+        if held.len() >= MOST {
+            return Err(Fault::root(uri, "there are too many already"));
+        }
+        let last = path.file_name().map_or_else(|| "/".into(), |name| name.to_string_lossy());
+        let name = name.map_or_else(|| last.into_owned(), str::to_owned);
+        let root = Root { uri: uri.to_owned(), name: Some(name), meta: None };
+        held.push(Held { root, path, within: within.map(Path::to_owned) });
+        Ok(())
+    }
+
+    /// Takes a root away, which must lie within a limit if there is one.
+    pub(crate) fn take(&self, uri: &str, within: Option<&Path>) -> Result<(), Fault> {
+        let path = path_of(uri).map_err(|why| Fault::root(uri, why))?;
+        if within.is_some_and(|limit| !path.starts_with(limit)) {
+            return Err(Fault::root_unknown(uri));
+        }
+        let mut held = self.lock();
+        let place = held.iter().position(|held| held.path == path).ok_or_else(|| Fault::root_unknown(uri))?;
+        held.remove(place);
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads a resource, if it is no file outside of the workspace.
+pub(crate) fn read_within(
+    roots: Option<Arc<Roots>>,
+    run: &ReadFn,
+    cx: Context,
+    uri: String,
+    words: Vec<(String, String)>,
+) -> BoxFuture<'static, Result<Found, Failed>> {
+    let Some(roots) = roots.filter(|_| names_a_file(&uri)) else {
+        return run(cx, uri, words);
+    };
+    let (run, sought) = (Arc::clone(run), uri.clone());
+    Box::pin(async move {
+        // File systems may take their time. A look that fails is a look at nothing.
+        let found = tokio::task::spawn_blocking(move || roots.resolve(&sought)).await;
+        match found {
+            Ok(Some(_)) => run(cx, uri, words).await,
+            _ => Ok(Found::Nothing),
+        }
+    })
+}
+
+fn names_a_file(uri: &str) -> bool {
+    uri.split_once(':').is_some_and(|(scheme, _)| scheme.trim().eq_ignore_ascii_case("file"))
+}
+
+/// The path that a URI names, or why it names none. Whatever two readers could read differently is refused: a path
+/// that climbs, also if it ends where it began; escapes that are none; a query.
+fn path_of(uri: &str) -> Result<PathBuf, &'static str> {
+    let (scheme, rest) = uri.split_once(':').ok_or("it is no URI")?;
+    if !scheme.eq_ignore_ascii_case("file") {
+        return Err("its scheme is not `file`");
+    }
+    if uri.len() > LONGEST {
+        return Err("it is too long");
+    }
+    let host = rest.strip_prefix("//localhost").or_else(|| rest.strip_prefix("//"));
+    let path = host.unwrap_or(rest);
+    if !path.starts_with('/') {
+        return Err("its path is not absolute");
+    }
+    if path.contains(['?', '#']) {
+        return Err("it has a query or a fragment");
+    }
+    let is_escape =
+        |after: &str| after.len() >= 2 && after.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
+    if !path.split('%').skip(1).all(is_escape) {
+        return Err("it has a broken escape");
+    }
+    let path = String::from_utf8(decoded(path.as_bytes())).map_err(|_| "its path is no text")?;
+    if path.contains(['\0', '\\']) {
+        return Err("its path has a character that no path should have");
+    }
+    if path.split('/').any(|part| part == "..") {
+        return Err("its path climbs");
+    }
+    // `/C:/files` is how a URI spells a drive.
+    let path = if cfg!(windows) { path.trim_start_matches('/') } else { &path };
+    Ok(PathBuf::from(path))
+}
+
+/// A path without symbolic links. What is not there is where it would be, below the last that is. None where nobody can
+/// say: a link that leads nowhere may lead somewhere the next moment.
+fn real(path: &Path) -> Option<PathBuf> {
+    let mut known = path;
+    let mut rest = Vec::new();
+    loop {
+        match fs::canonicalize(known) {
+            Ok(real) => return Some(rest.into_iter().rev().fold(real, |path, part| path.join(part))),
+            Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(known).is_err() => {
+                rest.push(known.file_name()?);
+                known = known.parent()?;
+            }
+            Err(_) => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_read_in_one_way_only() {
+        for (uri, path) in [
+            ("file:///a/b", "/a/b"),
+            ("FILE:///a/b", "/a/b"),
+            ("file:/a/b", "/a/b"),
+            ("file://localhost/a/b", "/a/b"),
+            ("file:///a%20b/./c/", "/a b/c"),
+            ("file:///a/%252e%252e/b", "/a/%2e%2e/b"),
+            ("file:///a/..b/c..", "/a/..b/c.."),
+        ] {
+            assert_eq!(path_of(uri).map(|path| path == Path::new(path.as_os_str())), Ok(true), "{uri}");
+            assert_eq!(path_of(uri).as_deref(), Ok(Path::new(path)), "{uri}");
+        }
+        for uri in [
+            "nonsense",
+            "notes:///a",
+            "file:a/b",
+            "file://host/a",
+            "file://localhostess/a",
+            "file:///a/../b",
+            "file:///a/%2e%2e/b",
+            "file:///a/%2E./b",
+            "file:///a/..%2fb",
+            "file:///a%2f..%2fb",
+            "file:///a/..\\b",
+            "file:///a%5c..%5cb",
+            "file:///a?/../b",
+            "file:///a#b",
+            "file:///a%00b",
+            "file:///a%zz",
+            "file:///a%",
+            "file:///%ff",
+        ] {
+            assert!(path_of(uri).is_err(), "{uri}");
+        }
+    }
+
+    #[test]
+    fn clients_add_what_they_may() {
+        let hub = Hub::default();
+        let add = |roots: &Roots, uri: &str| {
+            roots.answer(&Call::AddRoot { uri: uri.into(), name: None }, &hub).map(|_| ())
+        };
+        let fixed = Roots::new(["file:///a"]);
+        assert!(add(&fixed, "file:///b").is_err());
+        let below = Roots::new(["file:///x"]).writable_below("file:///a");
+        assert_eq!(add(&below, "file:///a/b"), Ok(()));
+        assert_eq!(add(&below, "file:///a/b/"), Err(Fault::root_twice("file:///a/b/")));
+        assert!(add(&below, "file:///ab").is_err());
+        let names: Vec<_> = below.list().into_iter().filter_map(|root| root.name).collect();
+        assert_eq!(names, ["x", "b"]);
+        let gone = below.answer(&Call::RemoveRoot { uri: "file:///x".into() }, &hub);
+        assert_eq!(
+            gone,
+            Err(Fault::root_unknown("file:///x")),
+            "what they may not add they may not take away"
+        );
+        let any = Roots::new([""; 0]).writable();
+        assert_eq!(add(&any, "file:///b"), Ok(()));
+        let gone = any.answer(&Call::RemoveRoot { uri: "file:///c".into() }, &hub);
+        assert_eq!(gone, Err(Fault::root_unknown("file:///c")));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_when_the_server_is_built() {
+        let error = crate::Server::new("x", "1").workspace_roots(Roots::new(["notes"])).build().unwrap_err();
+        assert!(error.to_string().contains("notes cannot be a root"), "{error}");
+    }
+}

@@ -1,0 +1,305 @@
+//! The cellar: what must outlive a request, a connection or a process.
+//!
+//! A store keeps bytes under names, for a time. It knows no meaning: what the bytes say is the business of whoever
+//! keeps them. Everything a server shares with other processes, or finds again after a restart, goes through this
+//! one trait: sessions, the events of streams that can be resumed, tasks, counters, keys.
+//!
+//! Without a store of your own a server keeps everything in its own memory, and forgets it when it ends:
+//! [`MemoryStore`].
+
+mod memory;
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::broadcast;
+
+pub use memory::MemoryStore;
+
+/// What a store is asked for, while it is fetched.
+pub type Fetching<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// Keeps bytes.
+///
+/// Names are pairs: a space and a name in it. Whatever must be seen together (a listing, a log beside its record)
+/// shares a space; a store may spread spaces over machines, never the inside of one.
+///
+/// Every operation ends within seconds, well or with an error; none waits for a store that is away.
+/// Whoever drops a future may or may not have done what it says: both are possible.
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// What is kept here.
+    fn get<'a>(&'a self, key: &'a Key) -> Fetching<'a, Option<Entry>>;
+
+    /// Keeps something, for this long, or for ever. None if what is there is not what was expected: nothing has changed
+    /// then.
+    fn put<'a>(
+        &'a self,
+        key: &'a Key,
+        value: Bytes,
+        life: Option<Duration>,
+        expect: Expect,
+    ) -> Fetching<'a, Option<Version>>;
+
+    /// Keeps what is there for this long from now. False if nothing is there.
+    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> Fetching<'a, bool>;
+
+    /// Forgets something. False if nothing was there, or not what was expected.
+    fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> Fetching<'a, bool>;
+
+    /// What a space holds, in the order of the names, from behind `after`, at most so many. What expires or appears
+    /// meanwhile may be missing.
+    fn list<'a>(
+        &'a self,
+        space: &'a str,
+        after: Option<&'a str>,
+        most: usize,
+    ) -> Fetching<'a, Vec<(Box<str>, Entry)>>;
+
+    /// Adds to a counter and tells what it is now. One that is not there begins with nothing and lives this long from
+    /// then on. Counters and entries do not share names.
+    fn count<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> Fetching<'a, u64>;
+
+    /// Adds to the end of a log and tells the number that got, counted from 1. The log lives this long from now on, and
+    /// holds at most the newest `most`. Logs and entries do not share names; deleting a log's name forgets it.
+    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> Fetching<'a, u64>;
+
+    /// A piece of a log, from behind `after`.
+    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> Fetching<'a, Page>;
+
+    /// Tells everybody who listens to a channel now, in whatever process. Nobody is waited for.
+    fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> Fetching<'a, ()>;
+
+    /// Listens to a channel. What is published once this has ended is heard, in order; what a slow listener or a broken
+    /// connection missed is a [`Heard::Gap`].
+    fn subscribe<'a>(&'a self, channel: &'a str) -> Fetching<'a, Listener>;
+
+    /// Who else sees what is kept here.
+    fn reach(&self) -> Reach;
+}
+
+/// One store for several servers.
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn get<'a>(&'a self, key: &'a Key) -> Fetching<'a, Option<Entry>> {
+        (**self).get(key)
+    }
+
+    fn put<'a>(
+        &'a self,
+        key: &'a Key,
+        value: Bytes,
+        life: Option<Duration>,
+        expect: Expect,
+    ) -> Fetching<'a, Option<Version>> {
+        (**self).put(key, value, life, expect)
+    }
+
+    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> Fetching<'a, bool> {
+        (**self).touch(key, life)
+    }
+
+    fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> Fetching<'a, bool> {
+        (**self).delete(key, expect)
+    }
+
+    fn list<'a>(
+        &'a self,
+        space: &'a str,
+        after: Option<&'a str>,
+        most: usize,
+    ) -> Fetching<'a, Vec<(Box<str>, Entry)>> {
+        (**self).list(space, after, most)
+    }
+
+    fn count<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> Fetching<'a, u64> {
+        (**self).count(key, by, life)
+    }
+
+    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> Fetching<'a, u64> {
+        (**self).append(log, value, life, most)
+    }
+
+    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> Fetching<'a, Page> {
+        (**self).read(log, after, most)
+    }
+
+    fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> Fetching<'a, ()> {
+        (**self).publish(channel, message)
+    }
+
+    fn subscribe<'a>(&'a self, channel: &'a str) -> Fetching<'a, Listener> {
+        (**self).subscribe(channel)
+    }
+
+    fn reach(&self) -> Reach {
+        (**self).reach()
+    }
+}
+
+/// The name of something kept.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    space: Box<str>,
+    name: Box<str>,
+}
+
+impl Key {
+    /// This name in this space. Neither may hold control characters or braces; both are short.
+    pub fn new(space: impl Into<Box<str>>, name: impl Into<Box<str>>) -> Key {
+        Key { space: space.into(), name: name.into() }
+    }
+
+    /// What is kept together.
+    #[must_use]
+    pub fn space(&self) -> &str {
+        &self.space
+    }
+
+    /// The name in its space.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// Something kept, as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The bytes.
+    pub value: Bytes,
+    /// Which state of it this is.
+    pub version: Version,
+}
+
+/// A state of something kept. Two states of one name never have the same, not even after it was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Version(pub u64);
+
+/// What must be there for a change to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// Whatever is there.
+    Anything,
+    /// Nothing.
+    Absent,
+    /// What was found before.
+    Is(Version),
+}
+
+/// A piece of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The number of the oldest that is still there; where nothing is, of the next one.
+    pub oldest: u64,
+    /// The number of the newest; 0 if there never was any.
+    pub newest: u64,
+    /// Number and bytes, oldest first.
+    pub entries: Vec<(u64, Bytes)>,
+}
+
+/// Who else sees what a store keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Nobody; it ends with the process.
+    Process,
+    /// This program when it starts again, and nobody else meanwhile.
+    Restart,
+    /// Other processes at the same time.
+    Processes,
+}
+
+/// What is heard on a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// What somebody said.
+    Message(Bytes),
+    /// Something may have been missed.
+    Gap,
+}
+
+/// One who listens to a channel.
+#[derive(Debug)]
+pub struct Listener(broadcast::Receiver<Heard>);
+
+impl Listener {
+    /// Hears what is sent to this end of a bounded channel.
+    #[must_use]
+    pub fn new(receiver: broadcast::Receiver<Heard>) -> Listener {
+        Listener(receiver)
+    }
+
+    /// What comes next. None when the store has closed.
+    ///
+    /// Cancel safe: yes, what was not returned is still to come.
+    pub async fn next(&mut self) -> Option<Heard> {
+        match self.0.recv().await {
+            Ok(heard) => Some(heard),
+            Err(broadcast::error::RecvError::Lagged(_)) => Some(Heard::Gap),
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+}
+
+/// A server's own part of a store: servers with other names may share it, and see nothing of each other.
+#[derive(Clone, Debug)]
+#[allow(dead_code, reason = "for tasks and sessions")]
+pub(crate) struct Cellar {
+    pub(crate) store: Arc<dyn Store>,
+    house: Box<str>,
+}
+
+#[allow(dead_code, reason = "for tasks and sessions")]
+impl Cellar {
+    pub(crate) fn new(store: Arc<dyn Store>, server: &str) -> Cellar {
+        let mut house = String::with_capacity(server.len());
+        for byte in server.bytes() {
+            if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
+                house.push(char::from(byte));
+            } else {
+                house.push_str(&format!("%{byte:02x}"));
+            }
+        }
+        Cellar { store, house: house.into() }
+    }
+
+    /// A space of this server's.
+    pub(crate) fn space(&self, what: &str) -> String {
+        format!("{}/{what}", self.house)
+    }
+
+    /// A name in a space of this server's.
+    pub(crate) fn key(&self, what: &str, name: &str) -> Key {
+        Key::new(self.space(what), name)
+    }
+
+    /// Whether other processes see what is kept here, now.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.store.reach() == Reach::Processes
+    }
+}
+
+/// Why a store did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// It cannot be reached, or not in time. Whether something was done is not known.
+    Unavailable(String),
+    /// It has no room for more.
+    Full,
+    /// What it holds cannot be read.
+    Broken(String),
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::Unavailable(why) => write!(f, "the store cannot be reached: {why}"),
+            StoreError::Full => f.write_str("the store is full"),
+            StoreError::Broken(why) => write!(f, "the store holds what cannot be read: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}

@@ -1,0 +1,189 @@
+//! Document 002, the reference of erlmcp: what no command line can check.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolgate::testing::{Event, Exchange, http_request};
+use toolgate::{Dialect, ErlmcpError, PromptSpec, ResourceSpec, Roots, Server, Servers};
+
+use super::{ask, fresh, tool};
+
+fn erlmcp() -> Server {
+    fresh("erlmcp").with_dialect(Dialect::erlmcp())
+}
+
+/// A stream of nobody, open.
+async fn listen(server: &Server) -> Exchange {
+    let request = http_request("GET", "/", [("accept", "text/event-stream")], "");
+    let mut stream = Exchange::start(server.clone().into_service(), request);
+    let opened = stream.event_within(Duration::from_secs(5)).await.unwrap();
+    assert!(matches!(opened, Some(Event::Retry(_))), "{opened:?}");
+    stream
+}
+
+async fn heard(stream: &mut Exchange) -> Value {
+    serde_json::from_str(&stream.message().await.data).unwrap()
+}
+
+fn changed(what: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "method": format!("{what}/list_changed"), "params": {} })
+}
+
+#[tokio::test]
+async fn s2_50_at_most_a_hundred_values() {
+    let many = ResourceSpec::new("mcp://many", || async { "many" })
+        .complete("which", |_, _| async { (0..300).map(|n| n.to_string()).collect::<Vec<_>>() });
+    let server = erlmcp().register_resource(many);
+    let reference = json!({ "type": "resource", "uri": "mcp://many" });
+    let params = json!({ "ref": reference, "argument": { "name": "which", "value": "" } });
+    let answer = ask(&server, "completion/complete", params).await;
+    let completion = &answer["result"]["completion"];
+    assert_eq!(completion["items"].as_array().map(Vec::len), Some(100), "{answer}");
+    assert_eq!(completion["values"].as_array().map(Vec::len), Some(100));
+    assert_eq!((&completion["hasMore"], &completion["total"]), (&json!(true), &json!(300)));
+}
+
+#[tokio::test]
+async fn s2_61_a_resource_that_is_registered_is_told() {
+    let server = erlmcp();
+    let mut stream = listen(&server).await;
+    server.register_resource(ResourceSpec::new("mcp://new", || async { "new" }));
+    assert_eq!(heard(&mut stream).await, changed("resources"));
+}
+
+#[tokio::test]
+async fn s2_62_a_tool_that_is_registered_is_told() {
+    let server = erlmcp();
+    let mut stream = listen(&server).await;
+    server.register_tool(tool("new"));
+    assert_eq!(heard(&mut stream).await, changed("tools"));
+}
+
+#[tokio::test]
+async fn s2_63_a_prompt_that_is_registered_is_told() {
+    let server = erlmcp();
+    let mut stream = listen(&server).await;
+    server.register_prompt(PromptSpec::new("new", || async { "new" }));
+    assert_eq!(heard(&mut stream).await, changed("prompts"));
+}
+
+#[tokio::test]
+async fn s2_64_a_root_of_the_operator_is_told_too() {
+    let server = erlmcp();
+    let mut stream = listen(&server).await;
+    server.add_root("file:///srv/notes").unwrap();
+    assert_eq!(heard(&mut stream).await, changed("roots"));
+    assert!(server.remove_root("file:///srv/notes") && !server.remove_root("file:///srv/notes"));
+    assert_eq!(heard(&mut stream).await, changed("roots"));
+}
+
+#[tokio::test]
+async fn s2_69_a_listener_may_refuse_in_the_terms_of_the_catalogue() {
+    let server = erlmcp().register_tool(tool("admin"));
+    let error = ErlmcpError::AuthorizationFailed;
+    let _listening = server.on_request(move |request| {
+        if request.method() == "tools/call" {
+            request.reject_with(200, error.code(), error.words());
+        }
+    });
+    let answer = ask(&server, "tools/call", json!({ "name": "admin" })).await;
+    assert_eq!(answer["error"]["code"], -32052, "{answer}");
+    assert_eq!(ErlmcpError::of(-32052).map(ErlmcpError::family), Some("auth"));
+}
+
+#[tokio::test]
+async fn s2_16_calls_from_within_the_program_need_no_greeting() {
+    let servers = Servers::new();
+    let server =
+        servers.server_with("strict", |server| server.tool("a", || async { "b" }).require_initialize());
+    assert!(server.call_tool("a", json!({})).await.is_ok());
+}
+
+/// A directory of its own, gone when dropped.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        let path = std::env::temp_dir().join(format!("toolgate-roots-{}", std::process::id()));
+        std::fs::create_dir_all(path.join("inside/deep")).unwrap();
+        std::fs::create_dir_all(path.join("outside")).unwrap();
+        std::fs::write(path.join("inside/deep/note"), "inside").unwrap();
+        std::fs::write(path.join("outside/key"), "outside").unwrap();
+        Scratch(path)
+    }
+
+    fn uri(&self, inside: &str) -> String {
+        format!("file://{}/{inside}", self.0.display())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The template reads whatever it is asked for: only the workspace keeps files from it.
+#[cfg(unix)]
+#[tokio::test]
+async fn s2_46_no_way_leads_out_of_the_workspace() {
+    use std::os::unix::fs::symlink;
+
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct File {
+        path: String,
+    }
+
+    let scratch = Scratch::new();
+    let link = |target: &str, name: &str| symlink(scratch.0.join(target), scratch.0.join(name)).unwrap();
+    link("outside", "inside/way-out");
+    link("outside/key", "inside/key");
+    link("inside/deep", "inside/way-in");
+    link("nowhere", "inside/dangling");
+    symlink("loop", scratch.0.join("inside/loop")).unwrap();
+    link("inside", "alias");
+    let read = |file: File| async move { std::fs::read_to_string(format!("/{}", file.path)).ok() };
+    let server = erlmcp().register_template(toolgate::TemplateSpec::new("file:///{+path}", read));
+    let text = async |server: &Server, uri: &str| {
+        let answer = ask(server, "resources/read", json!({ "uri": uri })).await;
+        answer["result"]["contents"][0]["text"].as_str().map(str::to_owned)
+    };
+    // Without a workspace, nothing is confined.
+    assert_eq!(text(&server, &scratch.uri("outside/key")).await.as_deref(), Some("outside"));
+    let server = server
+        .with_workspace_roots(Roots::new([scratch.uri("inside")]).writable_below(scratch.uri("inside")));
+    for way in ["inside/deep/note", "inside/way-in/note", "alias/deep/note", "inside/./deep//note"] {
+        assert_eq!(text(&server, &scratch.uri(way)).await.as_deref(), Some("inside"), "{way}");
+    }
+    for way in [
+        "outside/key",
+        "inside/../outside/key",
+        "inside/%2e%2e/outside/key",
+        "inside/..%2foutside/key",
+        "inside/deep/../../outside/key",
+        "inside/way-out/key",
+        "inside/key",
+        "inside/dangling",
+        "inside/dangling/key",
+        "inside/loop",
+        "inside-not/key",
+    ] {
+        let answer = ask(&server, "resources/read", json!({ "uri": scratch.uri(way) })).await;
+        assert_eq!(answer["error"]["code"], -32001, "{way}: {answer}");
+    }
+    // A client adds a link that leads out: it is a root in name only.
+    let add = ask(&server, "roots/add", json!({ "uri": scratch.uri("inside/way-out") })).await;
+    assert_eq!(add["result"], json!({}));
+    assert_eq!(text(&server, &scratch.uri("outside/key")).await, None);
+    // Everybody is confined, also who names a revision.
+    let params = json!({ "uri": scratch.uri("outside/key") });
+    let answer = server.test().request("resources/read", params).await;
+    assert!(answer.get("error").is_some(), "{answer}");
+}
+
+#[test]
+fn s2_45_what_cannot_be_a_root_is_told_at_once() {
+    let server = erlmcp().with_workspace_roots(Roots::new(["notes"]));
+    assert_eq!(server.faults().len(), 1, "{:?}", server.faults());
+}
