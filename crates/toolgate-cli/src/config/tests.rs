@@ -20,12 +20,17 @@ fn the_reference_is_what_the_tables_say() {
 #[test]
 fn the_schema_and_the_program_agree() {
     let validator = jsonschema::draft202012::new(&schema::schema()).unwrap();
-    let mut texts = Texts::default();
-    let file = texts.add("starter.toml".into(), include_str!("../starter.toml").into());
-    let starter = tree::read(&texts, file, &mut Troubles::default()).to_json();
-    assert!(starter["servers"]["hello"].is_object());
-    let faults: Vec<String> = validator.iter_errors(&starter).map(|error| error.to_string()).collect();
-    assert!(faults.is_empty(), "{faults:?}");
+    for (name, text) in [
+        ("starter.toml", include_str!("../starter.toml")),
+        ("shop.toml", include_str!("../../../../examples/shop.toml")),
+    ] {
+        let mut texts = Texts::default();
+        let file = texts.add(name.into(), text.into());
+        let whole = tree::read(&texts, file, &mut Troubles::default()).to_json();
+        assert!(whole["servers"].is_object(), "{name}");
+        let faults: Vec<String> = validator.iter_errors(&whole).map(|error| error.to_string()).collect();
+        assert!(faults.is_empty(), "{name}: {faults:?}");
+    }
     for wrong in [
         serde_json::json!({ "servers": { "s": { "tools": { "t": { "txt": "x" } } } } }),
         serde_json::json!({ "servers": { "s": { "tools": { "t": { "text": "x", "template": "y" } } } } }),

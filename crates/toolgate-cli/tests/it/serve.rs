@@ -171,3 +171,33 @@ fn a_configuration_that_is_wrong_is_not_served() {
     assert_eq!(running.0.wait().unwrap().code(), Some(3));
     assert!(said.contains(":2:1: unknown key `titel`") && said.contains("did you mean `title`?"), "{said}");
 }
+
+#[test]
+fn a_program_tells_how_far_it_is() {
+    let folder = Folder::new();
+    let text = r#"
+        [servers.s.tools.work]
+        command = { argv = ["sh", "-c", "echo '1/3 begun' >&2; echo '66% on it' >&2; echo 'so so' >&2; echo done"], progress = "stderr" }
+    "#;
+    let path = folder.write("toolgate.toml", text);
+    let mut running = toolgate(&["stdio", path.to_str().unwrap()]);
+    let mut input = running.0.stdin.take().unwrap();
+    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    writeln!(input, "{}", request(1, "initialize", &hello)).unwrap();
+    writeln!(
+        input,
+        "{}",
+        request(2, "tools/call", &json!({ "name": "work", "_meta": { "progressToken": 7 } }))
+    )
+    .unwrap();
+    drop(input);
+    let mut output = String::new();
+    running.0.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+    let said: Vec<Value> = output.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = |n: usize| {
+        (&said[n]["params"]["progress"], &said[n]["params"]["total"], &said[n]["params"]["message"])
+    };
+    assert_eq!(told(0), (&json!(1), &json!(3), &json!("1/3 begun")), "{output}");
+    assert_eq!(told(1), (&json!(66), &json!(100), &json!("66% on it")), "{output}");
+    assert_eq!(said[2]["result"]["content"][0]["text"], "done", "what does not grow is not told: {output}");
+}
