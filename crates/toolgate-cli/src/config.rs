@@ -2,6 +2,8 @@
 //!
 //! It knows no server and no protocol: it fills the plain descriptions that sources have, and leaves it to `compose` to
 //! make servers of them.
+//!
+//! Nothing here can be printed with `{:?}`: passwords, tokens and keys are among what a configuration says.
 
 mod arguments;
 mod check;
@@ -35,7 +37,7 @@ use keys::{Kind, ROOT};
 use tree::Worth;
 
 /// Everything that a configuration says.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) texts: Texts,
     pub(crate) listen: Listen,
@@ -47,34 +49,34 @@ pub(crate) struct Config {
     pub(crate) servers: Vec<Server>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct Listen {
     pub(crate) http: String,
     pub(crate) shutdown_grace: Duration,
     pub(crate) max_connections: usize,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct Egress {
     pub(crate) deny_private: bool,
     pub(crate) allow: Vec<String>,
 }
 
 /// A database or an API.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct Connection {
     pub(crate) name: String,
     pub(crate) at: Place,
     pub(crate) kind: ConnectionKind,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) enum ConnectionKind {
     Sql(SqlConnection),
     Http(HttpConnection),
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct SqlConnection {
     /// `sqlite`, `postgres` or `mysql`.
     pub(crate) engine: &'static str,
@@ -90,7 +92,7 @@ pub(crate) struct SqlConnection {
     pub(crate) expose_errors: bool,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct HttpConnection {
     pub(crate) base: String,
     pub(crate) headers: Vec<(String, String)>,
@@ -107,14 +109,14 @@ pub(crate) struct HttpConnection {
 }
 
 /// As whom requests are made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum BackendAuth {
     Forward,
     Attribute { attribute: String, header: String, prefix: String },
 }
 
 /// A server.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) name: String,
     pub(crate) at: Place,
@@ -133,7 +135,7 @@ pub(crate) struct Server {
 }
 
 /// What of a server cannot change under those who are connected: a server with another frame is another server.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct Frame {
     pub(crate) public_url: Option<String>,
     pub(crate) hosts: Vec<String>,
@@ -170,14 +172,8 @@ pub(crate) struct Credential {
     pub(crate) attributes: Vec<(String, Value)>,
 }
 
-impl std::fmt::Debug for Credential {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Credential").field("subject", &self.subject).finish_non_exhaustive()
-    }
-}
-
 /// What something that acts is made of.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) enum Does {
     Text(String),
     Template(String),
@@ -199,7 +195,7 @@ impl Does {
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct Http {
     pub(crate) on: String,
     pub(crate) method: String,
@@ -226,7 +222,7 @@ pub(crate) struct Http {
     pub(crate) queue: usize,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) enum HttpBody {
     None,
     Json(Value),
@@ -236,13 +232,13 @@ pub(crate) enum HttpBody {
     Bytes { argument: String, content_type: Option<String> },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum HttpPart {
     Text(String),
     File { argument: String, filename: String, mime: String },
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) struct Sql {
     pub(crate) on: String,
     pub(crate) query: SqlQuery,
@@ -252,14 +248,14 @@ pub(crate) struct Sql {
     pub(crate) timeout: Option<Duration>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum SqlQuery {
     Written(String),
     /// The argument that is the statement.
     From(String),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Tool {
     pub(crate) name: String,
     pub(crate) node: Node,
@@ -275,7 +271,7 @@ pub(crate) struct Tool {
 }
 
 /// What structured output looks like.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) enum Output {
     /// As the source says, if it does.
     Unsaid,
@@ -284,7 +280,7 @@ pub(crate) enum Output {
     Schema(Value),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Resource {
     pub(crate) name: String,
     pub(crate) node: Node,
@@ -296,13 +292,13 @@ pub(crate) struct Resource {
     pub(crate) is: ResourceKind,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) enum ResourceKind {
     Does(Does),
     Files { spec: Box<FilesSpec>, watch: bool },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Template {
     pub(crate) name: String,
     pub(crate) node: Node,
@@ -315,20 +311,20 @@ pub(crate) struct Template {
     pub(crate) complete: Vec<Completion>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Completion {
     pub(crate) name: String,
     pub(crate) node: Node,
     pub(crate) by: CompletionKind,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) enum CompletionKind {
     List(Vec<String>),
     Does(Does),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Prompt {
     pub(crate) name: String,
     pub(crate) node: Node,
@@ -340,7 +336,7 @@ pub(crate) struct Prompt {
 }
 
 #[allow(dead_code, reason = "wired by compose when its source is there")]
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct OpenApi {
     pub(crate) name: String,
     pub(crate) node: Node,
@@ -359,7 +355,6 @@ pub(crate) struct OpenApi {
 }
 
 /// What reading gave: a configuration, or everything that is wrong with it.
-#[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) config: Config,
     pub(crate) troubles: Troubles,

@@ -10,7 +10,7 @@ use super::human;
 use super::text::{Place, Texts, Troubles};
 
 /// A value, and where it was written.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Node {
     pub(crate) at: Place,
     pub(crate) worth: Worth,
@@ -18,7 +18,7 @@ pub(crate) struct Node {
     pub(crate) is_secret: bool,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) enum Worth {
     Text(String),
     Integer(i64),
@@ -32,7 +32,7 @@ pub(crate) enum Worth {
     Unread,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) at: Place,

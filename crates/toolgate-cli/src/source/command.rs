@@ -28,8 +28,8 @@ const MAX_STDERR: usize = 8 * 1024;
 /// How long a program that was asked to end may take to do so.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// What a program is called with.
-#[derive(Clone, Debug, PartialEq)]
+/// What a program is called with. Its environment may hold secrets, so it cannot be printed.
+#[derive(Clone, PartialEq)]
 pub(crate) struct CommandSpec {
     pub(crate) argv: Vec<Piece>,
     pub(crate) env: Vec<(String, String)>,
@@ -81,7 +81,6 @@ pub(crate) enum Printed {
 }
 
 /// A program that acts.
-#[derive(Debug)]
 pub(crate) struct CommandAct {
     spec: CommandSpec,
     program: PathBuf,

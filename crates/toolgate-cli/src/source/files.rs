@@ -273,7 +273,13 @@ impl Files {
     }
 
     fn read_now(&self, path: &str) -> Result<Option<Contents>, ToolError> {
-        let Some(file) = open_below(&self.spec.root, path) else {
+        // A single file was named by whoever wrote the configuration; it may be a link.
+        let opened = match &self.spec.only {
+            Some(name) if self.spec.root.join(name).is_file() => File::open(self.spec.root.join(name)).ok(),
+            Some(_) => None,
+            None => open_below(&self.spec.root, path),
+        };
+        let Some(file) = opened else {
             return Ok(None);
         };
         let Ok(data) = file.metadata() else {
