@@ -7,6 +7,11 @@ pub(crate) mod http;
 #[allow(dead_code, reason = "wired by compose")]
 pub(crate) mod openapi;
 pub(crate) mod sql;
+pub(crate) mod command;
+pub(crate) mod files;
+pub(crate) mod holes;
+pub(crate) mod prompt;
+pub(crate) mod text;
 
 use std::pin::Pin;
 
