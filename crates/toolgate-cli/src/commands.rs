@@ -25,7 +25,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 /// Says everything that is wrong; nothing but a line if nothing is.
 pub(crate) async fn check(file: &Path, live: bool) -> Result<(), Failure> {
-    let (loaded, composed) = prepare(file, Road::Http)?;
+    let (loaded, composed) = prepare(file, Road::Http).await?;
     let mut said = String::new();
     for made in &composed {
         let (name, server) = (&made.config.name, &made.server);
@@ -83,7 +83,7 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
     if !arguments.is_object() {
         return Err(Failure::Usage("the arguments are a JSON object: '{\"name\": \"Ada\"}'".into()));
     }
-    let (_, composed) = prepare(file, Road::Local)?;
+    let (_, composed) = prepare(file, Road::Local).await?;
     let (server, tool) = split(&composed, name);
     let having = || composed.iter().filter(|made| made.server.has_tool(tool)).collect::<Vec<_>>();
     let made = match (server, having().as_slice()) {
@@ -109,7 +109,7 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
 }
 
 pub(crate) async fn tools(file: &Path, json: bool, server: Option<&str>) -> Result<(), Failure> {
-    let (_, composed) = prepare(file, Road::Local)?;
+    let (_, composed) = prepare(file, Road::Local).await?;
     if let Some(name) = server {
         choose(&composed, Some(name))?;
     }
@@ -140,8 +140,8 @@ pub(crate) async fn tools(file: &Path, json: bool, server: Option<&str>) -> Resu
     if json { print(&format!("{:#}\n", Value::Object(listed))) } else { print(&shown) }
 }
 
-pub(crate) fn explain(file: &Path, name: &str) -> Result<(), Failure> {
-    let (loaded, composed) = prepare(file, Road::Http)?;
+pub(crate) async fn explain(file: &Path, name: &str) -> Result<(), Failure> {
+    let (loaded, composed) = prepare(file, Road::Http).await?;
     let (server, wanted) = split(&composed, name);
     let mut said = String::new();
     for made in composed.iter().filter(|made| server.is_none_or(|name| made.config.name == name)) {

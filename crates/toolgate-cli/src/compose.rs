@@ -47,7 +47,7 @@ pub(crate) struct Composed {
     pub(crate) watched: Vec<Arc<Files>>,
 }
 
-/// Makes all servers, or says everything that keeps them from being made.
+/// Makes all servers, or says everything that keeps them from being made. Blocks: it is called where that hurts nobody.
 pub(crate) fn compose(config: &Config, road: Road, troubles: &mut Troubles) -> Vec<Composed> {
     let mut composed = Vec::new();
     for server in &config.servers {

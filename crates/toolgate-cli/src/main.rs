@@ -67,13 +67,13 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Stdio { file: None, .. } => Ok(demo::server()?.serve_stdio().await?),
         Command::Check { file, live } => commands::check(&file, live).await,
         Command::Init { file } => commands::init(&file),
-        Command::Explain { file, name } => commands::explain(&file, &name),
+        Command::Explain { file, name } => commands::explain(&file, &name).await,
         Command::Tools { file, json, server } => commands::tools(&file, json, server.as_deref()).await,
         Command::Call { file, name, arguments, json } => commands::call(&file, &name, &arguments, json).await,
         Command::Schema => commands::print(&config::schema::text()),
         Command::Reference => commands::print(&config::reference::text()),
         Command::Completions { shell } => commands::completions(shell),
-        Command::Install(install) => install::install(&install),
+        Command::Install(install) => install::install(&install).await,
         Command::HashPassword => commands::hash_password(),
     }
 }

@@ -18,9 +18,15 @@ use crate::watch::Watch;
 use crate::{Failure, bind};
 
 /// Reads a configuration and makes its servers, or says everything that is wrong.
-pub(crate) fn prepare(file: &Path, road: Road) -> Result<(Loaded, Vec<Composed>), Failure> {
-    let mut loaded = config::load(file);
-    let composed = compose(&loaded.config, road, &mut loaded.troubles);
+pub(crate) async fn prepare(file: &Path, road: Road) -> Result<(Loaded, Vec<Composed>), Failure> {
+    let file = file.to_owned();
+    // Files are read and sources may ask a database what it has: where nobody else has to wait for it.
+    let made = tokio::task::spawn_blocking(move || {
+        let mut loaded = config::load(&file);
+        let composed = compose(&loaded.config, road, &mut loaded.troubles);
+        (loaded, composed)
+    });
+    let (loaded, composed) = made.await.map_err(|error| Failure::Run(error.to_string()))?;
     match loaded.told() {
         None => Ok((loaded, composed)),
         Some(told) => Err(Failure::Config(told)),
@@ -29,7 +35,7 @@ pub(crate) fn prepare(file: &Path, road: Road) -> Result<(Loaded, Vec<Composed>)
 
 /// Serves a configuration over HTTP.
 pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat) -> Result<(), Failure> {
-    let (loaded, composed) = prepare(file, Road::Http)?;
+    let (loaded, composed) = prepare(file, Road::Http).await?;
     let config = &loaded.config;
     let servers = Servers::new();
     let mut app = App::new(&servers)
@@ -61,7 +67,7 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
 
 /// Serves one server of a configuration to the client that started us.
 pub(crate) async fn stdio(file: &Path, name: Option<&str>) -> Result<(), Failure> {
-    let (loaded, composed) = prepare(file, Road::Local)?;
+    let (loaded, composed) = prepare(file, Road::Local).await?;
     let chosen = choose(&composed, name)?;
     let server = chosen.server.clone();
     let only = chosen.config.name.clone();

@@ -302,7 +302,7 @@ static AUTH: Table = Table {
             "basic",
             List(&Kind::Table(&USER)),
             May,
-            "Users with passwords (`Authorization: Basic`). The caller's name is `user:` and the user.",
+            "Users with passwords (`Authorization: Basic`). The caller's name is `user:` and the user; they have no scopes.",
         ),
         key(
             "bearer",

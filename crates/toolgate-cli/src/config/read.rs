@@ -316,12 +316,13 @@ impl Reading<'_> {
                 .collect(),
         };
         self.auth(node, &mut frame);
-        if let (Some(tool), true) = (
+        if let (Some(tool), true, true) = (
             tools.iter().find(|tool| !tool.scopes.is_empty()),
-            frame.users.is_empty() && frame.tokens.is_empty() && frame.keys.is_empty(),
+            frame.tokens.is_empty(),
+            frame.keys.is_empty(),
         ) {
             let said =
-                "this tool needs scopes, but its server asks nobody who they are: give the server `auth`";
+                "this tool needs scopes, which only tokens and API keys have: give the server such an `auth`";
             self.troubles.say(tool.node.reach("scopes"), said);
         }
         frame
