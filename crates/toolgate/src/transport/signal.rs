@@ -18,13 +18,6 @@ pub(crate) fn signal() -> impl Future<Output = ()> {
     }
 }
 
-/// From now on a signal does not end the process by itself: to be called before anybody is told that it serves.
-/// Whoever is told may send one at once.
-pub(crate) fn prepare() {
-    // What cannot be heard ends the process as it always did.
-    let _ = heard();
-}
-
 #[cfg(unix)]
 fn heard() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
