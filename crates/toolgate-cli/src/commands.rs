@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::cli::Cli;
-use crate::compose::{Composed, Road};
+use crate::compose::{Backends, Composed, Road};
 use crate::config::Config;
-use crate::serve::{choose, prepare};
+use crate::serve::{Prepared, choose, prepare, prepare_with};
 
 /// A file to begin with.
 const STARTER: &str = include_str!("starter.toml");
@@ -25,7 +25,8 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 /// Says everything that is wrong; nothing but a line if nothing is.
 pub(crate) async fn check(file: &Path, live: bool) -> Result<(), Failure> {
-    let (loaded, composed) = prepare(file, Road::Http).await?;
+    let backends = if live { Backends::default() } else { Backends::quiet() };
+    let Prepared { loaded, composed, backends } = prepare_with(file, Road::Http, backends).await?;
     let mut said = String::new();
     for made in &composed {
         let (name, server) = (&made.config.name, &made.server);
@@ -44,17 +45,24 @@ pub(crate) async fn check(file: &Path, live: bool) -> Result<(), Failure> {
             let at = loaded.config.texts.locate(tool.node.at);
             let _ = writeln!(said, "{at}: `{}` has no description; models choose tools by it", tool.name);
         }
+        for note in &made.notes {
+            let _ = writeln!(said, "{}: {}", loaded.config.texts.locate(note.at), note.said);
+        }
     }
-    if live {
-        probe(&loaded.config).await?;
-        said.push_str("everything it needs is there\n");
+    if !live {
+        return print(&said);
     }
-    print(&said)
+    print(&said)?;
+    probe(&loaded.config, &backends).await?;
+    print("everything it needs is there\n")
 }
 
 /// Whether what a configuration needs is there. Programs and folders were looked for already.
-async fn probe(config: &Config) -> Result<(), Failure> {
-    crate::bind(&config.listen.http).await.map(|_| ()).map_err(Failure::Run)
+async fn probe(config: &Config, backends: &Backends) -> Result<(), Failure> {
+    let mut missing = backends.probe(config).await;
+    missing.extend(crate::bind(&config.listen.http).await.err());
+    backends.close().await;
+    if missing.is_empty() { Ok(()) } else { Err(Failure::Run(missing.join("\ntoolgate: "))) }
 }
 
 pub(crate) fn init(file: &Path) -> Result<(), Failure> {
@@ -83,7 +91,7 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
     if !arguments.is_object() {
         return Err(Failure::Usage("the arguments are a JSON object: '{\"name\": \"Ada\"}'".into()));
     }
-    let (_, composed) = prepare(file, Road::Local).await?;
+    let Prepared { composed, backends, .. } = prepare(file, Road::Local).await?;
     let (server, tool) = split(&composed, name);
     let having = || composed.iter().filter(|made| made.server.has_tool(tool)).collect::<Vec<_>>();
     let made = match (server, having().as_slice()) {
@@ -95,6 +103,7 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
     };
     let result =
         made.server.call_tool(tool, arguments).await.map_err(|error| Failure::Run(error.to_string()))?;
+    backends.close().await;
     if json {
         print(&format!("{result:#}\n"))?;
     } else {
@@ -109,7 +118,7 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
 }
 
 pub(crate) async fn tools(file: &Path, json: bool, server: Option<&str>) -> Result<(), Failure> {
-    let (_, composed) = prepare(file, Road::Local).await?;
+    let Prepared { composed, .. } = prepare(file, Road::Local).await?;
     if let Some(name) = server {
         choose(&composed, Some(name))?;
     }
@@ -141,7 +150,7 @@ pub(crate) async fn tools(file: &Path, json: bool, server: Option<&str>) -> Resu
 }
 
 pub(crate) async fn explain(file: &Path, name: &str) -> Result<(), Failure> {
-    let (loaded, composed) = prepare(file, Road::Http).await?;
+    let Prepared { loaded, composed, .. } = prepare(file, Road::Http).await?;
     let (server, wanted) = split(&composed, name);
     let mut said = String::new();
     for made in composed.iter().filter(|made| server.is_none_or(|name| made.config.name == name)) {
@@ -175,6 +184,22 @@ fn explain_in(config: &Config, made: &Composed, wanted: &str, said: &mut String)
         {
             line("program", &act.program().display().to_string());
         }
+        match &tool.does {
+            crate::config::Does::Http(http) => {
+                let target = http.path.as_ref().or(http.url.as_ref()).map_or("/", String::as_str);
+                line("request", &format!("{} {target} on {}", http.method, http.on));
+            }
+            crate::config::Does::Sql(sql) => {
+                line("connection", &sql.on);
+                match &sql.query {
+                    crate::config::SqlQuery::Written(text) => line("statement", text.trim()),
+                    crate::config::SqlQuery::From(argument) => {
+                        line("statement", &format!("the argument `{argument}`"));
+                    }
+                }
+            }
+            _ => {}
+        }
         line(
             "timeout",
             &format!("{:?}", crate::compose::patience(tool, &about.frame).unwrap_or(about.frame.timeout)),
@@ -191,6 +216,18 @@ fn explain_in(config: &Config, made: &Composed, wanted: &str, said: &mut String)
         line("arguments", &format!("{:#}", tool.arguments.seen()));
         if let Some(schema) = made.server.get_tool(wanted).and_then(|tool| tool.output_schema.clone()) {
             line("output", &format!("{:#}", schema.to_value()));
+        }
+    }
+    for foreign in made.foreign.iter().filter(|foreign| foreign.tool == wanted) {
+        line("tool", &format!("{}.{}", about.name, foreign.tool));
+        line("from", &config.texts.locate(foreign.at));
+        line("does", "openapi");
+        line("request", &foreign.route);
+        line("asks for", &foreign.security.join(", "));
+        line("who", &who);
+        if let Some(tool) = made.server.get_tool(wanted) {
+            line("description", tool.description.as_deref().unwrap_or_default());
+            line("arguments", &format!("{:#}", tool.input_schema.to_value()));
         }
     }
     for resource in about.resources.iter().filter(|known| known.name == wanted || known.uri == wanted) {

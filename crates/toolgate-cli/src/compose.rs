@@ -3,15 +3,21 @@
 //! Whatever is wrong is told with the place in the file where it was said. What is served is not known here: `serve`
 //! puts it there.
 
+mod api;
+mod backends;
 mod caller;
 mod library;
+mod requests;
 mod tools;
 
 #[cfg(all(test, unix))]
 mod tests;
 
+pub(crate) use api::Foreign;
+pub(crate) use backends::Backends;
 pub(crate) use tools::patience;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -21,12 +27,15 @@ use toolgate::{
     TemplateSpec, Token, ToolSpec,
 };
 
-use crate::config::{self, Arguments, Config, Does, Node, Output, Troubles};
+use crate::config::{self, Arguments, Config, ConnectionKind, Does, Node, Output, Place, Troubles};
 use crate::source::command::CommandAct;
 use crate::source::files::{Files, Listed};
+use crate::source::http::HttpAct;
 use crate::source::prompt::Filling;
+use crate::source::sql::SqlAct;
 use crate::source::text::{TemplateAct, TextAct};
 use crate::source::{Act, Problem};
+use backends::{PATIENCE, wait};
 use caller::Taking;
 use library::{Library, Reader, Words};
 
@@ -45,17 +54,44 @@ pub(crate) struct Composed {
     pub(crate) config: config::Server,
     /// Folders whose files are among its resources, and that are to be watched.
     pub(crate) watched: Vec<Arc<Files>>,
+    /// What is not served, although nothing is wrong with the file.
+    pub(crate) notes: Vec<Note>,
+    /// Tools that are operations of APIs.
+    pub(crate) foreign: Vec<Foreign>,
 }
 
-/// Makes all servers, or says everything that keeps them from being made. Blocks: it is called where that hurts nobody.
-pub(crate) fn compose(config: &Config, road: Road, troubles: &mut Troubles) -> Vec<Composed> {
+/// Something that whoever wrote the file may want to know.
+pub(crate) struct Note {
+    pub(crate) at: Place,
+    pub(crate) said: String,
+}
+
+impl Note {
+    fn new(at: Place, said: String) -> Note {
+        Note { at, said }
+    }
+}
+
+/// Makes all servers, or says everything that keeps them from being made. Blocks: it is called where that hurts nobody,
+/// and where there is a runtime.
+pub(crate) fn compose(
+    config: &Config,
+    road: Road,
+    backends: &mut Backends,
+    troubles: &mut Troubles,
+) -> Vec<Composed> {
     let mut composed = Vec::new();
+    backends.renew(config, troubles);
+    let mut silent = HashSet::new();
     for server in &config.servers {
-        let mut making = Making { config, server, road, troubles, watched: Vec::new() };
+        let (watched, notes, foreign) = (Vec::new(), Vec::new(), Vec::new());
+        let silent = &mut silent;
+        let mut making = Making { config, server, road, backends, silent, troubles, watched, notes, foreign };
         if let Some(made) = making.make() {
             composed.push(made);
         }
     }
+    backends.settle();
     composed
 }
 
@@ -63,8 +99,13 @@ struct Making<'a> {
     config: &'a Config,
     server: &'a config::Server,
     road: Road,
+    backends: &'a mut Backends,
+    /// Databases that did not answer in time: they are not asked again.
+    silent: &'a mut HashSet<String>,
     troubles: &'a mut Troubles,
     watched: Vec<Arc<Files>>,
+    notes: Vec<Note>,
+    foreign: Vec<Foreign>,
 }
 
 impl Making<'_> {
@@ -104,19 +145,24 @@ impl Making<'_> {
                 builder = builder.add_template(spec).into_plain();
             }
         }
+        let mut taken: HashSet<String> = about.tools.iter().map(|tool| tool.name.clone()).collect();
+        taken.extend(about.resources.iter().map(|resource| resource.uri.clone()));
+        taken.extend(about.templates.iter().map(|template| template.uri.clone()));
+        for api in &about.openapi {
+            builder = self.openapi(api, builder, &mut library, &mut taken);
+        }
         let library = Arc::new(library);
         for prompt in &about.prompts {
             if let Some(spec) = self.prompt(prompt, &library) {
                 builder = builder.add_prompt(spec).into_plain();
             }
         }
-        for api in &about.openapi {
-            self.troubles.say(api.node.at, "`openapi` is not available yet");
-        }
         let built = builder.build();
         match built {
             Ok(server) if self.troubles.len() == n_before => {
-                Some(Composed { server, config: about.clone(), watched: std::mem::take(&mut self.watched) })
+                let watched = std::mem::take(&mut self.watched);
+                let (notes, foreign) = (std::mem::take(&mut self.notes), std::mem::take(&mut self.foreign));
+                Some(Composed { server, config: about.clone(), watched, notes, foreign })
             }
             Ok(_) => None,
             Err(error) => {
@@ -168,13 +214,23 @@ impl Making<'_> {
     }
 
     fn problems(&mut self, node: &Node, below: &str, problems: Vec<Problem>) {
-        for Problem { at, said } in problems {
-            self.troubles.say(node.reach(&format!("{below}.{at}")), said);
+        let placed =
+            problems.into_iter().map(|Problem { at, said }| (node.reach(&format!("{below}.{at}")), said));
+        // What the file itself was told to be wrong about is not told in other words.
+        let new: Vec<_> = placed.filter(|(at, _)| !self.troubles.knows(*at)).collect();
+        for (at, said) in new {
+            self.troubles.say(at, said);
         }
     }
 
     /// What acts, made of what a table says.
-    fn act(&mut self, does: &Does, arguments: &Arguments, node: &Node) -> Option<Arc<dyn Act>> {
+    fn act(
+        &mut self,
+        does: &Does,
+        arguments: &Arguments,
+        output: &Output,
+        node: &Node,
+    ) -> Option<Arc<dyn Act>> {
         let schema = arguments.all();
         let made: Result<Arc<dyn Act>, Vec<Problem>> = match does {
             Does::Text(text) => Ok(Arc::new(TextAct(text.clone()))),
@@ -182,8 +238,12 @@ impl Making<'_> {
             Does::Command(spec) => {
                 CommandAct::new((**spec).clone(), &schema).map(|act| Arc::new(act) as Arc<dyn Act>)
             }
-            Does::Http(http) => self.http(http, &schema),
-            Does::Sql(sql) => self.sql(sql, &schema),
+            Does::Http(http) => {
+                let connection = self.backends.http(&http.on)?;
+                HttpAct::new(requests::request(http, output), connection, &schema)
+                    .map(|act| Arc::new(act) as Arc<dyn Act>)
+            }
+            Does::Sql(sql) => return self.sql(sql, &schema, output, node).map(|act| act as Arc<dyn Act>),
         };
         match made {
             Ok(act) => Some(act),
@@ -194,19 +254,43 @@ impl Making<'_> {
         }
     }
 
-    // Where the sources of APIs and databases come in: a connection by its name, and what the table says.
-    fn http(&mut self, http: &config::Http, _: &Value) -> Result<Arc<dyn Act>, Vec<Problem>> {
-        let _ = (self.config.connections.iter().find(|known| known.name == http.on), &self.config.egress);
-        Err(vec![Problem { at: String::new(), said: "`http` is not available yet".into() }])
-    }
-
-    fn sql(&mut self, sql: &config::Sql, _: &Value) -> Result<Arc<dyn Act>, Vec<Problem>> {
-        let _ = self.config.connections.iter().find(|known| known.name == sql.on);
-        Err(vec![Problem { at: String::new(), said: "`sql` is not available yet".into() }])
+    /// A statement. What it gives is known afterwards, if its database answers.
+    fn sql(
+        &mut self,
+        sql: &config::Sql,
+        schema: &Value,
+        output: &Output,
+        node: &Node,
+    ) -> Option<Arc<SqlAct>> {
+        let connection = self.backends.sql(&sql.on)?;
+        let about = self.config.connections.iter().find_map(|known| match &known.kind {
+            ConnectionKind::Sql(about) if known.name == sql.on => Some(about),
+            _ => None,
+        })?;
+        let act = match SqlAct::new(requests::statement(sql, about, output), connection, schema) {
+            Ok(act) => Arc::new(act),
+            Err(problems) => {
+                self.problems(node, "sql", problems);
+                return None;
+            }
+        };
+        if self.backends.is_quiet() || self.silent.contains(&sql.on) {
+            return Some(act);
+        }
+        let said = match wait(async { tokio::time::timeout(PATIENCE, act.describe()).await }) {
+            Ok(Ok(())) => return Some(act),
+            Ok(Err(said)) => said,
+            Err(_) => {
+                self.silent.insert(sql.on.clone());
+                format!("the database `{}` does not answer", sql.on)
+            }
+        };
+        self.notes.push(Note::new(node.reach("sql"), format!("what this gives is not known yet: {said}")));
+        Some(act)
     }
 
     fn tool(&mut self, tool: &config::Tool) -> Option<ToolSpec> {
-        let act = self.act(&tool.does, &tool.arguments, &tool.node)?;
+        let act = self.act(&tool.does, &tool.arguments, &tool.output, &tool.node)?;
         let promised = act.output_schema();
         let scopes = if self.road == Road::Http { tool.scopes.clone() } else { Vec::new() };
         let taking = Arc::new(Taking::of_tool(&tool.arguments));
@@ -229,19 +313,19 @@ impl Making<'_> {
         if let Some(meta) = &tool.meta {
             spec = spec.meta(meta.clone());
         }
-        spec = match (&tool.output, promised) {
-            (Output::Schema(schema), _) => spec.output_schema(schema.clone()),
-            (Output::Unsaid, Some(schema)) => spec.output_schema(schema),
-            (Output::Word(word), Some(schema)) if matches!(word.as_str(), "rows" | "row" | "json") => {
-                spec.output_schema(schema)
-            }
-            (Output::Word(word), _) if word == "text" => spec,
-            (Output::Word(word), _) => {
-                self.troubles
-                    .say(tool.node.reach("output"), format!("`{}` has no output {word:?}", tool.does.kind()));
+        let takes = |word: &str| match &tool.does {
+            Does::Sql(_) => matches!(word, "rows" | "row" | "value"),
+            _ => word == "text" || (word == "json" && promised.is_some()),
+        };
+        spec = match (&tool.output, &promised) {
+            (Output::Word(word), _) if !takes(word) => {
+                let said = format!("`{}` has no output {word:?}", tool.does.kind());
+                self.troubles.say(tool.node.reach("output"), said);
                 return None;
             }
-            (Output::Unsaid, None) => spec,
+            (Output::Word(word), _) if word == "text" => spec,
+            (Output::Schema(schema), _) | (_, Some(schema)) => spec.output_schema(schema.clone()),
+            (_, None) => spec,
         };
         if let Some(timeout) = tools::patience(tool, &self.server.frame) {
             spec = spec.timeout(timeout);
@@ -252,7 +336,7 @@ impl Making<'_> {
     fn resource(&mut self, about: &config::Resource, builder: Builder, library: &mut Library) -> Builder {
         match &about.is {
             config::ResourceKind::Does(does) => {
-                let Some(act) = self.act(does, &about.arguments, &about.node) else {
+                let Some(act) = self.act(does, &about.arguments, &Output::Unsaid, &about.node) else {
                     return builder;
                 };
                 let reader = Arc::new(Reader::new(act, &about.arguments, about.mime.clone()));
@@ -319,7 +403,7 @@ impl Making<'_> {
     }
 
     fn template(&mut self, about: &config::Template, library: &mut Library) -> Option<TemplateSpec> {
-        let act = self.act(&about.does, &about.arguments, &about.node)?;
+        let act = self.act(&about.does, &about.arguments, &Output::Unsaid, &about.node)?;
         let reader = Arc::new(Reader::new(act, &about.arguments, about.mime.clone()));
         library.add_template(&about.uri, &reader);
         let mut spec = TemplateSpec::new(&about.uri, move |words: Words, cx: Context| {
@@ -346,8 +430,12 @@ impl Making<'_> {
     fn completion(&mut self, about: &config::Completion) -> Option<tools::Complete> {
         match &about.by {
             config::CompletionKind::List(values) => Some(tools::complete_list(values.clone())),
+            config::CompletionKind::Does(Does::Sql(sql)) => {
+                let act = self.sql(sql, &tools::prefix().all(), &Output::Unsaid, &about.node)?;
+                Some(tools::complete_sql(act))
+            }
             config::CompletionKind::Does(does) => {
-                let act = self.act(does, &tools::prefix(), &about.node)?;
+                let act = self.act(does, &tools::prefix(), &Output::Unsaid, &about.node)?;
                 Some(tools::complete_act(act))
             }
         }

@@ -43,6 +43,7 @@ pub(crate) struct Config {
     pub(crate) listen: Listen,
     pub(crate) stats_path: Option<String>,
     pub(crate) egress: Egress,
+    pub(crate) egress_node: Node,
     /// Where settings for all servers were written, by the name that the library has for them.
     pub(crate) settings: Vec<(&'static str, Place)>,
     pub(crate) connections: Vec<Connection>,
@@ -67,6 +68,7 @@ pub(crate) struct Egress {
 pub(crate) struct Connection {
     pub(crate) name: String,
     pub(crate) at: Place,
+    pub(crate) node: Node,
     pub(crate) kind: ConnectionKind,
 }
 
@@ -108,11 +110,36 @@ pub(crate) struct HttpConnection {
     pub(crate) ca: Option<String>,
 }
 
+impl HttpConnection {
+    /// As it is where nothing is said but where it is.
+    pub(crate) fn at(base: String) -> HttpConnection {
+        HttpConnection {
+            base,
+            headers: Vec::new(),
+            query: Vec::new(),
+            auth: None,
+            retry_max: 2,
+            retry_on: vec![429, 502, 503, 504],
+            timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(5),
+            redirects: 0,
+            max_response: 1 << 20,
+            ca: None,
+        }
+    }
+}
+
 /// As whom requests are made.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum BackendAuth {
     Forward,
-    Attribute { attribute: String, header: String, prefix: String },
+    /// With these headers of the call.
+    Headers(Vec<String>),
+    Attribute {
+        attribute: String,
+        header: String,
+        prefix: String,
+    },
 }
 
 /// A server.
@@ -246,6 +273,7 @@ pub(crate) struct Sql {
     pub(crate) max_rows: Option<usize>,
     pub(crate) max_bytes: Option<usize>,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) expose_errors: Option<bool>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -335,13 +363,11 @@ pub(crate) struct Prompt {
     pub(crate) complete: Vec<Completion>,
 }
 
-#[allow(dead_code, reason = "wired by compose when its source is there")]
 #[derive(Clone)]
 pub(crate) struct OpenApi {
     pub(crate) name: String,
     pub(crate) node: Node,
-    /// A path, or a URL.
-    pub(crate) spec: String,
+    pub(crate) spec: Document,
     pub(crate) on: Option<String>,
     pub(crate) base: Option<String>,
     pub(crate) refresh: Option<Duration>,
@@ -350,8 +376,24 @@ pub(crate) struct OpenApi {
     pub(crate) exclude: Vec<String>,
     pub(crate) becomes: Vec<(String, String)>,
     pub(crate) rename: Vec<(String, String)>,
-    pub(crate) forward: Vec<String>,
+    pub(crate) auth: Option<BackendAuth>,
     pub(crate) headers: Vec<(String, String)>,
+}
+
+/// A description of an API.
+#[derive(Clone)]
+pub(crate) enum Document {
+    File { path: PathBuf, text: String },
+    Url(String),
+}
+
+impl Document {
+    pub(crate) fn url(&self) -> Option<&str> {
+        match self {
+            Document::File { .. } => None,
+            Document::Url(url) => Some(url),
+        }
+    }
 }
 
 /// What reading gave: a configuration, or everything that is wrong with it.

@@ -45,7 +45,7 @@ impl Client {
 }
 
 pub(crate) async fn install(wish: &Install) -> Result<(), Failure> {
-    let (loaded, composed) = prepare(&wish.file, Road::Http).await?;
+    let crate::serve::Prepared { loaded, composed, .. } = prepare(&wish.file, Road::Http).await?;
     let file = std::path::absolute(&wish.file).map_err(|error| Failure::Run(error.to_string()))?;
     let program = std::env::current_exe().map_err(|error| Failure::Run(error.to_string()))?;
     let chosen: Vec<&crate::compose::Composed> = match &wish.server {

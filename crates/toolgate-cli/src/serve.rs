@@ -5,37 +5,54 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use notify::RecursiveMode;
 use tokio::task::JoinSet;
 use toolgate::{App, ListenOptions, Mount, Mounts, Server, Servers};
 
 use crate::cli::LogFormat;
-use crate::compose::{Composed, Road, compose, file_resource};
+use crate::compose::{Backends, Composed, Road, compose, file_resource};
 use crate::config::{self, Loaded, Texts};
 use crate::source::files::Files;
 use crate::watch::Watch;
 use crate::{Failure, bind};
 
+/// What was made of a configuration.
+pub(crate) struct Prepared {
+    pub(crate) loaded: Loaded,
+    pub(crate) composed: Vec<Composed>,
+    pub(crate) backends: Backends,
+}
+
 /// Reads a configuration and makes its servers, or says everything that is wrong.
-pub(crate) async fn prepare(file: &Path, road: Road) -> Result<(Loaded, Vec<Composed>), Failure> {
+pub(crate) async fn prepare(file: &Path, road: Road) -> Result<Prepared, Failure> {
+    prepare_with(file, road, Backends::default()).await
+}
+
+/// The same with what is known of databases and APIs already.
+pub(crate) async fn prepare_with(
+    file: &Path,
+    road: Road,
+    mut backends: Backends,
+) -> Result<Prepared, Failure> {
     let file = file.to_owned();
     // Files are read and sources may ask a database what it has: where nobody else has to wait for it.
     let made = tokio::task::spawn_blocking(move || {
         let mut loaded = config::load(&file);
-        let composed = compose(&loaded.config, road, &mut loaded.troubles);
-        (loaded, composed)
+        let composed = compose(&loaded.config, road, &mut backends, &mut loaded.troubles);
+        Prepared { loaded, composed, backends }
     });
-    let (loaded, composed) = made.await.map_err(|error| Failure::Run(error.to_string()))?;
-    match loaded.told() {
-        None => Ok((loaded, composed)),
+    let prepared = made.await.map_err(|error| Failure::Run(error.to_string()))?;
+    match prepared.loaded.told() {
+        None => Ok(prepared),
         Some(told) => Err(Failure::Config(told)),
     }
 }
 
 /// Serves a configuration over HTTP.
 pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat) -> Result<(), Failure> {
-    let (loaded, composed) = prepare(file, Road::Http).await?;
+    let Prepared { loaded, composed, backends } = prepare(file, Road::Http).await?;
     let config = &loaded.config;
     let servers = Servers::new();
     let mut app = App::new(&servers)
@@ -51,35 +68,39 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
     }
     let listener = bind(listen.as_deref().unwrap_or(&config.listen.http)).await.map_err(Failure::Run)?;
     let address = listener.local_addr().map_err(|error| Failure::Run(error.to_string()))?;
-    let mut keeper = Keeper::new(file, Road::Http, servers, Some(app.mounts()), loaded);
+    let mut keeper = Keeper::new(file, Road::Http, servers, Some(app.mounts()), loaded, backends);
     let keeping = async {
         // Polled after the serving: whoever reads that we serve may ask us to end, or change the file, at once.
         welcome(&address.to_string(), &composed, format);
         keeper.adopt(composed);
         keeper.keep().await;
     };
-    tokio::select! {
+    let served = tokio::select! {
         biased;
         served = app.serve(listener) => served.map_err(|error| Failure::Run(error.to_string())),
         () = keeping => Ok(()),
-    }
+    };
+    keeper.backends.close().await;
+    served
 }
 
 /// Serves one server of a configuration to the client that started us.
 pub(crate) async fn stdio(file: &Path, name: Option<&str>) -> Result<(), Failure> {
-    let (loaded, composed) = prepare(file, Road::Local).await?;
+    let Prepared { loaded, composed, backends } = prepare(file, Road::Local).await?;
     let chosen = choose(&composed, name)?;
     let server = chosen.server.clone();
     let only = chosen.config.name.clone();
     let servers = Servers::new();
     servers.replace(&server);
-    let mut keeper = Keeper::new(file, Road::Local, servers, None, loaded);
+    let mut keeper = Keeper::new(file, Road::Local, servers, None, loaded, backends);
     keeper.adopt(composed.into_iter().filter(|made| made.config.name == only).collect());
-    tokio::select! {
+    let served = tokio::select! {
         biased;
         served = server.serve_stdio() => served.map_err(|error| Failure::Run(error.to_string())),
         () = keeper.keep() => Ok(()),
-    }
+    };
+    keeper.backends.close().await;
+    served
 }
 
 /// The server that is meant.
@@ -125,6 +146,9 @@ struct Keeper {
     stats_path: Option<String>,
     /// What each server was made of.
     current: Vec<config::Server>,
+    backends: Backends,
+    /// What was read last is not what is served.
+    is_refused: bool,
     watch: Watch,
     asked: Asked,
     /// Tasks that watch folders. They end when something else takes their place.
@@ -132,7 +156,14 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn new(file: &Path, road: Road, servers: Servers, mounts: Option<Mounts>, loaded: Loaded) -> Keeper {
+    fn new(
+        file: &Path,
+        road: Road,
+        servers: Servers,
+        mounts: Option<Mounts>,
+        loaded: Loaded,
+        backends: Backends,
+    ) -> Keeper {
         let config = loaded.config;
         let mut keeper = Keeper {
             file: file.to_owned(),
@@ -143,6 +174,8 @@ impl Keeper {
             stats_path: config.stats_path,
             texts: config.texts,
             current: Vec::new(),
+            backends,
+            is_refused: false,
             watch: Watch::new(),
             asked: Asked::new(),
             tasks: JoinSet::new(),
@@ -163,6 +196,10 @@ impl Keeper {
     fn adopt(&mut self, composed: Vec<Composed>) {
         self.tasks = JoinSet::new();
         for made in &composed {
+            for note in &made.notes {
+                let (at, said) = (self.texts.locate(note.at), &note.said);
+                tracing::warn!(server = made.config.name, at, "{said}");
+            }
             let Some(server) = self.servers.get(&made.config.name) else { continue };
             for files in &made.watched {
                 self.tasks.spawn(follow(server.clone(), Arc::clone(files)));
@@ -177,29 +214,56 @@ impl Keeper {
         loop {
             // Whatever changed while nobody watched is seen here.
             while self.reload(false).await {}
+            let pause = self.pause();
             tokio::select! {
                 biased;
                 () = self.asked.heard() => {
+                    self.backends.doubt();
                     self.reload(true).await;
                 }
                 () = self.watch.changed() => {}
+                () = rest(pause) => {
+                    let apis = self.current.iter().flat_map(|server| {
+                        server.openapi.iter().map(|api| (server.name.as_str(), api))
+                    });
+                    let before = self.backends.clone();
+                    if self.backends.refresh(apis).await {
+                        self.reload(true).await;
+                        // What nobody can read is not kept: the file can still change with the old one.
+                        if self.is_refused {
+                            self.backends = before;
+                        }
+                    }
+                }
             }
         }
+    }
+
+    /// When to look at descriptions behind URLs again. None: there are none that would change.
+    fn pause(&self) -> Option<Duration> {
+        let apis = self.current.iter().flat_map(|server| &server.openapi);
+        let pauses = apis.filter_map(|api| match api.spec.url() {
+            Some(url) if !self.backends.has_document(url) => Some(api.refresh.unwrap_or(SOON).min(SOON)),
+            Some(_) => api.refresh,
+            None => None,
+        });
+        pauses.min()
     }
 
     /// Serves the configuration as it is now. Where nothing was asked for and nothing has changed, nothing happens, and
     /// false is what it says.
     async fn reload(&mut self, is_asked: bool) -> bool {
         let (file, road, known) = (self.file.clone(), self.road, self.texts.clone());
+        let mut backends = self.backends.clone();
         let made = tokio::task::spawn_blocking(move || {
             let mut loaded = config::load(&file);
             if !is_asked && loaded.config.texts == known {
                 return None;
             }
-            let composed = compose(&loaded.config, road, &mut loaded.troubles);
-            Some((loaded, composed))
+            let composed = compose(&loaded.config, road, &mut backends, &mut loaded.troubles);
+            Some((loaded, composed, backends))
         });
-        let (loaded, mut composed) = match made.await {
+        let (loaded, mut composed, backends) = match made.await {
             Ok(Some(made)) => made,
             Ok(None) => return false,
             Err(error) => {
@@ -207,7 +271,9 @@ impl Keeper {
                 return false;
             }
         };
-        if let Some(told) = loaded.told() {
+        let told = loaded.told();
+        self.is_refused = told.is_some();
+        if let Some(told) = told {
             // The same text is not complained about again.
             self.texts = loaded.config.texts;
             self.watch_files();
@@ -221,6 +287,7 @@ impl Keeper {
             composed.retain(|made| self.current.iter().any(|known| known.name == made.config.name));
         }
         self.exchange(&composed);
+        self.backends = backends;
         self.texts = loaded.config.texts;
         self.adopt(composed);
         tracing::info!(servers = self.current.len(), "the configuration is served anew");
@@ -258,6 +325,16 @@ impl Keeper {
                 }
             }
         }
+    }
+}
+
+/// When a description is asked for again that could not be had at all.
+const SOON: Duration = Duration::from_secs(30);
+
+async fn rest(pause: Option<Duration>) {
+    match pause {
+        Some(pause) => tokio::time::sleep(pause).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,16 +1,13 @@
 //! What tools are made of, where nobody writes Rust: each source turns a description into something that acts.
 
-#[allow(dead_code, reason = "wired by compose")]
-pub(crate) mod egress;
-#[allow(dead_code, unused_imports, reason = "wired by compose")]
-pub(crate) mod http;
-#[allow(dead_code, reason = "wired by compose")]
-pub(crate) mod openapi;
-pub(crate) mod sql;
 pub(crate) mod command;
+pub(crate) mod egress;
 pub(crate) mod files;
 pub(crate) mod holes;
+pub(crate) mod http;
+pub(crate) mod openapi;
 pub(crate) mod prompt;
+pub(crate) mod sql;
 pub(crate) mod text;
 
 use std::pin::Pin;

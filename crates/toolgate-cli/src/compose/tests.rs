@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use toolgate::Server;
 
-use super::{Composed, Road, compose};
+use super::{Backends, Composed, Road, compose};
 use crate::config;
 
 /// A folder that is gone with the test.
@@ -49,7 +49,7 @@ impl Drop for Folder {
 
 fn composed(folder: &Folder, text: &str, road: Road) -> Result<Vec<Composed>, String> {
     let mut loaded = config::load_with(&folder.write("test.toml", text), &|_| None);
-    let composed = compose(&loaded.config, road, &mut loaded.troubles);
+    let composed = compose(&loaded.config, road, &mut Backends::default(), &mut loaded.troubles);
     match loaded.told() {
         None => Ok(composed),
         Some(told) => Err(told),

@@ -9,6 +9,7 @@ use toolgate::{Context, Profile, Token};
 
 use crate::config::{Argument, Arguments, Credential, Does, Frame, Server, Tool};
 use crate::source::Act;
+use crate::source::sql::SqlAct;
 
 /// How a value could go on.
 pub(super) type Complete =
@@ -57,6 +58,18 @@ pub(super) fn complete_list(values: Vec<String>) -> Complete {
         Box::pin(async move {
             let prefix = prefix.to_lowercase();
             values.iter().filter(|value| value.to_lowercase().starts_with(&prefix)).cloned().collect()
+        })
+    })
+}
+
+/// By a statement that knows the prefix.
+pub(super) fn complete_sql(act: Arc<SqlAct>) -> Complete {
+    Arc::new(move |prefix, _| {
+        let act = Arc::clone(&act);
+        Box::pin(async move {
+            let arguments = Map::from_iter([("prefix".to_owned(), Value::from(prefix))]);
+            // Nobody is helped by an error while they type.
+            act.complete(&arguments).await.unwrap_or_default()
         })
     })
 }

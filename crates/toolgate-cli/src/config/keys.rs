@@ -716,6 +716,12 @@ static SQL: Table = Table {
         key("max_rows", COUNT, May, "A result has at most so many rows, instead of the connection's."),
         key("max_bytes", Size, May, "A result has at most so many bytes, instead of the connection's."),
         key("timeout", Duration, May, "How long the statement may take, instead of the connection's."),
+        key(
+            "expose_errors",
+            Flag,
+            May,
+            "Callers see what the database says when it refuses, instead of what the connection says of that.",
+        ),
     ],
 };
 

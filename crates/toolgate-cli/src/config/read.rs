@@ -11,9 +11,9 @@ use super::check::{and, or};
 use super::text::{Place, Texts, Troubles, meant};
 use super::tree::{Entry, Node, Worth};
 use super::{
-    BackendAuth, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, Does, Egress,
-    Frame, Http, HttpBody, HttpConnection, HttpPart, Listen, OpenApi, Output, Prompt, Resource, ResourceKind,
-    Server, Sql, SqlConnection, SqlQuery, Template, Tool,
+    BackendAuth, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, Document, Does,
+    Egress, Frame, Http, HttpBody, HttpConnection, HttpPart, Listen, OpenApi, Output, Prompt, Resource,
+    ResourceKind, Server, Sql, SqlConnection, SqlQuery, Template, Tool,
 };
 use crate::source::command::{CommandSpec, Piece, Printed};
 use crate::source::files::FilesSpec;
@@ -25,7 +25,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Config {
     let mut reading = Reading { tree, texts: &texts, troubles, patience: MINUTE, more: Vec::new() };
     let listen = reading.listen();
-    let egress = reading.egress();
+    let (egress, egress_node) = reading.egress();
     let connections = reading.connections();
     let servers = reading.servers(&listen);
     let stats_path = tree.get("stats").and_then(|stats| stats.text("path"));
@@ -45,7 +45,7 @@ pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Co
         ("cors", "security.cors"),
     ];
     let settings = settings.map(|(name, path)| (name, tree.reach(path))).into();
-    Config { texts, settings, listen, stats_path, egress, connections, servers }
+    Config { texts, settings, listen, stats_path, egress, egress_node, connections, servers }
 }
 
 struct Reading<'a> {
@@ -87,10 +87,11 @@ impl Reading<'_> {
         }
     }
 
-    fn egress(&mut self) -> Egress {
+    fn egress(&mut self) -> (Egress, Node) {
         let security = self.part("security");
-        let egress = security.get("egress").cloned().unwrap_or_else(Node::empty);
-        Egress { deny_private: egress.flag("deny_private").unwrap_or(true), allow: egress.texts("allow") }
+        let node = security.get("egress").cloned().unwrap_or_else(Node::empty);
+        let deny_private = node.flag("deny_private").unwrap_or(true);
+        (Egress { deny_private, allow: node.texts("allow") }, node)
     }
 
     fn connections(&mut self) -> Vec<Connection> {
@@ -105,13 +106,10 @@ impl Reading<'_> {
         } else {
             ConnectionKind::Sql(self.sql_connection(node)?)
         };
-        Some(Connection { name: entry.key.clone(), at: entry.at, kind })
+        Some(Connection { name: entry.key.clone(), at: entry.at, node: node.clone(), kind })
     }
 
     fn http_connection(&mut self, node: &Node, base: String) -> HttpConnection {
-        if !base.starts_with("http://") && !base.starts_with("https://") {
-            self.troubles.say(node.reach("http"), "`http` must begin with `https://` or `http://`");
-        }
         let retry = node.get("retry").cloned().unwrap_or_else(Node::empty);
         let codes = retry.get("on").map(|on| on.items().iter().filter_map(status).collect());
         let ca = node.get("ca").and_then(|file| match std::fs::read_to_string(self.path(file)) {
@@ -122,19 +120,30 @@ impl Reading<'_> {
                 None
             }
         });
-        HttpConnection {
-            base,
-            headers: node.pairs("headers"),
-            query: node.pairs("query"),
-            auth: backend_auth(node),
-            retry_max: retry.integer("max").and_then(|max| u32::try_from(max).ok()).unwrap_or(2),
-            retry_on: codes.unwrap_or_else(|| vec![429, 502, 503, 504]),
-            timeout: node.duration("timeout").unwrap_or(Duration::from_secs(10)),
-            connect_timeout: node.duration("connect_timeout").unwrap_or(Duration::from_secs(5)),
-            redirects: node.integer("redirects").and_then(|n| u8::try_from(n).ok()).unwrap_or(0),
-            max_response: bytes(node, "max_response").unwrap_or(1 << 20),
-            ca,
+        let mut connection = HttpConnection::at(base);
+        connection.headers = node.pairs("headers");
+        connection.query = node.pairs("query");
+        connection.auth = backend_auth(node);
+        connection.ca = ca;
+        if let Some(max) = retry.integer("max").and_then(|max| u32::try_from(max).ok()) {
+            connection.retry_max = max;
         }
+        if let Some(codes) = codes {
+            connection.retry_on = codes;
+        }
+        if let Some(timeout) = node.duration("timeout") {
+            connection.timeout = timeout;
+        }
+        if let Some(timeout) = node.duration("connect_timeout") {
+            connection.connect_timeout = timeout;
+        }
+        if let Some(redirects) = node.integer("redirects").and_then(|n| u8::try_from(n).ok()) {
+            connection.redirects = redirects;
+        }
+        if let Some(limit) = bytes(node, "max_response") {
+            connection.max_response = limit;
+        }
+        connection
     }
 
     fn sql_connection(&mut self, node: &Node) -> Option<SqlConnection> {
@@ -589,6 +598,7 @@ impl Reading<'_> {
             max_rows: node.count("max_rows"),
             max_bytes: bytes(node, "max_bytes"),
             timeout: node.duration("timeout"),
+            expose_errors: node.flag("expose_errors"),
         }))
     }
 
@@ -772,32 +782,58 @@ impl Reading<'_> {
 
     fn openapi(&mut self, entry: &Entry) -> Option<OpenApi> {
         let node = &entry.node;
-        let spec = node.text("spec")?;
-        let is_url = spec.starts_with("http://") || spec.starts_with("https://");
-        let on = match node.get("on") {
-            Some(_) => Some(self.connected(node, &["http"])?),
-            None => None,
-        };
+        let spec = node.get("spec").and_then(|spec| self.document(spec));
+        let on = self.connected(node, &["http"]);
+        if on.is_none() && node.get("on").is_some() {
+            return None;
+        }
+        let (spec, base) = (spec?, node.text("base"));
+        if let (Some(_), Some(_)) = (&on, &base) {
+            self.troubles.say(node.reach("base"), "there is a connection (`on`), which has a base already");
+        }
+        if let (Document::File { .. }, Some(refresh)) = (&spec, node.get("refresh")) {
+            self.troubles.say(refresh.at, "`refresh` is for URLs; a file is read anew when it changes");
+        }
         let auth = node.get("auth").cloned().unwrap_or_else(Node::empty);
+        let forward = auth.texts("forward");
         Some(OpenApi {
             name: entry.key.clone(),
-            spec: if is_url {
-                spec
-            } else {
-                node.get("spec").map(|spec| self.path(spec).display().to_string()).unwrap_or_default()
-            },
+            spec,
             on,
-            base: node.text("base"),
+            base,
             refresh: node.duration("refresh"),
             prefix: node.text("prefix").unwrap_or_default(),
             include: node.texts("include"),
             exclude: node.texts("exclude"),
             becomes: node.pairs("as"),
             rename: node.pairs("rename"),
-            forward: auth.texts("forward"),
+            auth: match forward.as_slice() {
+                [] => None,
+                [word] if word == "principal" => Some(BackendAuth::Forward),
+                _ => Some(BackendAuth::Headers(forward)),
+            },
             headers: auth.pairs("headers"),
             node: node.clone(),
         })
+    }
+
+    fn document(&mut self, node: &Node) -> Option<Document> {
+        let spec = node.as_text()?;
+        if spec.starts_with("http://") || spec.starts_with("https://") {
+            return Some(Document::Url(spec.to_owned()));
+        }
+        let path = self.path(node);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => {
+                self.more.push((path.clone(), text.clone()));
+                Some(Document::File { path, text })
+            }
+            Err(error) => {
+                let said = format!("cannot read this file: {}", super::text::why(&error));
+                self.troubles.say(node.at, said);
+                None
+            }
+        }
     }
 }
 

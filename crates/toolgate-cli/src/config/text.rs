@@ -147,6 +147,11 @@ impl Texts {
 }
 
 impl Troubles {
+    /// Whether something is said of this place already.
+    pub(crate) fn knows(&self, at: Place) -> bool {
+        self.all.iter().any(|trouble| trouble.at == Some(at))
+    }
+
     pub(crate) fn say(&mut self, at: Place, said: impl Into<String>) {
         self.push(Trouble { at: Some(at), said: said.into(), also: None });
     }

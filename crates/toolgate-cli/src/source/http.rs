@@ -22,7 +22,6 @@ use std::time::Duration;
 use serde_json::Value;
 
 pub(crate) use act::HttpAct;
-pub(crate) use answer::{BACKEND_KEY, PAGING_KEY};
 pub(crate) use connection::{Fetched, HttpConnection};
 pub(crate) use dial::Outside;
 pub(crate) use encode::{Serial, Style, unescaped};

@@ -8,6 +8,7 @@ mod errors;
 mod house;
 mod reload;
 mod serve;
+mod sources;
 
 use std::io::{Read, Write};
 use std::process::Command;

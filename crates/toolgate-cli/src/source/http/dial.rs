@@ -70,7 +70,7 @@ pub(super) enum DialError {
     /// Nobody there, or not willing.
     Unreachable(io::ErrorKind),
     /// Somebody is there who cannot be trusted.
-    Tls(String),
+    Tls,
 }
 
 impl fmt::Display for DialError {
@@ -79,7 +79,7 @@ impl fmt::Display for DialError {
             DialError::Refused(refused) => refused.fmt(f),
             DialError::TimedOut => f.write_str("connecting took too long"),
             DialError::Unreachable(kind) => write!(f, "cannot connect: {kind}"),
-            DialError::Tls(_) => {
+            DialError::Tls => {
                 f.write_str("no secure connection: the certificate or the protocol does not fit")
             }
         }
@@ -133,14 +133,13 @@ impl Dial {
 
     async fn secure(&self, host: &str, stream: TcpStream) -> Result<Wire, DialError> {
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let name =
-            ServerName::try_from(host.to_owned()).map_err(|error| DialError::Tls(error.to_string()))?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| DialError::Tls)?;
         let connector = self.connector().await?;
         match connector.connect(name, stream).await {
             Ok(stream) => Ok(Wire::Secure(Box::new(stream))),
             Err(error) => {
                 tracing::warn!(host, %error, "no secure connection to a backend");
-                Err(DialError::Tls(error.to_string()))
+                Err(DialError::Tls)
             }
         }
     }
@@ -153,7 +152,10 @@ impl Dial {
             let _ = made.await;
         }
         let made = self.tls.get_or_init(|| self.configure());
-        made.clone().map_err(DialError::Tls)
+        made.clone().map_err(|error| {
+            tracing::warn!(error, "no secure connections");
+            DialError::Tls
+        })
     }
 
     fn configure(&self) -> Result<TlsConnector, String> {

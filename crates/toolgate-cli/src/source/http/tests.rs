@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use toolgate::testing::TestClient;
 use toolgate::{Context, Server, ToolSpec};
 
+use super::answer::{BACKEND_KEY, PAGING_KEY};
 use super::*;
 use crate::source::Act as _;
 use crate::source::egress::{Egress, EgressSpec, Found, LookUp};

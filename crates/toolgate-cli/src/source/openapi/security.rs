@@ -1,11 +1,8 @@
-//! How callers show who they are, as a description says it, and what that means for a connection.
+//! How callers show who they are, as a description says it.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::document::{Document, Version};
-use crate::source::http::ConnectionSpec;
 
 /// One way to show who is calling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,23 +28,6 @@ pub(crate) enum SchemeKind {
 }
 
 impl Scheme {
-    /// Gives a secret to a connection in this way. False: this way needs something else.
-    pub(crate) fn give(&self, secret: &str, connection: &mut ConnectionSpec) -> bool {
-        let mut header = |name: &str, value: String| {
-            connection.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
-            connection.headers.push((name.to_owned(), value));
-        };
-        match &self.kind {
-            SchemeKind::Header(name) => header(name, secret.to_owned()),
-            SchemeKind::Cookie(name) => header("Cookie", format!("{name}={secret}")),
-            SchemeKind::Basic => header("Authorization", format!("Basic {}", STANDARD.encode(secret))),
-            SchemeKind::Bearer => header("Authorization", format!("Bearer {secret}")),
-            SchemeKind::Query(name) => connection.query.push((name.clone(), secret.to_owned())),
-            SchemeKind::Other => return false,
-        }
-        true
-    }
-
     /// Whether a parameter is this credential: those are never arguments.
     pub(super) fn is(&self, place: &str, name: &str) -> bool {
         match (&self.kind, place) {

@@ -368,23 +368,6 @@ fn operations_are_chosen_named_and_made_resources() {
     assert_eq!(at, ["include", "exclude", "prefix", "rename.a"]);
 }
 
-#[test]
-fn credentials_find_their_place() {
-    let give = |file: &str, name: &str, secret: &str| {
-        let imported = read(file, OpenApiSpec::default());
-        let mut connection = ConnectionSpec::default();
-        let scheme = imported.schemes.iter().find(|scheme| scheme.name == name).unwrap();
-        assert!(scheme.give(secret, &mut connection));
-        (connection.headers, connection.query)
-    };
-    let header = |name: &str, value: &str| (vec![(name.to_owned(), value.to_owned())], Vec::new());
-    assert_eq!(give("clinic-2.0.json", "key", "k"), header("X-Clinic-Key", "k"));
-    assert_eq!(give("clinic-2.0.json", "login", "ada:pw"), header("Authorization", "Basic YWRhOnB3"));
-    assert_eq!(give("clinic-2.0.json", "oauth", "t"), header("Authorization", "Bearer t"));
-    assert_eq!(give("styles-3.0.yaml", "key", "k"), (Vec::new(), vec![("api_key".into(), "k".into())]));
-    assert_eq!(give("library-3.1.yaml", "session", "s"), header("Cookie", "sid=s"));
-}
-
 /// A description as generators write them: hundreds of operations, schemas that are shared and lead in circles.
 fn large(n_resources: usize) -> Value {
     let mut paths = Map::new();
