@@ -101,8 +101,7 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
         }
         _ => choose(&composed, server)?,
     };
-    let result =
-        made.server.call_tool(tool, arguments).await.map_err(|error| Failure::Run(error.to_string()))?;
+    let result = ask(&made.server, "tools/call", json!({ "name": tool, "arguments": arguments })).await?;
     backends.close().await;
     if json {
         print(&format!("{result:#}\n"))?;
@@ -117,6 +116,38 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
     if result["isError"] == json!(true) { Err(Failure::Tool) } else { Ok(()) }
 }
 
+/// Asks as a client of the newest revision does: what older ones are not shown is there.
+async fn ask(server: &toolgate::Server, method: &str, mut params: Value) -> Result<Value, Failure> {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "toolgate", "version": env!("CARGO_PKG_VERSION") },
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let request = json!({ "jsonrpc": "2.0", "id": 0, "method": method, "params": params });
+    let mut answer = server.handle(request).await.unwrap_or_default();
+    match answer.get_mut("result") {
+        Some(result) => Ok(result.take()),
+        None => {
+            let said = answer["error"]["message"].as_str().unwrap_or("there is no answer");
+            Err(Failure::Run(format!("{method}: {said}")))
+        }
+    }
+}
+
+async fn all_tools(server: &toolgate::Server) -> Result<Vec<Value>, Failure> {
+    let (mut all, mut params) = (Vec::new(), json!({}));
+    loop {
+        let mut page = ask(server, "tools/list", params).await?;
+        if let Some(Value::Array(tools)) = page.get_mut("tools").map(Value::take) {
+            all.extend(tools);
+        }
+        match page.get_mut("nextCursor").map(Value::take) {
+            Some(cursor) => params = json!({ "cursor": cursor }),
+            None => return Ok(all),
+        }
+    }
+}
+
 pub(crate) async fn tools(file: &Path, json: bool, server: Option<&str>) -> Result<(), Failure> {
     let Prepared { composed, .. } = prepare(file, Road::Local).await?;
     if let Some(name) = server {
@@ -126,7 +157,7 @@ pub(crate) async fn tools(file: &Path, json: bool, server: Option<&str>) -> Resu
     let mut listed = serde_json::Map::new();
     for made in composed.iter().filter(|made| server.is_none_or(|name| made.config.name == name)) {
         if json {
-            listed.insert(made.config.name.clone(), made.server.list_tools().await.into());
+            listed.insert(made.config.name.clone(), all_tools(&made.server).await?.into());
             continue;
         }
         let mut row = |what: &str, key: &str, about: Option<&str>| {

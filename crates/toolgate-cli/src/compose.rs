@@ -336,7 +336,7 @@ impl Making<'_> {
     fn resource(&mut self, about: &config::Resource, builder: Builder, library: &mut Library) -> Builder {
         match &about.is {
             config::ResourceKind::Does(does) => {
-                let Some(act) = self.act(does, &about.arguments, &Output::Unsaid, &about.node) else {
+                let Some(act) = self.act(does, &about.arguments, &about.output, &about.node) else {
                     return builder;
                 };
                 let reader = Arc::new(Reader::new(act, &about.arguments, about.mime.clone()));
@@ -403,7 +403,7 @@ impl Making<'_> {
     }
 
     fn template(&mut self, about: &config::Template, library: &mut Library) -> Option<TemplateSpec> {
-        let act = self.act(&about.does, &about.arguments, &Output::Unsaid, &about.node)?;
+        let act = self.act(&about.does, &about.arguments, &about.output, &about.node)?;
         let reader = Arc::new(Reader::new(act, &about.arguments, about.mime.clone()));
         library.add_template(&about.uri, &reader);
         let mut spec = TemplateSpec::new(&about.uri, move |words: Words, cx: Context| {

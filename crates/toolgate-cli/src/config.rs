@@ -318,6 +318,7 @@ pub(crate) struct Resource {
     pub(crate) mime: Option<String>,
     pub(crate) arguments: Arguments,
     pub(crate) is: ResourceKind,
+    pub(crate) output: Output,
 }
 
 #[derive(Clone)]
@@ -336,6 +337,7 @@ pub(crate) struct Template {
     pub(crate) mime: Option<String>,
     pub(crate) arguments: Arguments,
     pub(crate) does: Does,
+    pub(crate) output: Output,
     pub(crate) complete: Vec<Completion>,
 }
 

@@ -93,6 +93,7 @@ const TEXTS: Kind = List(&Text);
 const COUNT: Kind = Integer(1, 1_000_000);
 const ARGUMENT: Kind = Either(&[Text, Any]);
 const ARGUMENTS: Kind = Named(&ARGUMENT);
+const SHAPE: Kind = Choice(&["rows", "row", "value"]);
 const SQL_KINDS: &[&str] = &["sqlite", "postgres", "mysql"];
 
 pub(crate) static ROOT: Table = Table {
@@ -791,6 +792,15 @@ static RESOURCE: Table = Table {
         key("command", Kind::Table(&COMMAND), May, "What a program prints."),
         key("http", Kind::Table(&HTTP), May, "What an API answers."),
         key("sql", Kind::Table(&SQL), May, "What a statement gives, as JSON."),
+        with(
+            &["sql"],
+            key(
+                "output",
+                SHAPE,
+                Else("\"rows\""),
+                "What of the rows: all, the first one, or its first column.",
+            ),
+        ),
         key("args", ARGUMENTS, May, "Arguments from the caller (`from`): a resource has no others."),
         key("enabled", Flag, Else("true"), "Whether it is there at all."),
     ],
@@ -832,6 +842,15 @@ static TEMPLATE: Table = Table {
         key("command", Kind::Table(&COMMAND), May, "What a program prints."),
         key("http", Kind::Table(&HTTP), May, "What an API answers."),
         key("sql", Kind::Table(&SQL), May, "What a statement gives, as JSON."),
+        with(
+            &["sql"],
+            key(
+                "output",
+                SHAPE,
+                Else("\"rows\""),
+                "What of the rows: all, the first one, or its first column.",
+            ),
+        ),
         key("args", ARGUMENTS, May, "What the variables look like, and arguments from the caller (`from`)."),
         key(
             "complete",

@@ -450,13 +450,6 @@ impl Reading<'_> {
         self.name(entry, "tool");
         let node = &entry.node;
         let arguments = self.arguments(node);
-        let output = match node.get("output") {
-            None => Output::Unsaid,
-            Some(output) => match output.as_text() {
-                Some(word) => Output::Word(word.to_owned()),
-                None => Output::Schema(output.to_json()),
-            },
-        };
         let notes = node.get("annotations").cloned().unwrap_or_else(Node::empty);
         Some(Tool {
             name: entry.key.clone(),
@@ -464,7 +457,7 @@ impl Reading<'_> {
             description: node.text("description"),
             arguments,
             does: self.does(node)?,
-            output,
+            output: output(node),
             hints: ToolHints {
                 title: notes.text("title"),
                 read_only: notes.flag("readOnlyHint"),
@@ -644,6 +637,7 @@ impl Reading<'_> {
             mime,
             arguments,
             is,
+            output: output(node),
             node: node.clone(),
         })
     }
@@ -703,6 +697,7 @@ impl Reading<'_> {
             mime: node.text("mime"),
             arguments,
             does: self.does(node)?,
+            output: output(node),
             complete,
             node: node.clone(),
         })
@@ -845,6 +840,16 @@ fn profile(name: &str, node: &Node) -> Profile {
         .exclude_prompts(node.texts("deny_prompts"))
         .include_resources(node.texts("allow_resources"))
         .exclude_resources(node.texts("deny_resources"))
+}
+
+fn output(node: &Node) -> Output {
+    match node.get("output") {
+        None => Output::Unsaid,
+        Some(output) => match output.as_text() {
+            Some(word) => Output::Word(word.to_owned()),
+            None => Output::Schema(output.to_json()),
+        },
+    }
 }
 
 fn backend_auth(node: &Node) -> Option<BackendAuth> {

@@ -250,8 +250,10 @@ impl Import<'_> {
 
     fn is_wanted(&self, route: &str, operation: &Value) -> bool {
         let facts = facts(route, operation);
-        (self.include.is_empty() || self.include.iter().any(|pattern| pattern.fits(&facts)))
-            && !self.exclude.iter().any(|pattern| pattern.fits(&facts))
+        // Every pattern sees every operation: one that fits nothing is told.
+        let fits = |patterns: &[Pattern]| patterns.iter().filter(|pattern| pattern.fits(&facts)).count() > 0;
+        let (is_included, is_excluded) = (fits(&self.include), fits(&self.exclude));
+        (self.include.is_empty() || is_included) && !is_excluded
     }
 
     fn miss(&mut self, what: &str, reason: String) {
