@@ -82,6 +82,8 @@ pub(crate) fn compose(
 ) -> Vec<Composed> {
     let mut composed = Vec::new();
     backends.renew(config, troubles);
+    // Where something is wrong nothing will be served, and nobody needs to be asked.
+    let was_quiet = backends.hush(backends.is_quiet() || !troubles.is_empty());
     let mut silent = HashSet::new();
     for server in &config.servers {
         let (watched, notes, foreign) = (Vec::new(), Vec::new(), Vec::new());
@@ -91,6 +93,7 @@ pub(crate) fn compose(
             composed.push(made);
         }
     }
+    backends.hush(was_quiet);
     backends.settle();
     composed
 }

@@ -18,6 +18,8 @@ use crate::source::sql::{Driver, SqlConnection, SqlConnectionSpec};
 
 /// How long those who are asked something may keep a start or a change waiting.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// The same for descriptions of APIs. Who is slower is asked again later, with more time.
+const FETCH: Duration = Duration::from_secs(5);
 /// How long connections have to end when the program does.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -46,6 +48,11 @@ impl Backends {
 
     pub(super) fn is_quiet(&self) -> bool {
         self.is_quiet
+    }
+
+    /// Asks nobody, or goes on asking. Says how it was.
+    pub(super) fn hush(&mut self, is_quiet: bool) -> bool {
+        std::mem::replace(&mut self.is_quiet, is_quiet)
     }
 
     /// What is known of others is asked for again when it is needed next.
@@ -154,7 +161,10 @@ impl Backends {
             return Err("it is behind a URL; `check --live` reads it".into());
         }
         let etag = known.and_then(|known| known.etag.clone());
-        match (wait(on.fetch(url, etag.as_deref(), TEXT_LIMIT)), known) {
+        let fetching =
+            async { tokio::time::timeout(FETCH, on.fetch(url, etag.as_deref(), TEXT_LIMIT)).await };
+        let fetched = wait(fetching).unwrap_or_else(|_| Err("the document took too long".into()));
+        match (fetched, known) {
             (Ok(Some(fetched)), _) => {
                 let text = fetched.text.clone();
                 self.documents.insert(url.to_owned(), fetched);

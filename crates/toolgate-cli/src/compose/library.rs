@@ -47,7 +47,9 @@ impl Reader {
             return Ok(None);
         };
         let arguments = self.taking.fill(given, cx)?;
-        let output = self.act.act(cx, &arguments).await?;
+        let Some(output) = self.act.read(cx, &arguments).await? else {
+            return Ok(None);
+        };
         let texts: Vec<&str> = output.content.iter().filter_map(|content| content.as_text()).collect();
         let text = texts.join("\n");
         if output.is_error { Err(ToolError::new(text)) } else { Ok(Some(text)) }

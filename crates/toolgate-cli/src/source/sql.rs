@@ -28,7 +28,7 @@ use self::connection::{Job, Plans};
 use self::fail::Failure;
 use self::gather::{Found, Limits, distinct};
 use self::statement::{May, Statement};
-use super::{Act, Acting, Problem};
+use super::{Act, Acting, Problem, Reading};
 
 /// How many completions a client is shown.
 const COMPLETIONS: usize = 100;
@@ -233,11 +233,12 @@ impl SqlAct {
 
     /// Runs the statement with these arguments. Cancel safe: yes, see [`SqlConnection::run`].
     pub(crate) async fn run(&self, arguments: &Map<String, Value>) -> Result<ToolOutput, ToolError> {
-        let shaped = match self.found(arguments, self.limits()).await {
-            Ok(found) => self.shape(found),
-            Err(failure) => Err(failure),
-        };
-        shaped.map_err(|failure| self.tell(failure))
+        self.shaped(arguments).await.map_err(|failure| self.tell(failure))
+    }
+
+    async fn shaped(&self, arguments: &Map<String, Value>) -> Result<ToolOutput, Failure> {
+        let found = self.found(arguments, self.limits()).await?;
+        self.shape(found)
     }
 
     /// The first column as texts: what may be completed with, if the statement has a `:prefix`.
@@ -335,6 +336,16 @@ impl SqlAct {
 impl Act for SqlAct {
     fn act<'a>(&'a self, _cx: &'a Context, arguments: &'a Map<String, Value>) -> Acting<'a> {
         Box::pin(self.run(arguments))
+    }
+
+    fn read<'a>(&'a self, _cx: &'a Context, arguments: &'a Map<String, Value>) -> Reading<'a> {
+        Box::pin(async move {
+            match self.shaped(arguments).await {
+                Ok(output) => Ok(Some(output)),
+                Err(Failure::NoRow) => Ok(None),
+                Err(failure) => Err(self.tell(failure)),
+            }
+        })
     }
 
     fn output_schema(&self) -> Option<Value> {

@@ -100,6 +100,7 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
             let all = json!([{ "sku": "TEA-G", "due": "tomorrow", "driver": "nobody's business" }]);
             Response::builder().header("content-type", "application/json").body(all.to_string().into())
         }
+        "/shelves/404" => Response::builder().status(404).body(Bytes::new().into()),
         path => {
             let said = json!({ "by": state.name, "path": path });
             Response::builder().header("content-type", "application/json").body(said.to_string().into())
@@ -192,6 +193,10 @@ fn every_source_of_the_example_is_served() {
     assert!(backend.last().starts_with("POST /shelves/7/counts hush {"), "{}", backend.last());
     assert!(backend.last().contains(r#""number":3"#), "{}", backend.last());
     assert!(read("warehouse:///shelves/7").as_str().unwrap().contains("/shelves/7"));
+    for nothing in ["shop://product/NONE", "warehouse:///shelves/404"] {
+        let (_, answer) = served.ask("/shop/mcp", &headers, "resources/read", &json!({ "uri": nothing }));
+        assert_eq!(answer["error"]["code"], -32002, "{answer}");
+    }
     let tools = ask("tools/list", json!({}))["tools"].clone();
     let names: Vec<&str> =
         tools.as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();

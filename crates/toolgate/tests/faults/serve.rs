@@ -32,9 +32,12 @@ impl Node {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        // Ended with the node, also where it never serves.
+        let mut node = Node { child, at: SocketAddr::from(([0, 0, 0, 0], 0)) };
         for line in lines.map_while(Result::ok) {
             if let Some((_, at)) = line.split_once("serving at ") {
-                return Node { child, at: at.parse().unwrap() };
+                node.at = at.parse().unwrap();
+                return node;
             }
         }
         panic!("the server process ended before it served");

@@ -20,7 +20,7 @@ use super::encode::{Serial, header_text, in_header, in_path, percent};
 use super::pick::Pick;
 use super::template::{Braces, Piece, Template, given, plain};
 use super::{Errors, Expect, Field, HttpSpec, OnExceed, Paging, PathStyle};
-use crate::source::{Act, Acting, Problem};
+use crate::source::{Act, Acting, Problem, Reading};
 
 /// The longest address that is sent.
 const ADDRESS_LIMIT: usize = 8 * 1024;
@@ -417,6 +417,16 @@ impl Act for HttpAct {
     /// Cancel safe: yes, because dropping the call drops the request.
     fn act<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> Acting<'a> {
         Box::pin(self.call(cx, arguments))
+    }
+
+    fn read<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> Reading<'a> {
+        Box::pin(async move {
+            let output = self.act(cx, arguments).await?;
+            let said = output.meta.as_ref().filter(|_| output.is_error).map(Raw::to_value);
+            let is_gone =
+                said.is_some_and(|said| matches!(said[BACKEND_KEY]["status"].as_u64(), Some(404 | 410)));
+            Ok((!is_gone).then_some(output))
+        })
     }
 
     fn output_schema(&self) -> Option<Value> {

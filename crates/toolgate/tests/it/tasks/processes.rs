@@ -309,7 +309,7 @@ async fn a_task_is_forgotten_with_its_time_and_its_handler_ends() {
     tokio::time::sleep(Duration::from_secs(11)).await;
     let gone = ask(&server, "tasks/get", json!({ "taskId": id })).await;
     assert_eq!(gone["error"], json!({ "code": -32602, "message": "task not found" }));
-    assert_eq!(names(&store, "lease").await, vec![]);
+    assert!(names(&store, "lease").await.is_empty());
 }
 
 #[tokio::test]
