@@ -117,14 +117,9 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
 }
 
 /// Asks as a client of the newest revision does: what older ones are not shown is there.
-async fn ask(server: &toolgate::Server, method: &str, mut params: Value) -> Result<Value, Failure> {
-    params["_meta"] = json!({
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": { "name": "toolgate", "version": env!("CARGO_PKG_VERSION") },
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let request = json!({ "jsonrpc": "2.0", "id": 0, "method": method, "params": params });
-    let mut answer = server.handle(request).await.unwrap_or_default();
+async fn ask(server: &toolgate::Server, method: &str, params: Value) -> Result<Value, Failure> {
+    let newest = newest(server).await;
+    let mut answer = said(server, method, params, newest.as_deref()).await;
     match answer.get_mut("result") {
         Some(result) => Ok(result.take()),
         None => {
@@ -132,6 +127,25 @@ async fn ask(server: &toolgate::Server, method: &str, mut params: Value) -> Resu
             Err(Failure::Run(format!("{method}: {said}")))
         }
     }
+}
+
+/// The newest revision that a server speaks: it tells whoever names one that nobody speaks.
+async fn newest(server: &toolgate::Server) -> Option<String> {
+    let refused = said(server, "tools/list", json!({}), Some("none")).await;
+    let spoken = refused["error"]["data"]["supported"].as_array()?;
+    spoken.iter().filter_map(Value::as_str).max().map(str::to_owned)
+}
+
+async fn said(server: &toolgate::Server, method: &str, mut params: Value, revision: Option<&str>) -> Value {
+    if let Some(revision) = revision {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": revision,
+            "io.modelcontextprotocol/clientInfo": { "name": "toolgate", "version": env!("CARGO_PKG_VERSION") },
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+    }
+    let request = json!({ "jsonrpc": "2.0", "id": 0, "method": method, "params": params });
+    server.handle(request).await.unwrap_or_default()
 }
 
 async fn all_tools(server: &toolgate::Server) -> Result<Vec<Value>, Failure> {
