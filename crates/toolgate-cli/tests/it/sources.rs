@@ -85,8 +85,8 @@ async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Respons
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map(|body| text(&body.to_bytes())).unwrap_or_default();
     let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
-    let key = header("x-warehouse-key");
-    let heard = format!("{} {} {key} {body}", parts.method, parts.uri);
+    let (key, who) = (header("x-warehouse-key"), header("authorization"));
+    let heard = format!("{} {} {key}{who} {body}", parts.method, parts.uri);
     state.heard.lock().unwrap().push(heard.trim_end().to_owned());
     let reply = match parts.uri.path() {
         "/openapi.json" => {
@@ -370,4 +370,105 @@ fn a_check_asks_nobody_unless_it_is_live() {
     assert!(said.contains("s: 2 tools") && said.contains("no such table: nowhere"), "{said}");
     let explained = run(folder.path(), &["explain", "t.toml", "a"]);
     assert!(text(&explained.stdout).contains("GET /a"), "{}", text(&explained.stdout));
+}
+
+/// Every way to say what is sent, and as whom, arrives as it was said.
+#[test]
+fn what_the_file_says_is_what_the_backend_hears() {
+    let (folder, backend) = (Folder::new(), Backend::new("api"));
+    let url = backend.url();
+    database(&folder.path().join("a.db"), "CREATE TABLE note (id INTEGER PRIMARY KEY, who TEXT, said TEXT);");
+    let text = format!(
+        r#"
+        security.egress.allow = ["127.0.0.1"]
+        [auth.keys]
+        api_keys = [
+            {{ id = "ada", key = "ada-key", attributes = {{ ticket = "t-1" }} }},
+            {{ id = "bob", key = "bob-key" }},
+        ]
+        [connections.plain]
+        http = "{url}/base"
+        query = {{ v = "2" }}
+        [connections.as_caller]
+        http = "{url}"
+        auth = {{ forward = true }}
+        [connections.notes]
+        sqlite = "a.db"
+        read_only = false
+        [servers.s]
+        auth = "keys"
+        [servers.s.tools.json]
+        args = {{ n = "integer", tags = "string[]?" }}
+        http = {{ on = "plain", method = "POST", path = "/j", json = {{ n = "{{{{ n }}}}", tags = "{{{{ tags }}}}", fixed = true }} }}
+        [servers.s.tools.form]
+        args = {{ a = "string" }}
+        http = {{ on = "plain", method = "PUT", path = "/f", form = {{ a = "{{a}}" }} }}
+        [servers.s.tools.plain]
+        args = {{ a = "string" }}
+        http = {{ on = "plain", method = "POST", path = "/t", body = "<{{{{ a }}}}>", headers = {{ X-Warehouse-Key = "{{a}}" }} }}
+        [servers.s.tools.forward]
+        http = {{ on = "as_caller", path = "/me" }}
+        [servers.s.tools.ticket]
+        http = {{ on = "plain", path = "/me", auth = {{ attribute = "ticket", header = "X-Warehouse-Key", prefix = "ticket " }} }}
+        [servers.s.tools.add_note]
+        args = {{ who = {{ from = "principal.sub", type = "string" }}, said = "string" }}
+        sql = {{ on = "notes", write = true, query = "INSERT INTO note (who, said) VALUES (:who, :said) RETURNING id" }}
+        [servers.s.tools.my_notes]
+        args = {{ who = {{ from = "principal.sub", type = "string" }} }}
+        sql = {{ on = "notes", query = "SELECT said FROM note WHERE who = :who", max_rows = 1 }}
+        [servers.s.tools.ask]
+        args = {{ sql = "string" }}
+        sql = {{ on = "notes", query_from = "sql", expose_errors = true }}
+        "#
+    );
+    let served = Served::new(&folder, &text);
+    let call = |key: &str, name: &str, arguments: Value| {
+        let headers = [("authorization", format!("Bearer {key}"))];
+        let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+        let params = json!({ "name": name, "arguments": arguments });
+        let (status, answer) = served.ask("/mcp", &headers, "tools/call", &params);
+        assert_eq!(status, 200, "{answer}");
+        let said = answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+        (said, answer["result"]["isError"] == json!(true))
+    };
+    let sent = |key: &str, name: &str, arguments: Value| {
+        let (said, is_error) = call(key, name, arguments);
+        assert!(!is_error, "{name}: {said}");
+        backend.last()
+    };
+    assert_eq!(
+        sent("ada-key", "json", json!({ "n": 7 })),
+        r#"POST /base/j?v=2  {"n":7,"fixed":true}"#,
+        "a number stays one, and what was not given is left out"
+    );
+    assert_eq!(sent("ada-key", "form", json!({ "a": "x&y=1" })), "PUT /base/f?v=2  a=x%26y%3D1");
+    assert_eq!(sent("ada-key", "plain", json!({ "a": "hi" })), "POST /base/t?v=2 hi <hi>");
+    assert_eq!(sent("bob-key", "forward", json!({})), "GET /me Bearer bob-key");
+    assert_eq!(sent("ada-key", "ticket", json!({})), "GET /base/me?v=2 ticket t-1");
+    let n_heard = backend.state.heard.lock().unwrap().len();
+    assert!(call("bob-key", "ticket", json!({})).1, "nobody knows a ticket of this one");
+    assert!(call("ada-key", "plain", json!({ "a": "x\r\nHost: evil" })).1, "a header is one line");
+    assert_eq!(backend.state.heard.lock().unwrap().len(), n_heard, "the backend heard of neither");
+
+    assert_eq!(
+        call("ada-key", "add_note", json!({ "said": "hers" })),
+        (r#"{"rows":[{"id":1}],"affected":1}"#.into(), false)
+    );
+    assert!(
+        call("bob-key", "add_note", json!({ "said": "forged", "who": "ada" })).1,
+        "who calls is not said"
+    );
+    call("bob-key", "add_note", json!({ "said": "his" }));
+    assert_eq!(call("ada-key", "my_notes", json!({})).0, r#"{"rows":[{"said":"hers"}]}"#);
+    assert_eq!(call("bob-key", "my_notes", json!({})).0, r#"{"rows":[{"said":"his"}]}"#);
+    assert_eq!(
+        call("ada-key", "ask", json!({ "sql": "SELECT count(*) AS n FROM note" })).0,
+        r#"{"rows":[{"n":2}]}"#
+    );
+    assert!(call("ada-key", "ask", json!({ "sql": "DELETE FROM note" })).1);
+    assert!(call("ada-key", "ask", json!({ "sql": "SELECT x FROM note" })).0.contains("no such column"));
+    assert_eq!(
+        call("ada-key", "ask", json!({ "sql": "SELECT count(*) AS n FROM note" })).0,
+        r#"{"rows":[{"n":2}]}"#
+    );
 }
