@@ -128,7 +128,8 @@ pub(crate) fn need(program: &str, package: &str) -> Result<(), String> {
     }
 }
 
-fn apt(package: &str) -> Result<(), String> {
+/// Installs a package of the system.
+pub(crate) fn apt(package: &str) -> Result<(), String> {
     let install = || {
         let mut apt = Command::new("apt-get");
         apt.env("DEBIAN_FRONTEND", "noninteractive");

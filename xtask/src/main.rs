@@ -1,10 +1,12 @@
 //! Every chore of the project: `cargo xtask <command>`.
 //!
 //! `test` is what the README, CI and `.ci/run` call; the other commands are parts of it. This crate may start
-//! programs and install tools below `target/xtask/`; it knows nothing of the protocol, which the tools it runs judge.
+//! programs, and install tools below `target/xtask/` and packages of the system; it knows nothing of the protocol, which
+//! the tools it runs judge.
 
 mod bench;
 mod conformance;
+mod databases;
 mod fixture;
 mod fuzz;
 mod install;
@@ -27,8 +29,10 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
 commands:
-  test                          everything below, in this order: fmt, clippy, tests, seeds, deny, conformance, interop
+  test                          everything below, in this order: fmt, clippy, tests, databases, seeds, deny, conformance,
+                                interop
   fmt | clippy | tests | deny   one of the parts that need nothing but Rust; tests start a Redis if there is one
+  databases                     the tests of SQL tools against a PostgreSQL and a MariaDB of their own
   seeds [--server PROG]         every check of the documents 000 to 002 against the examples `boxlang` and `erlmcp`
   conformance [--server PROG]   the official conformance suite against the example `everything`, in every dialect
   interop [--server PROG]       clients of other implementations against the example `everything`
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
         "clippy" => report.part("clippy", |tally| rust::clippy(&places, tally)),
         "tests" => report.part("tests", |tally| rust::tests(&places, tally)),
         "deny" => report.part("deny", |tally| rust::deny(&places, tally)),
+        "databases" => report.part("databases", |tally| databases::run(&places, tally)),
         "seeds" => try_seeds(&mut report, &places, server),
         "conformance" => {
             let fixture = Fixture::of(server, EVERYTHING, &places);
@@ -87,6 +92,7 @@ fn rust_parts(report: &mut Report, places: &Places) {
     report.part("fmt", |tally| rust::fmt(places, tally));
     report.part("clippy", |tally| rust::clippy(places, tally));
     report.part("tests", |tally| rust::tests(places, tally));
+    report.part("databases", |tally| databases::run(places, tally));
     try_seeds(report, places, None);
     report.part("deny", |tally| rust::deny(places, tally));
 }

@@ -77,6 +77,26 @@ pub(crate) fn deny(places: &Places, tally: &mut Tally) {
     }
 }
 
+/// The unit tests of programs whose names contain `filter`, with these variables.
+pub(crate) fn programs_tests(places: &Places, tally: &mut Tally, filter: &str, variables: &[(&str, String)]) {
+    let all = ["--workspace", "--all-features", "--no-fail-fast", "--bins"];
+    let (args, counts): (_, Counts) = match has(places, "nextest") {
+        true => ([&["nextest", "run"], &all[..], &[filter]].concat(), nextest_counts),
+        false => ([&["test"], &all[..], &[filter]].concat(), libtest_counts),
+    };
+    let mut command = cargo(places);
+    command.args(&args).envs(variables.iter().map(|(name, value)| (name, value)));
+    println!("$ cargo {}", args.join(" "));
+    let mut counted = Tally::default();
+    match process::run(&mut command, LIMIT, Show::Live) {
+        Ok(finished) => count(&finished, &args.join(" "), &mut counted, counts),
+        Err(error) => counted.fail(&format!("cannot run cargo: {error}")),
+    }
+    // Those with another name.
+    counted.skipped = 0;
+    tally.add(&counted);
+}
+
 pub(crate) fn has(places: &Places, subcommand: &str) -> bool {
     process::succeeds(cargo(places).args([subcommand, "--version"]))
 }
@@ -103,8 +123,11 @@ fn counted(
         Ok(finished) => finished,
         Err(why) => return tally.fail(&why),
     };
-    let name = args.join(" ");
-    match counts(&finished) {
+    count(&finished, &args.join(" "), tally, counts);
+}
+
+fn count(finished: &Finished, name: &str, tally: &mut Tally, counts: Counts) {
+    match counts(finished) {
         None => tally.fail(&format!("cargo {name}: no summary: {}", finished.why())),
         Some(counted) => {
             tally.add(&counted);

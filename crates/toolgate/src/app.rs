@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -24,7 +25,7 @@ use crate::percent;
 use crate::request::BoxFuture;
 use crate::server::Server;
 use crate::servers::{DEFAULT, Servers, registry};
-use crate::transport::http::{Body, Place, Way, no_numbers, refuse_at};
+use crate::transport::http::{Body, Place, Way, no_numbers, refuse_at, told};
 use crate::transport::listen::MetAt;
 use crate::transport::{listen, run};
 
@@ -57,8 +58,10 @@ type Guard = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 #[must_use = "an app serves nobody until it listens"]
 pub struct App {
     servers: Servers,
-    mounts: Vec<(Arc<str>, Mount)>,
+    mounts: Mounts,
     stats: Option<String>,
+    /// Whether it is asked how it is, and until when it is ready.
+    health: Option<CancellationToken>,
     public_url: Option<String>,
     listen: listen::Options,
     drain: Duration,
@@ -69,8 +72,7 @@ pub struct App {
 
 impl fmt::Debug for App {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let paths: Vec<&str> = self.mounts.iter().map(|(path, _)| &**path).collect();
-        f.debug_struct("App").field("mounts", &paths).finish_non_exhaustive()
+        f.debug_struct("App").field("mounts", &self.mounts).finish_non_exhaustive()
     }
 }
 
@@ -172,8 +174,9 @@ impl App {
     pub fn new(servers: &Servers) -> App {
         App {
             servers: servers.clone(),
-            mounts: Vec::new(),
+            mounts: Mounts::default(),
             stats: None,
+            health: None,
             public_url: None,
             listen: listen::Options::default(),
             drain: Duration::from_secs(30),
@@ -184,17 +187,22 @@ impl App {
 
     /// Serves what a mount leads to at this path and below. A path begins with `/` and is said once.
     pub fn mount(mut self, path: &str, mount: Mount) -> App {
-        self.faults.extend(mount.faults.iter().map(|fault| format!("mount {path}: {fault}")));
-        let clean = path.trim_end_matches('/');
-        if !path.starts_with('/') || path.contains(['?', '#']) {
-            self.faults.push(format!("mount {path:?}: a path begins with `/`"));
-        }
-        if self.mounts.iter().any(|(known, _)| **known == *clean) {
-            self.faults.push(format!("mount {path}: there are two of them"));
-        }
-        self.mounts.push((clean.into(), mount));
-        // The longest path that fits is the one that is meant.
-        self.mounts.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
+        let mut mounts = Vec::clone(&self.mounts.0.load());
+        self.faults.extend(put(&mut mounts, path, mount));
+        self.mounts.0.store(Arc::new(mounts));
+        self
+    }
+
+    /// Where things are mounted, to be changed while the app is served.
+    #[must_use]
+    pub fn mounts(&self) -> Mounts {
+        self.mounts.clone()
+    }
+
+    /// Answers `GET /health` with 200 as long as the process lives, and `GET /ready` with 200 until it begins to end,
+    /// then with 503: for whoever starts and stops it. Both tell nothing else, and ask nobody who they are.
+    pub fn health(mut self) -> App {
+        self.health = Some(CancellationToken::new());
         self
     }
 
@@ -242,9 +250,13 @@ impl App {
     /// If the description cannot work, or the listener breaks.
     pub async fn serve(self, listener: tokio::net::TcpListener) -> Result<(), Error> {
         let (servers, options, drain) = (self.servers.clone(), self.listen.clone(), self.drain);
+        let health = self.health.clone();
         let service = self.into_service()?;
         let over = CancellationToken::new();
         let end = || {
+            if let Some(health) = &health {
+                health.cancel();
+            }
             over.cancel();
             for server in servers.names().iter().filter_map(|name| servers.get(name)) {
                 server.shut_down();
@@ -293,7 +305,7 @@ impl App {
             }
             faults.extend(server.is_sound().err().map(|error| error.to_string()));
         }
-        for (path, mount) in &self.mounts {
+        for (path, mount) in self.mounts.0.load().iter() {
             if let Choice::Fixed(name) = &mount.choice
                 && !self.servers.has(name)
             {
@@ -313,7 +325,8 @@ impl App {
 
     /// The paths that lead somewhere.
     pub(crate) fn paths(&self) -> String {
-        let paths: Vec<&str> = self.mounts.iter().map(|(path, _)| &**path).collect();
+        let mounts = self.mounts.0.load();
+        let paths: Vec<&str> = mounts.iter().map(|(path, _)| &**path).collect();
         paths.join(", ")
     }
 
@@ -322,11 +335,27 @@ impl App {
     }
 
     /// The mount that a path leads to, and what is left of the path.
-    fn find<'a>(&self, path: &'a str) -> Option<(&Mount, &'a str)> {
-        self.mounts.iter().find_map(|(at, mount)| {
+    fn find<'a>(&self, path: &'a str) -> Option<(Arc<Mount>, &'a str)> {
+        self.mounts.0.load().iter().find_map(|(at, mount)| {
             let rest = path.strip_prefix(&**at)?;
-            (rest.is_empty() || rest.starts_with('/')).then_some((mount, rest))
+            (rest.is_empty() || rest.starts_with('/')).then(|| (Arc::clone(mount), rest))
         })
+    }
+
+    /// How the process is, if that is asked.
+    fn how(&self, parts: &Parts) -> Option<Response<Body>> {
+        let ready = self.health.as_ref()?;
+        let (status, said) = match parts.uri.path() {
+            "/health" => (200, "ok"),
+            "/ready" if ready.is_cancelled() => (503, "ending"),
+            "/ready" => (200, "ready"),
+            _ => return None,
+        };
+        let mut response = told(status, said);
+        if !matches!(parts.method, http::Method::GET | http::Method::HEAD) {
+            *response.status_mut() = http::StatusCode::METHOD_NOT_ALLOWED;
+        }
+        Some(self.plain(response))
     }
 
     async fn route<B>(&self, request: Request<B>, remote: Option<SocketAddr>) -> Response<Body>
@@ -335,9 +364,13 @@ impl App {
         B::Error: Into<BoxError>,
     {
         let (mut parts, body) = request.into_parts();
+        if let Some(told) = self.how(&parts) {
+            return told;
+        }
         let Some((mount, rest)) = self.find(parts.uri.path()) else {
             return self.stats(&parts, remote).await;
         };
+        let mount = &*mount;
         let refuse = |parts: &Parts, fault: Fault| {
             let mut response = refuse_at(&parts.headers, mount.dialect.as_ref(), &fault);
             mount.dress(&mut response);
@@ -428,6 +461,67 @@ impl Mount {
             response.headers_mut().insert(name.clone(), value.clone());
         }
     }
+}
+
+/// Where the servers of an app are mounted. A cheap handle, good for as long as the app is served: see [`App::mounts`].
+///
+/// ```
+/// # use toolgate::{App, Mount, Servers};
+/// # fn main() -> Result<(), toolgate::Error> {
+/// let servers = Servers::new();
+/// let app = App::new(&servers).mount("/shop/mcp", Mount::fixed("shop"));
+/// let mounts = app.mounts();
+/// let served = app.into_service()?;
+/// mounts.replace([("/shop/v2/mcp", Mount::fixed("shop"))])?;
+/// # let _ = served;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct Mounts(Arc<ArcSwap<Vec<Mounted>>>);
+
+/// A path, without a slash at its end, and what it leads to.
+type Mounted = (Arc<str>, Arc<Mount>);
+
+impl fmt::Debug for Mounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.load().iter().map(|(path, _)| path)).finish()
+    }
+}
+
+impl Mounts {
+    /// These mounts and no others from now on, in one step. Requests under way end where they began.
+    ///
+    /// # Errors
+    /// If a path does not begin with `/`, or stands there twice. Nothing has changed then.
+    pub fn replace<P: AsRef<str>>(&self, mounts: impl IntoIterator<Item = (P, Mount)>) -> Result<(), Error> {
+        let mut next = Vec::new();
+        let mut faults = Vec::new();
+        for (path, mount) in mounts {
+            faults.extend(put(&mut next, path.as_ref(), mount));
+        }
+        if !faults.is_empty() {
+            return Err(Error::new(ErrorKind::Description, faults.join("\n")));
+        }
+        self.0.store(Arc::new(next));
+        Ok(())
+    }
+}
+
+/// Adds a mount, and says what is wrong with it.
+fn put(mounts: &mut Vec<Mounted>, path: &str, mount: Mount) -> Vec<String> {
+    let mut faults: Vec<String> = mount.faults.iter().map(|fault| format!("mount {path}: {fault}")).collect();
+    let clean = path.trim_end_matches('/');
+    if !path.starts_with('/') || path.contains(['?', '#']) {
+        faults.push(format!("mount {path:?}: a path begins with `/`"));
+    }
+    if mounts.iter().any(|(known, _)| **known == *clean) {
+        faults.push(format!("mount {path}: there are two of them"));
+    }
+    mounts.push((clean.into(), Arc::new(mount)));
+    // The longest path that fits is the one that is meant.
+    mounts.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
+    faults
 }
 
 /// An app as a `tower` service. Cloning is cheap. See [`App::into_service`].

@@ -151,6 +151,9 @@ impl Hall {
                 if let Some(missing) = entry.prompt.arguments.iter().find(missing) {
                     return Err(Fault::prompt_argument(&missing.name).into());
                 }
+                if let Some(Err(said)) = entry.check.as_ref().map(|check| check(&arguments)) {
+                    return Err(Fault::params(said).into());
+                }
                 let cx = context(caller, None);
                 let run =
                     Running::start("prompt", cx, |cx| (entry.run)(cx, arguments.into_iter().collect()))?;

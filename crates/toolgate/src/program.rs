@@ -13,8 +13,6 @@ use crate::app::App;
 use crate::error::Error;
 use crate::server::{Builder, Last, Server};
 use crate::servers::Servers;
-#[cfg(feature = "http")]
-use crate::transport::signal;
 
 /// Names the server to serve, where the command line does not.
 const NAME_VARIABLE: &str = "MCP_SERVER_NAME";
@@ -169,8 +167,8 @@ fn serve<P: Program>(road: Road, name: Option<&str>, make: impl AsyncFnOnce() ->
             (Road::Http(address), Ok(app)) => {
                 app.check()?;
                 let (listener, address) = bind(address).await?;
-                eprintln!("listening on http://{address} at {}", app.paths());
-                return Ok(app.serve(listener).await?);
+                let said = format!("listening on http://{address} at {}", app.paths());
+                return telling(&said, app.serve(listener)).await;
             }
             (Road::Stdio, Ok(app)) => return stdio(app.servers(), name).await,
             (_, Err(program)) => program,
@@ -200,15 +198,28 @@ async fn bind(address: &str) -> Result<(tokio::net::TcpListener, std::net::Socke
     let cannot = |error| Stop::Failed(format!("cannot listen on {address}: {error}"));
     let listener = tokio::net::TcpListener::bind(address).await.map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
-    signal::prepare();
     Ok((listener, address))
+}
+
+/// Says this when it is served, not before: whoever reads it may ask us to end at once, and signals are heard from the
+/// first poll of the serving on.
+#[cfg(feature = "http")]
+async fn telling(said: &str, serving: impl Future<Output = Result<(), Error>>) -> Result<(), Stop> {
+    let saying = async {
+        eprintln!("{said}");
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        biased;
+        served = serving => Ok(served?),
+        () = saying => Ok(()),
+    }
 }
 
 #[cfg(feature = "http")]
 async fn listen(server: &Server, address: &str) -> Result<(), Stop> {
     let (listener, address) = bind(address).await?;
-    eprintln!("listening on http://{address}/mcp");
-    Ok(server.serve(listener).await?)
+    telling(&format!("listening on http://{address}/mcp"), server.serve(listener)).await
 }
 
 #[cfg(not(feature = "http"))]

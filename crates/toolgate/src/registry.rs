@@ -227,6 +227,44 @@ impl Registry {
     }
 }
 
+impl Registry {
+    /// Offers this and nothing else, in one step, and tells clients which lists changed: those that look otherwise now.
+    pub(crate) fn replace(&self, next: &Snapshot) {
+        let changed = {
+            let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = self.current.load_full();
+            self.offer.store(Arc::new(self.offer().with(next)));
+            self.current.store(Arc::new(next.clone()));
+            before.differs(next)
+        };
+        for topic in &changed {
+            self.hub.publish(topic);
+        }
+    }
+}
+
+impl Snapshot {
+    /// Which lists look otherwise than those of another snapshot.
+    fn differs(&self, other: &Snapshot) -> Vec<Topic> {
+        let mut topics = Vec::new();
+        if !self.tools.iter().map(|entry| &entry.tool).eq(other.tools.iter().map(|entry| &entry.tool)) {
+            topics.push(Topic::Tools);
+        }
+        let resources =
+            |of: &Snapshot| of.resources.iter().map(|entry| Arc::clone(&entry.resource)).collect::<Vec<_>>();
+        let templates =
+            |of: &Snapshot| of.templates.iter().map(|entry| Arc::clone(&entry.template)).collect::<Vec<_>>();
+        if resources(self) != resources(other) || templates(self) != templates(other) {
+            topics.push(Topic::Resources);
+        }
+        if !self.prompts.iter().map(|entry| &entry.prompt).eq(other.prompts.iter().map(|entry| &entry.prompt))
+        {
+            topics.push(Topic::Prompts);
+        }
+        topics
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -112,13 +112,14 @@ impl Server {
         let io = |error| Error::io("cannot serve standard input and output", error);
         let (input, output, flushed) = stdio::process().map_err(io)?;
         self.0.entry.rise();
+        let asked = signal::signal();
         let stop = CancellationToken::new();
         let serving = stdio::serve(Arc::clone(&self.0.entry), input, output, stop.clone(), self.0.drain);
         let mut serving = std::pin::pin!(serving);
         let served = tokio::select! {
             biased;
             served = &mut serving => served,
-            () = signal::signal() => {
+            () = asked => {
                 // Listeners are told the end before the line is hung up.
                 self.shut_down();
                 stop.cancel();

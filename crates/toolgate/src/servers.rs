@@ -118,21 +118,7 @@ impl Servers {
         describe: impl FnOnce(Builder) -> Builder<L>,
     ) -> Server {
         let made = self.make(name, describe);
-        let before = {
-            let mut servers = self.0.servers.write().unwrap_or_else(PoisonError::into_inner);
-            match servers.iter_mut().find(|(known, _)| known == name) {
-                Some((_, server)) => Some(std::mem::replace(server, made.clone())),
-                None => {
-                    servers.push((name.to_owned(), made.clone()));
-                    None
-                }
-            }
-        };
-        if let Some(before) = before {
-            before.shut_down();
-            before.tell(ServerChange::Removed);
-        }
-        made.tell(ServerChange::Created);
+        self.put(name, &made);
         made
     }
 
@@ -167,6 +153,25 @@ impl Servers {
         }
         server.tell(ServerChange::Created);
         Ok(())
+    }
+
+    /// Puts a server that was built elsewhere in the place of the one of its name, or adds it if there is none. Calls
+    /// under way are finished by the old one, whose streams and sessions end. What happens at the new one is told to
+    /// [`Servers::events`] from now on.
+    ///
+    /// ```
+    /// # use toolgate::{Server, Servers};
+    /// # fn main() -> Result<(), toolgate::Error> {
+    /// let servers = Servers::new();
+    /// servers.replace(&Server::new("shop", "1.0.0").build()?);
+    /// servers.replace(&Server::new("shop", "2.0.0").build()?);
+    /// assert_eq!(servers.server("shop").version(), "2.0.0");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn replace(&self, server: &Server) {
+        server.events().tell_too(&self.0.events);
+        self.put(&server.name(), server);
     }
 
     /// The server of this name, if there is one.
@@ -222,6 +227,24 @@ impl Servers {
     #[must_use]
     pub fn events(&self) -> &Events {
         &self.0.events
+    }
+
+    fn put(&self, name: &str, made: &Server) {
+        let before = {
+            let mut servers = self.0.servers.write().unwrap_or_else(PoisonError::into_inner);
+            match servers.iter_mut().find(|(known, _)| known == name) {
+                Some((_, server)) => Some(std::mem::replace(server, made.clone())),
+                None => {
+                    servers.push((name.to_owned(), made.clone()));
+                    None
+                }
+            }
+        };
+        if let Some(before) = before {
+            before.shut_down();
+            before.tell(ServerChange::Removed);
+        }
+        made.tell(ServerChange::Created);
     }
 
     fn make<L: crate::server::Last>(

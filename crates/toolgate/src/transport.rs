@@ -36,15 +36,17 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     const MOMENT: std::time::Duration = std::time::Duration::from_secs(1);
+    let asked = signal::signal();
     let serving = async {
         let served = listen::serve(listener, service, options, over.clone()).await;
         settle.await;
         served
     };
     let asked_twice = async {
-        signal::signal().await;
+        asked.await;
+        let again = signal::signal();
         end();
-        signal::signal().await;
+        again.await;
         tokio::time::sleep(MOMENT).await;
     };
     let out_of_time = async {

@@ -3,64 +3,19 @@
 // A test that cannot go on says so by panicking, in helpers too.
 #![allow(clippy::unwrap_used)]
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+mod commands;
+mod errors;
+mod house;
+mod reload;
+mod serve;
+mod sources;
+
+use std::io::{Read, Write};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
-/// A running program that ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn toolgate(arguments: &[&str]) -> Running {
-    let child = Command::new(env!("CARGO_BIN_EXE_toolgate"))
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    Running(child)
-}
-
-fn request(id: u64, method: &str, params: &Value) -> String {
-    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()
-}
-
-/// The welcome text, up to its last line, and the address in it.
-fn welcome(running: &mut Running) -> (String, String) {
-    let mut lines = BufReader::new(running.0.stderr.take().unwrap());
-    let mut text = String::new();
-    while !text.contains("Ctrl-C") {
-        assert_ne!(lines.read_line(&mut text).unwrap(), 0, "ended early:\n{text}");
-    }
-    // Keeps the pipe open and empty while the program lives.
-    std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
-    let address = text.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
-    (text, address)
-}
-
-fn post(address: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    write!(
-        stream,
-        "POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
-        body.len()
-    )
-    .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
+use house::{post, request, toolgate, welcome};
 
 #[test]
 fn without_arguments_it_serves_the_demo_and_what_it_prints_works() {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use serde_json::Value;
 use subtle::Choice;
 
 use super::secret::Digest;
@@ -31,6 +32,7 @@ pub struct Token {
     profile: Option<Profile>,
     /// What was said of single tools. A whole profile goes before it.
     inline: Option<Profile>,
+    attributes: Vec<(String, Value)>,
     fault: Option<String>,
 }
 
@@ -43,7 +45,7 @@ impl Token {
             Ok(digest) => (Some(digest), None),
             Err(fault) => (None, Some(fault)),
         };
-        Token { digest, subject: None, profile: None, inline: None, fault }
+        Token { digest, subject: None, profile: None, inline: None, attributes: Vec::new(), fault }
     }
 
     /// Who its holder is. Unless said otherwise, `token:` and the first digits of the digest.
@@ -55,6 +57,18 @@ impl Token {
     /// What its holder sees and may call. It goes before what was said of single tools.
     pub fn profile(mut self, profile: Profile) -> Token {
         self.profile = Some(profile);
+        self
+    }
+
+    /// What else is known of its holder: [`Principal::attribute`].
+    ///
+    /// ```
+    /// # use toolgate::Token;
+    /// let acme = Token::new("a long and random text").subject("acme").attribute("tenant", 7);
+    /// # let _ = acme;
+    /// ```
+    pub fn attribute(mut self, name: impl Into<String>, value: impl Into<Value>) -> Token {
+        self.attributes.push((name.into(), value.into()));
         self
     }
 
@@ -79,6 +93,10 @@ impl Token {
             Some(subject) => Principal::new(subject.as_str()),
             None => Principal::new(format!("{kind}:{}", digest.short())),
         };
+        let known = |principal: Principal, (name, value): &(String, Value)| {
+            principal.with_attribute(name.as_str(), value.clone())
+        };
+        let principal = self.attributes.iter().fold(principal, known);
         match self.profile.as_ref().or(self.inline.as_ref()) {
             Some(profile) => principal.with_profile(profile.clone()),
             None => principal,
@@ -175,7 +193,11 @@ mod tests {
             [
                 Token::new("t1"),
                 Token::new("sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"),
-                Token::new("t3").subject("ops").include_tools(["*_get*"]).exclude_tools(["secret_get"]),
+                Token::new("t3")
+                    .subject("ops")
+                    .attribute("tenant", 7)
+                    .include_tools(["*_get*"])
+                    .exclude_tools(["secret_get"]),
                 Token::new("t4").include_tools(["x"]).profile(Profile::readonly()),
             ],
         )
@@ -184,7 +206,7 @@ mod tests {
         assert_eq!(holder("test").unwrap().id(), Some("token:9f86d081884c7d65"));
         assert!(holder("t1").unwrap().profile().is_none());
         let ops = holder("t3").unwrap();
-        assert_eq!(ops.id(), Some("ops"));
+        assert_eq!((ops.id(), ops.attribute("tenant")), (Some("ops"), Some(&Value::from(7))));
         let profile = ops.profile().unwrap();
         assert!(profile.allows_tool("cache_get") && !profile.allows_tool("secret_get"));
         assert_eq!(holder("t4").unwrap().profile(), Some(&Profile::readonly()), "a profile goes first");

@@ -17,8 +17,12 @@ use crate::handler::{
 pub(crate) struct PromptEntry {
     pub(crate) prompt: Arc<Prompt>,
     pub(crate) run: PromptFn,
+    pub(crate) check: Option<WordsCheck>,
     pub(crate) completers: BTreeMap<String, CompleteFn>,
 }
+
+/// What is wrong with the arguments of a prompt, if something is.
+pub(crate) type WordsCheck = Box<dyn Fn(&BTreeMap<String, String>) -> Result<(), String> + Send + Sync>;
 
 impl std::fmt::Debug for PromptEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -62,6 +66,7 @@ impl Listed for PromptEntry {
 pub struct PromptSpec {
     prompt: Prompt,
     run: PromptFn,
+    check: Option<WordsCheck>,
     completers: BTreeMap<String, CompleteFn>,
     pub(crate) demands: Needs,
 }
@@ -81,7 +86,13 @@ impl PromptSpec {
     {
         let arguments = H::schema().map(|schema| arguments_of(&tidy(schema.to_value()))).unwrap_or_default();
         let prompt = Prompt { name: name.into(), arguments, ..Prompt::default() };
-        PromptSpec { prompt, run: erase_prompt(handler), completers: BTreeMap::new(), demands: H::needs() }
+        PromptSpec {
+            prompt,
+            run: erase_prompt(handler),
+            check: None,
+            completers: BTreeMap::new(),
+            demands: H::needs(),
+        }
     }
 
     /// What it is for.
@@ -95,6 +106,45 @@ impl PromptSpec {
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> PromptSpec {
         self.prompt.title = Some(title.into());
+        self
+    }
+
+    /// An argument that the handler's type does not name, or another description of one that it does: for prompts whose
+    /// arguments are known at run time only. Such a handler takes a map of texts.
+    ///
+    /// ```
+    /// # use std::collections::BTreeMap;
+    /// # use toolgate::{PromptSpec, Server, model::PromptArgument};
+    /// let greet = PromptSpec::new("greet", |words: BTreeMap<String, String>| async move {
+    ///     format!("Greet {}", words["name"])
+    /// })
+    /// .argument(PromptArgument { name: "name".into(), required: true, ..PromptArgument::default() });
+    /// # assert!(Server::new("demo", "1.0.0").add_prompt(greet).build().is_ok());
+    /// ```
+    #[must_use]
+    pub fn argument(mut self, argument: PromptArgument) -> PromptSpec {
+        match self.prompt.arguments.iter_mut().find(|known| known.name == argument.name) {
+            Some(known) => *known = argument,
+            None => self.prompt.arguments.push(argument),
+        }
+        self
+    }
+
+    /// Looks at the arguments before the handler gets them: what it finds wrong is told to the client as a mistake of
+    /// the call, not as a failure of the prompt. It must not block.
+    ///
+    /// ```
+    /// # use toolgate::PromptSpec;
+    /// let short = PromptSpec::new("poem", || async { "Write a poem" })
+    ///     .check(|words| if words.len() < 9 { Ok(()) } else { Err("too many arguments".into()) });
+    /// # assert!(toolgate::Server::new("demo", "1.0.0").add_prompt(short).build().is_ok());
+    /// ```
+    #[must_use]
+    pub fn check(
+        mut self,
+        check: impl Fn(&BTreeMap<String, String>) -> Result<(), String> + Send + Sync + 'static,
+    ) -> PromptSpec {
+        self.check = Some(Box::new(check));
         self
     }
 
@@ -130,7 +180,7 @@ impl PromptSpec {
     }
 
     pub(crate) fn finish(self) -> Result<PromptEntry, String> {
-        let PromptSpec { prompt, run, completers, .. } = self;
+        let PromptSpec { prompt, run, check, completers, .. } = self;
         check_name(&prompt.name)?;
         check_icons(&prompt.icons)?;
         if let Some(unknown) =
@@ -138,7 +188,7 @@ impl PromptSpec {
         {
             return Err(format!("it completes `{unknown}`, which is none of its arguments"));
         }
-        Ok(PromptEntry { prompt: Arc::new(prompt), run, completers })
+        Ok(PromptEntry { prompt: Arc::new(prompt), run, check, completers })
     }
 }
 

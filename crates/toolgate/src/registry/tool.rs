@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use toolgate_wire::Raw;
 use toolgate_wire::model::{
-    ClientCapabilities, ElicitationCapability, Icon, SamplingCapability, TaskSupport, Tool,
+    ClientCapabilities, ElicitationCapability, Icon, SamplingCapability, TaskSupport, Tool, ToolHints,
 };
 
 use super::mirror::{self, Mirror};
@@ -228,6 +228,20 @@ impl ToolSpec {
     #[must_use]
     pub fn closed_world(mut self) -> ToolSpec {
         self.tool.hints.open_world = Some(false);
+        self
+    }
+
+    /// What to expect of a call, all at once: also what it is not. Replaces what was said before.
+    ///
+    /// ```
+    /// # use toolgate::{ToolSpec, model::ToolHints};
+    /// let add = ToolSpec::new("add_note", || async { "added" })
+    ///     .hints(ToolHints { destructive: Some(false), ..ToolHints::default() });
+    /// # assert!(toolgate::Server::new("s", "1").add_tool(add).build().is_ok());
+    /// ```
+    #[must_use]
+    pub fn hints(mut self, hints: ToolHints) -> ToolSpec {
+        self.tool.hints = hints;
         self
     }
 

@@ -518,6 +518,44 @@ impl Server {
         self.catalog().prompts.get(name).map(|entry| Arc::clone(&entry.prompt))
     }
 
+    /// Offers what another server offers, instead of everything it offered itself, and is called what that one is
+    /// called: its version, title, description and instructions. For descriptions that are read anew while clients are
+    /// connected: the catalog changes in one step, calls under way end as they began, sessions stay, and clients are told
+    /// of those lists that look otherwise now. Guards, limits and listeners stay as they are.
+    ///
+    /// ```
+    /// # use toolgate::Server;
+    /// # fn main() -> Result<(), toolgate::Error> {
+    /// let shop = Server::new("shop", "1.0.0").tool("hours", || async { "9 to 5" }).build()?;
+    /// let next = Server::new("shop", "1.1.0").tool("prices", || async { "low" }).build()?;
+    /// shop.replace_catalog(&next)?;
+    /// assert!(shop.has_tool("prices") && !shop.has_tool("hours"));
+    /// assert_eq!(shop.version(), "1.1.0");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the other one was given state that this one was not: its handlers would miss it. Nothing has changed then.
+    pub fn replace_catalog(&self, with: &Server) -> Result<(), Error> {
+        let has = &self.0.entry.hall.shared.states;
+        if with.0.entry.hall.shared.states.keys().any(|state| !has.contains_key(state)) {
+            let said = "replace_catalog: the other server was given a state that this one was not";
+            return Err(Error::new(ErrorKind::Description, said.to_owned()));
+        }
+        let next = with.face();
+        self.reface(|face| {
+            face.info.version.clone_from(&next.info.version);
+            face.info.title.clone_from(&next.info.title);
+            face.info.description.clone_from(&next.info.description);
+            face.info.website.clone_from(&next.info.website);
+            face.info.icons.clone_from(&next.info.icons);
+            face.instructions.clone_from(&next.instructions);
+        });
+        self.registry().replace(&with.catalog());
+        Ok(())
+    }
+
     /// How many prompts there are.
     #[must_use]
     pub fn prompt_count(&self) -> usize {

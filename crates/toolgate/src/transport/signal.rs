@@ -4,21 +4,18 @@ use std::io;
 
 /// Resolves when the process is asked to end: SIGTERM or SIGINT, on Windows Ctrl-C, close or shutdown.
 ///
-/// Never resolves if the system lets us hear no signal; the process can then only be killed.
+/// Never resolves if the system lets us hear no signal; the process can then only be killed. Signals are heard from the
+/// call on, not from the first poll: whoever is served may send one at once.
 ///
 /// Cancel safe: yes; but a signal that comes while nobody waits is not seen by the next call.
-pub(crate) async fn signal() {
-    match heard() {
-        Ok(heard) => heard.await,
-        Err(_) => std::future::pending().await,
+pub(crate) fn signal() -> impl Future<Output = ()> {
+    let heard = heard();
+    async move {
+        match heard {
+            Ok(heard) => heard.await,
+            Err(_) => std::future::pending().await,
+        }
     }
-}
-
-/// From now on a signal does not end the process by itself: to be called before anybody is told that it serves.
-/// Whoever is told may send one at once.
-pub(crate) fn prepare() {
-    // What cannot be heard ends the process as it always did.
-    let _ = heard();
 }
 
 #[cfg(unix)]

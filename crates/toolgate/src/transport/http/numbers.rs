@@ -62,6 +62,11 @@ pub(crate) fn no_numbers() -> Response<Body> {
     answer(404, json!({ "success": false, "error": "Server not found" }).to_string().into())
 }
 
+/// How the process is.
+pub(crate) fn told(status: u16, said: &str) -> Response<Body> {
+    answer(status, json!({ "status": said }).to_string().into())
+}
+
 fn shown(numbers: &impl serde::Serialize) -> Response<Body> {
     let body = serde_json::to_value(numbers).unwrap_or(Value::Null);
     answer(200, body.to_string().into())

@@ -1,0 +1,326 @@
+//! The commands that do one thing and end.
+
+use std::fmt::Write as _;
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+
+use clap::CommandFactory as _;
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::cli::Cli;
+use crate::compose::{Backends, Composed, Road};
+use crate::config::Config;
+use crate::serve::{Prepared, choose, prepare, prepare_with};
+
+/// A file to begin with.
+const STARTER: &str = include_str!("starter.toml");
+
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    // Whoever reads may have read enough.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    Ok(())
+}
+
+/// Says everything that is wrong; nothing but a line if nothing is.
+pub(crate) async fn check(file: &Path, live: bool) -> Result<(), Failure> {
+    let backends = if live { Backends::default() } else { Backends::quiet() };
+    let Prepared { loaded, composed, backends } = prepare_with(file, Road::Http, backends).await?;
+    let mut said = String::new();
+    for made in &composed {
+        let (name, server) = (&made.config.name, &made.server);
+        let _ = writeln!(
+            said,
+            "{name}: {} tools, {} resources, {} templates, {} prompts, at {}",
+            server.tool_count(),
+            server.resource_count(),
+            server.templates().len(),
+            server.prompt_count(),
+            made.config.path
+        );
+    }
+    for made in &composed {
+        for tool in made.config.tools.iter().filter(|tool| tool.description.is_none()) {
+            let at = loaded.config.texts.locate(tool.node.at);
+            let _ = writeln!(said, "{at}: `{}` has no description; models choose tools by it", tool.name);
+        }
+        for note in &made.notes {
+            let _ = writeln!(said, "{}: {}", loaded.config.texts.locate(note.at), note.said);
+        }
+    }
+    if !live {
+        return print(&said);
+    }
+    print(&said)?;
+    probe(&loaded.config, &backends).await?;
+    print("everything it needs is there\n")
+}
+
+/// Whether what a configuration needs is there. Programs and folders were looked for already.
+async fn probe(config: &Config, backends: &Backends) -> Result<(), Failure> {
+    let mut missing = backends.probe(config).await;
+    missing.extend(crate::bind(&config.listen.http).await.err());
+    backends.close().await;
+    if missing.is_empty() { Ok(()) } else { Err(Failure::Run(missing.join("\ntoolgate: "))) }
+}
+
+pub(crate) fn init(file: &Path) -> Result<(), Failure> {
+    let cannot = |error: io::Error| Failure::Run(format!("cannot write {}: {error}", file.display()));
+    let mut opened = std::fs::OpenOptions::new().write(true).create_new(true).open(file).map_err(cannot)?;
+    opened.write_all(STARTER.as_bytes()).map_err(cannot)?;
+    let shown = file.display();
+    print(&format!(
+        "{shown} is written. Next:\n\n  toolgate check {shown}\n  toolgate call {shown} greet '{{\"name\":\"Ada\"}}'\n  toolgate serve {shown}\n"
+    ))
+}
+
+/// `shop.find_product` as a server and a name, if there is such a server; else a name.
+fn split<'a>(composed: &'a [Composed], name: &'a str) -> (Option<&'a str>, &'a str) {
+    match name.split_once('.') {
+        Some((server, rest)) if composed.iter().any(|made| made.config.name == server) => {
+            (Some(server), rest)
+        }
+        _ => (None, name),
+    }
+}
+
+pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -> Result<(), Failure> {
+    let arguments: Value = serde_json::from_str(arguments)
+        .map_err(|error| Failure::Usage(format!("the arguments are no JSON: {error}")))?;
+    if !arguments.is_object() {
+        return Err(Failure::Usage("the arguments are a JSON object: '{\"name\": \"Ada\"}'".into()));
+    }
+    let Prepared { composed, backends, .. } = prepare(file, Road::Local).await?;
+    let (server, tool) = split(&composed, name);
+    let having = || composed.iter().filter(|made| made.server.has_tool(tool)).collect::<Vec<_>>();
+    let made = match (server, having().as_slice()) {
+        (None, [only]) => *only,
+        (None, []) if composed.len() > 1 => {
+            return Err(Failure::Usage(format!("no server has a tool `{tool}`")));
+        }
+        _ => choose(&composed, server)?,
+    };
+    let result = ask(&made.server, "tools/call", json!({ "name": tool, "arguments": arguments })).await?;
+    backends.close().await;
+    if json {
+        print(&format!("{result:#}\n"))?;
+    } else {
+        for content in result["content"].as_array().into_iter().flatten() {
+            match content["text"].as_str() {
+                Some(text) => print(&format!("{text}\n"))?,
+                None => print(&format!("[{}]\n", content["type"].as_str().unwrap_or("content")))?,
+            }
+        }
+    }
+    if result["isError"] == json!(true) { Err(Failure::Tool) } else { Ok(()) }
+}
+
+/// Asks as a client of the newest revision does: what older ones are not shown is there.
+async fn ask(server: &toolgate::Server, method: &str, params: Value) -> Result<Value, Failure> {
+    let newest = newest(server).await;
+    let mut answer = said(server, method, params, newest.as_deref()).await;
+    match answer.get_mut("result") {
+        Some(result) => Ok(result.take()),
+        None => {
+            let said = answer["error"]["message"].as_str().unwrap_or("there is no answer");
+            Err(Failure::Run(format!("{method}: {said}")))
+        }
+    }
+}
+
+/// The newest revision that a server speaks: it tells whoever names one that nobody speaks.
+async fn newest(server: &toolgate::Server) -> Option<String> {
+    let refused = said(server, "tools/list", json!({}), Some("none")).await;
+    let spoken = refused["error"]["data"]["supported"].as_array()?;
+    spoken.iter().filter_map(Value::as_str).max().map(str::to_owned)
+}
+
+async fn said(server: &toolgate::Server, method: &str, mut params: Value, revision: Option<&str>) -> Value {
+    if let Some(revision) = revision {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": revision,
+            "io.modelcontextprotocol/clientInfo": { "name": "toolgate", "version": env!("CARGO_PKG_VERSION") },
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+    }
+    let request = json!({ "jsonrpc": "2.0", "id": 0, "method": method, "params": params });
+    server.handle(request).await.unwrap_or_default()
+}
+
+async fn all_tools(server: &toolgate::Server) -> Result<Vec<Value>, Failure> {
+    let (mut all, mut params) = (Vec::new(), json!({}));
+    loop {
+        let mut page = ask(server, "tools/list", params).await?;
+        if let Some(Value::Array(tools)) = page.get_mut("tools").map(Value::take) {
+            all.extend(tools);
+        }
+        match page.get_mut("nextCursor").map(Value::take) {
+            Some(cursor) => params = json!({ "cursor": cursor }),
+            None => return Ok(all),
+        }
+    }
+}
+
+pub(crate) async fn tools(file: &Path, json: bool, server: Option<&str>) -> Result<(), Failure> {
+    let Prepared { composed, .. } = prepare(file, Road::Local).await?;
+    if let Some(name) = server {
+        choose(&composed, Some(name))?;
+    }
+    let mut shown = String::new();
+    let mut listed = serde_json::Map::new();
+    for made in composed.iter().filter(|made| server.is_none_or(|name| made.config.name == name)) {
+        if json {
+            listed.insert(made.config.name.clone(), all_tools(&made.server).await?.into());
+            continue;
+        }
+        let mut row = |what: &str, key: &str, about: Option<&str>| {
+            let about = about.and_then(|about| about.lines().next()).unwrap_or_default();
+            let _ = writeln!(shown, "{:<9} {}.{key}  {about}", what, made.config.name);
+        };
+        for tool in made.server.tools() {
+            row("tool", &tool.name, tool.description.as_deref());
+        }
+        for resource in made.server.resources() {
+            row("resource", &resource.uri, resource.description.as_deref());
+        }
+        for template in made.server.templates() {
+            row("template", &template.uri_template, template.description.as_deref());
+        }
+        for prompt in made.server.prompts() {
+            row("prompt", &prompt.name, prompt.description.as_deref());
+        }
+    }
+    if json { print(&format!("{:#}\n", Value::Object(listed))) } else { print(&shown) }
+}
+
+pub(crate) async fn explain(file: &Path, name: &str) -> Result<(), Failure> {
+    let Prepared { loaded, composed, .. } = prepare(file, Road::Http).await?;
+    let (server, wanted) = split(&composed, name);
+    let mut said = String::new();
+    for made in composed.iter().filter(|made| server.is_none_or(|name| made.config.name == name)) {
+        explain_in(&loaded.config, made, wanted, &mut said);
+    }
+    if said.is_empty() {
+        return Err(Failure::Usage(format!("there is no tool, resource, template or prompt `{name}`")));
+    }
+    print(&said)
+}
+
+fn explain_in(config: &Config, made: &Composed, wanted: &str, said: &mut String) {
+    let about = &made.config;
+    let who = match (about.frame.users.len(), about.frame.tokens.len(), about.frame.keys.len()) {
+        (0, 0, 0) => "everybody who reaches the server".to_owned(),
+        (users, tokens, keys) => format!("{users} users, {tokens} tokens, {keys} API keys"),
+    };
+    let mut line = |name: &str, value: &str| {
+        if !value.is_empty() {
+            let _ = writeln!(said, "{name:<12} {}", value.replace('\n', "\n             "));
+        }
+    };
+    for tool in about.tools.iter().filter(|tool| tool.name == wanted) {
+        line("tool", &format!("{}.{}", about.name, tool.name));
+        line("from", &config.texts.locate(tool.node.at));
+        line("title", tool.title.as_deref().unwrap_or_default());
+        line("description", tool.description.as_deref().unwrap_or_default());
+        line("does", tool.does.kind());
+        if let crate::config::Does::Command(spec) = &tool.does
+            && let Ok(act) = crate::source::command::CommandAct::new((**spec).clone(), &tool.arguments.all())
+        {
+            line("program", &act.program().display().to_string());
+        }
+        match &tool.does {
+            crate::config::Does::Http(http) => {
+                let target = http.path.as_ref().or(http.url.as_ref()).map_or("/", String::as_str);
+                line("request", &format!("{} {target} on {}", http.method, http.on));
+            }
+            crate::config::Does::Sql(sql) => {
+                line("connection", &sql.on);
+                match &sql.query {
+                    crate::config::SqlQuery::Written(text) => line("statement", text.trim()),
+                    crate::config::SqlQuery::From(argument) => {
+                        line("statement", &format!("the argument `{argument}`"));
+                    }
+                }
+            }
+            _ => {}
+        }
+        line(
+            "timeout",
+            &format!("{:?}", crate::compose::patience(tool, &about.frame).unwrap_or(about.frame.timeout)),
+        );
+        line("who", &who);
+        line("scopes", &tool.scopes.join(", "));
+        let hidden: Vec<String> = tool
+            .arguments
+            .list
+            .iter()
+            .filter_map(|argument| Some(format!("{} from {:?}", argument.name, argument.from.as_ref()?)))
+            .collect();
+        line("hidden", &hidden.join(", "));
+        line("arguments", &format!("{:#}", tool.arguments.seen()));
+        if let Some(schema) = made.server.get_tool(wanted).and_then(|tool| tool.output_schema.clone()) {
+            line("output", &format!("{:#}", schema.to_value()));
+        }
+    }
+    for foreign in made.foreign.iter().filter(|foreign| foreign.tool == wanted) {
+        line("tool", &format!("{}.{}", about.name, foreign.tool));
+        line("from", &config.texts.locate(foreign.at));
+        line("does", "openapi");
+        line("request", &foreign.route);
+        line("asks for", &foreign.security.join(", "));
+        line("who", &who);
+        if let Some(tool) = made.server.get_tool(wanted) {
+            line("description", tool.description.as_deref().unwrap_or_default());
+            line("arguments", &format!("{:#}", tool.input_schema.to_value()));
+        }
+    }
+    for resource in about.resources.iter().filter(|known| known.name == wanted || known.uri == wanted) {
+        line("resource", &resource.uri);
+        line("from", &config.texts.locate(resource.node.at));
+        line("description", resource.description.as_deref().unwrap_or_default());
+        line("media type", resource.mime.as_deref().unwrap_or_default());
+        line("who", &who);
+    }
+    for template in about.templates.iter().filter(|known| known.name == wanted || known.uri == wanted) {
+        line("template", &template.uri);
+        line("from", &config.texts.locate(template.node.at));
+        line("description", template.description.as_deref().unwrap_or_default());
+        line("does", template.does.kind());
+        line("who", &who);
+    }
+    for prompt in about.prompts.iter().filter(|known| known.name == wanted) {
+        line("prompt", &format!("{}.{}", about.name, prompt.name));
+        line("from", &config.texts.locate(prompt.node.at));
+        line("description", prompt.description.as_deref().unwrap_or_default());
+        line("who", &who);
+        line("arguments", &format!("{:#}", prompt.arguments.seen()));
+    }
+}
+
+pub(crate) fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "toolgate", &mut script);
+    print(&String::from_utf8_lossy(&script))
+}
+
+/// The hash of a password that is read from standard input, so that it is in no history.
+pub(crate) fn hash_password() -> Result<(), Failure> {
+    use argon2::password_hash::PasswordHasher as _;
+
+    let mut password = String::new();
+    let read = io::stdin().lock().take(4096).read_to_string(&mut password);
+    read.map_err(|error| Failure::Run(format!("cannot read the password: {error}")))?;
+    let password = password.trim_end_matches(['\n', '\r']);
+    if password.is_empty() {
+        return Err(Failure::Usage(
+            "the password comes from standard input: `printf %s PASSWORD | toolgate hash-password`".into(),
+        ));
+    }
+    let mut salt = [0; 16];
+    getrandom::fill(&mut salt).map_err(|error| Failure::Run(format!("there is no randomness: {error}")))?;
+    let hash = argon2::Argon2::default()
+        .hash_password_with_salt(password.as_bytes(), &salt)
+        .map_err(|error| Failure::Run(format!("cannot hash: {error}")))?;
+    print(&format!("{hash}\n"))
+}

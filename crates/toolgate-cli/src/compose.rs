@@ -1,0 +1,570 @@
+//! Configurations become servers, by the same calls that anybody can make.
+//!
+//! Whatever is wrong is told with the place in the file where it was said. What is served is not known here: `serve`
+//! puts it there.
+
+mod api;
+mod backends;
+mod caller;
+mod library;
+mod requests;
+mod tools;
+
+#[cfg(all(test, unix))]
+mod tests;
+
+pub(crate) use api::Foreign;
+pub(crate) use backends::Backends;
+pub(crate) use tools::patience;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolgate::model::PromptArgument;
+use toolgate::{
+    ApiKeys, Builder, Context, Dialect, Error, PromptSpec, ResourceSpec, SecurityHeaders, Server,
+    TemplateSpec, Token, ToolSpec,
+};
+
+use crate::config::{self, Arguments, Config, ConnectionKind, Does, Node, Output, Place, Troubles};
+use crate::source::command::CommandAct;
+use crate::source::files::{Files, Listed};
+use crate::source::http::HttpAct;
+use crate::source::prompt::Filling;
+use crate::source::sql::SqlAct;
+use crate::source::text::{TemplateAct, TextAct};
+use crate::source::{Act, Problem};
+use backends::{PATIENCE, wait};
+use caller::Taking;
+use library::{Library, Reader, Words};
+
+/// Whom a server is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Road {
+    /// Callers that have to prove who they are.
+    Http,
+    /// Whoever started the program: nobody is asked for anything.
+    Local,
+}
+
+/// A server that was made of a configuration.
+pub(crate) struct Composed {
+    pub(crate) server: Server,
+    pub(crate) config: config::Server,
+    /// Folders whose files are among its resources, and that are to be watched.
+    pub(crate) watched: Vec<Arc<Files>>,
+    /// What is not served, although nothing is wrong with the file.
+    pub(crate) notes: Vec<Note>,
+    /// Tools that are operations of APIs.
+    pub(crate) foreign: Vec<Foreign>,
+}
+
+/// Something that whoever wrote the file may want to know.
+pub(crate) struct Note {
+    pub(crate) at: Place,
+    pub(crate) said: String,
+}
+
+impl Note {
+    fn new(at: Place, said: String) -> Note {
+        Note { at, said }
+    }
+}
+
+/// Makes all servers, or says everything that keeps them from being made. Blocks: it is called where that hurts nobody,
+/// and where there is a runtime.
+pub(crate) fn compose(
+    config: &Config,
+    road: Road,
+    backends: &mut Backends,
+    troubles: &mut Troubles,
+) -> Vec<Composed> {
+    let mut composed = Vec::new();
+    backends.renew(config, troubles);
+    // Where something is wrong nothing will be served, and nobody needs to be asked.
+    let was_quiet = backends.hush(backends.is_quiet() || !troubles.is_empty());
+    let mut silent = HashSet::new();
+    for server in &config.servers {
+        let (watched, notes, foreign) = (Vec::new(), Vec::new(), Vec::new());
+        let silent = &mut silent;
+        let mut making = Making { config, server, road, backends, silent, troubles, watched, notes, foreign };
+        if let Some(made) = making.make() {
+            composed.push(made);
+        }
+    }
+    backends.hush(was_quiet);
+    backends.settle();
+    composed
+}
+
+struct Making<'a> {
+    config: &'a Config,
+    server: &'a config::Server,
+    road: Road,
+    backends: &'a mut Backends,
+    /// Databases that did not answer in time: they are not asked again.
+    silent: &'a mut HashSet<String>,
+    troubles: &'a mut Troubles,
+    watched: Vec<Arc<Files>>,
+    notes: Vec<Note>,
+    foreign: Vec<Foreign>,
+}
+
+impl Making<'_> {
+    fn make(&mut self) -> Option<Composed> {
+        let n_before = self.troubles.len();
+        let about = self.server;
+        let mut builder = Server::new(&about.name, &about.version).changing();
+        if let Some(title) = &about.title {
+            builder = builder.server_title(title);
+        }
+        if let Some(description) = &about.description {
+            builder = builder.server_description(description);
+        }
+        if let Some(instructions) = &about.instructions {
+            builder = builder.instructions(instructions);
+        }
+        if let Some(website) = &about.website {
+            builder = builder.website(website);
+        }
+        let mut builder = framed(builder, about, self.road);
+        if let Some(dialect) =
+            Dialect::named(&about.frame.dialect).filter(|_| about.frame.dialect != "official")
+        {
+            builder = builder.dialect(dialect);
+        }
+        let mut library = Library { profile: about.frame.profile.clone(), ..Library::default() };
+        for tool in &about.tools {
+            if let Some(spec) = self.tool(tool) {
+                builder = builder.add_tool(spec).into_plain();
+            }
+        }
+        for resource in &about.resources {
+            builder = self.resource(resource, builder, &mut library);
+        }
+        for template in &about.templates {
+            if let Some(spec) = self.template(template, &mut library) {
+                builder = builder.add_template(spec).into_plain();
+            }
+        }
+        let mut taken: HashSet<String> = about.tools.iter().map(|tool| tool.name.clone()).collect();
+        taken.extend(about.resources.iter().map(|resource| resource.uri.clone()));
+        taken.extend(about.templates.iter().map(|template| template.uri.clone()));
+        for api in &about.openapi {
+            builder = self.openapi(api, builder, &mut library, &mut taken);
+        }
+        let library = Arc::new(library);
+        for prompt in &about.prompts {
+            if let Some(spec) = self.prompt(prompt, &library) {
+                builder = builder.add_prompt(spec).into_plain();
+            }
+        }
+        let built = builder.build();
+        match built {
+            Ok(server) if self.troubles.len() == n_before => {
+                let watched = std::mem::take(&mut self.watched);
+                let (notes, foreign) = (std::mem::take(&mut self.notes), std::mem::take(&mut self.foreign));
+                Some(Composed { server, config: about.clone(), watched, notes, foreign })
+            }
+            Ok(_) => None,
+            Err(error) => {
+                self.misbuilt(&error);
+                None
+            }
+        }
+    }
+
+    /// What the builder says, at the place in the file that it is about.
+    fn misbuilt(&mut self, error: &Error) {
+        let said = error.to_string();
+        for line in said.lines().skip(1).map(str::trim) {
+            let about = self.server;
+            let quoted = |what: &str| line.strip_prefix(what)?.strip_prefix(" `")?.split_once('`');
+            let found = quoted("tool")
+                .and_then(|(name, rest)| {
+                    Some((about.tools.iter().find(|tool| tool.name == name)?.node.at, rest))
+                })
+                .or_else(|| {
+                    let (name, rest) = quoted("prompt")?;
+                    Some((about.prompts.iter().find(|prompt| prompt.name == name)?.node.at, rest))
+                })
+                .or_else(|| {
+                    let (uri, rest) = quoted("resource")?;
+                    Some((
+                        about.resources.iter().find(|resource| resource.uri == uri)?.node.reach("uri"),
+                        rest,
+                    ))
+                })
+                .or_else(|| {
+                    let (uri, rest) = quoted("template")?;
+                    Some((
+                        about.templates.iter().find(|template| template.uri == uri)?.node.reach("uri"),
+                        rest,
+                    ))
+                });
+            let setting = line.split_once(": ").and_then(|(name, rest)| {
+                let known = self.config.settings.iter().find(|(known, _)| *known == name)?;
+                Some((known.1, rest))
+            });
+            match found.or(setting) {
+                // Told already, with both places.
+                Some((_, rest)) if rest.ends_with("there are two of them") => {}
+                Some((at, rest)) => self.troubles.say(at, rest.trim_start_matches(':').trim()),
+                None => self.troubles.say(about.at, line),
+            }
+        }
+    }
+
+    fn problems(&mut self, node: &Node, below: &str, problems: Vec<Problem>) {
+        let placed =
+            problems.into_iter().map(|Problem { at, said }| (node.reach(&format!("{below}.{at}")), said));
+        // What the file itself was told to be wrong about is not told in other words.
+        let new: Vec<_> = placed.filter(|(at, _)| !self.troubles.knows(*at)).collect();
+        for (at, said) in new {
+            self.troubles.say(at, said);
+        }
+    }
+
+    /// What acts, made of what a table says.
+    fn act(
+        &mut self,
+        does: &Does,
+        arguments: &Arguments,
+        output: &Output,
+        node: &Node,
+    ) -> Option<Arc<dyn Act>> {
+        let schema = arguments.all();
+        let made: Result<Arc<dyn Act>, Vec<Problem>> = match does {
+            Does::Text(text) => Ok(Arc::new(TextAct(text.clone()))),
+            Does::Template(text) => TemplateAct::new(text, &schema).map(|act| Arc::new(act) as Arc<dyn Act>),
+            Does::Command(spec) => {
+                CommandAct::new((**spec).clone(), &schema).map(|act| Arc::new(act) as Arc<dyn Act>)
+            }
+            Does::Http(http) => {
+                let connection = self.backends.http(&http.on)?;
+                HttpAct::new(requests::request(http, output), connection, &schema)
+                    .map(|act| Arc::new(act) as Arc<dyn Act>)
+            }
+            Does::Sql(sql) => return self.sql(sql, &schema, output, node).map(|act| act as Arc<dyn Act>),
+        };
+        match made {
+            Ok(act) => Some(act),
+            Err(problems) => {
+                self.problems(node, does.kind(), problems);
+                None
+            }
+        }
+    }
+
+    /// A statement. What it gives is known afterwards, if its database answers.
+    fn sql(
+        &mut self,
+        sql: &config::Sql,
+        schema: &Value,
+        output: &Output,
+        node: &Node,
+    ) -> Option<Arc<SqlAct>> {
+        let connection = self.backends.sql(&sql.on)?;
+        let about = self.config.connections.iter().find_map(|known| match &known.kind {
+            ConnectionKind::Sql(about) if known.name == sql.on => Some(about),
+            _ => None,
+        })?;
+        let act = match SqlAct::new(requests::statement(sql, about, output), connection, schema) {
+            Ok(act) => Arc::new(act),
+            Err(problems) => {
+                self.problems(node, "sql", problems);
+                return None;
+            }
+        };
+        if self.backends.is_quiet() || self.silent.contains(&sql.on) {
+            return Some(act);
+        }
+        let said = match wait(async { tokio::time::timeout(PATIENCE, act.describe()).await }) {
+            Ok(Ok(())) => return Some(act),
+            Ok(Err(said)) => said,
+            Err(_) => {
+                self.silent.insert(sql.on.clone());
+                format!("the database `{}` does not answer", sql.on)
+            }
+        };
+        self.notes.push(Note::new(node.reach("sql"), format!("what this gives is not known yet: {said}")));
+        Some(act)
+    }
+
+    fn tool(&mut self, tool: &config::Tool) -> Option<ToolSpec> {
+        let act = self.act(&tool.does, &tool.arguments, &tool.output, &tool.node)?;
+        let promised = act.output_schema();
+        let scopes = if self.road == Road::Http { tool.scopes.clone() } else { Vec::new() };
+        let taking = Arc::new(Taking::of_tool(&tool.arguments));
+        let handler = move |given: Value, cx: Context| {
+            let (act, taking, scopes) = (Arc::clone(&act), Arc::clone(&taking), scopes.clone());
+            async move {
+                caller::has_scopes(&cx, &scopes)?;
+                let arguments = taking.fill(given, &cx)?;
+                act.act(&cx, &arguments).await
+            }
+        };
+        let mut spec =
+            ToolSpec::new(&tool.name, handler).input_schema(tool.arguments.seen()).hints(tool.hints.clone());
+        if let Some(description) = &tool.description {
+            spec = spec.describe(description);
+        }
+        if let Some(title) = &tool.title {
+            spec = spec.title(title);
+        }
+        if let Some(meta) = &tool.meta {
+            spec = spec.meta(meta.clone());
+        }
+        let takes = |word: &str| match &tool.does {
+            Does::Sql(_) => matches!(word, "rows" | "row" | "value"),
+            _ => word == "text" || (word == "json" && promised.is_some()),
+        };
+        spec = match (&tool.output, &promised) {
+            (Output::Word(word), _) if !takes(word) => {
+                let said = format!("`{}` has no output {word:?}", tool.does.kind());
+                self.troubles.say(tool.node.reach("output"), said);
+                return None;
+            }
+            (Output::Word(word), _) if word == "text" => spec,
+            (Output::Schema(schema), _) | (_, Some(schema)) => spec.output_schema(schema.clone()),
+            (_, None) => spec,
+        };
+        if let Some(timeout) = tools::patience(tool, &self.server.frame) {
+            spec = spec.timeout(timeout);
+        }
+        Some(spec)
+    }
+
+    fn resource(&mut self, about: &config::Resource, builder: Builder, library: &mut Library) -> Builder {
+        match &about.is {
+            config::ResourceKind::Does(does) => {
+                let Some(act) = self.act(does, &about.arguments, &about.output, &about.node) else {
+                    return builder;
+                };
+                let reader = Arc::new(Reader::new(act, &about.arguments, about.mime.clone()));
+                library.resources.insert(about.uri.clone(), Arc::clone(&reader));
+                let mut spec = ResourceSpec::new(&about.uri, move |cx: Context| {
+                    let reader = Arc::clone(&reader);
+                    async move { reader.read(&cx, Vec::new()).await }
+                })
+                .name(&about.name);
+                for (set, value) in [
+                    (ResourceSpec::title as fn(ResourceSpec, String) -> ResourceSpec, &about.title),
+                    (ResourceSpec::describe, &about.description),
+                    (ResourceSpec::mime, &about.mime),
+                ] {
+                    if let Some(value) = value {
+                        spec = set(spec, value.clone());
+                    }
+                }
+                builder.add_resource(spec).into_plain()
+            }
+            config::ResourceKind::Files { spec, watch } => {
+                let below = if about.node.get("files").is_some() { "files" } else { "file" };
+                match Files::new((**spec).clone()) {
+                    Ok(files) => self.files(about, Arc::new(files), *watch, builder, library),
+                    Err(problems) => {
+                        self.problems(&about.node, below, problems);
+                        builder
+                    }
+                }
+            }
+        }
+    }
+
+    fn files(
+        &mut self,
+        about: &config::Resource,
+        files: Arc<Files>,
+        watch: bool,
+        mut builder: Builder,
+        library: &mut Library,
+    ) -> Builder {
+        for listed in files.look() {
+            builder = builder.add_resource(file_resource(&files, &listed)).into_plain();
+        }
+        if let Some(template) = files.template() {
+            let reading = Arc::clone(&files);
+            let mut spec = TemplateSpec::new(&template, move |mut words: Words| {
+                Arc::clone(&reading).read(words.0.remove("path").unwrap_or_default())
+            })
+            .name(&about.name);
+            if let Some(title) = &about.title {
+                spec = spec.title(title);
+            }
+            if let Some(description) = &about.description {
+                spec = spec.describe(description);
+            }
+            builder = builder.add_template(spec).into_plain();
+        }
+        library.files.push(Arc::clone(&files));
+        if watch {
+            self.watched.push(files);
+        }
+        builder
+    }
+
+    fn template(&mut self, about: &config::Template, library: &mut Library) -> Option<TemplateSpec> {
+        let act = self.act(&about.does, &about.arguments, &about.output, &about.node)?;
+        let reader = Arc::new(Reader::new(act, &about.arguments, about.mime.clone()));
+        library.add_template(&about.uri, &reader);
+        let mut spec = TemplateSpec::new(&about.uri, move |words: Words, cx: Context| {
+            let reader = Arc::clone(&reader);
+            async move { reader.read(&cx, words.into_pairs()).await }
+        })
+        .name(&about.name);
+        if let Some(title) = &about.title {
+            spec = spec.title(title);
+        }
+        if let Some(description) = &about.description {
+            spec = spec.describe(description);
+        }
+        if let Some(mime) = &about.mime {
+            spec = spec.mime(mime);
+        }
+        for completion in &about.complete {
+            let complete = self.completion(completion)?;
+            spec = spec.complete(&completion.name, move |prefix, cx| complete(prefix, cx));
+        }
+        Some(spec)
+    }
+
+    fn completion(&mut self, about: &config::Completion) -> Option<tools::Complete> {
+        match &about.by {
+            config::CompletionKind::List(values) => Some(tools::complete_list(values.clone())),
+            config::CompletionKind::Does(Does::Sql(sql)) => {
+                let act = self.sql(sql, &tools::prefix().all(), &Output::Unsaid, &about.node)?;
+                Some(tools::complete_sql(act))
+            }
+            config::CompletionKind::Does(does) => {
+                let act = self.act(does, &tools::prefix(), &Output::Unsaid, &about.node)?;
+                Some(tools::complete_act(act))
+            }
+        }
+    }
+
+    fn prompt(&mut self, about: &config::Prompt, library: &Arc<Library>) -> Option<PromptSpec> {
+        let known: Vec<&str> = about.arguments.names().collect();
+        let filling = match Filling::new(&about.messages, &known) {
+            Ok(filling) => Arc::new(filling),
+            Err(problems) => {
+                let below = if about.node.get("messages").is_some() { "messages" } else { "" };
+                self.problems(&about.node, below, problems);
+                return None;
+            }
+        };
+        let taking = Arc::new(Taking::of_words(&about.arguments));
+        let (checking, library) = (Arc::clone(&taking), Arc::clone(library));
+        let mut spec = PromptSpec::new(&about.name, move |words: Words, cx: Context| {
+            let (filling, taking, library) =
+                (Arc::clone(&filling), Arc::clone(&taking), Arc::clone(&library));
+            async move {
+                let arguments = taking.fill(taking.typed(words.into_pairs())?, &cx)?;
+                filling.fill(&cx, &arguments, &*library).await
+            }
+        })
+        .check(move |words| checking.check(words));
+        for argument in about.arguments.list.iter().filter(|argument| argument.from.is_none()) {
+            let text = |key: &str| argument.schema[key].as_str().map(str::to_owned);
+            spec = spec.argument(PromptArgument {
+                name: argument.name.clone(),
+                title: text("title"),
+                description: text("description"),
+                required: argument.is_required,
+            });
+        }
+        if let Some(title) = &about.title {
+            spec = spec.title(title);
+        }
+        if let Some(description) = &about.description {
+            spec = spec.describe(description);
+        }
+        for completion in &about.complete {
+            let complete = self.completion(completion)?;
+            spec = spec.complete(&completion.name, move |prefix, cx| complete(prefix, cx));
+        }
+        Some(spec)
+    }
+}
+
+/// A file as lists show it.
+pub(crate) fn file_resource(files: &Arc<Files>, listed: &Listed) -> ResourceSpec {
+    let (files, path) = (Arc::clone(files), listed.path.clone());
+    let spec = ResourceSpec::new(&listed.uri, move || Arc::clone(&files).read(path.clone()))
+        .name(&listed.path)
+        .size(listed.size);
+    match &listed.mime {
+        Some(mime) => spec.mime(mime),
+        None => spec,
+    }
+}
+
+/// Everything about a server but what it offers.
+fn framed(builder: Builder, server: &config::Server, road: Road) -> Builder {
+    let frame = &server.frame;
+    let bytes = usize::try_from(frame.body).unwrap_or(usize::MAX);
+    let mut builder = builder
+        .page_size(frame.page_size)
+        .handler_timeout(frame.timeout)
+        .drain(frame.drain)
+        .message_limit(bytes);
+    if frame.strict_arguments {
+        builder = builder.strict_arguments();
+    }
+    if !frame.sessions {
+        builder = builder.stateless();
+    }
+    if !frame.stats {
+        builder = builder.statistics(false);
+    }
+    if let Some(profile) = &frame.profile {
+        builder = builder.show(profile.clone());
+    }
+    if road == Road::Local {
+        return builder;
+    }
+    if let Some(url) = &frame.public_url {
+        builder = builder.public_url(url);
+    }
+    for host in &frame.hosts {
+        builder = builder.allow_host(host);
+    }
+    if !frame.headers {
+        builder = builder.security_headers(SecurityHeaders::none());
+    }
+    builder = builder
+        .trust_proxies(frame.trusted_proxies.clone())
+        .allow_ips(frame.ip_allow.clone())
+        .cors(frame.cors.clone())
+        .body_limit(bytes)
+        .any_credential();
+    if let Some(rate) = frame.rate_per_ip {
+        builder = builder.rate_per_ip(rate);
+    }
+    if let Some(rate) = frame.rate_per_principal {
+        builder = builder.rate_per_principal(rate);
+    }
+    for (user, secret) in &frame.users {
+        builder = builder.basic_auth(user, secret);
+    }
+    let token = |credential: &config::Credential| tools::token(credential, server);
+    if !frame.tokens.is_empty() {
+        builder = builder.tokens(frame.tokens.iter().map(token).collect::<Vec<Token>>());
+    }
+    if !frame.keys.is_empty() {
+        builder = builder.api_keys(ApiKeys::list(frame.keys.iter().map(token).collect::<Vec<Token>>()));
+    }
+    builder
+}
+
+/// A builder that has settled what was added last.
+trait Plain {
+    fn into_plain(self) -> Builder;
+}
+
+impl<L: toolgate::Last> Plain for Builder<L> {
+    fn into_plain(self) -> Builder {
+        self.add(Vec::<toolgate::Item>::new())
+    }
+}

@@ -1,0 +1,329 @@
+//! Databases and APIs that tools use, by the names that a configuration gives them.
+//!
+//! They outlive a change of the configuration: what is described as before is kept, with its open connections. What is
+//! not described any more ends when the last call that uses it does.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::config::{self, BackendAuth, Config, ConnectionKind, OpenApi, Troubles};
+use crate::source::Problem;
+use crate::source::egress::{Egress, EgressSpec};
+use crate::source::http::{Auth, ConnectionSpec, Fetched, HttpConnection, Outside, Retry};
+use crate::source::openapi::TEXT_LIMIT;
+use crate::source::sql::{Driver, SqlConnection, SqlConnectionSpec};
+
+/// How long those who are asked something may keep a start or a change waiting.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// The same for descriptions of APIs. Who is slower is asked again later, with more time.
+const FETCH: Duration = Duration::from_secs(5);
+/// How long connections have to end when the program does.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// A connection by its own name, or the one that an API of a server has for itself.
+type Name = (Option<String>, String);
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(crate) struct Backends {
+    outside: Option<(config::Egress, Arc<Outside>)>,
+    sql: HashMap<String, (SqlConnectionSpec, Arc<SqlConnection>)>,
+    http: HashMap<Name, (config::HttpConnection, Arc<HttpConnection>)>,
+    /// Descriptions of APIs that were read from URLs.
+    documents: HashMap<String, Fetched>,
+    /// Everything is read again, whether it is known or not.
+    is_stale: bool,
+    /// Nobody is asked anything: what is not in files is not known.
+    is_quiet: bool,
+}
+
+impl Backends {
+    /// For those who only look at files.
+    pub(crate) fn quiet() -> Backends {
+        Backends { is_quiet: true, ..Backends::default() }
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.is_quiet
+    }
+
+    /// Asks nobody, or goes on asking. Says how it was.
+    pub(super) fn hush(&mut self, is_quiet: bool) -> bool {
+        std::mem::replace(&mut self.is_quiet, is_quiet)
+    }
+
+    /// What is known of others is asked for again when it is needed next.
+    pub(crate) fn doubt(&mut self) {
+        self.is_stale = true;
+    }
+
+    /// Makes what a configuration describes, and forgets what it does not.
+    pub(super) fn renew(&mut self, config: &Config, troubles: &mut Troubles) {
+        self.renew_outside(config, troubles);
+        let (old_sql, old_http) = (std::mem::take(&mut self.sql), std::mem::take(&mut self.http));
+        for connection in &config.connections {
+            let name = &connection.name;
+            let made = match &connection.kind {
+                ConnectionKind::Sql(about) => self.renew_sql(sql_spec(name, about), &old_sql),
+                ConnectionKind::Http(about) => self.renew_http((None, name.clone()), about, &old_http),
+            };
+            for Problem { at, said } in made.err().unwrap_or_default() {
+                troubles.say(connection.node.reach(&at), said);
+            }
+        }
+        for (server, api) in apis(config) {
+            let Some(about) = own(config, api) else { continue };
+            let made = self.renew_http(name_of(server, api), &about, &old_http);
+            for Problem { at, said } in made.err().unwrap_or_default() {
+                // The connection calls it `http` and `headers`; here it is `base`, and one table deeper.
+                let at = match at.strip_prefix("http") {
+                    Some(_) => "base".to_owned(),
+                    None => format!("auth.{at}"),
+                };
+                troubles.say(api.node.reach(&at), said);
+            }
+        }
+        let is_named = |url: &String| apis(config).any(|(_, api)| api.spec.url() == Some(url));
+        self.documents.retain(|url, _| is_named(url));
+    }
+
+    fn renew_outside(&mut self, config: &Config, troubles: &mut Troubles) {
+        if self.outside.as_ref().is_some_and(|(known, _)| *known == config.egress) {
+            return;
+        }
+        // Who may be called has changed: nobody goes on by the old rules.
+        self.http.clear();
+        let config::Egress { deny_private, allow } = config.egress.clone();
+        self.outside = match Egress::new(&EgressSpec { deny_private, allow }) {
+            Ok(egress) => Some((config.egress.clone(), Outside::new(egress))),
+            Err(problems) => {
+                for Problem { at, said } in problems {
+                    troubles.say(config.egress_node.reach(&at), said);
+                }
+                None
+            }
+        };
+    }
+
+    fn renew_sql(
+        &mut self,
+        spec: SqlConnectionSpec,
+        old: &HashMap<String, (SqlConnectionSpec, Arc<SqlConnection>)>,
+    ) -> Result<(), Vec<Problem>> {
+        let made = match old.get(&spec.name).filter(|(known, _)| *known == spec) {
+            Some((_, known)) => Arc::clone(known),
+            None => SqlConnection::new(spec.clone())?,
+        };
+        self.sql.insert(spec.name.clone(), (spec, made));
+        Ok(())
+    }
+
+    fn renew_http(
+        &mut self,
+        name: Name,
+        about: &config::HttpConnection,
+        old: &HashMap<Name, (config::HttpConnection, Arc<HttpConnection>)>,
+    ) -> Result<(), Vec<Problem>> {
+        let made = match (old.get(&name).filter(|(known, _)| known == about), &self.outside) {
+            (Some(known), _) => known.clone(),
+            (None, Some((_, outside))) => (about.clone(), HttpConnection::new(&http_spec(about), outside)?),
+            (None, None) => return Ok(()),
+        };
+        self.http.insert(name, made);
+        Ok(())
+    }
+
+    /// None if it could not be made, which was told.
+    pub(super) fn http(&self, name: &str) -> Option<Arc<HttpConnection>> {
+        self.http.get(&(None, name.to_owned())).map(|(_, connection)| Arc::clone(connection))
+    }
+
+    pub(super) fn sql(&self, name: &str) -> Option<Arc<SqlConnection>> {
+        self.sql.get(name).map(|(_, connection)| Arc::clone(connection))
+    }
+
+    /// The connection that requests of an API go to.
+    pub(super) fn api(&self, server: &str, api: &OpenApi) -> Option<Arc<HttpConnection>> {
+        let own = self.http.get(&name_of(server, api)).map(|(_, connection)| Arc::clone(connection));
+        own.or_else(|| self.http(api.on.as_deref()?))
+    }
+
+    /// The text behind a URL, as it is known or as it is now. One that cannot be had now is as it was.
+    pub(super) fn document(&mut self, url: &str, on: &HttpConnection) -> Result<String, String> {
+        let known = self.documents.get(url);
+        if let (Some(known), false) = (known, self.is_stale) {
+            return Ok(known.text.clone());
+        }
+        if self.is_quiet {
+            return Err("it is behind a URL; `check --live` reads it".into());
+        }
+        let etag = known.and_then(|known| known.etag.clone());
+        let fetching =
+            async { tokio::time::timeout(FETCH, on.fetch(url, etag.as_deref(), TEXT_LIMIT)).await };
+        let fetched = wait(fetching).unwrap_or_else(|_| Err("the document took too long".into()));
+        match (fetched, known) {
+            (Ok(Some(fetched)), _) => {
+                let text = fetched.text.clone();
+                self.documents.insert(url.to_owned(), fetched);
+                Ok(text)
+            }
+            (Ok(None), Some(known)) => Ok(known.text.clone()),
+            (Ok(None), None) => Err("the document was not sent".into()),
+            (Err(said), Some(known)) => {
+                tracing::warn!(url = shown(url), said, "the description stays as it was");
+                Ok(known.text.clone())
+            }
+            (Err(said), None) => Err(said),
+        }
+    }
+
+    /// Everything was asked for again.
+    pub(super) fn settle(&mut self) {
+        self.is_stale = false;
+    }
+
+    /// Looks whether descriptions behind URLs have changed. Afterwards they are known as they are now.
+    pub(crate) async fn refresh<'a>(
+        &mut self,
+        described: impl Iterator<Item = (&'a str, &'a OpenApi)>,
+    ) -> bool {
+        let mut has_changed = false;
+        for (server, api) in described {
+            let (Some(url), Some(on)) = (api.spec.url(), self.api(server, api)) else { continue };
+            let known = self.documents.get(url);
+            let etag = known.and_then(|known| known.etag.clone());
+            match on.fetch(url, etag.as_deref(), TEXT_LIMIT).await {
+                Ok(Some(fetched)) => {
+                    has_changed |= known.is_none_or(|known| known.text != fetched.text);
+                    self.documents.insert(url.to_owned(), fetched);
+                }
+                Ok(None) => {}
+                Err(said) => tracing::warn!(url = shown(url), said, "the description stays as it was"),
+            }
+        }
+        has_changed
+    }
+
+    /// Whether this description was ever read.
+    pub(crate) fn has_document(&self, url: &str) -> bool {
+        self.documents.contains_key(url)
+    }
+
+    /// Tries everybody, and says who does not answer.
+    pub(crate) async fn probe(&self, config: &Config) -> Vec<String> {
+        let mut silent = Vec::new();
+        for connection in &config.connections {
+            let name = &connection.name;
+            let tried = match (self.sql.get(name), self.http.get(&(None, name.clone()))) {
+                (Some((_, sql)), _) => sql.ping().await,
+                (_, Some((_, http))) => {
+                    http.reach().await.map_err(|said| format!("connection {name}: {said}"))
+                }
+                (None, None) => Ok(()),
+            };
+            silent.extend(tried.err().map(|said| format!("{}: {said}", config.texts.locate(connection.at))));
+        }
+        for (server, api) in apis(config) {
+            if let Some((_, http)) = self.http.get(&name_of(server, api))
+                && let Err(said) = http.reach().await
+            {
+                silent.push(format!("{}: API {}: {said}", config.texts.locate(api.node.at), api.name));
+            }
+        }
+        silent
+    }
+
+    /// Says goodbye to databases.
+    pub(crate) async fn close(&self) {
+        for (_, connection) in self.sql.values() {
+            let _ = tokio::time::timeout(GOODBYE, connection.close()).await;
+        }
+    }
+}
+
+/// Waits where that hurts nobody: see `compose`.
+pub(super) fn wait<T>(future: impl Future<Output = T>) -> T {
+    Handle::current().block_on(future)
+}
+
+fn apis(config: &Config) -> impl Iterator<Item = (&str, &OpenApi)> {
+    config.servers.iter().flat_map(|server| server.openapi.iter().map(|api| (server.name.as_str(), api)))
+}
+
+fn name_of(server: &str, api: &OpenApi) -> Name {
+    (Some(server.to_owned()), api.name.clone())
+}
+
+/// The connection that an API has for itself: where it says its base, or something that the named one does not.
+fn own(config: &Config, api: &OpenApi) -> Option<config::HttpConnection> {
+    let mut about = match (&api.on, &api.base) {
+        (Some(on), _) => {
+            let named = config.connections.iter().find(|known| known.name == *on)?;
+            let ConnectionKind::Http(about) = &named.kind else { return None };
+            if api.auth.is_none() && api.headers.is_empty() {
+                return None;
+            }
+            about.clone()
+        }
+        (None, Some(base)) => config::HttpConnection::at(base.clone()),
+        (None, None) => return None,
+    };
+    about.headers.extend(api.headers.iter().cloned());
+    if api.auth.is_some() {
+        about.auth.clone_from(&api.auth);
+    }
+    Some(about)
+}
+
+/// An address without what may be a secret in it.
+pub(super) fn shown(url: &str) -> String {
+    let plain = url.split(['?', '#']).next().unwrap_or_default();
+    match plain.split_once("://").map(|(scheme, rest)| (scheme, rest.split_once('/').unwrap_or((rest, "")))) {
+        Some((scheme, (host, path))) => {
+            format!("{scheme}://{}/{path}", host.rsplit('@').next().unwrap_or_default())
+        }
+        None => plain.to_owned(),
+    }
+}
+
+fn sql_spec(name: &str, about: &config::SqlConnection) -> SqlConnectionSpec {
+    let driver = match about.engine {
+        "sqlite" => Driver::Sqlite,
+        "mysql" => Driver::MySql,
+        _ => Driver::Postgres,
+    };
+    SqlConnectionSpec {
+        max: about.pool_max,
+        queue: about.pool_queue,
+        idle: about.pool_idle,
+        wait: about.pool_wait,
+        read_only: about.read_only,
+        ..SqlConnectionSpec::new(name, driver, &about.url)
+    }
+}
+
+fn http_spec(about: &config::HttpConnection) -> ConnectionSpec {
+    ConnectionSpec {
+        base: about.base.clone(),
+        headers: about.headers.clone(),
+        query: about.query.clone(),
+        auth: about.auth.as_ref().map(auth).unwrap_or_default(),
+        retry: Retry { max: about.retry_max, on: about.retry_on.clone() },
+        timeout: about.timeout,
+        connect_timeout: about.connect_timeout,
+        response_limit: about.max_response,
+        redirects: about.redirects,
+        ca: about.ca.clone(),
+    }
+}
+
+pub(super) fn auth(about: &BackendAuth) -> Auth {
+    match about.clone() {
+        BackendAuth::Forward => Auth::Forward,
+        BackendAuth::Headers(names) => Auth::Headers(names),
+        BackendAuth::Attribute { attribute, header, prefix } => Auth::Attribute { attribute, header, prefix },
+    }
+}

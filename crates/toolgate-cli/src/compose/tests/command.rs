@@ -1,0 +1,286 @@
+//! Group O of the hostile inputs: programs.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::*;
+
+fn grep(folder: &Folder) -> Server {
+    folder.write("a.txt", "A\n");
+    server(
+        folder,
+        r#"
+        [servers.s.tools.find]
+        args = { pattern = "string" }
+        command = { argv = ["grep", "-c", "--", "{pattern}", "a.txt"], exit_codes = [0, 1], timeout = "2s" }
+        [servers.s.tools.show]
+        args = { word = { type = "string", pattern = "" } }
+        command = { argv = ["echo", "{word}"] }
+        "#,
+    )
+}
+
+#[tokio::test]
+async fn o01_no_shell_ever_sees_an_argument() {
+    let folder = Folder::new();
+    let server = grep(&folder);
+    for pattern in [
+        "; touch pwn #",
+        "$(touch pwn)",
+        "`touch pwn`",
+        "| id",
+        "&& id",
+        "> pwn",
+        "\n id",
+        "${IFS}",
+        "' ; id '",
+        "*",
+    ] {
+        let (text, _) = call(&server, "find", json!({ "pattern": pattern })).await;
+        assert!(text.trim() == "0" || text.trim() == "1" && pattern == "\n id", "{pattern:?}: {text}");
+        assert!(!folder.path().join("pwn").exists());
+    }
+}
+
+#[tokio::test]
+async fn o02_nothing_becomes_an_option() {
+    let folder = Folder::new();
+    let server = grep(&folder);
+    for pattern in ["-f/etc/passwd", "--file=/etc/passwd", "-", "--"] {
+        assert_eq!(
+            call(&server, "find", json!({ "pattern": pattern })).await,
+            ("0".into(), false),
+            "{pattern}"
+        );
+    }
+    // Where only a pattern keeps dashes away, each value is looked at.
+    let (text, is_error) = call(&server, "show", json!({ "word": "-n" })).await;
+    assert!(is_error && text.contains("begins with `-`"), "{text}");
+}
+
+#[tokio::test]
+async fn o03_o04_what_no_system_takes_is_refused_before_it_starts() {
+    let folder = Folder::new();
+    let server = server(
+        &folder,
+        r#"
+        [servers.s.tools.t]
+        args = { a = "string?", many = "string[]?" }
+        command = { argv = ["touch", "--", "{a}", "{many}"] }
+        "#,
+    );
+    for (arguments, wanted) in [
+        (json!({ "a": "x\u{0}y" }), "NUL"),
+        (json!({ "a": "x".repeat(3 << 20) }), "more than 131072 bytes"),
+        (json!({ "many": vec!["f"; 100_000] }), "more than 256"),
+    ] {
+        let (text, is_error) = call(&server, "t", arguments).await;
+        assert!(is_error && text.contains("invalid argument") && text.contains(wanted), "{text}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing was started");
+    assert!(!call(&server, "t", json!({ "many": ["one", "two"] })).await.1);
+    assert!(
+        folder.path().join("one").exists() && folder.path().join("two").exists(),
+        "a list is several arguments"
+    );
+}
+
+#[tokio::test]
+async fn o05_the_environment_is_empty_but_for_what_is_named() {
+    let folder = Folder::new();
+    let server = server(
+        &folder,
+        r#"
+        [servers.s.tools.env]
+        command = { argv = ["env"], env = { GREETING = "hello" }, pass_env = ["HOME", "NOT_THERE"] }
+        "#,
+    );
+    let (text, _) = call(&server, "env", json!({})).await;
+    let mut names: Vec<&str> = text.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    names.sort_unstable();
+    let wanted: &[&str] = if std::env::var_os("HOME").is_some() {
+        &["GREETING", "HOME", "LANG", "PATH"]
+    } else {
+        &["GREETING", "LANG", "PATH"]
+    };
+    assert_eq!(names, wanted, "{text}");
+}
+
+#[tokio::test]
+async fn o06_who_prints_too_much_is_stopped() {
+    let folder = Folder::new();
+    let server =
+        server(&folder, r#"servers.s.tools.flood.command = { argv = ["yes"], max_output = "64KiB" }"#);
+    let started = Instant::now();
+    let (text, is_error) = call(&server, "flood", json!({})).await;
+    assert!(is_error && text.starts_with("output limit"), "{text}");
+    assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+/// Whether a process group has a living member.
+fn lives(folder: &Folder) -> bool {
+    let text = std::fs::read_to_string(folder.path().join("pid")).unwrap();
+    let pid = rustix::process::Pid::from_raw(text.trim().parse().unwrap()).unwrap();
+    rustix::process::test_kill_process_group(pid).is_ok()
+}
+
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..300 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("not so after 3 s: {what}");
+}
+
+const FORK: &str = r#"
+    [servers.s.tools.fork]
+    command = { argv = ["sh", "-c", "echo $$ > new; mv new pid; sleep 300 & sleep 300"], timeout = "TIME" }
+"#;
+
+#[tokio::test]
+async fn o07_o08_time_ends_the_program_and_all_it_started() {
+    let folder = Folder::new();
+    let server = server(&folder, &FORK.replace("TIME", "300ms"));
+    let (text, is_error) = call(&server, "fork", json!({})).await;
+    assert!(is_error && text.starts_with("timeout"), "{text}");
+    until("the whole group is gone", || !lives(&folder)).await;
+}
+
+#[tokio::test]
+async fn o07_who_does_not_listen_is_killed() {
+    let folder = Folder::new();
+    let server = server(
+        &folder,
+        r#"
+        [servers.s.tools.deaf]
+        command = { argv = ["sh", "-c", "trap '' TERM; echo $$ > pid; sleep 300"], timeout = "300ms" }
+        "#,
+    );
+    let started = Instant::now();
+    let (text, _) = call(&server, "deaf", json!({})).await;
+    assert!(text.starts_with("timeout"), "{text}");
+    assert!(started.elapsed() < Duration::from_secs(4), "TERM, a second, KILL: {:?}", started.elapsed());
+    until("the whole group is gone", || !lives(&folder)).await;
+}
+
+#[tokio::test]
+async fn o10_whoever_leaves_ends_it() {
+    let folder = Folder::new();
+    let server = server(&folder, &FORK.replace("TIME", "60s"));
+    let calling = tokio::spawn({
+        let server = server.clone();
+        async move { server.call_tool("fork", json!({})).await }
+    });
+    until("it runs", || folder.path().join("pid").exists()).await;
+    assert!(lives(&folder));
+    calling.abort();
+    until("the whole group is gone", || !lives(&folder)).await;
+}
+
+#[tokio::test]
+async fn what_a_program_leaves_behind_does_not_keep_its_caller() {
+    let folder = Folder::new();
+    let server = server(
+        &folder,
+        r#"servers.s.tools.t.command = { argv = ["sh", "-c", "echo $$ > pid; sleep 300 & echo done"] }"#,
+    );
+    assert_eq!(call(&server, "t", json!({})).await, ("done".into(), false));
+    until("the whole group is gone", || !lives(&folder)).await;
+}
+
+#[tokio::test]
+async fn o09_only_so_many_run_and_wait() {
+    let folder = Folder::new();
+    let server = server(
+        &folder,
+        r#"
+        [servers.s.tools.nap]
+        command = { argv = ["sleep", "0.2"], concurrency = 4, queue = 8 }
+        [servers.s.tools.echo]
+        text = "here"
+        "#,
+    );
+    let calls: Vec<_> = (0..60)
+        .map(|_| {
+            let server = server.clone();
+            tokio::spawn(async move { call(&server, "nap", json!({})).await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    assert_eq!(call(&server, "echo", json!({})).await.0, "here", "others are not kept waiting");
+    let mut n_busy = 0;
+    for call in calls {
+        let (text, is_error) = call.await.unwrap();
+        n_busy += usize::from(is_error && text.starts_with("busy"));
+    }
+    assert_eq!(n_busy, 60 - 4 - 8);
+    assert!(!call(&server, "nap", json!({})).await.1, "turns are given back");
+}
+
+#[tokio::test]
+async fn o11_o12_odd_output_and_input() {
+    let folder = Folder::new();
+    let server = server(
+        &folder,
+        r#"
+        [servers.s.tools.bytes]
+        command = { argv = ["printf", "a\\377b"] }
+        [servers.s.tools.cat]
+        command = { argv = ["cat"] }
+        [servers.s.tools.say]
+        args = { text = "string" }
+        command = { argv = ["cat"], stdin = "<{text}>" }
+        [servers.s.tools.closes]
+        command = { argv = ["sh", "-c", "exec >&- 2>&-; sleep 300"], timeout = "300ms" }
+        "#,
+    );
+    let (text, is_error) = call(&server, "bytes", json!({})).await;
+    assert!(!is_error && text.starts_with("a\u{fffd}b\n[some bytes"), "{text:?}");
+    assert_eq!(call(&server, "cat", json!({})).await, (String::new(), false), "there is nothing to read");
+    assert_eq!(call(&server, "say", json!({ "text": "{text}" })).await.0, "<{text}>");
+    assert!(call(&server, "closes", json!({})).await.0.starts_with("timeout"));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn o13_no_descriptor_of_ours_is_inherited() {
+    let folder = Folder::new();
+    let server = server(&folder, r#"servers.s.tools.t.command = { argv = ["ls", "-l", "/proc/self/fd"] }"#);
+    let open = std::fs::File::create(folder.path().join("open-here")).unwrap();
+    let listening = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (text, _) = call(&server, "t", json!({})).await;
+    assert!(text.contains("pipe:") && text.contains("/dev/null"), "its own are there: {text}");
+    // What the test itself was given by whoever started it is not ours to close.
+    assert!(!text.contains("open-here") && !text.contains("socket:"), "{text}");
+    drop((open, listening));
+}
+
+#[tokio::test]
+async fn exit_codes_and_complaints_are_told() {
+    let folder = Folder::new();
+    let server = server(
+        &folder,
+        r#"
+        [servers.s.tools.fails]
+        command = { argv = ["sh", "-c", "echo out; echo why >&2; exit 3"] }
+        [servers.s.tools.json]
+        command = { argv = ["echo", '{{"a": [1, 2]}}'], stdout = "json" }
+        [servers.s.tools.no_json]
+        command = { argv = ["echo", "hello"], stdout = "json" }
+        [servers.s.tools.dies]
+        command = { argv = ["sh", "-c", "kill -9 $$"] }
+        [servers.s.tools.group]
+        args = { n = { type = "integer", minimum = 0, required = false }, word = { enum = ["a"] } }
+        command = { argv = ["echo", ["-n", "{n}"], "{word}", "x={word}"] }
+        "#,
+    );
+    assert_eq!(call(&server, "fails", json!({})).await, ("exit code 3\nwhy\nout".into(), true));
+    assert_eq!(call(&server, "json", json!({})).await.0, r#"{"a":[1,2]}"#);
+    assert!(call(&server, "no_json", json!({})).await.0.contains("did not print JSON"));
+    assert_eq!(call(&server, "dies", json!({})).await, ("ended by a signal".into(), true));
+    assert_eq!(call(&server, "group", json!({ "word": "a" })).await.0, "a x=a");
+    assert_eq!(call(&server, "group", json!({ "word": "a", "n": 5 })).await.0, "5 a x=a");
+}

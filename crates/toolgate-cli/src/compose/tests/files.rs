@@ -1,0 +1,230 @@
+//! Group M of the hostile inputs: files.
+
+use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::*;
+
+fn fixture() -> (Folder, Server) {
+    let folder = Folder::new();
+    folder.write("root/a.txt", "A\n");
+    folder.write("root/sub/b.txt", "B\n");
+    folder.write("root/with space é.md", "# C");
+    folder.write("root/.hidden", "TOPSECRET");
+    folder.write("root/picture.png", [0x89, b'P', b'N', b'G', 0xff]);
+    folder.write("root/broken.txt", [b'a', 0xff, b'b']);
+    folder.write("root-secret/s.txt", "TOPSECRET");
+    let root = folder.path().join("root");
+    symlink("/etc/passwd", root.join("link")).unwrap();
+    symlink("/etc", root.join("dlink")).unwrap();
+    symlink("../root-secret", root.join("out")).unwrap();
+    symlink("sub/b.txt", root.join("inside")).unwrap();
+    let fifo = std::process::Command::new("mkfifo").arg(root.join("fifo")).status().unwrap();
+    assert!(fifo.success());
+    let big = std::fs::File::create(root.join("big.bin")).unwrap();
+    big.set_len(1 << 30).unwrap();
+    let server = server(
+        &folder,
+        r#"
+        [servers.s.resources.docs]
+        files = { root = "root", uri = "fx://files/{path}" }
+        [servers.s.resources.one]
+        file = "root/a.txt"
+        uri = "fx://one"
+        "#,
+    );
+    (folder, server)
+}
+
+async fn read(server: &Server, uri: &str) -> Result<Value, String> {
+    server.read_resource(uri).await.map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn what_is_there_is_listed_and_read() {
+    let (_folder, server) = fixture();
+    let mut listed: Vec<String> = server.resources().iter().map(|resource| resource.uri.clone()).collect();
+    listed.sort();
+    assert_eq!(
+        listed,
+        [
+            "fx://files/a.txt",
+            "fx://files/big.bin",
+            "fx://files/broken.txt",
+            "fx://files/picture.png",
+            "fx://files/sub/b.txt",
+            "fx://files/with%20space%20%C3%A9.md",
+            "fx://one",
+        ]
+    );
+    assert_eq!(read(&server, "fx://files/a.txt").await.unwrap()["contents"][0]["text"], "A\n");
+    assert_eq!(read(&server, "fx://one").await.unwrap()["contents"][0]["text"], "A\n");
+    let space = read(&server, "fx://files/with%20space%20%C3%A9.md").await.unwrap();
+    assert_eq!(
+        (&space["contents"][0]["text"], &space["contents"][0]["mimeType"]),
+        (&json!("# C"), &json!("text/markdown"))
+    );
+    let picture = read(&server, "fx://files/picture.png").await.unwrap();
+    assert_eq!(picture["contents"][0]["blob"], "iVBOR/8=");
+    assert_eq!(picture["contents"][0]["mimeType"], "image/png");
+}
+
+#[tokio::test]
+async fn m01_to_m08_nothing_outside_is_read_and_all_refusals_are_the_same() {
+    let (_folder, server) = fixture();
+    let refused = read(&server, "fx://files/never-was").await.unwrap_err();
+    for path in [
+        "../root-secret/s.txt",
+        "sub/../../root-secret/s.txt",
+        "..",
+        ".",
+        "./a.txt",
+        "sub//b.txt",
+        "%2e%2e/root-secret/s.txt",
+        "%2e%2e%2froot-secret%2fs.txt",
+        "..%2froot-secret%2fs.txt",
+        "%252e%252e%252froot-secret%252fs.txt",
+        "link",
+        "dlink/passwd",
+        "out/s.txt",
+        "/etc/passwd",
+        "//etc/passwd",
+        "%2fetc%2fpasswd",
+        "file:///etc/passwd",
+        "/proc/self/environ",
+        "a.txt%00.png",
+        "a.txt%00",
+        "a.txt%0a",
+        "..\\root-secret\\s.txt",
+        "%5c%5cevil%5cshare",
+        "C:\\x",
+        "a.txt:ads",
+        "CON",
+        "nul.txt",
+        "com1",
+        "a.txt.",
+        "a.txt%20",
+        "fifo",
+        "sub",
+        "sub/",
+        ".hidden",
+        "",
+        &"x".repeat(5000),
+        &"d/".repeat(300),
+    ] {
+        let uri = format!("fx://files/{path}");
+        let said = read(&server, &uri).await.expect_err(path);
+        let same = refused.replace("fx://files/never-was", "");
+        // A long address is cut where it is told.
+        assert!(
+            said.replace(&uri, "") == same || path.len() > 255 && said.starts_with(&same),
+            "{path}: {said}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn m03_a_link_that_stays_inside_is_followed() {
+    let (_folder, server) = fixture();
+    if cfg!(target_os = "linux") {
+        assert_eq!(read(&server, "fx://files/inside").await.unwrap()["contents"][0]["text"], "B\n");
+    }
+}
+
+#[tokio::test]
+async fn m04_a_race_never_leads_outside() {
+    let (folder, server) = fixture();
+    let root = folder.path().join("root");
+    std::fs::create_dir(root.join("keep")).unwrap();
+    std::fs::write(root.join("keep/s.txt"), "INSIDE").unwrap();
+    let (swapping, folder_path) = (root.clone(), folder.path().to_owned());
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let stopping = std::sync::Arc::clone(&stop);
+    let swapper = std::thread::spawn(move || {
+        while !stopping.load(Ordering::Relaxed) {
+            std::fs::rename(swapping.join("keep"), swapping.join("kept")).unwrap();
+            symlink(folder_path.join("root-secret"), swapping.join("keep")).unwrap();
+            std::fs::remove_file(swapping.join("keep")).unwrap();
+            std::fs::rename(swapping.join("kept"), swapping.join("keep")).unwrap();
+        }
+    });
+    let (mut n_inside, mut n_read) = (0, 0);
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_millis(700) {
+        n_read += 1;
+        if let Ok(contents) = read(&server, "fx://files/keep/s.txt").await {
+            assert_eq!(contents["contents"][0]["text"], "INSIDE");
+            n_inside += 1;
+        }
+    }
+    stop.store(true, Ordering::Relaxed);
+    swapper.join().unwrap();
+    assert!(n_inside > 0 && n_read > 100, "{n_inside} of {n_read}");
+}
+
+#[tokio::test]
+async fn m09_m11_m14_large_unreadable_and_odd_files() {
+    let (folder, server) = fixture();
+    let started = Instant::now();
+    let said = read(&server, "fx://files/big.bin").await.unwrap_err();
+    assert!(said.contains("too large") && started.elapsed() < Duration::from_millis(500), "{said}");
+    assert_eq!(read(&server, "fx://files/broken.txt").await.unwrap()["contents"][0]["blob"], "Yf9i");
+    std::fs::remove_file(folder.path().join("root/a.txt")).unwrap();
+    let gone = read(&server, "fx://files/a.txt").await.unwrap_err();
+    assert!(!gone.contains("os error") && !gone.contains("root/"), "{gone}");
+}
+
+#[tokio::test]
+async fn globs_say_which_files() {
+    let folder = Folder::new();
+    for name in ["a.md", "b.txt", "sub/c.md", "drafts/d.md"] {
+        folder.write(&format!("root/{name}"), name);
+    }
+    let server = server(
+        &folder,
+        r#"
+        [servers.s.resources.docs]
+        files = { root = "root", uri = "docs:///{path}", glob = "**/*.md", exclude = "drafts/**", max_files = 1 }
+        "#,
+    );
+    assert_eq!(server.resource_count(), 1, "the list is cut");
+    assert!(read(&server, "docs:///sub/c.md").await.is_ok(), "what is not listed can be read");
+    assert!(read(&server, "docs:///b.txt").await.is_err());
+    assert!(read(&server, "docs:///drafts/d.md").await.is_err());
+}
+
+#[test]
+fn m12_many_files_are_found_quickly_and_in_order() {
+    let folder = Folder::new();
+    for n in 0..3000 {
+        folder.write(&format!("root/{:02}/{n}.txt", n % 20), "x");
+    }
+    let server = server(&folder, r#"servers.s.resources.d.files = { root = "root", uri = "d:///{path}" }"#);
+    let uris: Vec<String> = server.resources().iter().map(|resource| resource.uri.clone()).collect();
+    assert_eq!(uris.len(), 3000);
+    assert!(uris.is_sorted());
+}
+
+#[test]
+fn what_changed_is_seen() {
+    use crate::source::files::{Files, FilesSpec};
+
+    let folder = Folder::new();
+    for name in ["a", "b", "c"] {
+        folder.write(name, name);
+    }
+    let spec =
+        FilesSpec { root: folder.path().to_owned(), uri: "d:///{path}".into(), ..FilesSpec::default() };
+    let files = Files::new(spec).unwrap();
+    assert_eq!(files.look().len(), 3);
+    assert_eq!(files.difference(), crate::source::files::Difference::default());
+    std::fs::remove_file(folder.path().join("b")).unwrap();
+    folder.write("c", "longer");
+    folder.write("aa", "new");
+    let difference = files.difference();
+    assert_eq!(difference.removed, ["d:///b"]);
+    assert_eq!(difference.added.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["aa"]);
+    assert_eq!(difference.changed.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["c"]);
+}

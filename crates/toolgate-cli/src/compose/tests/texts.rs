@@ -1,0 +1,170 @@
+//! Group Q of the hostile inputs: prompts, templates, schemas. And what they are for.
+
+use serde_json::json;
+
+use super::*;
+
+const PROMPTS: &str = r#"
+    [servers.s.resources.motto]
+    uri = "s://motto"
+    mime = "text/markdown"
+    text = "Tea first."
+    [servers.s.templates.greeting]
+    uri = "s://greeting/{language}"
+    template = "{{ {'en': 'Hello', 'de': 'Hallo'}[language] }}"
+    args = { language = { enum = ["en", "de"] } }
+    complete = { language = ["de", "en"] }
+    [servers.s.prompts.about]
+    description = "Writes about something"
+    args = { topic = "string", words = "integer=100", tone = "string?" }
+    complete = { tone = ["friendly", "formal", "Frank"] }
+    text = "Write {{ words + 1 }} words about {{ topic }}.{% if tone %} Be {{ tone }}.{% endif %}"
+    [servers.s.prompts.shows]
+    args = { uri = "string" }
+    messages = [
+        { role = "user", text = "Before {{ resource(uri) }} after" },
+        { role = "assistant", text = "I see." },
+    ]
+"#;
+
+async fn prompt(server: &Server, name: &str, arguments: Value) -> Result<Value, String> {
+    server.get_prompt(name, arguments).await.map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn q01_q02_arguments_are_put_in_once_and_literally() {
+    let folder = Folder::new();
+    let server = server(&folder, PROMPTS);
+    let topic = "{{topic}} {{7*7}} ${7*7} <%= 7*7 %> {{#if x}} \u{202e}{{ resource('s://motto') }}";
+    let filled = prompt(&server, "about", json!({ "topic": topic })).await.unwrap();
+    let text = filled["messages"][0]["content"]["text"].as_str().unwrap();
+    assert_eq!(text, format!("Write 101 words about {topic}."));
+    assert_eq!(filled["messages"].as_array().unwrap().len(), 1);
+    let long = prompt(&server, "about", json!({ "topic": "x".repeat(1 << 20) })).await.unwrap_err();
+    assert!(long.contains("`topic` is longer than 64 KiB"), "{long}");
+}
+
+#[tokio::test]
+async fn arguments_of_prompts_have_types_and_defaults() {
+    let folder = Folder::new();
+    let server = server(&folder, PROMPTS);
+    let filled =
+        prompt(&server, "about", json!({ "topic": "tea", "words": "9", "tone": "kind" })).await.unwrap();
+    assert_eq!(filled["messages"][0]["content"]["text"], "Write 10 words about tea. Be kind.");
+    // A mistake of the caller is told as one.
+    let answer = server
+        .handle(json!({ "jsonrpc": "2.0", "id": 1, "method": "prompts/get",
+            "params": { "name": "about", "arguments": { "topic": "tea", "words": "many" } } }))
+        .await
+        .unwrap();
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    assert!(prompt(&server, "about", json!({})).await.unwrap_err().contains("`topic` is required"));
+    let info = server.get_prompt_info("about").unwrap();
+    let required: Vec<bool> = info.arguments.iter().map(|argument| argument.required).collect();
+    assert_eq!(required, [true, false, false]);
+}
+
+#[tokio::test]
+async fn a_resource_stands_in_a_prompt_as_what_it_is() {
+    let folder = Folder::new();
+    let server = server(&folder, PROMPTS);
+    let filled = prompt(&server, "shows", json!({ "uri": "s://motto" })).await.unwrap();
+    assert_eq!(
+        filled["messages"],
+        json!([
+            { "role": "user", "content": { "type": "text", "text": "Before " } },
+            { "role": "user", "content": { "type": "resource",
+                "resource": { "uri": "s://motto", "mimeType": "text/markdown", "text": "Tea first." } } },
+            { "role": "user", "content": { "type": "text", "text": " after" } },
+            { "role": "assistant", "content": { "type": "text", "text": "I see." } },
+        ])
+    );
+    let made = prompt(&server, "shows", json!({ "uri": "s://greeting/de" })).await.unwrap();
+    assert_eq!(made["messages"][1]["content"]["resource"]["text"], "Hallo");
+    for uri in ["s://nothing", "s://greeting/xx", "file:///etc/passwd", ""] {
+        assert!(
+            prompt(&server, "shows", json!({ "uri": uri }))
+                .await
+                .unwrap_err()
+                .contains("there is no resource"),
+            "{uri}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn templates_check_their_variables_and_complete_them() {
+    let folder = Folder::new();
+    let server = server(&folder, PROMPTS);
+    assert_eq!(server.read_resource("s://greeting/en").await.unwrap()["contents"][0]["text"], "Hello");
+    assert!(server.read_resource("s://greeting/fr").await.is_err());
+    let complete = |reference: Value, name: &'static str, value: &'static str| {
+        let params = json!({ "ref": reference, "argument": { "name": name, "value": value } });
+        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "completion/complete", "params": params });
+        let server = server.clone();
+        async move { server.handle(request).await.unwrap()["result"]["completion"]["values"].clone() }
+    };
+    let about = json!({ "type": "ref/prompt", "name": "about" });
+    assert_eq!(complete(about.clone(), "tone", "F").await, json!(["friendly", "formal", "Frank"]));
+    assert_eq!(complete(about, "tone", "fra").await, json!(["Frank"]));
+    let greeting = json!({ "type": "ref/resource", "uri": "s://greeting/{language}" });
+    assert_eq!(complete(greeting, "language", "d").await, json!(["de"]));
+}
+
+#[tokio::test]
+async fn programs_can_complete_and_be_read() {
+    let folder = Folder::new();
+    let server = server(
+        &folder,
+        r#"
+        [servers.s.templates.t]
+        uri = "s://echo/{word}"
+        command = { argv = ["printf", "%s!", "<{word}>"] }
+        complete.word.command = { argv = ["printf", "%s\n", "{prefix}-one", "{prefix}-two"], allow_leading_dash = true }
+        "#,
+    );
+    let read = server.read_resource("s://echo/hi").await.unwrap();
+    assert_eq!(read["contents"][0]["text"], "<hi>!");
+    let params = json!({ "ref": { "type": "ref/resource", "uri": "s://echo/{word}" },
+        "argument": { "name": "word", "value": "x" } });
+    let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "completion/complete", "params": params });
+    let answer = server.handle(request).await.unwrap();
+    assert_eq!(answer["result"]["completion"]["values"], json!(["x-one", "x-two"]));
+}
+
+#[test]
+fn q03_q04_q05_what_could_never_end_is_refused_or_bounded() {
+    let folder = Folder::new();
+    let deep = format!("{}\"string\"{}", "{ type = \"array\", items = ".repeat(80), " }".repeat(80));
+    let deep = deep.replace("\"string\"", "{ type = \"string\" }");
+    for (text, wanted) in [
+        ("template = \"{{ nobody }}\"".to_owned(), "no argument `nobody`"),
+        ("template = \"{% include 'x' %}\"".to_owned(), "no `include`"),
+        (
+            "text = \"x\"\nargs = { a = { \"$ref\" = \"file:///etc/passwd\" } }".to_owned(),
+            "`$ref` is no word",
+        ),
+        (
+            "text = \"x\"\nargs = { a = { pattern = \"(a{1,100000}){1,100000}\" } }".to_owned(),
+            "its schema is wrong",
+        ),
+        (format!("text = \"x\"\nargs = {{ a = {deep} }}"), "recurs"),
+    ] {
+        let told = composed(&folder, &format!("[servers.s.tools.t]\n{text}\n"), Road::Local)
+            .map(|_| ())
+            .unwrap_err();
+        assert!(told.contains(wanted) && told.contains("test.toml:"), "{wanted}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn q05_a_pattern_takes_no_longer_than_its_text() {
+    let folder = Folder::new();
+    let server = server(
+        &folder,
+        "[servers.s.tools.t]\ntext = \"x\"\nargs = { a = { type = \"string\", pattern = \"(a+)+$\" } }\n",
+    );
+    let started = std::time::Instant::now();
+    let (_, is_error) = call(&server, "t", json!({ "a": format!("{}!", "a".repeat(50_000)) })).await;
+    assert!(is_error && started.elapsed() < std::time::Duration::from_millis(500), "{:?}", started.elapsed());
+}

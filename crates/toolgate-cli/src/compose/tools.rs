@@ -1,0 +1,133 @@
+//! What tools, templates and prompts need beside what they are made of.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use toolgate::{Context, Profile, Token};
+
+use crate::config::{Argument, Arguments, Credential, Does, Frame, Server, Tool};
+use crate::source::Act;
+use crate::source::sql::SqlAct;
+
+/// How a value could go on.
+pub(super) type Complete =
+    Arc<dyn Fn(String, Context) -> Pin<Box<dyn Future<Output = Vec<String>> + Send>> + Send + Sync>;
+
+/// What a program that was stopped needs to end and to be told of.
+const SPARE: Duration = Duration::from_secs(5);
+
+/// How long a call of a tool may take, where it says so. A program is stopped by its own source, which knows how.
+pub(crate) fn patience(tool: &Tool, frame: &Frame) -> Option<Duration> {
+    match &tool.does {
+        Does::Command(spec) => Some(spec.timeout + SPARE),
+        _ => tool.timeout.filter(|timeout| *timeout != frame.timeout),
+    }
+}
+
+/// A credential, whose holder sees no tool that they may not call.
+pub(super) fn token(credential: &Credential, server: &Server) -> Token {
+    let lacks = |tool: &&Tool| !tool.scopes.iter().all(|scope| credential.scopes.contains(scope));
+    let hidden: Vec<&str> = server.tools.iter().filter(lacks).map(|tool| tool.name.as_str()).collect();
+    let mut token = Token::new(&credential.secret).attribute("scopes", credential.scopes.clone());
+    for (name, value) in &credential.attributes {
+        token = token.attribute(name, value.clone());
+    }
+    if let Some(subject) = &credential.subject {
+        token = token.subject(subject);
+    }
+    match (&credential.profile, hidden.is_empty()) {
+        (None, true) => token,
+        (None, false) => token.profile(Profile::new("scopes").exclude_tools(hidden)),
+        (Some(profile), _) => token.profile(profile.clone().exclude_tools(hidden)),
+    }
+}
+
+/// What a source of values is given: what is written so far.
+pub(super) fn prefix() -> Arguments {
+    let schema = json!({ "type": "string" });
+    let prefix = Argument { name: "prefix".into(), schema, default: None, is_required: true, from: None };
+    Arguments { list: vec![prefix] }
+}
+
+pub(super) fn complete_list(values: Vec<String>) -> Complete {
+    let values = Arc::new(values);
+    Arc::new(move |prefix, _| {
+        let values = Arc::clone(&values);
+        Box::pin(async move {
+            let prefix = prefix.to_lowercase();
+            values.iter().filter(|value| value.to_lowercase().starts_with(&prefix)).cloned().collect()
+        })
+    })
+}
+
+/// By a statement that knows the prefix.
+pub(super) fn complete_sql(act: Arc<SqlAct>) -> Complete {
+    Arc::new(move |prefix, _| {
+        let act = Arc::clone(&act);
+        Box::pin(async move {
+            let arguments = Map::from_iter([("prefix".to_owned(), Value::from(prefix))]);
+            // Nobody is helped by an error while they type.
+            act.complete(&arguments).await.unwrap_or_default()
+        })
+    })
+}
+
+pub(super) fn complete_act(act: Arc<dyn Act>) -> Complete {
+    Arc::new(move |prefix, cx| {
+        let act = Arc::clone(&act);
+        Box::pin(async move {
+            let arguments = Map::from_iter([("prefix".to_owned(), Value::from(prefix))]);
+            match act.act(&cx, &arguments).await {
+                Ok(output) if !output.is_error => match &output.structured {
+                    Some(structured) => values(&structured.to_value()),
+                    None => {
+                        let texts = output.content.iter().filter_map(|content| content.as_text());
+                        texts
+                            .flat_map(str::lines)
+                            .filter(|line| !line.is_empty())
+                            .map(str::to_owned)
+                            .collect()
+                    }
+                },
+                // Nobody is helped by an error while they type.
+                _ => Vec::new(),
+            }
+        })
+    })
+}
+
+/// The values in what a source gave: of a list each item, of a row its first column.
+fn values(structured: &Value) -> Vec<String> {
+    match structured {
+        Value::Array(items) => items.iter().filter_map(first).collect(),
+        Value::Object(object) => match object.values().find(|value| value.is_array()) {
+            Some(list) => values(list),
+            None => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
+}
+
+fn first(item: &Value) -> Option<String> {
+    match item {
+        Value::Object(row) => row.values().next().and_then(first),
+        Value::Array(row) => row.first().and_then(first),
+        other => crate::source::holes::said(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_found_in_what_sources_give() {
+        let check = |structured: Value| values(&structured);
+        assert_eq!(check(json!(["a", 1])), ["a", "1"]);
+        assert_eq!(check(json!({ "rows": [{ "sku": "x", "n": 1 }, { "sku": "y" }] })), ["x", "y"]);
+        assert_eq!(check(json!([["p", "q"]])), ["p"]);
+        assert!(check(json!({ "a": 1 })).is_empty() && check(json!(null)).is_empty());
+    }
+}

@@ -1,0 +1,343 @@
+//! Arguments: the short way to write them, the long way, and those that come from the caller.
+
+use serde_json::{Map, Value, json};
+
+use super::text::{Troubles, meant};
+use super::tree::{Entry, Node};
+
+/// What a tool, template or prompt is given.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Arguments {
+    /// In the order in which they were written.
+    pub(crate) list: Vec<Argument>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Argument {
+    pub(crate) name: String,
+    /// Its JSON Schema, without what is ours.
+    pub(crate) schema: Value,
+    pub(crate) default: Option<Value>,
+    pub(crate) is_required: bool,
+    /// It comes from the caller, and no model sees it.
+    pub(crate) from: Option<Origin>,
+}
+
+/// Where in a call an argument comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The caller's proven name.
+    Subject,
+    /// Something that is known of the caller.
+    Attribute(String),
+    /// A header of the request.
+    Header(String),
+}
+
+impl Arguments {
+    /// The JSON Schema that callers see.
+    pub(crate) fn seen(&self) -> Value {
+        object(self.list.iter().filter(|argument| argument.from.is_none()))
+    }
+
+    /// The JSON Schema of everything that a source is given.
+    pub(crate) fn all(&self) -> Value {
+        object(self.list.iter())
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.list.iter().map(|argument| argument.name.as_str())
+    }
+}
+
+fn object<'a>(arguments: impl Iterator<Item = &'a Argument>) -> Value {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for argument in arguments {
+        properties.insert(argument.name.clone(), argument.schema.clone());
+        if argument.is_required {
+            required.push(Value::from(argument.name.as_str()));
+        }
+    }
+    let mut schema = json!({ "type": "object", "properties": properties, "additionalProperties": false });
+    if let (Some(schema), false) = (schema.as_object_mut(), required.is_empty()) {
+        schema.insert("required".into(), required.into());
+    }
+    schema
+}
+
+const TYPES: [&str; 6] = ["string", "integer", "number", "boolean", "array", "object"];
+
+/// Words of JSON Schema that an argument may be described with. A word that nobody knows would be ignored there, and
+/// what it was meant to forbid allowed.
+const WORDS: [&str; 42] = [
+    "type",
+    "enum",
+    "const",
+    "title",
+    "description",
+    "default",
+    "examples",
+    "format",
+    "deprecated",
+    "pattern",
+    "minLength",
+    "maxLength",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "items",
+    "prefixItems",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "contains",
+    "minContains",
+    "maxContains",
+    "properties",
+    "required",
+    "additionalProperties",
+    "patternProperties",
+    "propertyNames",
+    "minProperties",
+    "maxProperties",
+    "dependentRequired",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "contentEncoding",
+    "contentMediaType",
+];
+
+/// Reads a table of arguments.
+pub(crate) fn read(entries: &[Entry], troubles: &mut Troubles) -> Arguments {
+    let mut list = Vec::new();
+    for entry in entries {
+        let name = &entry.key;
+        let fits = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+        if name.is_empty() || name.len() > 64 || !fits {
+            troubles
+                .say(entry.at, format!("{name:?} is no name of an argument: letters, digits, `_` and `-`"));
+            continue;
+        }
+        let argument = match entry.node.as_text() {
+            Some(short) => shorthand(name, short),
+            None => full(name, &entry.node, troubles),
+        };
+        match argument.and_then(sound) {
+            Ok(argument) => list.push(argument),
+            Err(said) => {
+                // What could not be read was told already where nothing is said.
+                if !said.is_empty() {
+                    troubles.say(entry.node.at, format!("argument `{name}`: {said}"));
+                }
+                // It is there, whatever it is: who uses it does nothing wrong.
+                let (name, schema) = (name.clone(), json!({}));
+                list.push(Argument { name, schema, default: None, is_required: false, from: None });
+            }
+        }
+    }
+    Arguments { list }
+}
+
+/// `string`, `string?`, `integer=20`, `string[]`.
+fn shorthand(name: &str, text: &str) -> Result<Argument, String> {
+    let (kind, default) = match text.split_once('=') {
+        Some((kind, default)) => (kind.trim(), Some(default.trim())),
+        None => (text.trim(), None),
+    };
+    let (kind, is_optional) = match kind.strip_suffix('?') {
+        Some(kind) => (kind, true),
+        None => (kind, false),
+    };
+    let (kind, is_list) = match kind.strip_suffix("[]") {
+        Some(kind) => (kind, true),
+        None => (kind, false),
+    };
+    if !TYPES.contains(&kind) {
+        let hint = match meant(kind, TYPES) {
+            Some(meant) => format!("; did you mean `{meant}`?"),
+            None => "; write `string`, `integer`, `number` or `boolean`, with `?` or `=default` behind it, or a table"
+                .into(),
+        };
+        return Err(format!("{text:?} is no type{hint}"));
+    }
+    let mut schema = json!({ "type": kind });
+    if is_list {
+        schema = json!({ "type": "array", "items": schema });
+    }
+    let default = match default {
+        None => None,
+        Some(text) if kind == "string" && !is_list => Some(Value::from(text)),
+        Some(text) => Some(serde_json::from_str(text).map_err(|_| format!("{text:?} is no {kind}"))?),
+    };
+    if let (Some(default), Some(schema)) = (&default, schema.as_object_mut()) {
+        schema.insert("default".into(), default.clone());
+    }
+    let is_required = !is_optional && default.is_none();
+    Ok(Argument { name: name.to_owned(), schema, default, is_required, from: None })
+}
+
+/// A table: JSON Schema, and `from` and `required` beside it.
+fn full(name: &str, node: &Node, troubles: &mut Troubles) -> Result<Argument, String> {
+    let Value::Object(mut schema) = node.to_json() else {
+        return Err(String::new());
+    };
+    let n_before = troubles.len();
+    words(node, troubles);
+    if troubles.len() > n_before {
+        return Err(String::new());
+    }
+    let from = match schema.remove("from") {
+        Some(Value::String(from)) => Some(origin(&from)?),
+        Some(_) => return Err("`from` must be a text".into()),
+        None => None,
+    };
+    let required = match schema.get("required") {
+        Some(Value::Bool(required)) => {
+            let required = *required;
+            schema.remove("required");
+            Some(required)
+        }
+        _ => None,
+    };
+    if let (false, Some(Value::Array(values))) = (schema.contains_key("type"), schema.get("enum"))
+        && values.iter().all(Value::is_string)
+    {
+        schema.insert("type".into(), "string".into());
+    }
+    let default = schema.get("default").cloned();
+    let is_required = required.unwrap_or(default.is_none());
+    Ok(Argument { name: name.to_owned(), schema: Value::Object(schema), default, is_required, from })
+}
+
+/// Every word of a schema is known, at each level.
+fn words(node: &Node, troubles: &mut Troubles) {
+    for entry in node.entries() {
+        let key = entry.key.as_str();
+        match key {
+            "from" => {}
+            "type" => {
+                let kinds = match entry.node.as_text() {
+                    Some(_) => std::slice::from_ref(&entry.node),
+                    None => entry.node.items(),
+                };
+                for kind in kinds {
+                    let Some(name) = kind.as_text().filter(|name| *name != "null" && !TYPES.contains(name))
+                    else {
+                        continue;
+                    };
+                    let hint = meant(name, TYPES).map(|meant| format!("; did you mean `{meant}`?"));
+                    troubles.say(kind.at, format!("{name:?} is no type{}", hint.unwrap_or_default()));
+                }
+            }
+            "properties" | "patternProperties" => {
+                entry.node.entries().iter().for_each(|inner| words(&inner.node, troubles));
+            }
+            "items"
+            | "contains"
+            | "additionalProperties"
+            | "propertyNames"
+            | "not"
+            | "if"
+            | "then"
+            | "else" => {
+                words(&entry.node, troubles);
+            }
+            "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
+                entry.node.items().iter().for_each(|inner| words(inner, troubles));
+            }
+            _ if WORDS.contains(&key) => {}
+            _ => {
+                let hint = match meant(key, WORDS.into_iter().chain(["from"])) {
+                    Some(meant) => format!("; did you mean `{meant}`?"),
+                    None => String::new(),
+                };
+                troubles.say(entry.at, format!("`{key}` is no word of JSON Schema{hint}"));
+            }
+        }
+    }
+}
+
+fn origin(from: &str) -> Result<Origin, String> {
+    let wrong = || {
+        format!(
+            "`from` must be \"principal.sub\", \"principal.<attribute>\" or \"header.<name>\", not {from:?}"
+        )
+    };
+    match from.split_once('.').ok_or_else(wrong)? {
+        (_, "") => Err(wrong()),
+        ("principal", "sub") => Ok(Origin::Subject),
+        ("principal", attribute) => Ok(Origin::Attribute(attribute.to_owned())),
+        ("header", name)
+            if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) =>
+        {
+            Ok(Origin::Header(name.to_ascii_lowercase()))
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// Its schema is one, and its default fits it.
+fn sound(argument: Argument) -> Result<Argument, String> {
+    // A type alone is right, and where there are many tools most arguments are no more than that.
+    let is_plain = argument.schema.as_object().is_some_and(|schema| schema.len() == 1);
+    if is_plain && argument.schema["type"].is_string() {
+        return Ok(argument);
+    }
+    let validator = jsonschema::draft202012::new(&argument.schema)
+        .map_err(|error| format!("its schema is wrong: {error}"))?;
+    if let Some(default) = &argument.default
+        && let Err(error) = validator.validate(default)
+    {
+        return Err(format!("its default does not fit: {error}"));
+    }
+    Ok(argument)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_way() {
+        let check = |text: &str| {
+            let Argument { schema, default, is_required, .. } = shorthand("x", text).unwrap();
+            (schema, default, is_required)
+        };
+        assert_eq!(check("string"), (json!({ "type": "string" }), None, true));
+        assert_eq!(check("string?"), (json!({ "type": "string" }), None, false));
+        assert_eq!(
+            check("integer=20"),
+            (json!({ "type": "integer", "default": 20 }), Some(json!(20)), false)
+        );
+        assert_eq!(
+            check("string=very friendly"),
+            (json!({ "type": "string", "default": "very friendly" }), Some(json!("very friendly")), false)
+        );
+        assert_eq!(
+            check("string[]?"),
+            (json!({ "type": "array", "items": { "type": "string" } }), None, false)
+        );
+        assert!(shorthand("x", "strng").unwrap_err().contains("did you mean `string`?"));
+        assert!(shorthand("x", "integer=many").unwrap_err().contains("is no integer"));
+        assert!(shorthand("x", "").is_err());
+        assert!(sound(shorthand("x", "integer=2.5").unwrap()).is_err());
+    }
+
+    #[test]
+    fn where_they_come_from() {
+        assert_eq!(origin("principal.sub"), Ok(Origin::Subject));
+        assert_eq!(origin("principal.tenant"), Ok(Origin::Attribute("tenant".into())));
+        assert_eq!(origin("header.X-Tenant"), Ok(Origin::Header("x-tenant".into())));
+        for wrong in ["principal", "principal.", "env.HOME", "header.a b", ""] {
+            assert!(origin(wrong).is_err(), "{wrong}");
+        }
+    }
+}

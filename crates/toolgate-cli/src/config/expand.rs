@@ -1,0 +1,143 @@
+//! `${VAR}`, `${VAR:-x}` and `${file:…}` in texts: what is not for the file itself.
+//!
+//! One pass: what comes out is never looked at again, and never shown to anybody.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use super::text::why;
+
+/// A secret is a line, not a disk.
+const MAX_FILE: u64 = 64 * 1024;
+
+/// Where variables come from.
+pub(crate) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The text with everything put in, or what is wrong with it. None if there was nothing to put in. What was put in is
+/// told to `secret`.
+pub(crate) fn expand(
+    text: &str,
+    folder: &Path,
+    variables: Variables<'_>,
+    mut secret: impl FnMut(&str),
+) -> Result<Option<String>, String> {
+    if !text.contains("${") {
+        return Ok(None);
+    }
+    let mut expanded = String::new();
+    let mut rest = text;
+    let mut is_changed = false;
+    while let Some(at) = rest.find("${") {
+        if rest[..at].ends_with('$') {
+            // `$${x}` is `${x}`.
+            expanded.push_str(&rest[..at - 1]);
+            expanded.push_str("${");
+            rest = &rest[at + 2..];
+            is_changed = true;
+            continue;
+        }
+        expanded.push_str(&rest[..at]);
+        let inner = &rest[at + 2..];
+        let end = inner.find('}').ok_or("`${` is never closed; write `$${` for the characters themselves")?;
+        match value(&inner[..end], folder, variables)? {
+            Value::Secret(value) => {
+                secret(&value);
+                expanded.push_str(&value);
+            }
+            Value::Written(value) => expanded.push_str(&value),
+        }
+        rest = &inner[end + 1..];
+        is_changed = true;
+    }
+    expanded.push_str(rest);
+    Ok(is_changed.then_some(expanded))
+}
+
+enum Value {
+    Secret(String),
+    /// It stands in the configuration for everybody to read.
+    Written(String),
+}
+
+fn value(name: &str, folder: &Path, variables: Variables<'_>) -> Result<Value, String> {
+    if let Some(path) = name.strip_prefix("file:") {
+        return file(&folder.join(path.trim()), path.trim()).map(Value::Secret);
+    }
+    let name = name.strip_prefix("env:").unwrap_or(name);
+    let (name, or) = match name.split_once(":-") {
+        Some((name, or)) => (name, Some(or)),
+        None => (name, None),
+    };
+    if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        return Err(format!(
+            "`${{{name}}}` is no variable: write `${{NAME}}`, `${{NAME:-otherwise}}` or `${{file:path}}`"
+        ));
+    }
+    match (variables(name).filter(|value| !value.is_empty()), or) {
+        (Some(value), _) => Ok(Value::Secret(value)),
+        (None, Some(or)) => Ok(Value::Written(or.to_owned())),
+        (None, None) => Err(format!(
+            "the variable `{name}` is not set, or empty; set it, or write `${{{name}:-otherwise}}`"
+        )),
+    }
+}
+
+fn file(path: &Path, shown: &str) -> Result<String, String> {
+    let open = std::fs::File::open(path)
+        .map_err(|error| format!("cannot read the file `{shown}`: {}", why(&error)))?;
+    let mut text = String::new();
+    let read = open.take(MAX_FILE + 1).read_to_string(&mut text);
+    read.map_err(|_| format!("the file `{shown}` is no text"))?;
+    if text.len() as u64 > MAX_FILE {
+        return Err(format!("the file `{shown}` is larger than 64 KiB"));
+    }
+    let text = text.trim_end_matches(['\n', '\r']);
+    if text.is_empty() {
+        return Err(format!("the file `{shown}` is empty"));
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_put_in_once() {
+        let variables = |name: &str| match name {
+            "TOKEN" => Some("s3cret".to_owned()),
+            "TRICK" => Some("${TOKEN}".to_owned()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        };
+        let folder = std::env::temp_dir().join(format!("toolgate-expand-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("key"), "from a file\n").unwrap();
+        std::fs::write(folder.join("nothing"), "\n").unwrap();
+        let check = |text: &str| expand(text, &folder, &variables, |_| {});
+        for (text, wanted) in [
+            ("Bearer ${TOKEN}", "Bearer s3cret"),
+            ("${env:TOKEN}${TOKEN}", "s3crets3cret"),
+            ("${EMPTY:-x}${NONE:-}", "x"),
+            ("${file:key}!", "from a file!"),
+            ("$${TOKEN} ${TRICK}", "${TOKEN} ${TOKEN}"),
+        ] {
+            assert_eq!(check(text), Ok(Some(wanted.to_owned())), "{text}");
+        }
+        assert_eq!(check("costs $5 {x} {{ y }}"), Ok(None));
+        for (text, wanted) in [
+            ("${NONE}", "`NONE` is not set"),
+            ("${EMPTY}", "`EMPTY` is not set, or empty"),
+            ("${file:nothing}", "is empty"),
+            ("${file:gone}", "cannot read"),
+            ("${open", "never closed"),
+            ("${a b}", "no variable"),
+            ("${}", "no variable"),
+        ] {
+            let said = check(text).unwrap_err();
+            assert!(said.contains(wanted), "{text}: {said}");
+            assert!(!said.contains("s3cret"));
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,899 @@
+//! A checked tree as values: names are looked up, paths found, and what belongs together put together.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toolgate::model::{Role, ToolHints};
+use toolgate::{Profile, Rate, UriTemplate};
+
+use super::arguments::{self, Arguments};
+use super::check::{and, or};
+use super::text::{Place, Texts, Troubles, meant};
+use super::tree::{Entry, Node, Worth};
+use super::{
+    BackendAuth, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, Document, Does,
+    Egress, Frame, Http, HttpBody, HttpConnection, HttpPart, Listen, OpenApi, Output, Prompt, Resource,
+    ResourceKind, Server, Sql, SqlConnection, SqlQuery, Template, Tool,
+};
+use crate::source::command::{CommandSpec, Piece, Printed};
+use crate::source::files::FilesSpec;
+use crate::source::prompt::Said;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// See the module.
+pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Config {
+    let mut reading = Reading { tree, texts: &texts, troubles, patience: MINUTE, more: Vec::new() };
+    let listen = reading.listen();
+    let (egress, egress_node) = reading.egress();
+    let connections = reading.connections();
+    let servers = reading.servers(&listen);
+    let stats_path = tree.get("stats").and_then(|stats| stats.text("path"));
+    if let Some(path) = &stats_path
+        && !path.starts_with('/')
+    {
+        reading.troubles.say(tree.reach("stats.path"), "a path begins with `/`");
+    }
+    for (path, text) in reading.more {
+        texts.add(path, text);
+    }
+    let settings = [
+        ("public_url", "listen.public_url"),
+        ("allow_host", "listen.hosts"),
+        ("trust_proxies", "listen.trusted_proxies"),
+        ("allow_ips", "security.ip_allow"),
+        ("cors", "security.cors"),
+    ];
+    let settings = settings.map(|(name, path)| (name, tree.reach(path))).into();
+    Config { texts, settings, listen, stats_path, egress, egress_node, connections, servers }
+}
+
+struct Reading<'a> {
+    tree: &'a Node,
+    texts: &'a Texts,
+    troubles: &'a mut Troubles,
+    /// How long a call of the server that is being read may take.
+    patience: Duration,
+    /// Files that were read beside the configuration itself.
+    more: Vec<(PathBuf, String)>,
+}
+
+impl Reading<'_> {
+    fn part(&self, name: &str) -> Node {
+        self.tree.get(name).cloned().unwrap_or_else(Node::empty)
+    }
+
+    fn path(&self, node: &Node) -> PathBuf {
+        self.texts.resolve(node.at.file, node.as_text().unwrap_or_default())
+    }
+
+    fn listen(&mut self) -> Listen {
+        let listen = self.part("listen");
+        if let Some(node) = listen.get("http")
+            && let Some(text) = node.as_text()
+        {
+            if text.starts_with("unix:") {
+                self.troubles
+                    .say(node.at, "sockets of Unix are not available yet: listen on `127.0.0.1:8080`");
+            } else if text.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+                self.troubles
+                    .say(node.at, "`http` must be an address and a port, such as \"127.0.0.1:8080\"");
+            }
+        }
+        Listen {
+            http: listen.text("http").unwrap_or_else(|| "127.0.0.1:8080".into()),
+            shutdown_grace: listen.duration("shutdown_grace").unwrap_or(MINUTE / 2),
+            max_connections: listen.count("max_connections").unwrap_or(10_000),
+        }
+    }
+
+    fn egress(&mut self) -> (Egress, Node) {
+        let security = self.part("security");
+        let node = security.get("egress").cloned().unwrap_or_else(Node::empty);
+        let deny_private = node.flag("deny_private").unwrap_or(true);
+        (Egress { deny_private, allow: node.texts("allow") }, node)
+    }
+
+    fn connections(&mut self) -> Vec<Connection> {
+        let named = self.part("connections");
+        named.entries().iter().filter_map(|entry| self.connection(entry)).collect()
+    }
+
+    fn connection(&mut self, entry: &Entry) -> Option<Connection> {
+        let node = &entry.node;
+        let kind = if let Some(base) = node.text("http") {
+            ConnectionKind::Http(self.http_connection(node, base))
+        } else {
+            ConnectionKind::Sql(self.sql_connection(node)?)
+        };
+        Some(Connection { name: entry.key.clone(), at: entry.at, node: node.clone(), kind })
+    }
+
+    fn http_connection(&mut self, node: &Node, base: String) -> HttpConnection {
+        let retry = node.get("retry").cloned().unwrap_or_else(Node::empty);
+        let codes = retry.get("on").map(|on| on.items().iter().filter_map(status).collect());
+        let ca = node.get("ca").and_then(|file| match std::fs::read_to_string(self.path(file)) {
+            Ok(text) => Some(text),
+            Err(error) => {
+                let said = format!("cannot read this file: {}", super::text::why(&error));
+                self.troubles.say(file.at, said);
+                None
+            }
+        });
+        let mut connection = HttpConnection::at(base);
+        connection.headers = node.pairs("headers");
+        connection.query = node.pairs("query");
+        connection.auth = backend_auth(node);
+        connection.ca = ca;
+        if let Some(max) = retry.integer("max").and_then(|max| u32::try_from(max).ok()) {
+            connection.retry_max = max;
+        }
+        if let Some(codes) = codes {
+            connection.retry_on = codes;
+        }
+        if let Some(timeout) = node.duration("timeout") {
+            connection.timeout = timeout;
+        }
+        if let Some(timeout) = node.duration("connect_timeout") {
+            connection.connect_timeout = timeout;
+        }
+        if let Some(redirects) = node.integer("redirects").and_then(|n| u8::try_from(n).ok()) {
+            connection.redirects = redirects;
+        }
+        if let Some(limit) = bytes(node, "max_response") {
+            connection.max_response = limit;
+        }
+        connection
+    }
+
+    fn sql_connection(&mut self, node: &Node) -> Option<SqlConnection> {
+        let (engine, url) = ["sqlite", "postgres", "mysql"]
+            .into_iter()
+            .find_map(|engine| Some((engine, node.get(engine)?.as_text()?.to_owned())))?;
+        let url = if engine == "sqlite" { self.sqlite(node, &url) } else { url };
+        let pool = node.get("pool").cloned().unwrap_or_else(Node::empty);
+        Some(SqlConnection {
+            engine,
+            url,
+            pool_max: pool.integer("max").and_then(|max| u32::try_from(max).ok()).unwrap_or(8),
+            pool_queue: pool.count("queue").unwrap_or(64),
+            pool_wait: pool.duration("wait").unwrap_or(Duration::from_secs(2)),
+            pool_idle: pool.duration("idle").unwrap_or(5 * MINUTE),
+            read_only: node.flag("read_only").unwrap_or(true),
+            timeout: node.duration("timeout").unwrap_or(Duration::from_secs(5)),
+            max_rows: node.count("max_rows").unwrap_or(1000),
+            max_bytes: bytes(node, "max_bytes").unwrap_or(1 << 20),
+            expose_errors: node.flag("expose_errors").unwrap_or(false),
+        })
+    }
+
+    /// Paths of SQLite begin where the configuration is.
+    fn sqlite(&self, node: &Node, url: &str) -> String {
+        let at = node.reach("sqlite");
+        let (path, query) = url.split_once('?').map_or((url, None), |(path, query)| (path, Some(query)));
+        let plain = path.strip_prefix("sqlite:").or_else(|| path.strip_prefix("file:")).unwrap_or(path);
+        let plain = plain.strip_prefix("//").unwrap_or(plain);
+        if plain.starts_with(":memory:") || plain.is_empty() {
+            return url.to_owned();
+        }
+        let path = self.texts.resolve(at.file, plain);
+        match query {
+            Some(query) => format!("{}?{query}", path.display()),
+            None => path.display().to_string(),
+        }
+    }
+
+    fn servers(&mut self, listen: &Listen) -> Vec<Server> {
+        let named = self.part("servers");
+        let is_alone = named.entries().len() == 1;
+        if named.entries().is_empty() && self.troubles.is_empty() {
+            self.troubles.say(Place::default(), "there is nothing to serve: add a table `[servers.NAME]`");
+        }
+        let mut servers: Vec<Server> = Vec::new();
+        for entry in named.entries() {
+            let server = self.server(entry, is_alone, listen);
+            let taken = servers
+                .iter()
+                .find(|known| known.path.trim_end_matches('/') == server.path.trim_end_matches('/'));
+            if let Some(other) = taken {
+                let said =
+                    format!("`{}` and `{}` are both served at {}", other.name, server.name, server.path);
+                self.troubles.say_also(server.at, said, other.at, "the other one is here");
+            }
+            servers.push(server);
+        }
+        servers
+    }
+
+    fn server(&mut self, entry: &Entry, is_alone: bool, listen: &Listen) -> Server {
+        let (name, node) = (entry.key.clone(), &entry.node);
+        self.name(entry, "server");
+        let path = node.text("path").unwrap_or_else(|| match is_alone {
+            true => "/mcp".to_owned(),
+            false => format!("/{name}/mcp"),
+        });
+        if !path.starts_with('/') || path.contains(['?', '#', ' ']) {
+            self.troubles.say(node.reach("path"), "a path begins with `/`, and has no `?` and no `#`");
+        }
+        if matches!(path.trim_end_matches('/'), "/health" | "/ready") {
+            self.troubles.say(node.reach("path"), "this path tells how the program is; choose another one");
+        }
+        let limits = self.part("limits");
+        let own = node.get("limits").and_then(|own| own.duration("timeout"));
+        self.patience = own.or_else(|| limits.duration("timeout")).unwrap_or(MINUTE);
+        let tools = self.each(node, "tools", Reading::tool);
+        let resources = self.each(node, "resources", Reading::resource);
+        let templates = self.each(node, "templates", Reading::template);
+        let prompts = self.each(node, "prompts", Reading::prompt);
+        let openapi = self.each(node, "openapi", Reading::openapi);
+        self.unique_uris(&resources, &templates);
+        Server {
+            frame: self.frame(node, listen, &tools),
+            name,
+            at: entry.at,
+            path,
+            title: node.text("title"),
+            description: node.text("description"),
+            version: node.text("version").unwrap_or_else(|| "1.0.0".into()),
+            instructions: node.text("instructions"),
+            website: node.text("website"),
+            tools,
+            resources,
+            templates,
+            prompts,
+            openapi,
+        }
+    }
+
+    fn each<T>(&mut self, node: &Node, key: &str, read: fn(&mut Self, &Entry) -> Option<T>) -> Vec<T> {
+        let is_on = |entry: &&Entry| entry.node.flag("enabled") != Some(false);
+        node.named(key).iter().filter(is_on).filter_map(|entry| read(self, entry)).collect()
+    }
+
+    /// Two resources at one address: the second would never be read.
+    fn unique_uris(&mut self, resources: &[Resource], templates: &[Template]) {
+        let mut known: Vec<(&str, Place)> = Vec::new();
+        let all = resources.iter().map(|resource| (resource.uri.as_str(), resource.node.reach("uri")));
+        for (uri, at) in all.chain(templates.iter().map(|t| (t.uri.as_str(), t.node.reach("uri")))) {
+            match known.iter().find(|(other, _)| !uri.is_empty() && *other == uri) {
+                Some((_, other)) => {
+                    self.troubles.say_also(
+                        at,
+                        format!("`{uri}` is there twice"),
+                        *other,
+                        "it is here already",
+                    );
+                }
+                None => known.push((uri, at)),
+            }
+        }
+    }
+
+    fn name(&mut self, entry: &Entry, what: &str) {
+        let name = &entry.key;
+        let fits =
+            name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'));
+        if !fits || !(1..=128).contains(&name.len()) {
+            let said = format!("the name of a {what} is 1 to 128 letters, digits, `_`, `-` and `.`");
+            self.troubles.say(entry.at, said);
+        }
+    }
+
+    fn frame(&mut self, node: &Node, listen: &Listen, tools: &[Tool]) -> Frame {
+        let (listening, security, limits, stats) =
+            (self.part("listen"), self.part("security"), self.part("limits"), self.part("stats"));
+        let own = node.get("limits").cloned().unwrap_or_else(Node::empty);
+        let cors = match security.get("cors") {
+            Some(cors) if matches!(cors.worth, Worth::Table(_)) => cors.texts("origins"),
+            _ => security.texts("cors"),
+        };
+        let rates = own.get("rate").or_else(|| limits.get("rate"));
+        let rate = |per: &str| {
+            let items = rates.map(Node::items).unwrap_or_default();
+            let found = items.iter().find(|item| item.text("per").as_deref() == Some(per))?;
+            let rate: Rate = found.text("quota")?.parse().ok()?;
+            Some(match found.integer("burst").and_then(|burst| u32::try_from(burst).ok()) {
+                Some(burst) => rate.burst(burst),
+                None => rate,
+            })
+        };
+        let mut frame = Frame {
+            public_url: listening.text("public_url"),
+            hosts: listening.texts("hosts"),
+            trusted_proxies: listening.texts("trusted_proxies"),
+            headers: security.text("headers").as_deref() != Some("none"),
+            ip_allow: security.texts("ip_allow"),
+            cors,
+            body: own.size("body").or_else(|| limits.size("body")).unwrap_or(4 << 20),
+            timeout: self.patience,
+            rate_per_ip: rate("ip"),
+            rate_per_principal: rate("principal"),
+            users: Vec::new(),
+            tokens: Vec::new(),
+            keys: Vec::new(),
+            dialect: self.dialect(node),
+            profile: node.get("profile").and_then(|profile| self.profile(profile)),
+            page_size: node.count("page_size").unwrap_or(1000),
+            sessions: node.flag("sessions").unwrap_or(true),
+            strict_arguments: node.flag("strict_arguments").unwrap_or(false),
+            stats: stats.flag("enabled").unwrap_or(true),
+            drain: listen.shutdown_grace,
+            scoped: tools
+                .iter()
+                .filter(|tool| !tool.scopes.is_empty())
+                .map(|tool| (tool.name.clone(), tool.scopes.clone()))
+                .collect(),
+        };
+        self.auth(node, &mut frame);
+        if let (Some(tool), true, true) = (
+            tools.iter().find(|tool| !tool.scopes.is_empty()),
+            frame.tokens.is_empty(),
+            frame.keys.is_empty(),
+        ) {
+            let said =
+                "this tool needs scopes, which only tokens and API keys have: give the server such an `auth`";
+            self.troubles.say(tool.node.reach("scopes"), said);
+        }
+        frame
+    }
+
+    fn dialect(&mut self, node: &Node) -> String {
+        let name = node.text("dialect").unwrap_or_default();
+        let is_known = toolgate::Dialect::named(&name).is_some();
+        if matches!(name.as_str(), "erlmcp" | "bluehub" | "buddyboss") && !is_known {
+            self.troubles.say(node.reach("dialect"), format!("the dialect `{name}` is not available yet"));
+        }
+        if is_known { name } else { "official".into() }
+    }
+
+    fn auth(&mut self, node: &Node, frame: &mut Frame) {
+        let Some(wanted) = node.get("auth") else { return };
+        let known = self.part("auth");
+        let names = if wanted.as_text().is_some() { std::slice::from_ref(wanted) } else { wanted.items() };
+        for item in names {
+            let Some(name) = item.as_text() else { continue };
+            let Some(auth) = known.get(name) else {
+                self.unknown(item.at, name, "auth", &known);
+                continue;
+            };
+            for user in auth.get("basic").map(Node::items).unwrap_or_default() {
+                self.user(user, frame);
+            }
+            for token in auth.get("bearer").map(Node::items).unwrap_or_default() {
+                frame.tokens.extend(self.credential(token, "token", "subject"));
+            }
+            for key in auth.get("api_keys").map(Node::items).unwrap_or_default() {
+                frame.keys.extend(self.credential(key, "key", "id"));
+            }
+        }
+    }
+
+    fn user(&mut self, node: &Node, frame: &mut Frame) {
+        let Some(user) = node.text("user") else { return };
+        if user.is_empty() || user.contains(':') {
+            self.troubles.say(node.reach("user"), "the name of a user is not empty and has no `:`");
+            return;
+        }
+        if let Some(hash) = node.get("hash")
+            && !hash.as_text().is_none_or(is_hash)
+        {
+            let said = "`hash` must be an Argon2 hash, as `toolgate hash-password` makes them";
+            self.troubles.say(hash.at, said);
+            return;
+        }
+        let secret = node.text("hash").or_else(|| node.text("password"));
+        frame.users.extend(secret.map(|secret| (user, secret)));
+    }
+
+    fn credential(&mut self, node: &Node, secret: &str, subject: &str) -> Option<Credential> {
+        if let Some(text) = node.as_text() {
+            return Some(Credential {
+                secret: text.to_owned(),
+                subject: None,
+                scopes: Vec::new(),
+                profile: None,
+                attributes: Vec::new(),
+            });
+        }
+        let digest = node.text("sha256");
+        if let Some(digest) = &digest
+            && (digest.len() != 64 || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        {
+            self.troubles
+                .say(node.reach("sha256"), "`sha256` must be 64 hex digits: `printf %s KEY | sha256sum`");
+            return None;
+        }
+        let secret = digest.map(|digest| format!("sha256:{digest}")).or_else(|| node.text(secret))?;
+        Some(Credential {
+            secret,
+            subject: node.text(subject),
+            scopes: node.texts("scopes"),
+            profile: node.get("profile").and_then(|profile| self.profile(profile)),
+            attributes: node.named("attributes").iter().map(|e| (e.key.clone(), e.node.to_json())).collect(),
+        })
+    }
+
+    fn profile(&mut self, node: &Node) -> Option<Profile> {
+        let Some(name) = node.as_text() else {
+            return matches!(node.worth, Worth::Table(_)).then(|| profile("server", node));
+        };
+        let known = self.part("profiles");
+        match (known.get(name), name) {
+            (Some(found), _) => Some(profile(name, found)),
+            (None, "admin") => Some(Profile::admin()),
+            (None, "readonly") => Some(Profile::readonly()),
+            _ => {
+                self.unknown(node.at, name, "profiles", &known);
+                None
+            }
+        }
+    }
+
+    fn unknown(&mut self, at: Place, name: &str, table: &str, known: &Node) {
+        let mut names: Vec<&str> = known.entries().iter().map(|entry| entry.key.as_str()).collect();
+        if table == "profiles" {
+            names.extend(["admin", "readonly"]);
+        }
+        let hint = match (meant(name, names.iter().copied()), names.as_slice()) {
+            (Some(meant), _) => format!("; did you mean `{meant}`?"),
+            (None, []) => String::new(),
+            (None, names) => format!("; there are {}", and(names)),
+        };
+        self.troubles.say(at, format!("there is no `[{table}.{name}]`{hint}"));
+    }
+
+    fn arguments(&mut self, node: &Node) -> Arguments {
+        arguments::read(node.named("args"), self.troubles)
+    }
+
+    fn tool(&mut self, entry: &Entry) -> Option<Tool> {
+        self.name(entry, "tool");
+        let node = &entry.node;
+        let arguments = self.arguments(node);
+        let notes = node.get("annotations").cloned().unwrap_or_else(Node::empty);
+        Some(Tool {
+            name: entry.key.clone(),
+            title: node.text("title"),
+            description: node.text("description"),
+            arguments,
+            does: self.does(node)?,
+            output: output(node),
+            hints: ToolHints {
+                title: notes.text("title"),
+                read_only: notes.flag("readOnlyHint"),
+                destructive: notes.flag("destructiveHint"),
+                idempotent: notes.flag("idempotentHint"),
+                open_world: notes.flag("openWorldHint"),
+            },
+            scopes: node.texts("scopes"),
+            timeout: node.duration("timeout"),
+            meta: node.get("meta").map(Node::to_json),
+            node: node.clone(),
+        })
+    }
+
+    /// What a thing is made of. None if that could not be read, which was told.
+    fn does(&mut self, node: &Node) -> Option<Does> {
+        let table = |key: &str| node.get(key).filter(|inner| matches!(inner.worth, Worth::Table(_)));
+        if let Some(inner) = table("command") {
+            return Some(Does::Command(Box::new(self.command(inner, node.duration("timeout")))));
+        }
+        if let Some(inner) = table("http") {
+            return self.http(inner);
+        }
+        if let Some(inner) = table("sql") {
+            return self.sql(inner);
+        }
+        if let Some(text) = node.text("template") {
+            return Some(Does::Template(text));
+        }
+        if let Some(text) = node.text("text") {
+            return Some(Does::Text(text));
+        }
+        None
+    }
+
+    fn command(&mut self, node: &Node, patience: Option<Duration>) -> CommandSpec {
+        let piece = |item: &Node| match item.as_text() {
+            Some(text) => Piece::One(text.to_owned()),
+            None => Piece::Group(item.items().iter().filter_map(Node::as_text).map(str::to_owned).collect()),
+        };
+        let usual = CommandSpec::default();
+        let codes = node.get("exit_codes").map(|codes| codes.items().iter().filter_map(exit_code).collect());
+        CommandSpec {
+            argv: node.get("argv").map(|argv| argv.items().iter().map(piece).collect()).unwrap_or_default(),
+            env: node.pairs("env"),
+            pass_env: node.texts("pass_env"),
+            cwd: match node.get("cwd") {
+                Some(cwd) => self.path(cwd),
+                None => self.texts.resolve(node.at.file, "."),
+            },
+            stdin: node.text("stdin"),
+            stdout: if node.text("stdout").as_deref() == Some("json") {
+                Printed::Json
+            } else {
+                Printed::Text
+            },
+            max_output: node
+                .size("max_output")
+                .and_then(|n| usize::try_from(n).ok())
+                .unwrap_or(usual.max_output),
+            timeout: node.duration("timeout").or(patience).unwrap_or(self.patience),
+            exit_codes: codes.unwrap_or(usual.exit_codes),
+            progress: node.text("progress").as_deref() == Some("stderr"),
+            allow_leading_dash: node.flag("allow_leading_dash").unwrap_or(false),
+            concurrency: node.count("concurrency").unwrap_or(usual.concurrency),
+            queue: node.count("queue").unwrap_or(usual.queue),
+        }
+    }
+
+    fn connected(&mut self, node: &Node, kinds: &[&str]) -> Option<String> {
+        let on = node.get("on")?;
+        let name = on.as_text()?;
+        let known = self.part("connections");
+        match known.get(name) {
+            None => self.unknown(on.at, name, "connections", &known),
+            Some(found) if !kinds.iter().any(|kind| found.get(kind).is_some()) => {
+                self.troubles.say(on.at, format!("the connection `{name}` is not {}", or(kinds)));
+            }
+            Some(_) => return Some(name.to_owned()),
+        }
+        None
+    }
+
+    fn http(&mut self, node: &Node) -> Option<Does> {
+        const BODIES: [&str; 5] = ["json", "form", "multipart", "body", "bytes"];
+        let bodies: Vec<&str> = BODIES.into_iter().filter(|key| node.get(key).is_some()).collect();
+        if bodies.len() > 1 {
+            self.troubles.say(node.at, format!("there is only one body, not {}", and(&bodies)));
+        }
+        let content_type = node.text("content_type");
+        let body = match bodies.first() {
+            Some(&"json") => HttpBody::Json(node.get("json").map(Node::to_json).unwrap_or_default()),
+            Some(&"form") => HttpBody::Form(node.pairs("form")),
+            Some(&"multipart") => HttpBody::Multipart(node.named("multipart").iter().map(part).collect()),
+            Some(&"bytes") => {
+                HttpBody::Bytes { argument: node.text("bytes").unwrap_or_default(), content_type }
+            }
+            Some(_) => HttpBody::Text { text: node.text("body").unwrap_or_default(), content_type },
+            None => HttpBody::None,
+        };
+        let word = |key: &str, usual: &str| node.text(key).unwrap_or_else(|| usual.to_owned());
+        Some(Does::Http(Box::new(Http {
+            on: self.connected(node, &["http"])?,
+            method: word("method", "GET"),
+            path: node.text("path"),
+            url: node.text("url"),
+            query: node.pairs("query"),
+            headers: node.pairs("headers"),
+            cookies: node.pairs("cookies"),
+            body,
+            pick: node.text("pick"),
+            paging: word("paging", "meta"),
+            expect: word("expect", "auto"),
+            errors: word("errors", "auto"),
+            on_exceed: word("on_exceed", "error"),
+            auth: backend_auth(node),
+            idempotent: node.flag("idempotent"),
+            timeout: node.duration("timeout"),
+            max_response: bytes(node, "max_response"),
+            concurrency: node.count("concurrency").unwrap_or(64),
+            queue: node.count("queue").unwrap_or(256),
+        })))
+    }
+
+    fn sql(&mut self, node: &Node) -> Option<Does> {
+        let written = node.text("query").map(SqlQuery::Written);
+        Some(Does::Sql(Sql {
+            on: self.connected(node, &["sqlite", "postgres", "mysql"])?,
+            query: written.or_else(|| node.text("query_from").map(SqlQuery::From))?,
+            write: node.flag("write").unwrap_or(false),
+            max_rows: node.count("max_rows"),
+            max_bytes: bytes(node, "max_bytes"),
+            timeout: node.duration("timeout"),
+            expose_errors: node.flag("expose_errors"),
+        }))
+    }
+
+    fn resource(&mut self, entry: &Entry) -> Option<Resource> {
+        let node = &entry.node;
+        let arguments = self.arguments(node);
+        if let Some(argument) = arguments.list.iter().find(|argument| argument.from.is_none()) {
+            let said = format!(
+                "a resource has no arguments but those with `from`; `{}` needs a template",
+                argument.name
+            );
+            self.troubles.say(node.reach("args"), said);
+        }
+        let mut mime = node.text("mime");
+        let mut uri = node.text("uri");
+        let is = if let Some(files) = node.get("files") {
+            uri = files.text("uri");
+            ResourceKind::Files {
+                spec: Box::new(self.files(files, mime.clone())),
+                watch: files.flag("watch").unwrap_or(true),
+            }
+        } else if let Some(file) = node.get("file") {
+            let path = self.path(file);
+            mime = mime.or_else(|| crate::source::files::media_type(&path).map(str::to_owned));
+            ResourceKind::Files {
+                spec: Box::new(FilesSpec::one(&path, uri.clone().unwrap_or_default())),
+                watch: true,
+            }
+        } else {
+            ResourceKind::Does(self.does(node)?)
+        };
+        let Some(uri) = uri else {
+            if node.get("files").is_none() {
+                self.troubles.say(node.at, format!("`{}` needs `uri`", entry.key));
+            }
+            return None;
+        };
+        Some(Resource {
+            name: entry.key.clone(),
+            uri,
+            title: node.text("title"),
+            description: node.text("description"),
+            mime,
+            arguments,
+            is,
+            output: output(node),
+            node: node.clone(),
+        })
+    }
+
+    fn files(&mut self, node: &Node, mime: Option<String>) -> FilesSpec {
+        let usual = FilesSpec::default();
+        let mut globs = node.texts("glob");
+        if globs.is_empty() {
+            globs.push("**/*".into());
+        }
+        FilesSpec {
+            root: node.get("root").map(|root| self.path(root)).unwrap_or_default(),
+            globs,
+            exclude: node.texts("exclude"),
+            uri: node.text("uri").unwrap_or_default(),
+            hidden: node.flag("hidden").unwrap_or(false),
+            max_size: node.size("max_size").unwrap_or(usual.max_size),
+            max_files: node.count("max_files").unwrap_or(usual.max_files),
+            mime,
+            only: None,
+        }
+    }
+
+    fn template(&mut self, entry: &Entry) -> Option<Template> {
+        let node = &entry.node;
+        let mut arguments = self.arguments(node);
+        let uri = node.text("uri")?;
+        match UriTemplate::parse(&uri) {
+            Err(error) => self.troubles.say(node.reach("uri"), error.to_string()),
+            Ok(pattern) => {
+                let names: Vec<String> = pattern.names().map(str::to_owned).collect();
+                for argument in &arguments.list {
+                    if argument.from.is_none() && !names.contains(&argument.name) {
+                        let said = format!("`{}` is no variable of `{uri}`", argument.name);
+                        self.troubles.say(node.reach(&format!("args.{}", argument.name)), said);
+                    }
+                }
+                for name in names {
+                    if !arguments.names().any(|known| known == name) {
+                        arguments.list.push(super::Argument {
+                            name,
+                            schema: serde_json::json!({ "type": "string" }),
+                            default: None,
+                            is_required: true,
+                            from: None,
+                        });
+                    }
+                }
+            }
+        }
+        let complete = self.complete(node, &arguments);
+        Some(Template {
+            name: entry.key.clone(),
+            uri,
+            title: node.text("title"),
+            description: node.text("description"),
+            mime: node.text("mime"),
+            arguments,
+            does: self.does(node)?,
+            output: output(node),
+            complete,
+            node: node.clone(),
+        })
+    }
+
+    fn complete(&mut self, node: &Node, arguments: &Arguments) -> Vec<Completion> {
+        let mut completions = Vec::new();
+        for entry in node.named("complete") {
+            if !arguments.names().any(|name| name == entry.key) {
+                let names: Vec<&str> = arguments.names().collect();
+                let hint = match meant(&entry.key, names) {
+                    Some(meant) => format!("; did you mean `{meant}`?"),
+                    None => String::new(),
+                };
+                self.troubles.say(
+                    entry.at,
+                    format!("`{}` is no argument, so nothing can complete it{hint}", entry.key),
+                );
+                continue;
+            }
+            let by = match entry.node.worth {
+                Worth::List(_) => CompletionKind::List(
+                    node.get("complete").map_or_else(Vec::new, |all| all.texts(&entry.key)),
+                ),
+                _ => match self.does(&entry.node) {
+                    Some(does) => CompletionKind::Does(does),
+                    None => continue,
+                },
+            };
+            completions.push(Completion { name: entry.key.clone(), node: entry.node.clone(), by });
+        }
+        completions
+    }
+
+    fn prompt(&mut self, entry: &Entry) -> Option<Prompt> {
+        self.name(entry, "prompt");
+        let node = &entry.node;
+        let arguments = self.arguments(node);
+        let complete = self.complete(node, &arguments);
+        let messages: Vec<Said> = match node.get("messages") {
+            Some(messages) => messages.items().iter().filter_map(|message| self.said(message)).collect(),
+            None => vec![self.said(node)?],
+        };
+        Some(Prompt {
+            name: entry.key.clone(),
+            title: node.text("title"),
+            description: node.text("description"),
+            arguments,
+            messages,
+            complete,
+            node: node.clone(),
+        })
+    }
+
+    fn said(&mut self, node: &Node) -> Option<Said> {
+        let role = match node.text("role").as_deref() {
+            Some("assistant") => Role::Assistant,
+            Some("system") => Role::System,
+            _ => Role::User,
+        };
+        let text = match node.get("file") {
+            None => node.text("text")?,
+            Some(file) => match std::fs::read_to_string(self.path(file)) {
+                Ok(text) => {
+                    self.more.push((self.path(file), text.clone()));
+                    text
+                }
+                Err(error) => {
+                    self.troubles
+                        .say(file.at, format!("cannot read this file: {}", super::text::why(&error)));
+                    return None;
+                }
+            },
+        };
+        Some(Said { role, text })
+    }
+
+    fn openapi(&mut self, entry: &Entry) -> Option<OpenApi> {
+        let node = &entry.node;
+        let spec = node.get("spec").and_then(|spec| self.document(spec));
+        let on = self.connected(node, &["http"]);
+        if on.is_none() && node.get("on").is_some() {
+            return None;
+        }
+        let (spec, base) = (spec?, node.text("base"));
+        if let (Some(_), Some(_)) = (&on, &base) {
+            self.troubles.say(node.reach("base"), "there is a connection (`on`), which has a base already");
+        }
+        if let (Document::File { .. }, Some(refresh)) = (&spec, node.get("refresh")) {
+            self.troubles.say(refresh.at, "`refresh` is for URLs; a file is read anew when it changes");
+        }
+        let auth = node.get("auth").cloned().unwrap_or_else(Node::empty);
+        let forward = auth.texts("forward");
+        Some(OpenApi {
+            name: entry.key.clone(),
+            spec,
+            on,
+            base,
+            refresh: node.duration("refresh"),
+            prefix: node.text("prefix").unwrap_or_default(),
+            include: node.texts("include"),
+            exclude: node.texts("exclude"),
+            becomes: node.pairs("as"),
+            rename: node.pairs("rename"),
+            auth: match forward.as_slice() {
+                [] => None,
+                [word] if word == "principal" => Some(BackendAuth::Forward),
+                _ => Some(BackendAuth::Headers(forward)),
+            },
+            headers: auth.pairs("headers"),
+            node: node.clone(),
+        })
+    }
+
+    fn document(&mut self, node: &Node) -> Option<Document> {
+        let spec = node.as_text()?;
+        if spec.starts_with("http://") || spec.starts_with("https://") {
+            return Some(Document::Url(spec.to_owned()));
+        }
+        let path = self.path(node);
+        match std::fs::read_to_string(&path) {
+            Ok(text) => {
+                self.more.push((path.clone(), text.clone()));
+                Some(Document::File { path, text })
+            }
+            Err(error) => {
+                let said = format!("cannot read this file: {}", super::text::why(&error));
+                self.troubles.say(node.at, said);
+                None
+            }
+        }
+    }
+}
+
+fn profile(name: &str, node: &Node) -> Profile {
+    Profile::new(name)
+        .include_tools(node.texts("allow"))
+        .exclude_tools(node.texts("deny"))
+        .include_prompts(node.texts("allow_prompts"))
+        .exclude_prompts(node.texts("deny_prompts"))
+        .include_resources(node.texts("allow_resources"))
+        .exclude_resources(node.texts("deny_resources"))
+}
+
+fn output(node: &Node) -> Output {
+    match node.get("output") {
+        None => Output::Unsaid,
+        Some(output) => match output.as_text() {
+            Some(word) => Output::Word(word.to_owned()),
+            None => Output::Schema(output.to_json()),
+        },
+    }
+}
+
+fn backend_auth(node: &Node) -> Option<BackendAuth> {
+    let auth = node.get("auth")?;
+    match auth.text("attribute") {
+        None => auth.flag("forward").filter(|forward| *forward).map(|_| BackendAuth::Forward),
+        Some(attribute) => Some(BackendAuth::Attribute {
+            attribute,
+            header: auth.text("header").unwrap_or_else(|| "Authorization".into()),
+            prefix: auth.text("prefix").unwrap_or_else(|| "Bearer ".into()),
+        }),
+    }
+}
+
+fn part(entry: &Entry) -> (String, HttpPart) {
+    let part = match entry.node.as_text() {
+        Some(text) => HttpPart::Text(text.to_owned()),
+        None => HttpPart::File {
+            argument: entry.node.text("file").unwrap_or_default(),
+            filename: entry.node.text("filename").unwrap_or_else(|| "file".into()),
+            mime: entry.node.text("mime").unwrap_or_else(|| "application/octet-stream".into()),
+        },
+    };
+    (entry.key.clone(), part)
+}
+
+fn bytes(node: &Node, key: &str) -> Option<usize> {
+    node.size(key).and_then(|bytes| usize::try_from(bytes).ok())
+}
+
+fn is_hash(text: &str) -> bool {
+    text.starts_with("$argon2id$") && argon2::password_hash::phc::PasswordHash::new(text).is_ok()
+}
+
+fn status(node: &Node) -> Option<u16> {
+    match node.worth {
+        Worth::Integer(code) => u16::try_from(code).ok(),
+        _ => None,
+    }
+}
+
+fn exit_code(node: &Node) -> Option<i32> {
+    match node.worth {
+        Worth::Integer(code) => i32::try_from(code).ok(),
+        _ => None,
+    }
+}

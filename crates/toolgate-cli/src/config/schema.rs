@@ -1,0 +1,72 @@
+//! The JSON Schema of configurations, for editors, written from the tables of keys.
+
+use serde_json::{Map, Value, json};
+
+use super::keys::{Kind, Need, ROOT, Table};
+
+/// The whole schema, as text.
+pub(crate) fn text() -> String {
+    format!("{:#}\n", schema())
+}
+
+pub(crate) fn schema() -> Value {
+    let mut schema = table(&ROOT);
+    if let Some(root) = schema.as_object_mut() {
+        root.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
+        root.insert("title".into(), "Toolgate configuration".into());
+    }
+    schema
+}
+
+fn table(of: &Table) -> Value {
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for key in of.keys.iter().filter(|key| key.kind.is_there()) {
+        let mut property = kind(&key.kind);
+        if let Some(property) = property.as_object_mut() {
+            property.insert("description".into(), key.about.into());
+            if let Need::Else(default) = key.need {
+                property.insert("default".into(), serde_json::from_str(default).unwrap_or_default());
+            }
+        }
+        properties.insert(key.name.into(), property);
+        if key.need == Need::Must {
+            required.push(key.name);
+        }
+    }
+    let mut schema = json!({
+        "type": "object",
+        "description": of.about,
+        "properties": properties,
+        "additionalProperties": false,
+    });
+    if let Some(schema) = schema.as_object_mut() {
+        if !required.is_empty() {
+            schema.insert("required".into(), required.into());
+        }
+        if !of.one_of.is_empty() {
+            let each: Vec<Value> = of.one_of.iter().map(|kind| json!({ "required": [kind] })).collect();
+            schema.insert("oneOf".into(), each.into());
+        }
+    }
+    schema
+}
+
+fn kind(of: &Kind) -> Value {
+    match of {
+        Kind::Flag => json!({ "type": "boolean" }),
+        Kind::Integer(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Kind::Text | Kind::Secret | Kind::Path => json!({ "type": "string" }),
+        Kind::Duration => json!({ "type": "string", "examples": ["500ms", "20s", "5m"] }),
+        Kind::Size => json!({ "type": ["string", "integer"], "examples": ["64KiB", "4MiB"] }),
+        Kind::Rate => json!({ "type": "string", "examples": ["600/min", "10/s"] }),
+        Kind::Choice(words) => json!({ "enum": words }),
+        Kind::List(inner) => json!({ "type": "array", "items": kind(inner) }),
+        Kind::Many(inner) => json!({ "anyOf": [kind(inner), { "type": "array", "items": kind(inner) }] }),
+        Kind::Named(inner) => json!({ "type": "object", "additionalProperties": kind(inner) }),
+        Kind::Table(inner) => table(inner),
+        Kind::Either(kinds) => json!({ "anyOf": kinds.iter().map(kind).collect::<Vec<_>>() }),
+        Kind::Any => json!({}),
+        Kind::Later(_) | Kind::Never(_) => json!(false),
+    }
+}

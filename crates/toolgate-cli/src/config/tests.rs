@@ -1,0 +1,51 @@
+//! The tables of keys, and what is written from them.
+
+use std::path::Path;
+
+use super::{Texts, Troubles, reference, schema, tree};
+
+/// `docs/reference/config.md` is written by the program. `toolgate reference > docs/reference/config.md` renews it.
+#[test]
+fn the_reference_is_what_the_tables_say() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/config.md");
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == reference::text(),
+        "{} is old: write it anew with `toolgate reference`",
+        path.display()
+    );
+}
+
+/// The schema is one, takes the starter file, and refuses what the program refuses.
+#[test]
+fn the_schema_and_the_program_agree() {
+    let validator = jsonschema::draft202012::new(&schema::schema()).unwrap();
+    for (name, text) in [
+        ("starter.toml", include_str!("../starter.toml")),
+        ("shop.toml", include_str!("../../../../examples/shop.toml")),
+    ] {
+        let mut texts = Texts::default();
+        let file = texts.add(name.into(), text.into());
+        let whole = tree::read(&texts, file, &mut Troubles::default()).to_json();
+        assert!(whole["servers"].is_object(), "{name}");
+        let faults: Vec<String> = validator.iter_errors(&whole).map(|error| error.to_string()).collect();
+        assert!(faults.is_empty(), "{name}: {faults:?}");
+    }
+    for wrong in [
+        serde_json::json!({ "servers": { "s": { "tools": { "t": { "txt": "x" } } } } }),
+        serde_json::json!({ "servers": { "s": { "tools": { "t": { "text": "x", "template": "y" } } } } }),
+        serde_json::json!({ "listen": { "tls": {} } }),
+        serde_json::json!({ "version": 2 }),
+    ] {
+        assert!(!validator.is_valid(&wrong), "{wrong}");
+    }
+}
+
+/// Every key says what it is for, and every default is one.
+#[test]
+fn the_tables_are_whole() {
+    let text = reference::text();
+    assert!(!text.contains("| |  |"), "a key without a description");
+    let schema = schema::schema().to_string();
+    assert!(!schema.contains("\"default\":null"), "a default that is no JSON");
+}

@@ -1,0 +1,137 @@
+//! What clients need to know: the lines for their own files, printed or written.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use crate::Failure;
+use crate::cli::{Client, Install};
+use crate::commands::print;
+use crate::compose::Road;
+use crate::serve::{choose, prepare};
+
+impl Client {
+    const ALL: [Client; 4] = [Client::ClaudeDesktop, Client::ClaudeCode, Client::Cursor, Client::Vscode];
+
+    fn name(self) -> &'static str {
+        match self {
+            Client::ClaudeDesktop => "Claude Desktop",
+            Client::ClaudeCode => "Claude Code",
+            Client::Cursor => "Cursor",
+            Client::Vscode => "VS Code",
+        }
+    }
+
+    /// The key below which it keeps servers.
+    fn key(self) -> &'static str {
+        if self == Client::Vscode { "servers" } else { "mcpServers" }
+    }
+
+    /// Its file, below the home or where the program is called.
+    fn file(self, home: &Path) -> PathBuf {
+        match self {
+            Client::ClaudeDesktop if cfg!(target_os = "macos") => {
+                home.join("Library/Application Support/Claude/claude_desktop_config.json")
+            }
+            Client::ClaudeDesktop if cfg!(windows) => {
+                home.join("AppData/Roaming/Claude/claude_desktop_config.json")
+            }
+            Client::ClaudeDesktop => home.join(".config/Claude/claude_desktop_config.json"),
+            Client::ClaudeCode => PathBuf::from(".mcp.json"),
+            Client::Cursor => home.join(".cursor/mcp.json"),
+            Client::Vscode => PathBuf::from(".vscode/mcp.json"),
+        }
+    }
+}
+
+pub(crate) async fn install(wish: &Install) -> Result<(), Failure> {
+    let crate::serve::Prepared { loaded, composed, .. } = prepare(&wish.file, Road::Http).await?;
+    let file = std::path::absolute(&wish.file).map_err(|error| Failure::Run(error.to_string()))?;
+    let program = std::env::current_exe().map_err(|error| Failure::Run(error.to_string()))?;
+    let chosen: Vec<&crate::compose::Composed> = match &wish.server {
+        Some(name) => vec![choose(&composed, Some(name))?],
+        None => composed.iter().collect(),
+    };
+    let mut servers = Map::new();
+    for made in chosen {
+        let about = &made.config;
+        let base = match &about.frame.public_url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None => format!("http://{}", loaded.config.listen.http),
+        };
+        let asks =
+            !(about.frame.users.is_empty() && about.frame.tokens.is_empty() && about.frame.keys.is_empty());
+        let entry = match (wish.http, asks) {
+            (true, false) => json!({ "type": "http", "url": format!("{base}{}", about.path) }),
+            (true, true) => json!({
+                "type": "http",
+                "url": format!("{base}{}", about.path),
+                "headers": { "Authorization": "Bearer YOUR-TOKEN" },
+            }),
+            (false, _) => json!({
+                "type": "stdio",
+                "command": program,
+                "args": ["stdio", file, "--server", about.name],
+            }),
+        };
+        servers.insert(about.name.clone(), entry);
+    }
+    let home = std::env::home_dir().unwrap_or_default();
+    match (wish.write, wish.client) {
+        (true, Some(client)) => write(client, &client.file(&home), servers),
+        (_, Some(client)) => print(&shown(client, &home, &servers)),
+        (_, None) => {
+            let all: Vec<String> = Client::ALL.map(|client| shown(client, &home, &servers)).into();
+            print(&all.join("\n"))
+        }
+    }
+}
+
+fn shown(client: Client, home: &Path, servers: &Map<String, Value>) -> String {
+    let snippet = json!({ (client.key()): servers });
+    format!("# {}: {}\n{snippet:#}\n", client.name(), client.file(home).display())
+}
+
+/// Puts servers into a client's file. What else is in it stays, and so does a copy of how it was.
+fn write(client: Client, path: &Path, servers: Map<String, Value>) -> Result<(), Failure> {
+    let cannot = |what: &str, error: &dyn std::fmt::Display| {
+        Failure::Run(format!("cannot {what} {}: {error}", path.display()))
+    };
+    let before = match std::fs::read_to_string(path) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => return Err(cannot("read", &error)),
+    };
+    let mut whole: Value = match before.as_deref().map(str::trim) {
+        None | Some("") => json!({}),
+        Some(text) => serde_json::from_str(text).map_err(|error| cannot("understand", &error))?,
+    };
+    let Some(root) = whole.as_object_mut() else {
+        return Err(cannot("understand", &"it is no JSON object"));
+    };
+    let known = root.entry(client.key()).or_insert_with(|| json!({}));
+    let Some(known) = known.as_object_mut() else {
+        return Err(cannot("understand", &format!("`{}` is no JSON object", client.key())));
+    };
+    known.extend(servers);
+    let mut said = String::new();
+    if let Some(before) = before {
+        let copy = spare(path);
+        std::fs::write(&copy, before).map_err(|error| cannot("copy", &error))?;
+        said = format!("the file as it was is {}\n", copy.display());
+    } else if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(|error| cannot("write", &error))?;
+    }
+    // Written beside it and then put in its place: a client that reads meanwhile finds one or the other.
+    let beside = path.with_extension("toolgate-new");
+    std::fs::write(&beside, format!("{whole:#}\n")).map_err(|error| cannot("write", &error))?;
+    std::fs::rename(&beside, path).map_err(|error| cannot("write", &error))?;
+    print(&format!("{} is written\n{said}", path.display()))
+}
+
+/// A name for a copy that nothing has yet.
+fn spare(path: &Path) -> PathBuf {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let names = (1..).map(|n| path.with_file_name(format!("{name}.bak{n}")));
+    { names }.find(|copy| !copy.exists()).unwrap_or_else(|| path.with_extension("bak"))
+}

@@ -1,0 +1,397 @@
+//! A configuration, served: over HTTP or to the one client that started us, and anew when it changes.
+//!
+//! What a changed file says is made ready beside what is served, and put in its place in one step. Where anything is
+//! wrong with it, nothing is touched.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::RecursiveMode;
+use tokio::task::JoinSet;
+use toolgate::{App, ListenOptions, Mount, Mounts, Server, Servers};
+
+use crate::cli::LogFormat;
+use crate::compose::{Backends, Composed, Road, compose, file_resource};
+use crate::config::{self, Loaded, Texts};
+use crate::source::files::Files;
+use crate::watch::Watch;
+use crate::{Failure, bind};
+
+/// What was made of a configuration.
+pub(crate) struct Prepared {
+    pub(crate) loaded: Loaded,
+    pub(crate) composed: Vec<Composed>,
+    pub(crate) backends: Backends,
+}
+
+/// Reads a configuration and makes its servers, or says everything that is wrong.
+pub(crate) async fn prepare(file: &Path, road: Road) -> Result<Prepared, Failure> {
+    prepare_with(file, road, Backends::default()).await
+}
+
+/// The same with what is known of databases and APIs already.
+pub(crate) async fn prepare_with(
+    file: &Path,
+    road: Road,
+    mut backends: Backends,
+) -> Result<Prepared, Failure> {
+    let file = file.to_owned();
+    // Files are read and sources may ask a database what it has: where nobody else has to wait for it.
+    let made = tokio::task::spawn_blocking(move || {
+        let mut loaded = config::load(&file);
+        let composed = compose(&loaded.config, road, &mut backends, &mut loaded.troubles);
+        Prepared { loaded, composed, backends }
+    });
+    let prepared = made.await.map_err(|error| Failure::Run(error.to_string()))?;
+    match prepared.loaded.told() {
+        None => Ok(prepared),
+        Some(told) => Err(Failure::Config(told)),
+    }
+}
+
+/// Serves a configuration over HTTP.
+pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat) -> Result<(), Failure> {
+    let Prepared { loaded, composed, backends } = prepare(file, Road::Http).await?;
+    let config = &loaded.config;
+    let servers = Servers::new();
+    let mut app = App::new(&servers)
+        .health()
+        .drain(config.listen.shutdown_grace)
+        .listener(ListenOptions::default().max_connections(config.listen.max_connections));
+    if let Some(path) = &config.stats_path {
+        app = app.stats_at(path);
+    }
+    for made in &composed {
+        servers.replace(&made.server);
+        app = app.mount(&made.config.path, Mount::fixed(&made.config.name));
+    }
+    let listener = bind(listen.as_deref().unwrap_or(&config.listen.http)).await.map_err(Failure::Run)?;
+    let address = listener.local_addr().map_err(|error| Failure::Run(error.to_string()))?;
+    let mut keeper = Keeper::new(file, Road::Http, servers, Some(app.mounts()), loaded, backends);
+    let keeping = async {
+        // Polled after the serving: whoever reads that we serve may ask us to end, or change the file, at once.
+        welcome(&address.to_string(), &composed, format);
+        keeper.adopt(composed);
+        keeper.keep().await;
+    };
+    let served = tokio::select! {
+        biased;
+        served = app.serve(listener) => served.map_err(|error| Failure::Run(error.to_string())),
+        () = keeping => Ok(()),
+    };
+    keeper.backends.close().await;
+    served
+}
+
+/// Serves one server of a configuration to the client that started us.
+pub(crate) async fn stdio(file: &Path, name: Option<&str>) -> Result<(), Failure> {
+    let Prepared { loaded, composed, backends } = prepare(file, Road::Local).await?;
+    let chosen = choose(&composed, name)?;
+    let server = chosen.server.clone();
+    let only = chosen.config.name.clone();
+    let servers = Servers::new();
+    servers.replace(&server);
+    let mut keeper = Keeper::new(file, Road::Local, servers, None, loaded, backends);
+    keeper.adopt(composed.into_iter().filter(|made| made.config.name == only).collect());
+    let served = tokio::select! {
+        biased;
+        served = server.serve_stdio() => served.map_err(|error| Failure::Run(error.to_string())),
+        () = keeper.keep() => Ok(()),
+    };
+    keeper.backends.close().await;
+    served
+}
+
+/// The server that is meant.
+pub(crate) fn choose<'a>(composed: &'a [Composed], name: Option<&str>) -> Result<&'a Composed, Failure> {
+    let names: Vec<&str> = composed.iter().map(|made| made.config.name.as_str()).collect();
+    match (name, composed) {
+        (None, [only]) => Ok(only),
+        (None, _) => {
+            Err(Failure::Usage(format!("there are several servers: choose one of {}", names.join(", "))))
+        }
+        (Some(name), _) => composed.iter().find(|made| made.config.name == name).ok_or_else(|| {
+            Failure::Usage(format!("there is no server `{name}`; there are {}", names.join(", ")))
+        }),
+    }
+}
+
+fn welcome(address: &str, composed: &[Composed], format: LogFormat) {
+    for made in composed {
+        let url = format!("http://{address}{}", made.config.path);
+        let (name, server) = (&made.config.name, &made.server);
+        let (tools, resources, prompts) =
+            (server.tool_count(), server.resource_count(), server.prompt_count());
+        match format {
+            LogFormat::Json => tracing::info!(server = name, url, tools, resources, prompts, "listening"),
+            LogFormat::Text => eprintln!(
+                "{name}: listening on {url} ({tools} tools, {resources} resources, {prompts} prompts)"
+            ),
+        }
+    }
+    if format == LogFormat::Text {
+        eprintln!("Ctrl-C ends it; a change of the configuration is served at once.");
+    }
+}
+
+/// Keeps what is served as the configuration says.
+struct Keeper {
+    file: PathBuf,
+    road: Road,
+    servers: Servers,
+    mounts: Option<Mounts>,
+    texts: Texts,
+    listen: config::Listen,
+    stats_path: Option<String>,
+    /// What each server was made of.
+    current: Vec<config::Server>,
+    backends: Backends,
+    /// What was read last is not what is served.
+    is_refused: bool,
+    watch: Watch,
+    asked: Asked,
+    /// Tasks that watch folders. They end when something else takes their place.
+    tasks: JoinSet<()>,
+}
+
+impl Keeper {
+    fn new(
+        file: &Path,
+        road: Road,
+        servers: Servers,
+        mounts: Option<Mounts>,
+        loaded: Loaded,
+        backends: Backends,
+    ) -> Keeper {
+        let config = loaded.config;
+        let mut keeper = Keeper {
+            file: file.to_owned(),
+            road,
+            servers,
+            mounts,
+            listen: config.listen,
+            stats_path: config.stats_path,
+            texts: config.texts,
+            current: Vec::new(),
+            backends,
+            is_refused: false,
+            watch: Watch::new(),
+            asked: Asked::new(),
+            tasks: JoinSet::new(),
+        };
+        keeper.watch_files();
+        keeper
+    }
+
+    /// Looks at the folders of all files of the configuration: editors put new files in the place of old ones.
+    fn watch_files(&mut self) {
+        self.watch = Watch::new();
+        for folder in self.texts.folders() {
+            self.watch.add(&folder, RecursiveMode::NonRecursive);
+        }
+    }
+
+    /// What was made is served: from now on its folders are watched.
+    fn adopt(&mut self, composed: Vec<Composed>) {
+        self.tasks = JoinSet::new();
+        for made in &composed {
+            for note in &made.notes {
+                let (at, said) = (self.texts.locate(note.at), &note.said);
+                tracing::warn!(server = made.config.name, at, "{said}");
+            }
+            let Some(server) = self.servers.get(&made.config.name) else { continue };
+            for files in &made.watched {
+                self.tasks.spawn(follow(server.clone(), Arc::clone(files)));
+            }
+        }
+        self.current = composed.into_iter().map(|made| made.config).collect();
+        self.watch_files();
+    }
+
+    /// Looks at the configuration whenever it changes, or when asked to. Never ends.
+    async fn keep(&mut self) {
+        loop {
+            // Whatever changed while nobody watched is seen here.
+            while self.reload(false).await {}
+            let pause = self.pause();
+            tokio::select! {
+                biased;
+                () = self.asked.heard() => {
+                    self.backends.doubt();
+                    self.reload(true).await;
+                }
+                () = self.watch.changed() => {}
+                () = rest(pause) => {
+                    let apis = self.current.iter().flat_map(|server| {
+                        server.openapi.iter().map(|api| (server.name.as_str(), api))
+                    });
+                    let before = self.backends.clone();
+                    if self.backends.refresh(apis).await {
+                        self.reload(true).await;
+                        // What nobody can read is not kept: the file can still change with the old one.
+                        if self.is_refused {
+                            self.backends = before;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// When to look at descriptions behind URLs again. None: there are none that would change.
+    fn pause(&self) -> Option<Duration> {
+        let apis = self.current.iter().flat_map(|server| &server.openapi);
+        let pauses = apis.filter_map(|api| match api.spec.url() {
+            Some(url) if !self.backends.has_document(url) => Some(api.refresh.unwrap_or(SOON).min(SOON)),
+            Some(_) => api.refresh,
+            None => None,
+        });
+        pauses.min()
+    }
+
+    /// Serves the configuration as it is now. Where nothing was asked for and nothing has changed, nothing happens, and
+    /// false is what it says.
+    async fn reload(&mut self, is_asked: bool) -> bool {
+        let (file, road, known) = (self.file.clone(), self.road, self.texts.clone());
+        let mut backends = self.backends.clone();
+        let made = tokio::task::spawn_blocking(move || {
+            let mut loaded = config::load(&file);
+            if !is_asked && loaded.config.texts == known {
+                return None;
+            }
+            let composed = compose(&loaded.config, road, &mut backends, &mut loaded.troubles);
+            Some((loaded, composed, backends))
+        });
+        let (loaded, mut composed, backends) = match made.await {
+            Ok(Some(made)) => made,
+            Ok(None) => return false,
+            Err(error) => {
+                tracing::error!(%error, "the configuration could not be read; the old one stays");
+                return false;
+            }
+        };
+        let told = loaded.told();
+        self.is_refused = told.is_some();
+        if let Some(told) = told {
+            // The same text is not complained about again.
+            self.texts = loaded.config.texts;
+            self.watch_files();
+            tracing::error!("the configuration is wrong and the old one stays:\n{told}");
+            return true;
+        }
+        if loaded.config.listen != self.listen || loaded.config.stats_path != self.stats_path {
+            tracing::warn!("`[listen]` or `stats.path` changed: that needs a restart; all else is served");
+        }
+        if self.road == Road::Local {
+            composed.retain(|made| self.current.iter().any(|known| known.name == made.config.name));
+        }
+        self.exchange(&composed);
+        self.backends = backends;
+        self.texts = loaded.config.texts;
+        self.adopt(composed);
+        tracing::info!(servers = self.current.len(), "the configuration is served anew");
+        true
+    }
+
+    fn exchange(&mut self, composed: &[Composed]) {
+        for made in composed.iter().filter(|made| !self.servers.has(&made.config.name)) {
+            self.servers.replace(&made.server);
+        }
+        if let Some(mounts) = &self.mounts {
+            let paths = composed.iter().map(|made| (&made.config.path, Mount::fixed(&made.config.name)));
+            if let Err(error) = mounts.replace(paths) {
+                tracing::error!(%error, "paths stay as they were");
+            }
+        }
+        for made in composed {
+            let name = &made.config.name;
+            let before = self.current.iter().find(|known| known.name == *name);
+            let live = self.servers.get(name).filter(|live| !live.ptr_eq(&made.server));
+            let (Some(before), Some(live)) = (before, live) else { continue };
+            // Who is connected to a server with the same frame stays connected. Another frame is another server: nobody
+            // who was let in by the old one meets what the new one guards.
+            let is_same = self.road == Road::Local || before.frame == made.config.frame;
+            if !is_same {
+                self.servers.replace(&made.server);
+            } else if let Err(error) = live.replace_catalog(&made.server) {
+                tracing::error!(server = name, %error, "it stays as it was");
+            }
+        }
+        if self.road == Road::Http {
+            for name in self.servers.names() {
+                if !composed.iter().any(|made| made.config.name == name) {
+                    self.servers.remove(&name);
+                }
+            }
+        }
+    }
+}
+
+/// When a description is asked for again that could not be had at all.
+const SOON: Duration = Duration::from_secs(30);
+
+async fn rest(pause: Option<Duration>) {
+    match pause {
+        Some(pause) => tokio::time::sleep(pause).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Tells clients what becomes of the files of a folder.
+async fn follow(server: Server, files: Arc<Files>) {
+    let mut watch = Watch::new();
+    watch.add(files.root(), RecursiveMode::Recursive);
+    loop {
+        // What changed before anybody watched is seen now.
+        let looking = Arc::clone(&files);
+        let Ok(difference) = tokio::task::spawn_blocking(move || looking.difference()).await else {
+            return;
+        };
+        for uri in &difference.removed {
+            server.unregister_resource(uri);
+            server.changes().resource(uri);
+        }
+        for listed in difference.added.iter().chain(&difference.changed) {
+            server.register_resource(file_resource(&files, listed));
+        }
+        for listed in &difference.changed {
+            server.changes().resource(&listed.uri);
+        }
+        watch.changed().await;
+    }
+}
+
+/// Hears whoever asks for the configuration to be read again.
+struct Asked {
+    #[cfg(unix)]
+    hangup: Option<tokio::signal::unix::Signal>,
+}
+
+impl Asked {
+    #[cfg(unix)]
+    fn new() -> Asked {
+        use tokio::signal::unix::{SignalKind, signal};
+        Asked { hangup: signal(SignalKind::hangup()).ok() }
+    }
+
+    #[cfg(unix)]
+    async fn heard(&mut self) {
+        match &mut self.hangup {
+            Some(hangup) => {
+                hangup.recv().await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn new() -> Asked {
+        Asked {}
+    }
+
+    #[cfg(not(unix))]
+    fn heard(&mut self) -> impl std::future::Future<Output = ()> {
+        std::future::pending()
+    }
+}

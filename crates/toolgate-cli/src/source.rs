@@ -1,0 +1,47 @@
+//! What tools are made of, where nobody writes Rust: each source turns a description into something that acts.
+
+pub(crate) mod command;
+pub(crate) mod egress;
+pub(crate) mod files;
+pub(crate) mod holes;
+pub(crate) mod http;
+pub(crate) mod openapi;
+pub(crate) mod prompt;
+pub(crate) mod sql;
+pub(crate) mod text;
+
+use std::pin::Pin;
+
+use serde_json::{Map, Value};
+use toolgate::model::ToolOutput;
+use toolgate::{Context, ToolError};
+
+/// A future with its type forgotten.
+pub(crate) type Acting<'a> = Pin<Box<dyn Future<Output = Result<ToolOutput, ToolError>> + Send + 'a>>;
+
+/// The same for those who read: none if there is no such thing.
+pub(crate) type Reading<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<ToolOutput>, ToolError>> + Send + 'a>>;
+
+/// What a tool does with its arguments, whatever it is made of. They have been checked against their schema, defaults
+/// are filled in, and those that come from the caller are among them.
+pub(crate) trait Act: Send + Sync + 'static {
+    fn act<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> Acting<'a>;
+
+    /// What a resource does, that may not be there.
+    fn read<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> Reading<'a> {
+        Box::pin(async move { self.act(cx, arguments).await.map(Some) })
+    }
+
+    /// What the result looks like, where the source knows.
+    fn output_schema(&self) -> Option<Value> {
+        None
+    }
+}
+
+/// Why a description cannot be served: where in the description (a dotted path below the source's own table), what is wrong, what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) at: String,
+    pub(crate) said: String,
+}

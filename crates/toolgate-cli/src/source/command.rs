@@ -1,0 +1,549 @@
+//! Programs as tools: an argument list, never a shell.
+//!
+//! Each argument of the tool stays inside the element it was put into. The program gets an empty environment but for
+//! what is named, runs in a process group of its own, and the whole group ends when its time is over, when it prints too
+//! much, or when nobody waits for it any more.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, Command};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use toolgate::model::ToolOutput;
+use toolgate::{Context, Raw, ToolError};
+
+use super::holes::{Holes, said};
+use super::{Act, Acting, Problem};
+
+/// The largest argument, and how many there may be: systems refuse more, less clearly.
+const MAX_ARGUMENT: usize = 128 * 1024;
+const MAX_ARGUMENTS: usize = 256;
+/// So much of what it says on the side is kept.
+const MAX_STDERR: usize = 8 * 1024;
+/// How long a program that was asked to end may take to do so.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// What a program is called with. Its environment may hold secrets, so it cannot be printed.
+#[derive(Clone, PartialEq)]
+pub(crate) struct CommandSpec {
+    pub(crate) argv: Vec<Piece>,
+    pub(crate) env: Vec<(String, String)>,
+    pub(crate) pass_env: Vec<String>,
+    pub(crate) cwd: PathBuf,
+    pub(crate) stdin: Option<String>,
+    pub(crate) stdout: Printed,
+    pub(crate) max_output: usize,
+    pub(crate) timeout: Duration,
+    pub(crate) exit_codes: Vec<i32>,
+    pub(crate) progress: bool,
+    pub(crate) allow_leading_dash: bool,
+    pub(crate) concurrency: usize,
+    pub(crate) queue: usize,
+}
+
+impl Default for CommandSpec {
+    fn default() -> CommandSpec {
+        CommandSpec {
+            argv: Vec::new(),
+            env: Vec::new(),
+            pass_env: Vec::new(),
+            cwd: PathBuf::from("."),
+            stdin: None,
+            stdout: Printed::Text,
+            max_output: 64 * 1024,
+            timeout: Duration::from_secs(60),
+            exit_codes: vec![0],
+            progress: false,
+            allow_leading_dash: false,
+            concurrency: 8,
+            queue: 64,
+        }
+    }
+}
+
+/// One element of an argument list, or several that are there together or not at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    One(String),
+    Group(Vec<String>),
+}
+
+/// What a program prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Printed {
+    Text,
+    Json,
+}
+
+/// A program that acts.
+pub(crate) struct CommandAct {
+    spec: CommandSpec,
+    program: PathBuf,
+    rest: Vec<Element>,
+    stdin: Option<Holes>,
+    environment: Vec<(OsString, OsString)>,
+    turns: Semaphore,
+    waiting: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Element {
+    /// There together or not at all.
+    parts: Vec<Holes>,
+    is_group: bool,
+    /// The program takes what begins with a dash for an option here.
+    is_open: bool,
+}
+
+/// Why a program was stopped.
+#[derive(Debug)]
+enum Stop {
+    TooMuch,
+    Broken,
+}
+
+impl CommandAct {
+    /// Finds the program and looks at every place that an argument is put into.
+    pub(crate) fn new(spec: CommandSpec, arguments: &Value) -> Result<CommandAct, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let mut say = |at: String, said: String| problems.push(Problem { at, said });
+        let program = match spec.argv.first() {
+            Some(Piece::One(name)) if Holes::parse(name).names().next().is_some() => {
+                say("argv.0".into(), "the program itself cannot be an argument".into());
+                PathBuf::new()
+            }
+            Some(Piece::One(name)) => find(name, &spec.cwd).unwrap_or_else(|said| {
+                say("argv.0".into(), said);
+                PathBuf::new()
+            }),
+            _ => {
+                say("argv".into(), "`argv` begins with the name of a program".into());
+                PathBuf::new()
+            }
+        };
+        let mut rest = Vec::new();
+        let mut is_open = true;
+        for (n, piece) in spec.argv.iter().enumerate().skip(1) {
+            let (texts, is_group) = match piece {
+                Piece::One(text) => (std::slice::from_ref(text), false),
+                Piece::Group(texts) => (texts.as_slice(), true),
+            };
+            let parts: Vec<Holes> = texts.iter().map(|text| Holes::parse(text)).collect();
+            for holes in &parts {
+                let at = format!("argv.{n}");
+                if let Some(said) = unknown(holes, arguments) {
+                    say(at.clone(), said);
+                } else if let (true, false, Some(name)) = (is_open, spec.allow_leading_dash, holes.first())
+                    && may_begin_with_dash(arguments, name)
+                {
+                    say(at, dash(name));
+                }
+            }
+            rest.push(Element { parts, is_group, is_open: is_open && !spec.allow_leading_dash });
+            is_open &= !texts.iter().any(|text| text == "--");
+        }
+        let stdin = spec.stdin.as_deref().map(Holes::parse);
+        if let Some(said) = stdin.as_ref().and_then(|holes| unknown(holes, arguments)) {
+            say("stdin".into(), said);
+        }
+        if !spec.cwd.is_dir() {
+            say("cwd".into(), format!("there is no folder `{}`", spec.cwd.display()));
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let environment = environment(&spec);
+        let turns = Semaphore::new(spec.concurrency.max(1));
+        Ok(CommandAct { program, rest, stdin, environment, turns, waiting: AtomicUsize::new(0), spec })
+    }
+
+    /// Where the program was found.
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    fn arguments(&self, given: &Map<String, Value>) -> Result<Vec<String>, ToolError> {
+        let mut list = Vec::new();
+        for element in &self.rest {
+            let filled: Option<Vec<Vec<String>>> =
+                element.parts.iter().map(|holes| expand(holes, given)).collect();
+            let filled = match filled {
+                Some(filled) => filled,
+                // What was not given leaves its element out, or its group.
+                None if element.is_group || element.parts.iter().all(|holes| holes.alone().is_some()) => {
+                    continue;
+                }
+                None => {
+                    let missing =
+                        element.parts.iter().flat_map(Holes::names).find(|name| !is_given(given, name));
+                    return Err(ToolError::new(format!("`{}` is missing", missing.unwrap_or_default())));
+                }
+            };
+            for (holes, texts) in element.parts.iter().zip(filled) {
+                for text in texts {
+                    let name = holes.names().next();
+                    if let Some(fault) =
+                        name.and_then(|_| fault(&text, element.is_open && holes.first().is_some()))
+                    {
+                        return Err(ToolError::new(format!(
+                            "invalid argument `{}`: {fault}",
+                            name.unwrap_or_default()
+                        )));
+                    }
+                    list.push(text);
+                }
+            }
+        }
+        if list.len() > MAX_ARGUMENTS {
+            return Err(ToolError::new(format!("invalid argument: more than {MAX_ARGUMENTS} of them")));
+        }
+        Ok(list)
+    }
+
+    /// Waits for a turn. Who finds too many waiting already is told so.
+    ///
+    /// Cancel safe: yes, because what is counted is given back by a guard.
+    async fn turn(&self) -> Result<SemaphorePermit<'_>, ToolError> {
+        if let Ok(permit) = self.turns.try_acquire() {
+            return Ok(permit);
+        }
+        let busy = || ToolError::new("busy: too many of these run already; try again later");
+        let _waiting = Waiting::begin(&self.waiting, self.spec.queue).ok_or_else(busy)?;
+        self.turns.acquire().await.map_err(|_| busy())
+    }
+
+    async fn run(&self, cx: &Context, given: &Map<String, Value>) -> Result<ToolOutput, ToolError> {
+        let list = self.arguments(given)?;
+        let input = self.stdin.as_ref().map(|holes| holes.fill(given).unwrap_or_default());
+        let _turn = self.turn().await?;
+        let mut command = Command::new(&self.program);
+        command
+            .args(list)
+            .env_clear()
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .current_dir(&self.spec.cwd)
+            .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        #[cfg(unix)]
+        command.process_group(0);
+        let mut child = command.spawn().map_err(|error| {
+            tracing::warn!(program = %self.program.display(), %error, "cannot start a program");
+            ToolError::new("the program could not be started")
+        })?;
+        let mut group = Group::of(&child);
+        let pipe = child.stdin.take();
+        let fed = async {
+            if let (Some(input), Some(mut pipe)) = (input, pipe) {
+                // A program that does not read its input is none of our business.
+                let _ = pipe.write_all(input.as_bytes()).await;
+            }
+            Ok(())
+        };
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let printed = gather(out, self.spec.max_output);
+        let told = listen(err, self.spec.progress.then_some(cx));
+        let ended = async {
+            let status = child.wait().await.map_err(|_| Stop::Broken)?;
+            // What it left behind keeps its pipes open.
+            group.kill();
+            Ok(status)
+        };
+        let all = async { tokio::try_join!(printed, told, ended, fed) };
+        let outcome = tokio::time::timeout(self.spec.timeout, all).await;
+        match outcome {
+            Ok(Ok((printed, told, status, ()))) => Ok(self.shape(&printed, &told, status)),
+            Ok(Err(Stop::TooMuch)) => {
+                group.end(&mut child).await;
+                Err(ToolError::new(format!(
+                    "output limit: the program printed more than {} bytes and was stopped",
+                    self.spec.max_output
+                )))
+            }
+            Ok(Err(Stop::Broken)) => {
+                group.end(&mut child).await;
+                Err(ToolError::new("the program could not be followed"))
+            }
+            Err(_) => {
+                group.end(&mut child).await;
+                Err(ToolError::new(format!(
+                    "timeout: the program did not finish within {:?} and was stopped",
+                    self.spec.timeout
+                )))
+            }
+        }
+    }
+
+    fn shape(&self, printed: &[u8], told: &[u8], status: ExitStatus) -> ToolOutput {
+        let text = readable(printed);
+        if !status.code().is_some_and(|code| self.spec.exit_codes.contains(&code)) {
+            let why = match status.code() {
+                Some(code) => format!("exit code {code}"),
+                None => "ended by a signal".to_owned(),
+            };
+            let parts = [why, readable(told), text];
+            let said: Vec<&str> =
+                parts.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty()).collect();
+            return ToolOutput::error(said.join("\n"));
+        }
+        match self.spec.stdout {
+            Printed::Text => ToolOutput::text(text.strip_suffix('\n').unwrap_or(&text)),
+            Printed::Json => match serde_json::from_str::<Value>(&text) {
+                Ok(value) => {
+                    let raw = Raw::from(value);
+                    ToolOutput { structured: Some(raw.clone()), ..ToolOutput::text(raw.as_str()) }
+                }
+                Err(error) => ToolOutput::error(format!("the program did not print JSON: {error}")),
+            },
+        }
+    }
+}
+
+impl Act for CommandAct {
+    fn act<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> Acting<'a> {
+        Box::pin(self.run(cx, arguments))
+    }
+}
+
+/// Where a program is, once and for all: what stands in a path later, or in a folder, does not matter any more.
+fn find(name: &str, cwd: &Path) -> Result<PathBuf, String> {
+    if name.is_empty() || name.contains('\0') {
+        return Err("`argv` begins with the name of a program".into());
+    }
+    if name.contains('/') {
+        let path = cwd.join(name);
+        let found = std::path::absolute(&path).ok().filter(|path| is_program(path));
+        return found.ok_or_else(|| format!("there is no program `{}`", path.display()));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name))
+        .find(|path| is_program(path))
+        .ok_or_else(|| format!("there is no program `{name}` in PATH"))
+}
+
+#[cfg(unix)]
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_program(path: &Path) -> bool {
+    path.is_file()
+}
+
+fn environment(spec: &CommandSpec) -> Vec<(OsString, OsString)> {
+    let mut all: Vec<(OsString, OsString)> = vec![("LANG".into(), "C.UTF-8".into())];
+    for name in ["PATH"].into_iter().chain(spec.pass_env.iter().map(String::as_str)) {
+        all.extend(std::env::var_os(name).map(|value| (name.into(), value)));
+    }
+    all.extend(spec.env.iter().map(|(name, value)| (name.into(), value.into())));
+    all
+}
+
+fn unknown(holes: &Holes, arguments: &Value) -> Option<String> {
+    let known = arguments["properties"].as_object();
+    let name = holes.names().find(|name| !known.is_some_and(|known| known.contains_key(*name)))?;
+    Some(format!(
+        "there is no argument `{name}`; add it to `args`, or write `{{{{{name}}}}}` for the text itself"
+    ))
+}
+
+/// Whether a value of this argument may look like an option.
+fn may_begin_with_dash(arguments: &Value, name: &str) -> bool {
+    let schema = &arguments["properties"][name];
+    let values =
+        schema["enum"].as_array().cloned().or_else(|| schema.get("const").map(|one| vec![one.clone()]));
+    if let Some(values) = values {
+        return values.iter().filter_map(said).any(|text| text.starts_with('-'));
+    }
+    match schema["type"].as_str() {
+        Some("boolean") => false,
+        Some("integer" | "number") => !["minimum", "exclusiveMinimum"]
+            .iter()
+            .any(|key| schema[*key].as_f64().is_some_and(|least| least >= 0.0)),
+        // What a pattern lets through is looked at when it comes.
+        Some("string") => !schema["pattern"].is_string(),
+        _ => true,
+    }
+}
+
+fn dash(name: &str) -> String {
+    format!(
+        "`{{{name}}}` may begin with `-`, and the program would take it for an option: put \"--\" before it, \
+         give the argument an `enum` or a `pattern`, or say `allow_leading_dash = true`"
+    )
+}
+
+/// The elements that one becomes: a list that stands alone becomes several.
+fn expand(holes: &Holes, given: &Map<String, Value>) -> Option<Vec<String>> {
+    if let Some(Value::Array(items)) = holes.alone().and_then(|name| given.get(name)) {
+        return Some(items.iter().filter_map(said).collect());
+    }
+    holes.fill(given).map(|text| vec![text])
+}
+
+fn is_given(given: &Map<String, Value>, name: &str) -> bool {
+    given.get(name).is_some_and(|value| !value.is_null())
+}
+
+fn fault(text: &str, is_open: bool) -> Option<String> {
+    if text.contains('\0') {
+        return Some("it has a NUL character".into());
+    }
+    if text.len() > MAX_ARGUMENT {
+        return Some(format!("it has more than {MAX_ARGUMENT} bytes"));
+    }
+    (is_open && text.starts_with('-')).then(|| "it begins with `-`".into())
+}
+
+/// What was printed, as text. What is no text is marked.
+fn readable(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.to_owned(),
+        Err(_) => {
+            format!("{}\n[some bytes are no text and are shown as \u{fffd}]", String::from_utf8_lossy(bytes))
+        }
+    }
+}
+
+async fn gather(pipe: Option<impl AsyncRead + Unpin>, limit: usize) -> Result<Vec<u8>, Stop> {
+    let mut all = Vec::new();
+    if let Some(pipe) = pipe {
+        let mut limited = pipe.take(limit as u64 + 1);
+        limited.read_to_end(&mut all).await.map_err(|_| Stop::Broken)?;
+        if all.len() > limit {
+            return Err(Stop::TooMuch);
+        }
+    }
+    Ok(all)
+}
+
+/// Keeps the beginning of what is said on the side, reads all of it, and passes lines on to whoever wants them.
+async fn listen(pipe: Option<impl AsyncRead + Unpin>, cx: Option<&Context>) -> Result<Vec<u8>, Stop> {
+    let mut kept = Vec::new();
+    let Some(mut pipe) = pipe else {
+        return Ok(kept);
+    };
+    let mut line = Vec::new();
+    let mut n_lines = 0_u32;
+    let mut chunk = [0; 4096];
+    loop {
+        let n = pipe.read(&mut chunk).await.map_err(|_| Stop::Broken)?;
+        if n == 0 {
+            return Ok(kept);
+        }
+        let room = MAX_STDERR.saturating_sub(kept.len());
+        kept.extend_from_slice(&chunk[..n.min(room)]);
+        let Some(cx) = cx else { continue };
+        for byte in &chunk[..n] {
+            match byte {
+                b'\n' | b'\r' if !line.is_empty() => {
+                    n_lines += 1;
+                    progress(cx, &String::from_utf8_lossy(&line), n_lines).await;
+                    line.clear();
+                }
+                b'\n' | b'\r' => {}
+                // A line that does not end is no progress.
+                byte if line.len() < 1024 => line.push(*byte),
+                _ => {}
+            }
+        }
+    }
+}
+
+async fn progress(cx: &Context, line: &str, n_lines: u32) {
+    let word = line.split_whitespace().next().unwrap_or_default();
+    let measure = match (word.strip_suffix('%'), word.split_once('/')) {
+        (Some(percent), _) => percent.parse().ok().map(|percent: f64| (percent, 100.0)),
+        (None, Some((done, total))) => done.parse().ok().zip(total.parse().ok()),
+        _ => None,
+    };
+    match measure {
+        Some((done, total)) => cx.progress_of(done, total, line).await,
+        None => cx.progress(f64::from(n_lines), line).await,
+    }
+}
+
+/// One who waits for a turn.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a AtomicUsize, most: usize) -> Option<Waiting<'a>> {
+        let more = |now: usize| (now < most).then_some(now + 1);
+        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Waiting(count))
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A program and everything it started. Whoever drops it before its end ends it.
+struct Group {
+    #[cfg(unix)]
+    leader: Option<rustix::process::Pid>,
+}
+
+#[cfg(unix)]
+impl Group {
+    fn of(child: &Child) -> Group {
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        Group { leader: id.and_then(rustix::process::Pid::from_raw) }
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        if let Some(leader) = self.leader {
+            // It may have ended by itself.
+            let _ = rustix::process::kill_process_group(leader, signal);
+        }
+    }
+
+    /// Ends what is left, at once. Called right after the leader was seen to end: its number is not given to
+    /// another group as long as one of this group lives, and where none does, nobody is hit.
+    fn kill(&mut self) {
+        self.signal(rustix::process::Signal::KILL);
+        self.leader = None;
+    }
+
+    /// Asks it to end, and ends it.
+    async fn end(&mut self, child: &mut Child) {
+        self.signal(rustix::process::Signal::TERM);
+        let gone = tokio::time::timeout(MOMENT, child.wait()).await.is_ok();
+        self.kill();
+        if !gone {
+            let _ = tokio::time::timeout(MOMENT, child.wait()).await;
+        }
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[cfg(not(unix))]
+impl Group {
+    fn of(_: &Child) -> Group {
+        Group {}
+    }
+
+    fn kill(&mut self) {}
+
+    async fn end(&mut self, child: &mut Child) {
+        let _ = child.kill().await;
+        let _ = MOMENT;
+    }
+}

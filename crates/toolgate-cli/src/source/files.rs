@@ -1,0 +1,430 @@
+//! A folder as resources: what is in it can be read, and nothing else, whatever names and links say.
+//!
+//! Names are judged before a file is opened, and the system is told to stay below the root while it opens it: there is no
+//! moment between a check and its use.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use toolgate::ToolError;
+use toolgate::model::Contents;
+
+use super::Problem;
+
+/// Folders in folders are looked into so deep.
+const MAX_DEPTH: usize = 64;
+
+/// Which files, and what they are called.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FilesSpec {
+    pub(crate) root: PathBuf,
+    pub(crate) globs: Vec<String>,
+    pub(crate) exclude: Vec<String>,
+    /// With `{path}` for the path below the root.
+    pub(crate) uri: String,
+    pub(crate) hidden: bool,
+    pub(crate) max_size: u64,
+    pub(crate) max_files: usize,
+    /// Of all of them; found out by their names unless said.
+    pub(crate) mime: Option<String>,
+    /// Only this file of the folder, at this very URI.
+    pub(crate) only: Option<String>,
+}
+
+impl Default for FilesSpec {
+    fn default() -> FilesSpec {
+        FilesSpec {
+            root: PathBuf::from("."),
+            globs: vec!["**/*".into()],
+            exclude: Vec::new(),
+            uri: String::new(),
+            hidden: false,
+            max_size: 8 << 20,
+            max_files: 10_000,
+            mime: None,
+            only: None,
+        }
+    }
+}
+
+impl FilesSpec {
+    /// One file, at this URI.
+    pub(crate) fn one(path: &Path, uri: String) -> FilesSpec {
+        let root = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        FilesSpec {
+            root: root.to_owned(),
+            only: Some(name.unwrap_or_default()),
+            uri,
+            hidden: true,
+            ..FilesSpec::default()
+        }
+    }
+}
+
+/// A folder that is served.
+#[derive(Debug)]
+pub(crate) struct Files {
+    spec: FilesSpec,
+    wanted: GlobSet,
+    unwanted: GlobSet,
+    /// What was there when somebody last looked.
+    seen: Mutex<Vec<Listed>>,
+}
+
+/// A file as lists show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    /// Below the root, with `/` between its parts.
+    pub(crate) path: String,
+    pub(crate) uri: String,
+    pub(crate) mime: Option<String>,
+    pub(crate) size: u64,
+    pub(crate) changed: Option<SystemTime>,
+}
+
+/// What became of files since somebody last looked.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Difference {
+    pub(crate) added: Vec<Listed>,
+    pub(crate) removed: Vec<String>,
+    pub(crate) changed: Vec<Listed>,
+}
+
+impl Files {
+    pub(crate) fn new(spec: FilesSpec) -> Result<Files, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let mut say = |at: &str, said: String| problems.push(Problem { at: at.into(), said });
+        let (wanted, unwanted) = (globs(&spec.globs), globs(&spec.exclude));
+        for (at, set) in [("glob", &wanted), ("exclude", &unwanted)] {
+            if let Err(said) = set {
+                say(at, said.clone());
+            }
+        }
+        match &spec.only {
+            Some(name) if !spec.root.join(name).is_file() => {
+                say("", format!("there is no file `{}`", spec.root.join(name).display()));
+            }
+            Some(_) => {}
+            None => {
+                if !spec.root.is_dir() {
+                    say("root", format!("there is no folder `{}`", spec.root.display()));
+                }
+                let n_holes = spec.uri.matches("{path}").count() + spec.uri.matches("{+path}").count();
+                if n_holes != 1 || spec.uri.matches('{').count() != 1 {
+                    say("uri", "the URI of files has `{path}` in it, once: `docs:///{path}`".into());
+                }
+            }
+        }
+        match (wanted, unwanted, problems.is_empty()) {
+            (Ok(wanted), Ok(unwanted), true) => Ok(Files { spec, wanted, unwanted, seen: Mutex::default() }),
+            _ => Err(problems),
+        }
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.spec.root
+    }
+
+    /// The URI template of all files; none where there is one only.
+    pub(crate) fn template(&self) -> Option<String> {
+        self.spec.only.is_none().then(|| self.spec.uri.replace("{path}", "{+path}"))
+    }
+
+    /// What is there, in the order of names. Blocks.
+    pub(crate) fn scan(&self) -> Vec<Listed> {
+        let mut found = Vec::new();
+        match &self.spec.only {
+            Some(name) => found.extend(self.listed(name)),
+            None => self.descend(&self.spec.root, "", 0, &mut found),
+        }
+        if found.len() > self.spec.max_files {
+            let most = self.spec.max_files;
+            tracing::warn!(root = %self.spec.root.display(), most, "more files than are listed; they can still be read");
+            found.truncate(most);
+        }
+        found
+    }
+
+    /// What is there now, remembered for [`Files::difference`]. Blocks.
+    pub(crate) fn look(&self) -> Vec<Listed> {
+        let found = self.scan();
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&found);
+        found
+    }
+
+    /// What changed since somebody last looked. Blocks.
+    pub(crate) fn difference(&self) -> Difference {
+        let now = self.scan();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut difference = Difference::default();
+        // Both are in the order of names, so one walk along both is enough.
+        let (mut old, mut new) = (seen.iter().peekable(), now.iter().peekable());
+        loop {
+            match (old.peek(), new.peek()) {
+                (None, None) => break,
+                (Some(before), Some(after)) if before.path == after.path => {
+                    if before != after {
+                        difference.changed.push((*after).clone());
+                    }
+                    old.next();
+                    new.next();
+                }
+                (Some(before), after) if after.is_none_or(|after| before.path < after.path) => {
+                    difference.removed.push(before.uri.clone());
+                    old.next();
+                }
+                (_, Some(after)) => {
+                    difference.added.push((*after).clone());
+                    new.next();
+                }
+                (Some(_), None) => break,
+            }
+        }
+        *seen = now;
+        difference
+    }
+
+    fn descend(&self, folder: &Path, below: &str, depth: usize, found: &mut Vec<Listed>) {
+        let Ok(entries) = std::fs::read_dir(folder) else { return };
+        let mut names: Vec<(String, bool)> = entries
+            .filter_map(Result::ok)
+            // What is a link is not listed. It can be read, if it leads to something below the root.
+            .filter_map(|entry| {
+                let kind = entry.file_type().ok().filter(|kind| kind.is_dir() || kind.is_file())?;
+                // A folder sorts as its files do: `a-b` before `a/b`.
+                Some((entry.file_name().into_string().ok()?, kind.is_dir()))
+            })
+            .collect();
+        let order =
+            |(name, is_folder): &(String, bool)| if *is_folder { format!("{name}/") } else { name.clone() };
+        names.sort_by_cached_key(order);
+        for (name, is_folder) in names {
+            if found.len() > self.spec.max_files {
+                return;
+            }
+            let path = if below.is_empty() { name.clone() } else { format!("{below}/{name}") };
+            if is_folder && depth < MAX_DEPTH && self.is_visible(&name) {
+                self.descend(&folder.join(&name), &path, depth + 1, found);
+            } else if !is_folder && self.is_served(&path) {
+                found.extend(self.listed(&path));
+            }
+        }
+    }
+
+    fn listed(&self, path: &str) -> Option<Listed> {
+        let data = self.spec.root.join(path).metadata().ok()?;
+        Some(Listed {
+            path: path.to_owned(),
+            uri: self.uri(path),
+            mime: self.mime(path),
+            size: data.len(),
+            changed: data.modified().ok(),
+        })
+    }
+
+    fn uri(&self, path: &str) -> String {
+        if self.spec.only.is_some() {
+            return self.spec.uri.clone();
+        }
+        let escaped = escape(path);
+        self.spec.uri.replace("{+path}", &escaped).replace("{path}", &escaped)
+    }
+
+    /// The path that a URI of these files means; none if it is not one of theirs.
+    pub(crate) fn path_of(&self, uri: &str) -> Option<String> {
+        if let Some(only) = &self.spec.only {
+            return (uri == self.spec.uri).then(|| only.clone());
+        }
+        let template = toolgate::UriTemplate::parse(&self.template()?).ok()?;
+        template.match_uri(uri)?.into_iter().next().map(|(_, path)| path)
+    }
+
+    fn mime(&self, path: &str) -> Option<String> {
+        self.spec.mime.clone().or_else(|| media_type(Path::new(path)).map(str::to_owned))
+    }
+
+    fn is_visible(&self, name: &str) -> bool {
+        self.spec.hidden || !name.starts_with('.')
+    }
+
+    /// Whether this path may be asked for at all, by its name.
+    fn is_served(&self, path: &str) -> bool {
+        if let Some(only) = &self.spec.only {
+            return path == only;
+        }
+        is_plain(path)
+            && path.split('/').all(|part| self.is_visible(part))
+            && self.wanted.is_match(path)
+            && !self.unwanted.is_match(path)
+    }
+
+    /// Reads a file; none if there is none of that name, whatever the reason. Cancel safe: yes, nothing is changed.
+    pub(crate) async fn read(self: Arc<Files>, path: String) -> Result<Option<Contents>, ToolError> {
+        if !self.is_served(&path) {
+            return Ok(None);
+        }
+        let read = tokio::task::spawn_blocking(move || self.read_now(&path)).await;
+        read.map_err(|_| ToolError::new("the file could not be read"))?
+    }
+
+    fn read_now(&self, path: &str) -> Result<Option<Contents>, ToolError> {
+        // A single file was named by whoever wrote the configuration; it may be a link.
+        let opened = match &self.spec.only {
+            Some(name) if self.spec.root.join(name).is_file() => File::open(self.spec.root.join(name)).ok(),
+            Some(_) => None,
+            None => open_below(&self.spec.root, path),
+        };
+        let Some(file) = opened else {
+            return Ok(None);
+        };
+        let Ok(data) = file.metadata() else {
+            return Ok(None);
+        };
+        // Pipes, devices and folders are no files, and a pipe would keep us for ever.
+        if !data.is_file() {
+            return Ok(None);
+        }
+        let too_large =
+            || ToolError::new(format!("too large: a file has at most {} bytes here", self.spec.max_size));
+        if data.len() > self.spec.max_size {
+            return Err(too_large());
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(data.len()).unwrap_or(0));
+        let read = file.take(self.spec.max_size + 1).read_to_end(&mut bytes);
+        read.map_err(|_| ToolError::new("unavailable: the file could not be read"))?;
+        if bytes.len() as u64 > self.spec.max_size {
+            return Err(too_large());
+        }
+        let uri = self.uri(path);
+        let contents = match String::from_utf8(bytes) {
+            Ok(text) if !text.contains('\0') => Contents::text(uri, text),
+            Ok(text) => Contents::blob(uri, text.into_bytes()),
+            Err(error) => Contents::blob(uri, error.into_bytes()),
+        };
+        Ok(Some(match self.mime(path) {
+            Some(mime) => contents.with_mime(mime),
+            None => contents,
+        }))
+    }
+}
+
+fn globs(patterns: &[String]) -> Result<GlobSet, String> {
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+        set.add(glob.map_err(|error| format!("{pattern:?}: {error}"))?);
+    }
+    set.build().map_err(|error| error.to_string())
+}
+
+/// Names that mean the same on every system: nothing that goes up, nothing that is absolute, nothing that some system
+/// takes for a device, a stream or another name.
+fn is_plain(path: &str) -> bool {
+    path.len() <= 4096 && !path.is_empty() && path.split('/').all(is_plain_part)
+}
+
+fn is_plain_part(part: &str) -> bool {
+    const DEVICES: [&str; 6] = ["con", "prn", "aux", "nul", "conin$", "conout$"];
+    let stem = part.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    let is_port = matches!(stem.get(..3), Some("com" | "lpt"))
+        && stem.len() == 4
+        && stem.ends_with(|last: char| last.is_ascii_digit());
+    !(part.is_empty()
+        || part.len() > 255
+        || part == "."
+        || part == ".."
+        || part.contains(['\\', ':', '\0'])
+        || part.chars().any(char::is_control)
+        || part.ends_with(['.', ' '])
+        || DEVICES.contains(&stem.as_str())
+        || is_port)
+}
+
+/// Opens a file below a folder, without ever leaving it. None if there is nothing that may be opened.
+#[cfg(unix)]
+fn open_below(root: &Path, path: &str) -> Option<File> {
+    use rustix::fs::{Mode, OFlags, open, openat};
+
+    let folder = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
+    // A pipe is opened without waiting for somebody at its other end.
+    let file = OFlags::CLOEXEC | OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let root = open(root, folder, Mode::empty()).ok()?;
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{ResolveFlags, openat2};
+        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        match openat2(&root, path, file, Mode::empty(), beneath) {
+            Ok(opened) => return Some(opened.into()),
+            // An old system, or one that may not: the longer way is as safe.
+            Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => {}
+            Err(_) => return None,
+        }
+    }
+    // Part by part, and no part is a link.
+    let mut at = root;
+    let mut parts = path.split('/').peekable();
+    while let Some(part) = parts.next() {
+        let flags = if parts.peek().is_some() { folder } else { file };
+        at = openat(&at, part, flags | OFlags::NOFOLLOW, Mode::empty()).ok()?;
+    }
+    Some(at.into())
+}
+
+#[cfg(not(unix))]
+fn open_below(root: &Path, path: &str) -> Option<File> {
+    let root = root.canonicalize().ok()?;
+    let found = root.join(path).canonicalize().ok()?;
+    found.starts_with(&root).then(|| File::open(found).ok()).flatten()
+}
+
+/// A path as a part of a URI.
+fn escape(path: &str) -> String {
+    let mut escaped = String::new();
+    for byte in path.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                escaped.push(byte.into())
+            }
+            byte => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+/// The media type that a name promises.
+pub(crate) fn media_type(path: &Path) -> Option<&'static str> {
+    let ending = path.extension()?.to_str()?.to_ascii_lowercase();
+    Some(match ending.as_str() {
+        "md" | "markdown" => "text/markdown",
+        "txt" | "log" | "text" => "text/plain",
+        "html" | "htm" => "text/html",
+        "css" => "text/css",
+        "csv" => "text/csv",
+        "js" | "mjs" => "text/javascript",
+        "json" => "application/json",
+        "toml" => "application/toml",
+        "yaml" | "yml" => "application/yaml",
+        "xml" => "application/xml",
+        "rs" => "text/x-rust",
+        "py" => "text/x-python",
+        "sh" => "application/x-sh",
+        "sql" => "application/sql",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "pdf" => "application/pdf",
+        "zip" => "application/zip",
+        "gz" => "application/gzip",
+        "mp3" => "audio/mpeg",
+        "wav" => "audio/wav",
+        "mp4" => "video/mp4",
+        _ => return None,
+    })
+}

@@ -1,0 +1,440 @@
+//! An answer of a backend becomes the result of a tool: read under a limit, picked, shaped, and without what does
+//! not belong to the caller.
+
+use std::io::{self, Write};
+
+use flate2::write::{MultiGzDecoder, ZlibDecoder};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, LINK};
+use http::{HeaderMap, StatusCode};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use serde_json::{Map, Value, json};
+use toolgate::Raw;
+use toolgate::model::{Content, Contents, ToolOutput};
+
+use super::encode::unescaped;
+
+/// What is surfaced of the pages of an answer, below this key of `_meta`.
+pub(crate) const PAGING_KEY: &str = "toolgate/paging";
+/// What a backend said of its failure, below this key of `_meta`.
+pub(crate) const BACKEND_KEY: &str = "toolgate/backend";
+
+/// Longest message of a backend that is passed on.
+const MESSAGE_LIMIT: usize = 1000;
+
+/// An answer, read.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
+    /// There was more.
+    pub(super) is_cut: bool,
+}
+
+/// Why an answer cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unread {
+    Broken,
+    Encoding,
+}
+
+/// Reads a body, inflating it, and stops at the limit.
+/// Cancel safe: yes, because dropping the body ends the request.
+pub(super) async fn read(response: http::Response<Incoming>, limit: usize) -> Result<Answer, Unread> {
+    let (parts, mut body) = response.into_parts();
+    let mut sink = Sink::new(text_of(&parts.headers, CONTENT_ENCODING), limit)?;
+    let mut is_cut = false;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
+        if let Err(error) = sink.take(&data) {
+            if error.kind() != io::ErrorKind::StorageFull {
+                return Err(Unread::Broken);
+            }
+            is_cut = true;
+            break;
+        }
+    }
+    let body = sink.end(&mut is_cut)?;
+    Ok(Answer { status: parts.status, headers: parts.headers, body, is_cut })
+}
+
+/// Takes bytes until there are enough.
+struct Bounded {
+    bytes: Vec<u8>,
+    limit: usize,
+}
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = self.limit - self.bytes.len();
+        if bytes.len() > room {
+            self.bytes.extend_from_slice(&bytes[..room]);
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What is counted is what comes out, not what comes in.
+enum Sink {
+    Plain(Bounded),
+    Gzip(MultiGzDecoder<Bounded>),
+    Deflate(ZlibDecoder<Bounded>),
+}
+
+impl Sink {
+    fn new(encoding: Option<&str>, limit: usize) -> Result<Sink, Unread> {
+        let bounded = Bounded { bytes: Vec::new(), limit };
+        match encoding.map(str::trim).unwrap_or_default().to_ascii_lowercase().as_str() {
+            "" | "identity" => Ok(Sink::Plain(bounded)),
+            "gzip" | "x-gzip" => Ok(Sink::Gzip(MultiGzDecoder::new(bounded))),
+            "deflate" => Ok(Sink::Deflate(ZlibDecoder::new(bounded))),
+            _ => Err(Unread::Encoding),
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Sink::Plain(sink) => sink.write_all(bytes),
+            Sink::Gzip(sink) => sink.write_all(bytes),
+            Sink::Deflate(sink) => sink.write_all(bytes),
+        }
+    }
+
+    fn end(mut self, is_cut: &mut bool) -> Result<Vec<u8>, Unread> {
+        let ended = match &mut self {
+            Sink::Gzip(sink) if !*is_cut => sink.try_finish(),
+            Sink::Deflate(sink) if !*is_cut => sink.try_finish(),
+            _ => Ok(()),
+        };
+        match ended {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => *is_cut = true,
+            Err(_) => return Err(Unread::Broken),
+        }
+        let sink = match &mut self {
+            Sink::Plain(sink) => sink,
+            Sink::Gzip(sink) => sink.get_mut(),
+            Sink::Deflate(sink) => sink.get_mut(),
+        };
+        Ok(std::mem::take(&mut sink.bytes))
+    }
+}
+
+/// The one value of a header, if it is text and there is only one.
+pub(super) fn text_of(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?;
+    if values.next().is_some() { None } else { first.to_str().ok() }
+}
+
+/// What kind of thing a body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Json,
+    /// A web page: hardly ever what a program asked for.
+    Page,
+    Text,
+    Image,
+    Audio,
+    Bytes,
+}
+
+impl Answer {
+    /// The media type, without parameters and in small letters.
+    pub(super) fn mime(&self) -> String {
+        let text = text_of(&self.headers, CONTENT_TYPE).unwrap_or_default();
+        text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        let mime = self.mime();
+        match mime.as_str() {
+            "application/json" => Kind::Json,
+            "text/html" | "application/xhtml+xml" => Kind::Page,
+            // Nothing said: what looks like JSON is.
+            "" if matches!(self.body.first(), Some(b'{' | b'[')) => Kind::Json,
+            ""
+            | "application/xml"
+            | "application/yaml"
+            | "application/x-yaml"
+            | "application/javascript"
+            | "application/x-www-form-urlencoded" => Kind::Text,
+            _ if mime.ends_with("+json") => Kind::Json,
+            _ if mime.starts_with("text/") || mime.ends_with("+xml") || mime.ends_with("+yaml") => Kind::Text,
+            _ if mime.starts_with("image/") => Kind::Image,
+            _ if mime.starts_with("audio/") => Kind::Audio,
+            _ => Kind::Bytes,
+        }
+    }
+
+    /// What is not text, as content of its own kind.
+    pub(super) fn into_media(self) -> ToolOutput {
+        let mime = self.mime();
+        let content = match self.kind() {
+            Kind::Image => Content::image(self.body, mime),
+            Kind::Audio => Content::audio(self.body, mime),
+            _ => Content::embedded(Contents::blob("toolgate:answer", self.body).with_mime(mime)),
+        };
+        ToolOutput { content: vec![content], ..ToolOutput::default() }
+    }
+
+    /// How many there are and where to go on, from the headers that are in use for it. Of links only the parameters
+    /// are told: where a backend lives is nobody's business.
+    pub(super) fn paging(&self) -> Option<Value> {
+        let mut paging = Map::new();
+        for (header, name) in [
+            ("x-wp-total", "total"),
+            ("x-total-count", "total"),
+            ("x-wp-totalpages", "totalPages"),
+            ("x-total-pages", "totalPages"),
+        ] {
+            let value = text_of(&self.headers, http::HeaderName::from_static(header));
+            if let Some(number) = value.and_then(|text| text.trim().parse::<u64>().ok()) {
+                paging.entry(name).or_insert(number.into());
+            }
+        }
+        if let Some(seconds) = retry_after(&self.headers) {
+            paging.insert("retryAfter".into(), seconds.as_secs().into());
+        }
+        for value in self.headers.get_all(LINK).iter().take(4) {
+            for (relation, parameters) in links(value.to_str().unwrap_or_default()) {
+                paging.entry(relation).or_insert(parameters);
+            }
+        }
+        (!paging.is_empty()).then_some(Value::Object(paging))
+    }
+
+    /// Whether a refusal says which half of the credentials is wrong, as WordPress does.
+    pub(super) fn tells_users(&self) -> bool {
+        let code = self.complaint().1.unwrap_or_default();
+        ["invalid_username", "invalid_email", "incorrect_password"].contains(&code.as_str())
+    }
+
+    /// What a failure says, and its code: WordPress, problem details, the common shapes of others, or plain text.
+    pub(super) fn complaint(&self) -> (Option<String>, Option<String>) {
+        match self.kind() {
+            Kind::Json => {
+                serde_json::from_slice(&self.body).map_or((None, None), |value| complaint_of(&value))
+            }
+            Kind::Text => (clean(&String::from_utf8_lossy(&self.body)), None),
+            _ => (None, None),
+        }
+    }
+}
+
+fn complaint_of(value: &Value) -> (Option<String>, Option<String>) {
+    let text = |names: &[&str]| {
+        names.iter().find_map(|name| value.get(name)).and_then(Value::as_str).and_then(clean)
+    };
+    let code = match value.get("code").or_else(|| value.get("type")) {
+        Some(Value::String(code)) if code != "about:blank" => clean(code),
+        Some(Value::Number(code)) => Some(code.to_string()),
+        _ => None,
+    };
+    let message = match (text(&["title"]), text(&["detail"])) {
+        (Some(title), Some(detail)) => Some(format!("{title}: {detail}")),
+        (one, other) => {
+            text(&["message", "error_description"]).or(one).or(other).or_else(|| text(&["error"]))
+        }
+    };
+    // Which parameters are wrong: what a model can mend.
+    let wrong = value.pointer("/data/params").map(|params| match params {
+        Value::Object(params) => {
+            params.values().filter_map(Value::as_str).filter_map(clean).collect::<Vec<_>>()
+        }
+        Value::Array(names) => names.iter().filter_map(Value::as_str).filter_map(clean).collect(),
+        _ => Vec::new(),
+    });
+    let message = match (message, wrong) {
+        (Some(message), Some(wrong)) if !wrong.is_empty() => {
+            clean(&format!("{message} ({})", wrong.join("; ")))
+        }
+        (message, _) => message,
+    };
+    match (message, value.get("error").or_else(|| value.pointer("/errors/0"))) {
+        (None, Some(inner @ Value::Object(_))) => complaint_of(inner),
+        (message, _) => (message, code),
+    }
+}
+
+/// A text of somebody else, fit to be shown: no tags, no control characters, not long. Nothing left: none.
+pub(super) fn clean(text: &str) -> Option<String> {
+    let mut plain = String::new();
+    let mut in_tag = false;
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '<' if text[at + 1..]
+                .starts_with(|next: char| next.is_ascii_alphabetic() || "/!".contains(next)) =>
+            {
+                in_tag = true;
+            }
+            '>' if in_tag => in_tag = false,
+            _ if in_tag => {}
+            control if control.is_control() => plain.push(' '),
+            other => plain.push(other),
+        }
+    }
+    let words: Vec<&str> = plain.split_whitespace().collect();
+    let mut shown: String = words.join(" ").chars().take(MESSAGE_LIMIT + 1).collect();
+    if shown.chars().count() > MESSAGE_LIMIT {
+        shown = shown.chars().take(MESSAGE_LIMIT - 1).chain(['…']).collect();
+    }
+    (!shown.is_empty()).then_some(shown)
+}
+
+/// A failure of a backend as a result that says so.
+pub(super) fn failed(status: StatusCode, message: Option<&str>, code: Option<&str>) -> ToolOutput {
+    let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
+    let mut text = format!("{}{reason}", status.as_u16());
+    if let Some(message) = message {
+        text = format!("{text}: {message}");
+    }
+    if let Some(code) = code {
+        text = format!("{text} ({code})");
+    }
+    let mut told = json!({ "status": status.as_u16() });
+    if let Some(code) = code {
+        told["code"] = code.into();
+    }
+    ToolOutput { meta: Some(Raw::from(json!({ BACKEND_KEY: told }))), ..ToolOutput::error(text) }
+}
+
+/// How long a backend wants to be left alone. A date is reckoned against the backend's own clock.
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<std::time::Duration> {
+    let text = text_of(headers, http::header::RETRY_AFTER)?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(std::time::Duration::from_secs(seconds));
+    }
+    let then = httpdate::parse_http_date(text).ok()?;
+    let now = httpdate::parse_http_date(text_of(headers, http::header::DATE)?).ok()?;
+    then.duration_since(now).ok()
+}
+
+/// Relations and the parameters of their addresses, out of a `Link` header.
+fn links(text: &str) -> Vec<(&'static str, Value)> {
+    let plain = |text: &str| unescaped(&text.replace('+', " "));
+    let mut found = Vec::new();
+    for part in text.split('<').skip(1) {
+        let Some((address, rest)) = part.split_once('>') else { continue };
+        let relation = ["next", "prev", "first", "last"].into_iter().find(|relation| {
+            rest.contains(&format!("rel=\"{relation}\"")) || rest.contains(&format!("rel={relation}"))
+        });
+        let query =
+            address.split('#').next().unwrap_or_default().split_once('?').map_or("", |(_, query)| query);
+        if let Some(relation) = relation.filter(|_| !query.is_empty()) {
+            let pairs = query.split('&').take(32).filter_map(|pair| pair.split_once('='));
+            let parameters: Map<String, Value> =
+                pairs.map(|(name, value)| (plain(name), Value::String(plain(value)))).collect();
+            found.push((relation, Value::Object(parameters)));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, headers: &[(&'static str, &str)], body: &str) -> Answer {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().unwrap());
+        }
+        Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: map,
+            body: body.into(),
+            is_cut: false,
+        }
+    }
+
+    #[test]
+    fn complaints_are_understood() {
+        let json = [("content-type", "application/json; charset=UTF-8")];
+        let problem = [("content-type", "application/problem+json")];
+        let text = [("content-type", "text/plain")];
+        let page = [("content-type", "text/html")];
+        for (headers, body, message, code) in [
+            (
+                json,
+                r#"{"code":"rest_post_invalid_id","message":"Invalid post ID.","data":{"status":404}}"#,
+                "Invalid post ID.",
+                "rest_post_invalid_id",
+            ),
+            (
+                json,
+                r#"{"code":"rest_invalid_param","message":"Invalid parameter(s): page","data":{"status":400,"params":{"page":"page must be greater than 1"}}}"#,
+                "Invalid parameter(s): page (page must be greater than 1)",
+                "rest_invalid_param",
+            ),
+            (
+                json,
+                r#"{"code":"rest_missing_callback_param","message":"Missing parameter(s): id","data":{"status":400,"params":["id"]}}"#,
+                "Missing parameter(s): id (id)",
+                "rest_missing_callback_param",
+            ),
+            (
+                json,
+                r#"{"code":"x","message":"<strong>Error:</strong> no <em>such</em> user"}"#,
+                "Error: no such user",
+                "x",
+            ),
+            (
+                problem,
+                r#"{"type":"about:blank","title":"Gone","detail":"It left","status":410}"#,
+                "Gone: It left",
+                "",
+            ),
+            (json, r#"{"error":{"message":"bad key","code":"k1"}}"#, "bad key", "k1"),
+            (json, r#"{"errors":[{"title":"Nope"}]}"#, "Nope", ""),
+            (json, r#"{"error":"invalid_grant","error_description":"expired"}"#, "expired", ""),
+            (json, "[]", "", ""),
+            (json, "{", "", ""),
+            (text, "a < b\u{7}\r\n\tc", "a < b c", ""),
+            (page, "<html><b>stack</b>", "", ""),
+        ] {
+            let (said, told) = answer(400, &headers, body).complaint();
+            assert_eq!(
+                (said.unwrap_or_default().as_str(), told.unwrap_or_default().as_str()),
+                (message, code),
+                "{body}"
+            );
+        }
+        assert_eq!(clean(&"x".repeat(5000)).unwrap().chars().count(), MESSAGE_LIMIT);
+    }
+
+    #[test]
+    fn pages_are_told_without_addresses() {
+        let headers = [
+            ("x-wp-total", "37"),
+            ("x-wp-totalpages", "4"),
+            (
+                "link",
+                "<http://10.0.0.5/wp-json/wp/v2/posts?page=1&s=a%20b>; rel=\"prev\", <http://10.0.0.5/x?page=3>; rel=\"next\"",
+            ),
+            ("set-cookie", "secret=1"),
+        ];
+        let wanted =
+            json!({"total": 37, "totalPages": 4, "prev": {"page": "1", "s": "a b"}, "next": {"page": "3"}});
+        assert_eq!(answer(200, &headers, "").paging(), Some(wanted));
+        assert_eq!(answer(200, &[("x-total-count", "x"), ("link", "<nonsense")], "").paging(), None);
+    }
+
+    #[test]
+    fn a_date_to_come_back_is_reckoned_by_the_clock_that_said_it() {
+        let headers =
+            [("retry-after", "Sun, 06 Nov 1994 08:49:47 GMT"), ("date", "Sun, 06 Nov 1994 08:49:37 GMT")];
+        let seconds = |headers: &[(&'static str, &str)]| {
+            retry_after(&answer(429, headers, "").headers).map(|d| d.as_secs())
+        };
+        assert_eq!(seconds(&headers), Some(10));
+        assert_eq!(seconds(&[("retry-after", "7")]), Some(7));
+        assert_eq!(seconds(&[("retry-after", "soon")]), None);
+    }
+}

@@ -1,0 +1,242 @@
+//! Opens connections to backends: asks the guard for addresses, dials one of those, and speaks TLS where the scheme
+//! says so. Nobody else resolves a name on the way, so the address that was checked is the address that is called.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tower_service::Service;
+
+use crate::source::egress::{Egress, Refused};
+
+/// What everything that calls out shares: the guard, and whom this machine trusts. That is read from disk when it is
+/// first needed, which is not at start.
+#[derive(Debug)]
+pub(crate) struct Outside {
+    pub(crate) egress: Egress,
+    roots: OnceLock<RootCertStore>,
+}
+
+impl Outside {
+    pub(crate) fn new(egress: Egress) -> Arc<Outside> {
+        Arc::new(Outside { egress, roots: OnceLock::new() })
+    }
+
+    fn roots(&self) -> &RootCertStore {
+        self.roots.get_or_init(|| {
+            let found = rustls_native_certs::load_native_certs();
+            for error in &found.errors {
+                tracing::warn!(%error, "some certificates of this machine cannot be read");
+            }
+            let mut roots = RootCertStore::empty();
+            let (_, n_bad) = roots.add_parsable_certificates(found.certs);
+            if n_bad > 0 {
+                tracing::debug!(n_bad, "some certificates of this machine are not understood");
+            }
+            roots
+        })
+    }
+}
+
+/// Dials for one connection of the configuration.
+#[derive(Clone)]
+pub(super) struct Dial {
+    outside: Arc<Outside>,
+    /// Authorities that are trusted beside those of the machine.
+    own: Arc<[CertificateDer<'static>]>,
+    tls: Arc<OnceLock<Result<TlsConnector, String>>>,
+    patience: Duration,
+}
+
+/// Why there is no connection. What it says is safe to show.
+#[derive(Debug)]
+pub(super) enum DialError {
+    Refused(Refused),
+    TimedOut,
+    /// Nobody there, or not willing.
+    Unreachable(io::ErrorKind),
+    /// Somebody is there who cannot be trusted.
+    Tls,
+}
+
+impl fmt::Display for DialError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DialError::Refused(refused) => refused.fmt(f),
+            DialError::TimedOut => f.write_str("connecting took too long"),
+            DialError::Unreachable(kind) => write!(f, "cannot connect: {kind}"),
+            DialError::Tls => {
+                f.write_str("no secure connection: the certificate or the protocol does not fit")
+            }
+        }
+    }
+}
+
+impl std::error::Error for DialError {}
+
+/// Certificates of authorities, from PEM text.
+pub(super) fn authorities(pem: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    match read {
+        Ok(found) if found.is_empty() => Err("there is no certificate in it".into()),
+        Ok(found) => Ok(found),
+        Err(error) => Err(format!("this is not a list of certificates: {error}")),
+    }
+}
+
+impl Dial {
+    pub(super) fn new(outside: Arc<Outside>, own: Vec<CertificateDer<'static>>, patience: Duration) -> Dial {
+        Dial { outside, own: own.into(), tls: Arc::default(), patience }
+    }
+
+    /// A connection to where this leads.
+    /// Cancel safe: yes, because what was opened is closed when dropped.
+    pub(super) async fn open(&self, uri: &Uri) -> Result<Wire, DialError> {
+        match tokio::time::timeout(self.patience, self.dial(uri)).await {
+            Ok(dialed) => dialed,
+            Err(_) => Err(DialError::TimedOut),
+        }
+    }
+
+    async fn dial(&self, uri: &Uri) -> Result<Wire, DialError> {
+        let is_tls = uri.scheme_str() == Some("https");
+        let host = uri.host().unwrap_or_default();
+        let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+        let addresses = self.outside.egress.find(host, port).await.map_err(DialError::Refused)?;
+        let mut failure = io::ErrorKind::NotFound;
+        for address in addresses {
+            match TcpStream::connect(address).await {
+                Ok(stream) => {
+                    // What cannot be set is slower, not wrong.
+                    let _ = stream.set_nodelay(true);
+                    return if is_tls { self.secure(host, stream).await } else { Ok(Wire::Plain(stream)) };
+                }
+                Err(error) => failure = error.kind(),
+            }
+        }
+        Err(DialError::Unreachable(failure))
+    }
+
+    async fn secure(&self, host: &str, stream: TcpStream) -> Result<Wire, DialError> {
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| DialError::Tls)?;
+        let connector = self.connector().await?;
+        match connector.connect(name, stream).await {
+            Ok(stream) => Ok(Wire::Secure(Box::new(stream))),
+            Err(error) => {
+                tracing::warn!(host, %error, "no secure connection to a backend");
+                Err(DialError::Tls)
+            }
+        }
+    }
+
+    async fn connector(&self) -> Result<TlsConnector, DialError> {
+        if self.tls.get().is_none() {
+            let dial = self.clone();
+            // Certificates are files.
+            let made = tokio::task::spawn_blocking(move || dial.tls.get_or_init(|| dial.configure()).is_ok());
+            let _ = made.await;
+        }
+        let made = self.tls.get_or_init(|| self.configure());
+        made.clone().map_err(|error| {
+            tracing::warn!(error, "no secure connections");
+            DialError::Tls
+        })
+    }
+
+    fn configure(&self) -> Result<TlsConnector, String> {
+        let mut roots = self.outside.roots().clone();
+        for certificate in self.own.iter() {
+            roots.add(certificate.clone()).map_err(|error| error.to_string())?;
+        }
+        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(TlsConnector::from(Arc::new(config)))
+    }
+}
+
+impl Service<Uri> for Dial {
+    type Response = TokioIo<Wire>;
+    type Error = DialError;
+    type Future = Pin<Box<dyn Future<Output = Result<TokioIo<Wire>, DialError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let dial = self.clone();
+        Box::pin(async move { dial.open(&uri).await.map(TokioIo::new) })
+    }
+}
+
+/// An open connection.
+pub(super) enum Wire {
+    Plain(TcpStream),
+    Secure(Box<TlsStream<TcpStream>>),
+}
+
+impl Connection for Wire {
+    fn connected(&self) -> Connected {
+        let is_second = match self {
+            Wire::Plain(_) => false,
+            Wire::Secure(stream) => stream.get_ref().1.alpn_protocol() == Some(b"h2"),
+        };
+        if is_second { Connected::new().negotiated_h2() } else { Connected::new() }
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Wire::Plain(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Wire::Secure(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Wire::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Wire::Secure(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Wire::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Wire::Secure(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Wire::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Wire::Secure(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! HTTP tools through a whole server, against a backend that misbehaves in every way we know of.
+
+pub(crate) mod backend;
+mod callers;
+mod failures;
+mod hostile;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use toolgate::testing::TestClient;
+use toolgate::{Context, Server, ToolSpec};
+
+use super::answer::{BACKEND_KEY, PAGING_KEY};
+use super::*;
+use crate::source::Act as _;
+use crate::source::egress::{Egress, EgressSpec, Found, LookUp};
+use backend::Backend;
+
+/// Knows what a machine knows without a network; other names are nobody's.
+struct Near;
+
+impl LookUp for Near {
+    fn look_up<'a>(&'a self, host: &'a str, port: u16) -> Found<'a> {
+        let is_far = host.ends_with(".invalid") || host.ends_with(".internal");
+        Box::pin(async move {
+            if is_far {
+                return Err(std::io::ErrorKind::NotFound.into());
+            }
+            Ok(tokio::net::lookup_host((host, port)).await?.collect())
+        })
+    }
+}
+
+/// Everything that a test may set.
+struct Bench {
+    backend: Backend,
+    connection: ConnectionSpec,
+    egress: EgressSpec,
+}
+
+impl Bench {
+    /// A backend on loopback that the guard lets through.
+    async fn new() -> Bench {
+        let backend = Backend::start().await;
+        let connection = ConnectionSpec {
+            base: format!("http://{}", backend.address),
+            timeout: Duration::from_secs(5),
+            ..ConnectionSpec::default()
+        };
+        let egress = EgressSpec { deny_private: true, allow: vec![backend.address.to_string()] };
+        Bench { backend, connection, egress }
+    }
+
+    fn connect(&self) -> Arc<HttpConnection> {
+        let outside = Outside::new(Egress::with_look_up(&self.egress, Arc::new(Near)).unwrap());
+        HttpConnection::new(&self.connection, &outside).unwrap()
+    }
+
+    /// A client of a server with one tool, `it`.
+    #[allow(clippy::needless_pass_by_value, reason = "arguments are written where it is called")]
+    fn client(&self, spec: HttpSpec, properties: Value) -> TestClient {
+        tool(spec, self.connect(), &properties).test()
+    }
+
+    /// What the backend heard of one call: `{"method", "path", "query", "headers", "body"}`.
+    async fn heard(&self, spec: HttpSpec, properties: Value, arguments: Value) -> Result<Value, String> {
+        self.backend.forget();
+        let called = self.client(spec, properties).call("it", arguments).await;
+        let heard = self.backend.heard();
+        if called.is_error() {
+            assert_eq!(heard.len(), 0, "a call that failed was heard: {heard:?}");
+            return Err(called.text());
+        }
+        assert_eq!(heard.len(), 1, "{heard:?}");
+        Ok(heard.into_iter().next().unwrap())
+    }
+}
+
+fn tool(spec: HttpSpec, connection: Arc<HttpConnection>, properties: &Value) -> Server {
+    let required: Vec<&String> = properties
+        .as_object()
+        .unwrap()
+        .iter()
+        .filter(|(_, property)| property.get("optional").is_none())
+        .map(|(name, _)| name)
+        .collect();
+    let schema = json!({ "type": "object", "properties": properties, "required": required });
+    let act = Arc::new(HttpAct::new(spec, connection, &schema).unwrap());
+    let run = move |arguments: Map<String, Value>, cx: Context| {
+        let act = Arc::clone(&act);
+        async move { act.act(&cx, &arguments).await }
+    };
+    let tool = ToolSpec::new("it", run).input_schema(schema).timeout(Duration::from_secs(20));
+    Server::new("bench", "1.0.0").add_tool(tool).build().unwrap()
+}
+
+fn get(path: &str) -> HttpSpec {
+    HttpSpec { path: path.into(), ..HttpSpec::default() }
+}
+
+fn post(body: BodySpec) -> HttpSpec {
+    HttpSpec { method: "POST".into(), path: "/echo".into(), body, ..HttpSpec::default() }
+}
+
+fn text() -> Value {
+    json!({ "type": "string" })
+}
+
+fn perhaps() -> Value {
+    json!({ "optional": true })
+}
+
+#[tokio::test]
+async fn arguments_reach_their_places() {
+    let bench = Bench::new().await;
+    let spec = HttpSpec {
+        path: "/repos/acme/{repo}/issues?fixed=1&q={q}".into(),
+        query: vec![
+            Field::new("tags", "{tags}"),
+            Field::new("ids[]", "{tags}").with_serial(Serial { style: Style::Form, explode: false }),
+            Field::new("gone", "{gone}"),
+            Field::new("both", "{repo} {{ gone }}"),
+        ],
+        headers: vec![Field::new("X-Tenant", "t-{repo}"), Field::new("X-Gone", "{gone}")],
+        cookies: vec![Field::new("c", "{q}")],
+        ..HttpSpec::default()
+    };
+    let properties = json!({ "repo": text(), "q": text(), "tags": { "type": "array" }, "gone": perhaps() });
+    let arguments = json!({ "repo": "web", "q": "a b&c=d+é", "tags": ["x", "y z"] });
+    let heard = bench.heard(spec, properties, arguments).await.unwrap();
+    assert_eq!(heard["path"], "/repos/acme/web/issues");
+    assert_eq!(heard["query"], "fixed=1&q=a%20b%26c%3Dd%2B%C3%A9&tags=x&tags=y%20z&ids%5B%5D=x,y%20z");
+    assert_eq!(heard["headers"]["x-tenant"], "t-web");
+    assert_eq!(heard["headers"]["cookie"], "c=a%20b%26c%3Dd%2B%C3%A9");
+    assert_eq!(heard["headers"].get("x-gone"), None);
+    assert!(heard["headers"]["user-agent"].as_str().unwrap().starts_with("toolgate/"));
+}
+
+#[tokio::test]
+async fn bodies_are_written_as_described() {
+    let bench = Bench::new().await;
+    let properties = json!({ "title": text(), "n": {}, "gone": perhaps(), "l": {} });
+    let arguments = json!({ "title": "a \"b\" {{ n }}", "n": 5, "l": [1, true] });
+
+    let value = json!({ "title": "{{ title }}", "n": "{n}", "gone": "{{ gone }}", "deep": { "l": "{l}", "t": "n={{ n }}" } });
+    let heard = bench
+        .heard(post(BodySpec::Json { value, is_optional: false }), properties.clone(), arguments.clone())
+        .await
+        .unwrap();
+    assert_eq!(heard["headers"]["content-type"], "application/json");
+    let body: Value = serde_json::from_str(heard["body"].as_str().unwrap()).unwrap();
+    assert_eq!(body, json!({ "title": "a \"b\" {{ n }}", "n": 5, "deep": { "l": [1, true], "t": "n=5" } }));
+
+    let form = vec![Field::new("t", "{title}"), Field::new("l", "{l}"), Field::new("g", "{gone}")];
+    let heard = bench.heard(post(BodySpec::Form(form)), properties.clone(), arguments.clone()).await.unwrap();
+    assert_eq!(heard["body"], "t=a%20%22b%22%20%7B%7B%20n%20%7D%7D&l=1&l=true");
+    assert_eq!(heard["headers"]["content-type"], "application/x-www-form-urlencoded");
+
+    let text =
+        BodySpec::Text { text: "query { a(id: {{ n }}) { b } }".into(), mime: "application/graphql".into() };
+    let heard = bench.heard(post(text), properties.clone(), arguments.clone()).await.unwrap();
+    assert_eq!(heard["body"], "query { a(id: 5) { b } }");
+
+    let nothing = BodySpec::Json { value: json!({ "gone": "{gone}" }), is_optional: true };
+    let heard = bench.heard(post(nothing), properties, arguments).await.unwrap();
+    assert_eq!((heard["body"].as_str(), heard["headers"].get("content-type")), (Some(""), None));
+}
+
+#[tokio::test]
+async fn files_travel_in_parts_that_cannot_be_left() {
+    let bench = Bench::new().await;
+    let parts = vec![
+        PartSpec::Text { name: "caption".into(), value: "{caption}".into() },
+        PartSpec::Text { name: "gone".into(), value: "{gone}".into() },
+        PartSpec::File {
+            name: "file".into(),
+            argument: "data".into(),
+            filename: "{name}".into(),
+            mime: "image/png".into(),
+        },
+    ];
+    let properties = json!({ "caption": text(), "data": text(), "name": text(), "gone": perhaps() });
+    let hostile = json!({
+        "caption": "x\r\n--toolgate\r\nContent-Disposition: form-data; name=\"admin\"\r\n\r\n1",
+        "data": "aGVsbG8",
+        "name": "a\".png\r\nX-Evil: 1",
+    });
+    let heard =
+        bench.heard(post(BodySpec::Multipart(parts.clone())), properties.clone(), hostile).await.unwrap();
+    let kind = heard["headers"]["content-type"].as_str().unwrap();
+    let boundary = kind.strip_prefix("multipart/form-data; boundary=").unwrap();
+    let body = heard["body"].as_str().unwrap();
+    let parts_sent: Vec<&str> = body.split(&format!("--{boundary}")).collect();
+    assert_eq!(parts_sent.len(), 4, "two parts and the end: {body}");
+    assert!(parts_sent[1].contains("name=\"caption\"") && parts_sent[1].contains("name=\"admin\""), "{body}");
+    let head = "Content-Disposition: form-data; name=\"file\"; filename=\"a%22.png%0D%0AX-Evil: 1\"\r\nContent-Type: image/png";
+    assert!(parts_sent[2].contains(&format!("{head}\r\n\r\nhello\r\n")), "{body}");
+
+    let wrong = json!({ "caption": "x", "data": "no base64!", "name": "a" });
+    let said = bench.heard(post(BodySpec::Multipart(parts)), properties.clone(), wrong).await.unwrap_err();
+    assert_eq!(said, "`data` must be base64");
+    let raw = BodySpec::Bytes { argument: "data".into(), mime: "image/png".into() };
+    let link = json!({ "caption": "", "data": "data:image/png;base64,aGVsbG8=", "name": "a" });
+    assert_eq!(bench.heard(post(raw), properties, link).await.unwrap()["body"], "hello");
+}
+
+#[tokio::test]
+async fn answers_become_results() {
+    let bench = Bench::new().await;
+    let called = bench.client(get("/list"), json!({})).call("it", json!({})).await;
+    assert_eq!(called.json(), json!([{ "id": 1 }, { "id": 2 }]));
+    assert_eq!(called.text(), r#"[{"id":1},{"id":2}]"#);
+    let paging = json!({ "total": 37, "totalPages": 19, "next": { "page": "2" } });
+    assert_eq!(called.message()["result"]["_meta"][PAGING_KEY], paging);
+
+    let picked = HttpSpec { pick: Some("map(.id)".into()), paging: Paging::Result, ..get("/list") };
+    let called = bench.client(picked, json!({})).call("it", json!({})).await;
+    assert_eq!(called.json(), json!({ "result": [1, 2], "paging": paging }));
+
+    let called =
+        bench.client(HttpSpec { paging: Paging::Off, ..get("/list") }, json!({})).call("it", json!({})).await;
+    assert_eq!(called.message()["result"]["_meta"].get(PAGING_KEY), None);
+    // Cookies and challenges are between the backend and us.
+    assert!(!called.message().to_string().contains("backend-cookie"));
+
+    for (path, wanted) in
+        [("/text", "plain words"), ("/empty", "204 No Content"), ("/zipped", r#"{"zipped":true}"#)]
+    {
+        assert_eq!(bench.client(get(path), json!({})).call("it", json!({})).await.text(), wanted, "{path}");
+    }
+    let called = bench.client(get("/image"), json!({})).call("it", json!({})).await;
+    let content = &called.message()["result"]["content"][0];
+    assert_eq!((&content["type"], &content["mimeType"]), (&json!("image"), &json!("image/png")));
+    let page = HttpSpec { expect: Expect::Text, ..get("/html") };
+    assert!(bench.client(page, json!({})).call("it", json!({})).await.text().contains("<html>"));
+}
+
+#[tokio::test]
+async fn a_secure_backend_is_called_securely() {
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tls");
+    let read = |name: &str| std::fs::read_to_string(format!("{data}/{name}")).unwrap();
+    let backend = Backend::start_secure(&read("leaf.pem"), &read("leaf.key")).await;
+    let port = backend.address.port();
+    let mut bench = Bench::new().await;
+    bench.connection.base = format!("https://localhost:{port}/api");
+    bench.connection.ca = Some(read("ca.pem"));
+    bench.egress.allow.push(format!("localhost:{port}"));
+    assert_eq!(bench.connect().reach().await, Ok(()));
+    let called = bench.client(get("/echo"), json!({})).call("it", json!({})).await;
+    assert_eq!(called.json()["path"], "/api/echo", "{}", called.text());
+    assert_eq!(called.json()["version"], "HTTP/2.0");
+
+    // Whom nobody vouches for is not talked to.
+    bench.connection.ca = None;
+    let called = bench.client(get("/echo"), json!({})).call("it", json!({})).await;
+    assert!(called.is_error() && called.text().starts_with("no secure connection"), "{}", called.text());
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_at_once() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _inside = runtime.enter();
+    let outside = Outside::new(Egress::new(&EgressSpec::default()).unwrap());
+    let wrong = ConnectionSpec {
+        base: "http://user:pass@127.0.0.1".into(),
+        headers: vec![
+            ("Host".into(), "x".into()),
+            ("A b".into(), "x".into()),
+            ("X-Ok".into(), "a\nb".into()),
+        ],
+        redirects: 9,
+        ca: Some("nonsense".into()),
+        ..ConnectionSpec::default()
+    };
+    let problems = HttpConnection::new(&wrong, &outside).unwrap_err();
+    let at: Vec<&str> = problems.iter().map(|problem| problem.at.as_str()).collect();
+    assert_eq!(at, ["http", "headers.Host", "headers.A b", "headers.X-Ok", "redirects", "ca"]);
+    for (base, said) in [
+        ("http://127.0.0.1:9100", "127.0.0.1:9100 is a private address"),
+        ("api.example.com", "no whole address"),
+        ("ftp://example.com", "only http and https"),
+        ("https://example.com?a=1", "must end with its path"),
+        ("", "no address"),
+    ] {
+        let spec = ConnectionSpec { base: base.into(), ..ConnectionSpec::default() };
+        let problems = HttpConnection::new(&spec, &outside).unwrap_err();
+        assert!(problems.len() == 1 && problems[0].said.contains(said), "{base}: {problems:?}");
+    }
+
+    let fine = ConnectionSpec { base: "https://api.example.com/v1/".into(), ..ConnectionSpec::default() };
+    let connection = HttpConnection::new(&fine, &outside).unwrap();
+    let spec = HttpSpec {
+        method: "CONNECT".into(),
+        path: "/a/{id}/{maybe}/{typo}/../{open".into(),
+        query: vec![Field::new("q", "{nope}")],
+        headers: vec![Field::new("Transfer-Encoding", "{id}")],
+        body: BodySpec::Json { value: json!({ "a": "{{ id" }), is_optional: false },
+        pick: Some("{a".into()),
+        ..HttpSpec::default()
+    };
+    let schema = json!({ "properties": { "id": {}, "maybe": {} }, "required": ["id"] });
+    let problems = HttpAct::new(spec, connection, &schema).err().unwrap();
+    let at: Vec<&str> = problems.iter().map(|problem| problem.at.as_str()).collect();
+    let wanted =
+        ["method", "path", "path", "path", "path", "query.q", "headers.Transfer-Encoding", "json", "pick"];
+    assert_eq!(at, wanted, "{problems:#?}");
+    assert!(problems[5].said.contains("there are: id, maybe"), "{problems:#?}");
+}

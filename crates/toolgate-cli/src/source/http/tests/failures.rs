@@ -1,0 +1,180 @@
+//! Backends that are slow, large, broken, busy or gone.
+
+use super::*;
+
+#[tokio::test]
+async fn a_backend_that_misbehaves_costs_one_call() {
+    let mut bench = Bench::new().await;
+    bench.connection.response_limit = 256 * 1024;
+    bench.connection.retry.max = 0;
+    for (path, wanted) in [
+        ("/slow?ms=60000", "the backend took too long"),
+        ("/drip", "the backend took too long"),
+        ("/huge?mb=4096", "larger than 262144 bytes"),
+        ("/gzip?mb=20", "larger than 262144 bytes"),
+        ("/half", "the connection to the backend broke"),
+        ("/brotli", "encoding that is not known"),
+        ("/badjson", "not valid JSON"),
+        ("/deepjson", "not valid JSON"),
+        ("/html", "a web page instead of data"),
+        ("/reset", "the connection to the backend broke"),
+        ("/status?c=500", "500 Internal Server Error"),
+    ] {
+        let timeout = wanted.ends_with("too long").then_some(Duration::from_millis(300));
+        let spec = HttpSpec { timeout, ..get(path) };
+        let called = bench.client(spec, json!({})).call("it", json!({})).await;
+        assert!(called.is_error() && called.text().contains(wanted), "{path}: {}", called.text());
+        assert!(!called.text().contains("secret.php"), "{path}");
+    }
+    let fine = bench.client(get("/echo"), json!({})).call("it", json!({})).await;
+    assert!(!fine.is_error());
+    let cut = HttpSpec { on_exceed: OnExceed::Truncate, response_limit: Some(100), ..get("/huge?mb=1") };
+    let called = bench.client(cut, json!({})).call("it", json!({})).await;
+    assert!(
+        called.text().ends_with("… cut after 100 bytes") && called.text().len() < 150,
+        "{}",
+        called.text()
+    );
+}
+
+#[tokio::test]
+async fn nobody_there_is_said_without_telling_where() {
+    let mut bench = Bench::new().await;
+    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    bench.connection.base = format!("http://{gone}");
+    bench.egress.allow = vec![gone.to_string()];
+    let called = bench.client(get("/"), json!({})).call("it", json!({})).await;
+    assert_eq!(called.text(), "cannot connect: connection refused");
+    assert_eq!(called.message()["result"]["_meta"][BACKEND_KEY]["failure"], "unreachable");
+    bench.connection.base = "http://no-such-host.invalid".into();
+    let called = bench.client(get("/"), json!({})).call("it", json!({})).await;
+    assert_eq!(called.text(), "host not found");
+}
+
+#[tokio::test]
+async fn what_a_backend_complains_of_is_passed_on() {
+    let bench = Bench::new().await;
+    for (path, wanted, code) in [
+        (
+            "/wp/401",
+            "401 Unauthorized: You are not currently logged in. (rest_not_logged_in)",
+            "rest_not_logged_in",
+        ),
+        (
+            "/wp/403",
+            "403 Forbidden: Sorry, you are not allowed to do that. (rest_forbidden)",
+            "rest_forbidden",
+        ),
+        ("/wp/404", "404 Not Found: Invalid post ID. (rest_post_invalid_id)", "rest_post_invalid_id"),
+        ("/wp/user", "401 Unauthorized: the backend does not accept these credentials", ""),
+        ("/wp/500", "500 Internal Server Error", ""),
+    ] {
+        let called = bench.client(get(path), json!({})).call("it", json!({})).await;
+        assert!(called.is_error());
+        assert_eq!(called.text(), wanted);
+        let told = &called.message()["result"]["_meta"][BACKEND_KEY];
+        assert_eq!(told["code"].as_str().unwrap_or_default(), code);
+        assert_eq!(told["status"].as_u64(), wanted[..3].parse().ok());
+    }
+    let open = HttpSpec { errors: Errors::Message, ..get("/wp/500") };
+    let called = bench.client(open, json!({})).call("it", json!({})).await;
+    assert_eq!(called.text(), "500 Internal Server Error: Cannot create new group. (bp_rest_error)");
+    let closed = HttpSpec { errors: Errors::Status, ..get("/wp/404") };
+    assert_eq!(bench.client(closed, json!({})).call("it", json!({})).await.text(), "404 Not Found");
+}
+
+#[tokio::test]
+async fn only_what_may_be_repeated_is() {
+    let mut bench = Bench::new().await;
+    bench.connection.retry = Retry { max: 3, on: vec![503] };
+    let call = async |bench: &Bench, spec: HttpSpec| {
+        bench.backend.forget();
+        let called = bench.client(spec, json!({})).call("it", json!({})).await;
+        (called.text(), bench.backend.heard().len())
+    };
+    assert_eq!(call(&bench, get("/flaky?n=2&after=0")).await, (r#"{"turn":2}"#.into(), 3));
+    // Without a word of when, it waits a little by itself.
+    assert_eq!(call(&bench, get("/flaky?n=1")).await, (r#"{"turn":1}"#.into(), 2));
+    assert_eq!(
+        call(&bench, get("/flaky?n=9&after=0")).await,
+        ("503 Service Unavailable; try again in 0 s".into(), 4)
+    );
+    // There is no time for that.
+    assert_eq!(
+        call(&bench, get("/flaky?n=1&after=3600")).await,
+        ("503 Service Unavailable; try again in 3600 s".into(), 1)
+    );
+    let posted = |idempotent| HttpSpec { method: "POST".into(), idempotent, ..get("/flaky?n=1&after=0") };
+    assert_eq!(call(&bench, posted(None)).await, ("503 Service Unavailable; try again in 0 s".into(), 1));
+    assert_eq!(call(&bench, posted(Some(true))).await, (r#"{"turn":1}"#.into(), 2));
+    assert_eq!(call(&bench, get("/reset")).await.1, 4);
+    assert_eq!(call(&bench, HttpSpec { method: "POST".into(), ..get("/reset") }).await.1, 1);
+    bench.connection.retry.on = vec![429];
+    assert_eq!(call(&bench, get("/flaky?n=1&after=0")).await.1, 1);
+}
+
+#[tokio::test]
+async fn connections_are_kept() {
+    let bench = Bench::new().await;
+    let client = bench.client(get("/echo"), json!({}));
+    for _ in 0..5 {
+        assert!(!client.call("it", json!({})).await.is_error());
+    }
+    assert_eq!(bench.backend.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_crowd_waits_in_a_line_that_ends() {
+    let bench = Bench::new().await;
+    let spec = HttpSpec { concurrency: 4, queue: 6, ..get("/slow?ms=500") };
+    let client = bench.client(spec, json!({}));
+    let calls: Vec<_> = (0..20).map(|_| client.call("it", json!({})).start()).collect();
+    let mut n_busy = 0;
+    for call in calls {
+        let called = call.await;
+        if called.is_error() {
+            assert!(called.text().starts_with("busy"), "{}", called.text());
+            n_busy += 1;
+        }
+    }
+    assert_eq!(n_busy, 10);
+    assert_eq!(bench.backend.busiest(), 4);
+}
+
+#[tokio::test]
+async fn a_call_that_is_taken_back_ends_its_request() {
+    let bench = Bench::new().await;
+    let client = bench.client(get("/drip"), json!({}));
+    let call = client.call("it", json!({})).start();
+    let until = async |wanted: usize| {
+        for _ in 0..400 {
+            if bench.backend.dripping() == wanted {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        false
+    };
+    assert!(until(1).await, "the backend drips");
+    call.cancel().await;
+    assert!(until(0).await, "and stops soon after");
+}
+
+#[tokio::test]
+async fn a_document_is_fetched_once() {
+    let bench = Bench::new().await;
+    let connection = bench.connect();
+    let address = format!("http://{}/openapi.json", bench.backend.address);
+    let first = connection.fetch(&address, None, 1000).await.unwrap().unwrap();
+    assert_eq!(
+        (first.text.as_str(), first.etag.as_deref()),
+        (r#"{"openapi":"3.0.0","paths":{}}"#, Some("\"one\""))
+    );
+    assert_eq!(connection.fetch(&address, first.etag.as_deref(), 1000).await, Ok(None));
+    let base = format!("http://{}", bench.backend.address);
+    assert!(connection.fetch(&format!("{base}/huge?mb=1"), None, 1000).await.unwrap_err().contains("larger"));
+    assert!(connection.fetch(&format!("{base}/status?c=404"), None, 1000).await.unwrap_err().contains("404"));
+    assert!(
+        connection.fetch("http://169.254.169.254/", None, 1000).await.unwrap_err().contains("not allowed")
+    );
+}

@@ -1,0 +1,227 @@
+//! What the catalog of hostile inputs has for HTTP tools: places of a request, and where it goes.
+
+use super::*;
+
+fn item() -> HttpSpec {
+    HttpSpec {
+        path: "/v1/items/{id}?q={q}".into(),
+        headers: vec![Field::new("X-Tenant", "{tenant}")],
+        ..HttpSpec::default()
+    }
+}
+
+async fn item_heard(bench: &Bench, id: &str, q: &str, tenant: &str) -> Result<Value, String> {
+    let properties = json!({ "id": text(), "q": text(), "tenant": text() });
+    bench.heard(item(), properties, json!({ "id": id, "q": q, "tenant": tenant })).await
+}
+
+#[tokio::test]
+async fn a_path_segment_stays_one() {
+    let bench = Bench::new().await;
+    for (id, segment) in [
+        ("%2e%2e%2fadmin", "%252e%252e%252fadmin"),
+        ("a/b", "a%2Fb"),
+        ("a?x=1", "a%3Fx%3D1"),
+        ("a#f", "a%23f"),
+        ("a;b", "a%3Bb"),
+        ("a\\b", "a%5Cb"),
+        ("...", "..."),
+        ("@169.254.169.254/", "%40169.254.169.254%2F"),
+        ("//evil", "%2F%2Fevil"),
+        ("http://evil/", "http%3A%2F%2Fevil%2F"),
+        ("${env:UPSTREAM_TOKEN}", "%24%7Benv%3AUPSTREAM_TOKEN%7D"),
+        ("{{env.HOME}} {q}", "%7B%7Benv.HOME%7D%7D%20%7Bq%7D"),
+        ("é", "%C3%A9"),
+    ] {
+        let heard = item_heard(&bench, id, "x", "t").await.unwrap();
+        assert_eq!(heard["path"], format!("/v1/items/{segment}"), "{id}");
+        assert_eq!(heard["query"], "q=x", "{id}");
+        assert_eq!(heard["headers"]["host"], bench.backend.address.to_string(), "{id}");
+    }
+    for id in ["../../admin", "..", ".", "", "a/../b", "a\\..\\b", "a\0b", "a\r\nb"] {
+        assert!(item_heard(&bench, id, "x", "t").await.is_err(), "{id:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_query_value_stays_one() {
+    let bench = Bench::new().await;
+    for (q, value) in [
+        ("x&admin=true", "x%26admin%3Dtrue"),
+        ("x#", "x%23"),
+        ("x%00", "x%2500"),
+        ("x\0", "x%00"),
+        ("a=b;c", "a%3Db%3Bc"),
+        ("", ""),
+    ] {
+        assert_eq!(item_heard(&bench, "1", q, "t").await.unwrap()["query"], format!("q={value}"), "{q:?}");
+    }
+    // Names that a caller chooses do not say what somebody else says.
+    let spec = HttpSpec { query: vec![Field::new("f", "{f}"), Field::new("key", "fixed")], ..get("/echo") };
+    let properties = json!({ "f": { "type": "object" } });
+    let fine = bench.heard(spec.clone(), properties.clone(), json!({ "f": { "a": 1 } })).await.unwrap();
+    assert_eq!(fine["query"], "a=1&key=fixed");
+    assert!(bench.heard(spec, properties, json!({ "f": { "key": "mine" } })).await.is_err());
+}
+
+#[tokio::test]
+async fn a_header_value_stays_one() {
+    let bench = Bench::new().await;
+    for tenant in ["t\r\nX-Admin: 1", "t\n", "t\0", "t\u{2028}", &"x".repeat(9 * 1024), "é"] {
+        let said = item_heard(&bench, "1", "x", tenant).await.unwrap_err();
+        assert_eq!(said, "invalid header value for `X-Tenant`", "{tenant:?}");
+    }
+    assert_eq!(item_heard(&bench, "1", "x", "a b; c").await.unwrap()["headers"]["x-tenant"], "a b; c");
+}
+
+#[tokio::test]
+async fn only_allowed_addresses_are_called() {
+    let bench = Bench::new().await;
+    let port = bench.backend.address.port();
+    let spec = HttpSpec { url: Some("{url}".into()), ..HttpSpec::default() };
+    let client = bench.client(spec.clone(), json!({ "url": text() }));
+    let fine = client.call("it", json!({ "url": format!("http://127.0.0.1:{port}/echo") })).await;
+    assert_eq!(fine.json()["path"], "/echo");
+    for (url, wanted) in [
+        ("http://169.254.169.254/latest/meta-data/", "address not allowed"),
+        ("http://[fd00:ec2::254]/", "address not allowed"),
+        ("http://100.100.100.200/", "address not allowed"),
+        ("http://localhost/", "address not allowed"),
+        ("http://0/", "address not allowed"),
+        ("http://127.0.0.1:6379/", "address not allowed"),
+        ("http://[::]/", "address not allowed"),
+        ("http://[64:ff9b::7f00:1]/", "address not allowed"),
+        ("http://metadata.google.internal./", "host not found"),
+        ("file:///etc/passwd", "no address"),
+        ("gopher://127.0.0.1/", "only http and https"),
+        ("ftp://127.0.0.1/", "only http and https"),
+        ("data:text/plain,x", "no address"),
+        ("//127.0.0.1/", "only http and https"),
+        ("/echo", "only http and https"),
+        ("", "no address"),
+        (&format!("http://u:p@127.0.0.1:{port}/"), "no user or password"),
+        (&format!("http://127.0.0.1:{port}\\@evil/"), "no address"),
+        (&format!("http://127.0.0.1:{port} /"), "no address"),
+    ] {
+        let called = client.call("it", json!({ "url": url })).await;
+        assert!(called.is_error() && called.text().contains(wanted), "{url}: {}", called.text());
+    }
+    // The same place, written so that a look at the text would miss it, where loopback is not allowed.
+    let mut closed = Bench::new().await;
+    closed.egress.allow = vec![format!("api.example.com:{port}")];
+    closed.connection.base = "https://api.example.com".into();
+    let client = closed.client(spec, json!({ "url": text() }));
+    for host in [
+        "2130706433",
+        "0x7f.1",
+        "017700000001",
+        "[::ffff:127.0.0.1]",
+        "127.1",
+        "[::]",
+        "localhost",
+        "127.0.0.1",
+    ] {
+        for url in [format!("http://{host}:{port}/"), format!("http://{host}/")] {
+            let called = client.call("it", json!({ "url": url })).await;
+            assert!(
+                called.is_error() && called.text().contains("address not allowed"),
+                "{url}: {}",
+                called.text()
+            );
+        }
+    }
+    assert_eq!(closed.backend.connections() + bench.backend.connections(), 1);
+}
+
+#[tokio::test]
+async fn an_address_that_a_caller_chose_hears_no_secrets() {
+    let mut bench = Bench::new().await;
+    let other = Backend::start().await;
+    bench.connection.headers = vec![("Authorization".into(), "Bearer up-s3cret".into())];
+    bench.egress.allow.push(other.address.to_string());
+    let spec = HttpSpec { url: Some("{url}".into()), ..HttpSpec::default() };
+    let client = bench.client(spec, json!({ "url": text() }));
+    let url = format!("http://{}/echo", other.address);
+    assert!(!client.call("it", json!({ "url": url })).await.is_error());
+    assert_eq!(other.heard()[0]["headers"].get("authorization"), None);
+    let url = format!("http://{}/echo", bench.backend.address);
+    let called = client.call("it", json!({ "url": url })).await;
+    assert_eq!(bench.backend.heard()[0]["headers"]["authorization"], "Bearer up-s3cret");
+    // And a backend that says it aloud is not repeated.
+    assert!(!called.message().to_string().contains("up-s3cret"), "{}", called.text());
+}
+
+#[tokio::test]
+async fn redirects_are_off_and_where_they_are_on_each_hop_is_checked() {
+    let mut bench = Bench::new().await;
+    let port = bench.backend.address.port();
+    let other = Backend::start().await;
+    bench.egress.allow.push(other.address.to_string());
+    bench.connection.headers =
+        vec![("Authorization".into(), "Bearer up-s3cret".into()), ("X-Own".into(), "1".into())];
+    let redirect = || HttpSpec { path: "/redir?to={to}".into(), ..HttpSpec::default() };
+    let call = async |bench: &Bench, to: &str| {
+        let called = bench.client(redirect(), json!({ "to": text() })).call("it", json!({ "to": to })).await;
+        (called.is_error(), called.text())
+    };
+    let (failed, said) = call(&bench, "/echo").await;
+    assert!(failed && said.starts_with("302 Found: the backend sends elsewhere"), "{said}");
+
+    bench.connection.redirects = 3;
+    let (failed, said) = call(&bench, "/echo").await;
+    assert!(!failed, "{said}");
+    let heard = bench.backend.heard();
+    assert_eq!(heard.last().unwrap()["headers"]["authorization"], "Bearer up-s3cret");
+    let (failed, said) = call(&bench, &format!("http://{}/echo", other.address)).await;
+    assert!(!failed, "{said}");
+    let elsewhere = other.heard();
+    assert_eq!(elsewhere[0]["headers"].get("authorization"), None);
+    assert_eq!(elsewhere[0]["headers"].get("x-own"), None);
+
+    for (to, wanted) in [
+        ("http://169.254.169.254/", "address not allowed"),
+        ("file:///etc/passwd", "address"),
+        ("gopher://x/", "only http and https"),
+        ("http://127.0.0.1:6379/", "not allowed"),
+        (&format!("http://u@127.0.0.1:{port}/echo"), "no user"),
+    ] {
+        let (failed, said) = call(&bench, to).await;
+        assert!(failed && said.contains(wanted), "{to}: {said}");
+    }
+    let called = bench.client(get("/redirloop"), json!({})).call("it", json!({})).await;
+    assert!(called.text().contains("from one address to the next"), "{}", called.text());
+    let posted = HttpSpec { method: "POST".into(), ..redirect() };
+    let called = bench.client(posted, json!({ "to": text() })).call("it", json!({ "to": "/echo" })).await;
+    assert!(called.is_error(), "what changes something is not sent elsewhere");
+}
+
+#[tokio::test]
+async fn the_address_that_was_checked_is_the_one_that_is_dialed() {
+    use std::net::SocketAddr;
+    use std::sync::Mutex;
+
+    /// Says the truth once, and a lie from then on.
+    struct Lying(Mutex<Vec<SocketAddr>>);
+    impl LookUp for Lying {
+        fn look_up<'a>(&'a self, _: &'a str, _: u16) -> Found<'a> {
+            let next = self.0.lock().unwrap().pop();
+            Box::pin(async move { Ok(next.into_iter().collect()) })
+        }
+    }
+    let bench = Bench::new().await;
+    let (address, port) = (bench.backend.address, bench.backend.address.port());
+    let metadata = SocketAddr::new("169.254.169.254".parse().unwrap(), port);
+    let names = Arc::new(Lying(Mutex::new(vec![metadata, address])));
+    let egress = EgressSpec { deny_private: true, allow: vec![format!("rebind.test:{port}")] };
+    let outside = Outside::new(Egress::with_look_up(&egress, Arc::clone(&names) as Arc<dyn LookUp>).unwrap());
+    let connection = ConnectionSpec {
+        base: format!("http://rebind.test:{port}"),
+        retry: Retry { max: 0, on: Vec::new() },
+        ..ConnectionSpec::default()
+    };
+    let connection = HttpConnection::new(&connection, &outside).unwrap();
+    let server = tool(get("/echo"), Arc::clone(&connection), &json!({}));
+    assert!(!server.test().call("it", json!({})).await.is_error());
+    assert_eq!(names.0.lock().unwrap().len(), 1, "asked once for one connection");
+    assert_eq!(connection.reach().await, Err("address not allowed".into()));
+}

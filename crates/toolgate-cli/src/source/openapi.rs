@@ -1,0 +1,347 @@
+//! Tools out of a description of an interface: Swagger 2.0, OpenAPI 3.0 and 3.1, as JSON or YAML.
+//!
+//! A walker over plain JSON, because descriptions found in the wild rarely are what their own specification asks for.
+//! What can be served is served; what cannot is listed with the reason. Nothing in a description makes us open a
+//! connection, and files are read only below its own folder.
+
+mod document;
+mod name;
+mod operation;
+mod schema;
+mod security;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use serde_json::Value;
+use toolgate::model::ToolHints;
+
+pub(crate) use security::Scheme;
+
+use super::Problem;
+use super::http::{HttpAct, HttpSpec};
+use document::{Document, Version};
+use name::{Names, Pattern};
+use operation::Reader;
+
+/// The longest text that is read.
+pub(crate) const TEXT_LIMIT: usize = 16 * 1024 * 1024;
+/// The most operations that one description becomes.
+pub(crate) const OPERATION_LIMIT: usize = 2000;
+
+const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
+
+/// What is made of a description.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpenApiSpec {
+    /// Comes before every name.
+    pub(crate) prefix: String,
+    /// `GET /v2/**`, `/v2/**`, `tag:stock`, `listItems`, `id:list*`, `deprecated`. None is all.
+    pub(crate) include: Vec<String>,
+    pub(crate) exclude: Vec<String>,
+    /// What some operations become, by the same patterns.
+    pub(crate) kinds: Vec<(String, Kind)>,
+    /// Names that are given instead, by `operationId` or by the name that an operation would have.
+    pub(crate) rename: Vec<(String, String)>,
+    /// Where other files of the description may be: below here, and nowhere else. None: there are none.
+    pub(crate) folder: Option<PathBuf>,
+    /// Where the description itself came from, if it was a URL.
+    pub(crate) origin: Option<String>,
+}
+
+/// What an operation becomes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    #[default]
+    Tool,
+    Resource,
+    Template,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Imported {
+    pub(crate) title: String,
+    pub(crate) version: String,
+    pub(crate) operations: Vec<Operation>,
+    /// What is not served, and why.
+    pub(crate) missing: Vec<Missing>,
+    /// Where the description says that the backend is. Whether that is believed is for others to decide.
+    pub(crate) server: Option<String>,
+    /// How callers may show who they are.
+    pub(crate) schemes: Vec<Scheme>,
+}
+
+/// One operation, ready to be served.
+#[derive(Clone, Debug)]
+pub(crate) struct Operation {
+    pub(crate) name: String,
+    pub(crate) title: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) input_schema: Value,
+    pub(crate) output_schema: Option<Value>,
+    pub(crate) spec: HttpSpec,
+    pub(crate) hints: ToolHints,
+    pub(crate) kind: Kind,
+    /// Names of the schemes that it asks for.
+    pub(crate) security: Vec<String>,
+    /// `GET /items/{id}`
+    pub(crate) route: String,
+}
+
+/// Something that is not served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Missing {
+    /// `GET /items/{id}`, or what of the configuration leads nowhere.
+    pub(crate) what: String,
+    pub(crate) reason: String,
+}
+
+impl Operation {
+    /// The URI, or the template of URIs, of an operation that is a resource.
+    pub(crate) fn uri(&self, scheme: &str) -> String {
+        let fields: Vec<&str> = self
+            .spec
+            .query
+            .iter()
+            .filter_map(|field| field.value.strip_prefix('{')?.strip_suffix('}'))
+            .collect();
+        let path = self.spec.path.split('?').next().unwrap_or_default();
+        if fields.is_empty() {
+            format!("{scheme}://{path}")
+        } else {
+            format!("{scheme}://{path}{{?{}}}", fields.join(","))
+        }
+    }
+}
+
+/// Reads a description. An error is one of the whole; what is wrong with single operations is in the result.
+pub(crate) fn import(text: &str, spec: &OpenApiSpec) -> Result<Imported, Vec<Problem>> {
+    let wrong = |at: &str, said: String| vec![Problem { at: at.into(), said }];
+    let document = Document::read(text, spec.folder.as_deref()).map_err(|said| wrong("spec", said))?;
+    let mut problems = Vec::new();
+    let mut patterns = |at: &str, texts: &mut dyn Iterator<Item = &String>| -> Vec<Pattern> {
+        texts
+            .filter_map(|text| match Pattern::parse(text) {
+                Ok(pattern) => Some(pattern),
+                Err(said) => {
+                    problems.push(Problem { at: at.into(), said });
+                    None
+                }
+            })
+            .collect()
+    };
+    let mut import = Import {
+        include: patterns("include", &mut spec.include.iter()),
+        exclude: patterns("exclude", &mut spec.exclude.iter()),
+        kinds: patterns("as", &mut spec.kinds.iter().map(|(pattern, _)| pattern)),
+        names: Names::new(&spec.prefix, &spec.rename),
+        seen: HashMap::new(),
+        imported: Imported::default(),
+        document: &document,
+        spec,
+    };
+    problems.extend(import.names.problems());
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    import.all().map_err(|said| wrong("spec", said))?;
+    Ok(import.imported)
+}
+
+struct Import<'a> {
+    document: &'a Document,
+    spec: &'a OpenApiSpec,
+    include: Vec<Pattern>,
+    exclude: Vec<Pattern>,
+    kinds: Vec<Pattern>,
+    names: Names,
+    /// Every `operationId`, and where it was first.
+    seen: HashMap<String, String>,
+    imported: Imported,
+}
+
+impl Import<'_> {
+    fn all(&mut self) -> Result<(), String> {
+        let root = self.document.root();
+        let info = |name: &str| {
+            root.pointer(&format!("/info/{name}")).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        self.imported.title = info("title");
+        self.imported.version = info("version");
+        self.imported.schemes = security::schemes(self.document);
+        self.imported.server = self.server(root);
+        let Some(paths) = root.get("paths").and_then(Value::as_object) else {
+            return Err("there are no `paths` in it".into());
+        };
+        for (path, item) in paths.iter().filter(|(path, _)| !path.starts_with("x-")) {
+            self.path(path, item)?;
+        }
+        self.unused();
+        Ok(())
+    }
+
+    fn path(&mut self, path: &str, item: &Value) -> Result<(), String> {
+        let (home, item) = match self.document.follow(0, item) {
+            Ok(found) => found,
+            Err(said) => {
+                self.miss(path, said);
+                return Ok(());
+            }
+        };
+        let Some(members) = item.as_object() else {
+            self.miss(path, "it is no object".into());
+            return Ok(());
+        };
+        let methods =
+            members.iter().filter(|(method, _)| METHODS.contains(&method.to_ascii_lowercase().as_str()));
+        for (method, operation) in methods {
+            let route = format!("{} {path}", method.to_ascii_uppercase());
+            if !self.is_wanted(&route, operation) {
+                continue;
+            }
+            if self.imported.operations.len() + self.imported.missing.len() >= OPERATION_LIMIT {
+                return Err(format!(
+                    "it has more than {OPERATION_LIMIT} operations; choose some with `include`"
+                ));
+            }
+            match self.operation(&route, path, home, item, operation) {
+                Ok(operation) => self.imported.operations.push(operation),
+                Err(said) => self.miss(&route, said),
+            }
+        }
+        Ok(())
+    }
+
+    fn operation(
+        &mut self,
+        route: &str,
+        path: &str,
+        home: usize,
+        item: &Value,
+        operation: &Value,
+    ) -> Result<Operation, String> {
+        if !operation.is_object() {
+            return Err("it is no object".into());
+        }
+        let id = operation.get("operationId").and_then(Value::as_str).filter(|id| !id.is_empty());
+        if let Some(id) = id {
+            name::judge(id)?;
+            if let Some(first) = self.seen.insert(id.to_owned(), route.to_owned()) {
+                return Err(format!("its operationId `{}` is the one of {first}", name::shown(id)));
+            }
+        }
+        let facts = facts(route, operation);
+        let chosen = self.kinds.iter().position(|pattern| pattern.fits(&facts));
+        let kind = chosen.and_then(|at| self.spec.kinds.get(at)).map_or(Kind::Tool, |(_, kind)| *kind);
+        let mut read =
+            Reader::new(self.document, home, &self.imported.schemes).read(route, path, item, operation)?;
+        read.kind = kind;
+        judge_kind(&mut read)?;
+        if let Some(problem) = HttpAct::check(&read.spec, &read.input_schema).into_iter().next() {
+            return Err(format!("its {}: {}", problem.at, problem.said));
+        }
+        read.name = self.names.name(id, route);
+        Ok(read)
+    }
+
+    fn is_wanted(&self, route: &str, operation: &Value) -> bool {
+        let facts = facts(route, operation);
+        // Every pattern sees every operation: one that fits nothing is told.
+        let fits = |patterns: &[Pattern]| patterns.iter().filter(|pattern| pattern.fits(&facts)).count() > 0;
+        let (is_included, is_excluded) = (fits(&self.include), fits(&self.exclude));
+        (self.include.is_empty() || is_included) && !is_excluded
+    }
+
+    fn miss(&mut self, what: &str, reason: String) {
+        self.imported.missing.push(Missing { what: name::shown(what), reason });
+    }
+
+    /// What of the configuration leads nowhere: often a slip of the pen.
+    fn unused(&mut self) {
+        let lists = [("include", &self.include), ("exclude", &self.exclude), ("as", &self.kinds)];
+        let mut unused: Vec<String> = lists
+            .iter()
+            .flat_map(|(list, patterns)| {
+                patterns
+                    .iter()
+                    .filter(|pattern| !pattern.was_used())
+                    .map(move |pattern| format!("{list} `{pattern}`"))
+            })
+            .collect();
+        unused.extend(self.names.unused().map(|name| format!("rename `{name}`")));
+        for what in unused {
+            self.imported.missing.push(Missing { what, reason: "it fits no operation".into() });
+        }
+    }
+
+    fn server(&self, root: &Value) -> Option<String> {
+        let said = match self.document.version() {
+            Version::Two => {
+                let text = |name: &str| root.get(name).and_then(Value::as_str);
+                let path = text("basePath").unwrap_or_default().trim_end_matches('/').to_owned();
+                let schemes = root.get("schemes").and_then(Value::as_array);
+                let is_plain =
+                    schemes.is_some_and(|all| !all.is_empty() && !all.iter().any(|scheme| scheme == "https"));
+                let scheme = if is_plain { "http" } else { "https" };
+                text("host").map_or(path.clone(), |host| format!("{scheme}://{host}{path}"))
+            }
+            _ => operation::server_url(root.pointer("/servers/0")?)?,
+        };
+        if said.contains("://") {
+            return Some(said.trim_end_matches('/').to_owned());
+        }
+        // A server without a host is the one that the description came from.
+        let origin = self.spec.origin.as_deref()?;
+        let start = origin.find("://")? + 3;
+        let end = origin[start..].find('/').map_or(origin.len(), |at| start + at);
+        let path = if said.starts_with('/') || said.is_empty() { said } else { format!("/{said}") };
+        Some(format!("{}{}", &origin[..end], path.trim_end_matches('/')))
+    }
+}
+
+fn facts<'a>(route: &'a str, operation: &'a Value) -> name::Facts<'a> {
+    let tags =
+        operation.get("tags").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let (method, path) = route.split_once(' ').unwrap_or((route, ""));
+    name::Facts {
+        method,
+        path,
+        tags: tags.collect(),
+        id: operation.get("operationId").and_then(Value::as_str).unwrap_or_default(),
+        is_deprecated: operation.get("deprecated") == Some(&Value::Bool(true)),
+    }
+}
+
+/// Only what is asked for, and by its address alone, is a resource.
+fn judge_kind(operation: &mut Operation) -> Result<(), String> {
+    if operation.kind == Kind::Tool {
+        return Ok(());
+    }
+    if operation.spec.method != "GET" {
+        return Err("only a GET can be a resource".into());
+    }
+    if !operation.spec.headers.is_empty() || !operation.spec.cookies.is_empty() {
+        operation.spec.headers.retain(|field| !field.value.contains('{'));
+        operation.spec.cookies.retain(|field| !field.value.contains('{'));
+    }
+    let has_arguments = operation
+        .input_schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .is_some_and(|all| !all.is_empty());
+    let has_required =
+        operation.input_schema.get("required").and_then(Value::as_array).is_some_and(|all| !all.is_empty());
+    match operation.kind {
+        Kind::Template if !has_arguments => operation.kind = Kind::Resource,
+        Kind::Resource if has_required => {
+            return Err("a resource has no arguments; make it a template".into());
+        }
+        Kind::Resource => operation.spec.query.retain(|field| !field.value.contains('{')),
+        _ => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! The text, the other files that it refers to, and how references are followed.
+
+use std::collections::HashMap;
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::Value;
+
+use super::TEXT_LIMIT;
+use crate::source::http::unescaped;
+
+/// Other files of one description.
+const FILE_LIMIT: usize = 5000;
+const YAML_STACK: usize = 32 * 1024 * 1024;
+/// References that lead to references.
+const HOP_LIMIT: usize = 32;
+
+/// Which language a description is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    Two,
+    Three,
+    ThreeOne,
+}
+
+/// A description with everything that belongs to it. The first file is the description itself.
+pub(super) struct Document {
+    files: Vec<File>,
+    /// Which file is where, from the folder of the description.
+    index: HashMap<PathBuf, usize>,
+    version: Version,
+}
+
+struct File {
+    /// Relative to the folder.
+    path: PathBuf,
+    value: Value,
+}
+
+impl Document {
+    pub(super) fn read(text: &str, folder: Option<&Path>) -> Result<Document, String> {
+        let value = parse(text)?;
+        let version = version(&value)?;
+        let files = vec![File { path: PathBuf::new(), value }];
+        let mut document = Document { files, index: HashMap::new(), version };
+        if let Some(folder) = folder {
+            document.read_others(folder);
+        }
+        Ok(document)
+    }
+
+    pub(super) fn root(&self) -> &Value {
+        &self.files[0].value
+    }
+
+    pub(super) fn version(&self) -> Version {
+        self.version
+    }
+
+    /// All files that are referred to, and those that they refer to. One that cannot be read is missed where it is
+    /// used.
+    fn read_others(&mut self, folder: &Path) {
+        let Ok(folder) = folder.canonicalize() else { return };
+        let mut at = 0;
+        let mut left = TEXT_LIMIT;
+        while at < self.files.len() {
+            let mut found = Vec::new();
+            references(&self.files[at].value, &mut found);
+            let here = self.files[at].path.clone();
+            for reference in found {
+                let Some(path) = beside(&here, &reference) else { continue };
+                if self.index.contains_key(&path) || self.files.len() > FILE_LIMIT {
+                    continue;
+                }
+                if let Some((size, value)) = read_below(&folder, &path, left) {
+                    left = left.saturating_sub(size);
+                    self.index.insert(path.clone(), self.files.len());
+                    self.files.push(File { path, value });
+                }
+            }
+            at += 1;
+        }
+    }
+
+    /// Where a value is that may be a reference: in which file, and what it is.
+    pub(super) fn follow<'a>(&'a self, home: usize, value: &'a Value) -> Result<(usize, &'a Value), String> {
+        let (mut home, mut value) = (home, value);
+        for _ in 0..HOP_LIMIT {
+            match reference_of(value) {
+                Some(reference) => (home, value) = self.resolve(home, reference)?,
+                None => return Ok((home, value)),
+            }
+        }
+        Err("its references lead in a circle".into())
+    }
+
+    /// Where a reference leads.
+    pub(super) fn resolve(&self, home: usize, reference: &str) -> Result<(usize, &Value), String> {
+        let shown = super::name::shown(reference);
+        let (file, pointer) = reference.split_once('#').unwrap_or((reference, ""));
+        let home = if file.is_empty() {
+            home
+        } else {
+            if file.contains("://") || file.starts_with("//") {
+                return Err(format!("it refers to `{shown}`, and nobody else is asked"));
+            }
+            let path = beside(&self.files[home].path, reference);
+            let found = path.and_then(|path| self.index.get(&path).copied());
+            found.ok_or_else(|| format!("it refers to `{shown}`, which cannot be read"))?
+        };
+        let root = &self.files[home].value;
+        let found = match unescaped(pointer) {
+            pointer if pointer.is_empty() => Some(root),
+            pointer if pointer.starts_with('/') => root.pointer(&pointer),
+            _ => None,
+        };
+        found.map(|value| (home, value)).ok_or_else(|| format!("it refers to `{shown}`, which is not there"))
+    }
+}
+
+/// The reference that a value is, if it is one.
+pub(super) fn reference_of(value: &Value) -> Option<&str> {
+    value.as_object()?.get("$ref")?.as_str()
+}
+
+fn parse(text: &str) -> Result<Value, String> {
+    if text.len() > TEXT_LIMIT {
+        return Err(format!("it is larger than {TEXT_LIMIT} bytes"));
+    }
+    let text = text.trim_start_matches('\u{feff}');
+    if text.trim_start().starts_with(['{', '[']) {
+        return serde_json::from_str(text).map_err(|error| format!("it is not valid JSON: {error}"));
+    }
+    // A reader of YAML takes far more of the stack than one of JSON: it gets one of its own.
+    let read = |text: &str| {
+        let thread = std::thread::Builder::new().name("toolgate-yaml".into()).stack_size(YAML_STACK);
+        std::thread::scope(|scope| thread.spawn_scoped(scope, || parse_yaml(text)).ok()?.join().ok())
+    };
+    read(text).unwrap_or_else(|| Err("it cannot be read".into()))
+}
+
+fn parse_yaml(text: &str) -> Result<Value, String> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: 100,
+            max_events: 4_000_000,
+            max_nodes: 2_000_000,
+            max_aliases: 10_000,
+            max_documents: 1,
+            max_total_scalar_bytes: TEXT_LIMIT,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: 200_000,
+            max_replay_stack_depth: 16,
+        },
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let said: String = error.to_string().lines().next().unwrap_or_default().chars().take(300).collect();
+        format!("it is not valid YAML: {said}")
+    })
+}
+
+fn version(value: &Value) -> Result<Version, String> {
+    let text = |name: &str| match value.get(name) {
+        Some(Value::String(text)) => text.clone(),
+        // Unquoted in YAML, a version is a number.
+        Some(Value::Number(number)) => number.to_string(),
+        _ => String::new(),
+    };
+    match (text("swagger").as_str(), text("openapi").as_str()) {
+        (two, _) if two.starts_with('2') => Ok(Version::Two),
+        (_, three) if three.starts_with("3.0") || three == "3" => Ok(Version::Three),
+        (_, three) if three.starts_with("3.") => Ok(Version::ThreeOne),
+        ("", "") => {
+            Err("it says neither `openapi` nor `swagger`, so it is no description of an interface".into())
+        }
+        (two, three) => Err(format!(
+            "version {} is not known; 2.0, 3.0 and 3.1 are",
+            super::name::shown(&format!("{two}{three}"))
+        )),
+    }
+}
+
+fn references(value: &Value, into: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            if let Some(reference) = reference_of(value)
+                && !reference.starts_with('#')
+            {
+                into.push(reference.to_owned());
+            }
+            members.values().for_each(|member| references(member, into));
+        }
+        Value::Array(items) => items.iter().for_each(|item| references(item, into)),
+        _ => {}
+    }
+}
+
+/// The path of a file that is referred to, from the folder of the description; none if that is left.
+fn beside(here: &Path, reference: &str) -> Option<PathBuf> {
+    let file = unescaped(reference.split('#').next().unwrap_or_default());
+    if file.is_empty() || file.contains("://") || file.contains('\0') || file.contains('\\') {
+        return None;
+    }
+    let mut path = here.parent().map(Path::to_path_buf).unwrap_or_default();
+    for component in Path::new(&file).components() {
+        match component {
+            Component::Normal(part) => path.push(part),
+            Component::CurDir => {}
+            Component::ParentDir => {
+                if !path.pop() {
+                    return None;
+                }
+            }
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(path)
+}
+
+fn read_below(folder: &Path, path: &Path, limit: usize) -> Option<(usize, Value)> {
+    let whole = folder.join(path).canonicalize().ok()?;
+    // A link may lead out.
+    let about =
+        std::fs::metadata(&whole).ok().filter(|about| about.is_file() && whole.starts_with(folder))?;
+    if usize::try_from(about.len()).ok()? > limit {
+        return None;
+    }
+    let text = std::fs::read_to_string(&whole).ok()?;
+    parse(&text).ok().map(|value| (text.len(), value))
+}

@@ -1,0 +1,525 @@
+//! One operation: its parameters and its body become arguments, and places in a request.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+use toolgate::model::ToolHints;
+
+use super::document::{Document, Version};
+use super::schema::{Side, inlined, promised};
+use super::security::{self, Scheme};
+use super::{Kind, Operation, name};
+use crate::source::http::{BodySpec, Field, HttpSpec, PartSpec, PathStyle, Serial, Style};
+
+/// Longest description of an operation or an argument.
+const DESCRIPTION_LIMIT: usize = 4000;
+/// More members than this stay together in one argument.
+const FLAT_LIMIT: usize = 60;
+/// Headers that are not arguments, by the specification.
+const NOT_ARGUMENTS: [&str; 3] = ["accept", "content-type", "authorization"];
+
+/// Reads one operation.
+pub(super) struct Reader<'a> {
+    document: &'a Document,
+    home: usize,
+    schemes: &'a [Scheme],
+    spec: HttpSpec,
+    properties: Map<String, Value>,
+    required: Vec<String>,
+    taken: HashSet<String>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(document: &'a Document, home: usize, schemes: &'a [Scheme]) -> Reader<'a> {
+        let (spec, properties, required) = (HttpSpec::default(), Map::new(), Vec::new());
+        Reader { document, home, schemes, spec, properties, required, taken: HashSet::new() }
+    }
+
+    pub(super) fn read(
+        mut self,
+        route: &str,
+        path: &str,
+        item: &'a Value,
+        operation: &'a Value,
+    ) -> Result<Operation, String> {
+        let (method, _) = route.split_once(' ').unwrap_or((route, ""));
+        self.spec.method = method.to_owned();
+        if !path.starts_with('/') || path.contains(['#', '\\']) || path.chars().any(char::is_control) {
+            return Err("its path is none".into());
+        }
+        self.elsewhere(item, operation)?;
+        let parameters = self.parameters(item, operation)?;
+        self.path(path, &parameters)?;
+        for parameter in &parameters {
+            self.parameter(parameter)?;
+        }
+        match self.document.version() {
+            // Some descriptions give every request a body, which nobody has to send.
+            _ if matches!(method, "GET" | "HEAD") => {
+                if operation.pointer("/requestBody/required") == Some(&Value::Bool(true)) {
+                    return Err("it is a GET that needs a body".into());
+                }
+            }
+            Version::Two => self.old_body(operation, &parameters)?,
+            _ => self.body(operation)?,
+        }
+        let output_schema = self.output(operation);
+        self.spec.output_schema.clone_from(&output_schema);
+        let text = |name: &str| operation.get(name).and_then(Value::as_str).and_then(said);
+        let (summary, description) = (text("summary"), text("description"));
+        let both = match (&summary, description) {
+            (Some(summary), Some(description)) if !description.starts_with(summary.as_str()) => {
+                Some(format!("{summary}\n\n{description}"))
+            }
+            (summary, description) => description.or_else(|| summary.clone()),
+        };
+        let mut input_schema =
+            json!({ "type": "object", "properties": self.properties, "additionalProperties": false });
+        if !self.required.is_empty() {
+            input_schema["required"] = json!(self.required);
+        }
+        Ok(Operation {
+            name: String::new(),
+            title: summary.filter(|summary| summary.chars().count() <= 100),
+            description: both.or_else(|| Some(name::shown(route))),
+            input_schema,
+            output_schema,
+            hints: hints(method),
+            spec: self.spec,
+            kind: Kind::Tool,
+            security: security::needed(self.document, operation),
+            route: name::shown(route),
+        })
+    }
+
+    /// An operation that lives on another server is not reached from this one.
+    fn elsewhere(&self, item: &Value, operation: &Value) -> Result<(), String> {
+        let own = operation.pointer("/servers/0").or_else(|| item.pointer("/servers/0")).and_then(server_url);
+        let all = self.document.root().pointer("/servers/0").and_then(server_url);
+        match own {
+            Some(own) if own.contains("://") && Some(&own) != all.as_ref() => {
+                Err(format!("it is on a server of its own, {}", name::shown(&own)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Parameters of the path and of the operation; the latter win.
+    fn parameters(&self, item: &'a Value, operation: &'a Value) -> Result<Vec<Parameter<'a>>, String> {
+        let mut found: Vec<Parameter<'a>> = Vec::new();
+        for owner in [item, operation] {
+            let all = owner.get("parameters").and_then(Value::as_array);
+            for value in all.into_iter().flatten() {
+                let (home, value) = self.document.follow(self.home, value)?;
+                let text = |name: &str| value.get(name).and_then(Value::as_str);
+                let (Some(own), Some(place)) = (text("name"), text("in")) else {
+                    return Err("a parameter has no `name` or no `in`".into());
+                };
+                let parameter = Parameter { home, name: own, place, value };
+                match found.iter_mut().find(|known| known.name == own && known.place == place) {
+                    Some(known) => *known = parameter,
+                    None => found.push(parameter),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The path with its own names of arguments; those that nobody described are texts.
+    fn path(&mut self, path: &str, parameters: &[Parameter<'a>]) -> Result<(), String> {
+        let mut made = String::new();
+        let mut rest = path;
+        while let Some(start) = rest.find(['{', '}']) {
+            let (before, from) = rest.split_at(start);
+            made.push_str(before);
+            let inside = from.strip_prefix('{').and_then(|from| from.split_once('}'));
+            let Some((wire, after)) = inside.filter(|(wire, _)| !wire.is_empty() && !wire.contains('{'))
+            else {
+                return Err("its path has a brace without its other half".into());
+            };
+            let known =
+                parameters.iter().find(|parameter| parameter.place == "path" && parameter.name == wire);
+            let (schema, serial) = match known {
+                Some(parameter) => (self.schema_of(parameter)?, parameter.serial(self.document.version())),
+                None => (json!({ "type": "string" }), Serial::SIMPLE),
+            };
+            let argument = self.argument(wire, "path", schema, true);
+            made.push_str(&format!("{{{argument}}}"));
+            if serial != Serial::SIMPLE || argument != wire {
+                self.spec.path_styles.push(PathStyle { argument, name: wire.to_owned(), serial });
+            }
+            rest = after;
+        }
+        made.push_str(rest);
+        self.spec.path = made.replace(' ', "%20");
+        Ok(())
+    }
+
+    fn parameter(&mut self, parameter: &Parameter<'a>) -> Result<(), String> {
+        let Parameter { name: wire, place, value, .. } = *parameter;
+        let is_credential = self.schemes.iter().any(|scheme| scheme.is(place, wire));
+        let is_left_out = place == "header" && NOT_ARGUMENTS.contains(&wire.to_ascii_lowercase().as_str());
+        if !["query", "header", "cookie"].contains(&place) || is_credential || is_left_out {
+            return match place {
+                "path" | "body" | "formData" | "query" | "header" | "cookie" => Ok(()),
+                other => Err(format!(
+                    "the parameter `{}` is in `{}`, which is no place",
+                    name::shown(wire),
+                    name::shown(other)
+                )),
+            };
+        }
+        let schema = self.schema_of(parameter)?;
+        let is_required = value.get("required") == Some(&Value::Bool(true));
+        // A choice of one is no choice.
+        let single = schema.get("enum").and_then(Value::as_array).filter(|all| all.len() == 1 && is_required);
+        let argument = match single.and_then(|all| all[0].as_str()).filter(|only| !only.contains(['{', '}']))
+        {
+            Some(only) => only.to_owned(),
+            None => format!("{{{}}}", self.argument(wire, place, schema, is_required)),
+        };
+        let field = Field::new(wire, argument).with_serial(parameter.serial(self.document.version()));
+        match place {
+            "query" => self.spec.query.push(field),
+            "header" => self.spec.headers.push(field),
+            _ => self.spec.cookies.push(field),
+        }
+        Ok(())
+    }
+
+    fn schema_of(&self, parameter: &Parameter<'a>) -> Result<Value, String> {
+        let Parameter { home, value, .. } = *parameter;
+        let inside = value.get("schema").or_else(|| parameter.content()?.get("schema"));
+        let mut schema = match (inside, self.document.version()) {
+            (Some(inside), _) => inlined(self.document, home, inside, Side::Input)?,
+            (None, Version::Two) => inlined(self.document, home, value, Side::Input)?,
+            (None, _) => json!({ "type": "string" }),
+        };
+        let text = value.get("description").and_then(Value::as_str).and_then(said);
+        if let (Some(members), Some(text)) = (schema.as_object_mut(), text) {
+            members.insert("description".into(), text.into());
+        }
+        Ok(schema)
+    }
+
+    /// A new argument; gives its name.
+    fn argument(&mut self, wanted: &str, place: &str, schema: Value, is_required: bool) -> String {
+        let name = name::argument(wanted, place, &self.taken);
+        self.taken.insert(name.clone());
+        let has_default = schema.get("default").is_some();
+        self.properties.insert(name.clone(), schema);
+        if is_required && !(has_default && place != "path") {
+            self.required.push(name.clone());
+        }
+        name
+    }
+
+    fn body(&mut self, operation: &'a Value) -> Result<(), String> {
+        let Some(body) = operation.get("requestBody") else { return Ok(()) };
+        let (home, body) = self.document.follow(self.home, body)?;
+        let is_required = body.get("required") == Some(&Value::Bool(true));
+        let Some(content) =
+            body.get("content").and_then(Value::as_object).filter(|content| !content.is_empty())
+        else {
+            return Ok(());
+        };
+        let mut kinds: Vec<(&String, &Value)> = content.iter().collect();
+        kinds.sort_by_key(|(mime, _)| rank(mime));
+        let (mime, media) = kinds[0];
+        let schema = match media.get("schema") {
+            Some(schema) => inlined(self.document, home, schema, Side::Input)?,
+            None => json!({}),
+        };
+        let text = body.get("description").and_then(Value::as_str).and_then(said);
+        self.carry(mime, schema, media.get("encoding"), is_required, text);
+        Ok(())
+    }
+
+    /// As Swagger 2.0 has it: a parameter that is the body, or several that are a form.
+    fn old_body(&mut self, operation: &Value, parameters: &[Parameter<'a>]) -> Result<(), String> {
+        let consumed = operation.get("consumes").or_else(|| self.document.root().get("consumes"));
+        let consumed: Vec<&str> =
+            consumed.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        if let Some(body) = parameters.iter().find(|parameter| parameter.place == "body") {
+            let schema = body
+                .value
+                .get("schema")
+                .map_or(Ok(json!({})), |schema| inlined(self.document, body.home, schema, Side::Input))?;
+            let mime = consumed.iter().min_by_key(|mime| rank(mime)).copied().unwrap_or("application/json");
+            let is_required = body.value.get("required") == Some(&Value::Bool(true));
+            let text = body.value.get("description").and_then(Value::as_str).and_then(said);
+            self.carry(mime, schema, None, is_required, text);
+            return Ok(());
+        }
+        let fields: Vec<&Parameter<'a>> =
+            parameters.iter().filter(|parameter| parameter.place == "formData").collect();
+        if fields.is_empty() {
+            return Ok(());
+        }
+        let is_file = |parameter: &&Parameter<'a>| parameter.value.get("type") == Some(&json!("file"));
+        let is_multipart = fields.iter().any(is_file) || consumed.first() == Some(&"multipart/form-data");
+        let (mut form, mut parts) = (Vec::new(), Vec::new());
+        for field in fields {
+            let schema = self.schema_of(field)?;
+            let is_required = field.value.get("required") == Some(&Value::Bool(true));
+            let serial = field.serial(Version::Two);
+            let is_binary = is_binary(&schema);
+            let argument = self.argument(field.name, "form", schema, is_required);
+            if !is_multipart {
+                form.push(Field::new(field.name, format!("{{{argument}}}")).with_serial(serial));
+            } else if is_binary {
+                parts.push(self.file(field.name, &argument, "application/octet-stream"));
+            } else {
+                parts.push(PartSpec::Text { name: field.name.into(), value: format!("{{{argument}}}") });
+            }
+        }
+        self.spec.body = if is_multipart { BodySpec::Multipart(parts) } else { BodySpec::Form(form) };
+        Ok(())
+    }
+
+    /// A body of some kind.
+    fn carry(
+        &mut self,
+        mime: &str,
+        schema: Value,
+        encoding: Option<&Value>,
+        is_required: bool,
+        text: Option<String>,
+    ) {
+        let plain = mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let own = |mime: &str| {
+            if mime.contains('*') { "application/octet-stream".to_owned() } else { mime.to_owned() }
+        };
+        match rank(mime) {
+            0 | 1 => self.json(schema, is_required, text),
+            2 | 3 if properties(&schema).is_some() => self.form(&plain, &schema, encoding),
+            2 => {
+                let argument = self.argument("body", "body", described(schema, text), is_required);
+                let field = Field::new("body", format!("{{{argument}}}"));
+                self.spec.body = BodySpec::Form(vec![field]);
+            }
+            4 => {
+                let schema = json!({ "type": "string" });
+                let argument = self.argument("body", "body", described(schema, text), is_required);
+                self.spec.body = BodySpec::Text { text: format!("{{{{ {argument} }}}}"), mime: own(&plain) };
+            }
+            _ => {
+                let schema = json!({ "type": "string", "contentEncoding": "base64" });
+                let argument = self.argument("body", "body", described(schema, text), is_required);
+                self.spec.body = BodySpec::Bytes { argument, mime: own(&plain) };
+            }
+        }
+    }
+
+    /// Members of a plain object become arguments of their own; anything else is one argument.
+    fn json(&mut self, schema: Value, is_required: bool, text: Option<String>) {
+        let is_flat = ["oneOf", "anyOf", "allOf", "not"].iter().all(|word| schema.get(word).is_none())
+            && schema.get("type").is_none_or(|kind| kind == "object")
+            && schema.get("additionalProperties").is_none_or(|more| !more.is_object());
+        let Some(members) = properties(&schema).filter(|all| is_flat && all.len() <= FLAT_LIMIT).cloned()
+        else {
+            let argument = self.argument("body", "body", described(schema, text), is_required);
+            let value = json!(format!("{{{argument}}}"));
+            self.spec.body = BodySpec::Json { value, is_optional: !is_required };
+            return;
+        };
+        let needed = required(&schema);
+        let mut value = Map::new();
+        for (wire, member) in members {
+            let is_needed = is_required && needed.contains(&wire);
+            let argument = self.argument(&wire, "body", member, is_needed);
+            value.insert(wire, format!("{{{argument}}}").into());
+        }
+        self.spec.body = BodySpec::Json { value: Value::Object(value), is_optional: !is_required };
+    }
+
+    fn form(&mut self, mime: &str, schema: &Value, encoding: Option<&Value>) {
+        let needed = required(schema);
+        let (mut form, mut parts) = (Vec::new(), Vec::new());
+        for (wire, member) in properties(schema).cloned().unwrap_or_default() {
+            let own = encoding.and_then(|encoding| encoding.get(&wire));
+            let text = |name: &str| own.and_then(|own| own.get(name)).and_then(Value::as_str);
+            let is_object = member.get("type") == Some(&json!("object"));
+            let is_binary = is_binary(&member);
+            let default = if is_object { Style::Deep } else { Style::Form };
+            let style = text("style").map_or(default, |style| style_of(style, default));
+            let explode = own.and_then(|own| own.get("explode")).and_then(Value::as_bool).unwrap_or(true);
+            let kind = text("contentType").unwrap_or("application/octet-stream").to_owned();
+            let argument = self.argument(&wire, "form", member, needed.contains(&wire));
+            if mime == "application/x-www-form-urlencoded" {
+                form.push(Field::new(wire, format!("{{{argument}}}")).with_serial(Serial { style, explode }));
+            } else if is_binary {
+                parts.push(self.file(&wire, &argument, &kind));
+            } else {
+                parts.push(PartSpec::Text { name: wire, value: format!("{{{argument}}}") });
+            }
+        }
+        self.spec.body = if mime == "application/x-www-form-urlencoded" {
+            BodySpec::Form(form)
+        } else {
+            BodySpec::Multipart(parts)
+        };
+    }
+
+    /// A file has a name too, which is an argument of its own.
+    fn file(&mut self, wire: &str, argument: &str, mime: &str) -> PartSpec {
+        let schema = json!({ "type": "string", "description": format!("The file name of `{argument}`") });
+        let filename = self.argument(&format!("{argument}_filename"), "form", schema, false);
+        let mime = mime.split(',').next().unwrap_or_default().trim();
+        let mime = if mime.contains('*') { "application/octet-stream" } else { mime };
+        PartSpec::File {
+            name: wire.into(),
+            argument: argument.into(),
+            filename: format!("{{{filename}}}"),
+            mime: mime.into(),
+        }
+    }
+
+    /// What the first good answer looks like, where that can be promised.
+    fn output(&self, operation: &Value) -> Option<Value> {
+        let responses = operation.get("responses")?.as_object()?;
+        let mut codes: Vec<&String> = responses.keys().filter(|code| code.starts_with('2')).collect();
+        codes.sort();
+        let response =
+            codes.first().and_then(|code| responses.get(*code)).or_else(|| responses.get("default"))?;
+        let (home, response) = self.document.follow(self.home, response).ok()?;
+        let schema = match self.document.version() {
+            Version::Two => response.get("schema")?,
+            _ => response
+                .get("content")?
+                .as_object()?
+                .iter()
+                .find(|(mime, _)| rank(mime) <= 1)?
+                .1
+                .get("schema")?,
+        };
+        promised(&inlined(self.document, home, schema, Side::Output).ok()?)
+    }
+}
+
+/// A parameter where it is described.
+struct Parameter<'a> {
+    home: usize,
+    name: &'a str,
+    place: &'a str,
+    value: &'a Value,
+}
+
+impl<'a> Parameter<'a> {
+    /// The one media type of a parameter that is written as one.
+    fn content(&self) -> Option<&'a Value> {
+        self.value.get("content")?.as_object()?.values().next()
+    }
+
+    fn serial(&self, version: Version) -> Serial {
+        let text = |name: &str| self.value.get(name).and_then(Value::as_str);
+        let default = match self.place {
+            "path" | "header" => Serial::SIMPLE,
+            _ => Serial::FORM,
+        };
+        if version == Version::Two {
+            return match (text("collectionFormat"), self.place) {
+                (Some("multi"), _) => Serial::FORM,
+                (Some("ssv"), "query" | "formData") => Serial { style: Style::Space, explode: false },
+                (Some("pipes"), "query" | "formData") => Serial { style: Style::Pipe, explode: false },
+                (_, "query" | "formData") => Serial { style: Style::Form, explode: false },
+                _ => default,
+            };
+        }
+        if self.value.get("schema").is_none() && self.content().is_some() {
+            return Serial { style: Style::Json, explode: false };
+        }
+        let style = text("style").map_or(default.style, |style| style_of(style, default.style));
+        let is_exploded = matches!(style, Style::Form | Style::Deep);
+        let explode = self.value.get("explode").and_then(Value::as_bool).unwrap_or(is_exploded);
+        Serial { style, explode }
+    }
+}
+
+fn style_of(text: &str, default: Style) -> Style {
+    match text {
+        "form" => Style::Form,
+        "spaceDelimited" => Style::Space,
+        "pipeDelimited" => Style::Pipe,
+        "deepObject" => Style::Deep,
+        "simple" => Style::Simple,
+        "label" => Style::Label,
+        "matrix" => Style::Matrix,
+        _ => default,
+    }
+}
+
+/// Which kind of body is preferred.
+fn rank(mime: &str) -> u8 {
+    let mime = mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match mime.as_str() {
+        "application/json" => 0,
+        "*/*" | "application/*" => 1,
+        "application/x-www-form-urlencoded" => 2,
+        "multipart/form-data" => 3,
+        _ if mime.ends_with("+json") => 1,
+        _ if mime.starts_with("text/") || mime.ends_with("/xml") || mime.ends_with("+xml") => 4,
+        _ => 5,
+    }
+}
+
+fn is_binary(schema: &Value) -> bool {
+    schema.get("contentEncoding").is_some() || schema.get("contentMediaType").is_some()
+}
+
+fn properties(schema: &Value) -> Option<&Map<String, Value>> {
+    schema.get("properties").and_then(Value::as_object).filter(|all| !all.is_empty())
+}
+
+fn required(schema: &Value) -> Vec<String> {
+    let all = schema.get("required").and_then(Value::as_array);
+    all.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn described(mut schema: Value, text: Option<String>) -> Value {
+    if let (Some(members), Some(text)) = (schema.as_object_mut(), text) {
+        members.entry("description").or_insert(text.into());
+    }
+    schema
+}
+
+/// A text for people, as far as it can be shown: without what cannot be seen, and not without end.
+fn said(text: &str) -> Option<String> {
+    let is_seen = |letter: &char| {
+        let is_hidden = matches!(*letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
+        !is_hidden && (!letter.is_control() || "\n\t".contains(*letter))
+    };
+    let text = text.trim();
+    let mut shown: String = text.chars().filter(is_seen).take(DESCRIPTION_LIMIT).collect();
+    if text.chars().count() > DESCRIPTION_LIMIT {
+        shown.push('…');
+    }
+    (!shown.is_empty()).then_some(shown)
+}
+
+/// The address of a server, with the defaults of its variables.
+pub(super) fn server_url(server: &Value) -> Option<String> {
+    let mut url = server.get("url")?.as_str()?.to_owned();
+    for (name, variable) in server.get("variables").and_then(Value::as_object).into_iter().flatten() {
+        let default = variable.get("default").and_then(Value::as_str).unwrap_or_default();
+        url = url.replace(&format!("{{{name}}}"), default);
+    }
+    Some(url)
+}
+
+fn hints(method: &str) -> ToolHints {
+    let (read_only, destructive, idempotent) = match method {
+        "GET" | "HEAD" | "OPTIONS" => (true, false, true),
+        "PUT" => (false, true, true),
+        "DELETE" => (false, true, true),
+        "PATCH" => (false, true, false),
+        _ => (false, false, false),
+    };
+    ToolHints {
+        title: None,
+        read_only: Some(read_only),
+        destructive: Some(destructive),
+        idempotent: Some(idempotent),
+        open_world: Some(true),
+    }
+}

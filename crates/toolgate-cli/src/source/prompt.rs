@@ -1,0 +1,117 @@
+//! Prompts: messages with holes, in which whole resources may stand.
+//!
+//! `{{ resource('uri') }}` leaves a mark where it stands. Once the text is made, marks become messages of their own that
+//! carry the resource.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::pin::Pin;
+
+use serde_json::{Map, Value};
+use toolgate::model::{Content, Contents, PromptMessage, Role};
+use toolgate::{Context, ToolError};
+
+use super::Problem;
+use super::text::Page;
+
+/// A prompt says at most so many things, and shows at most so many resources.
+const MAX_MARKS: usize = 32;
+
+/// One thing that is said.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) role: Role,
+    pub(crate) text: String,
+}
+
+/// Where resources are read.
+pub(crate) trait Library: Send + Sync {
+    fn read<'a>(&'a self, cx: &'a Context, uri: &'a str) -> Reading<'a>;
+}
+
+pub(crate) type Reading<'a> = Pin<Box<dyn Future<Output = Result<Vec<Contents>, ToolError>> + Send + 'a>>;
+
+/// A prompt that can be filled.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    messages: Vec<(Role, Page)>,
+    /// Begins and ends a mark. Nobody outside knows it, so no argument can make one.
+    mark: String,
+}
+
+impl Filling {
+    pub(crate) fn new(messages: &[Said], known: &[&str]) -> Result<Filling, Vec<Problem>> {
+        let mark = format!("\u{fffc}{:016x}:", RandomState::new().hash_one("mark"));
+        let mut problems = Vec::new();
+        let mut pages = Vec::new();
+        for (n, said) in messages.iter().enumerate() {
+            let own = mark.clone();
+            let page = Page::new(&said.text, known, move |environment| {
+                environment.add_function("resource", move |uri: String| format!("{own}{}{own}", hex(&uri)));
+            });
+            match page {
+                Ok(page) => pages.push((said.role, page)),
+                Err(said) => problems.push(Problem { at: n.to_string(), said }),
+            }
+        }
+        if messages.is_empty() {
+            problems.push(Problem { at: String::new(), said: "a prompt says something".into() });
+        }
+        if problems.is_empty() { Ok(Filling { messages: pages, mark }) } else { Err(problems) }
+    }
+
+    /// What is said, with arguments and resources put in.
+    pub(crate) async fn fill(
+        &self,
+        cx: &Context,
+        arguments: &Map<String, Value>,
+        library: &dyn Library,
+    ) -> Result<Vec<PromptMessage>, ToolError> {
+        let mut messages = Vec::new();
+        let mut n_marks = 0;
+        for (role, page) in &self.messages {
+            let text = page.fill(arguments)?;
+            for (n, part) in text.split(&self.mark).enumerate() {
+                if n % 2 == 0 {
+                    let is_all = n == 0 && part.len() == text.len();
+                    if is_all || !part.trim().is_empty() {
+                        messages.push(PromptMessage { role: *role, content: Content::text(part) });
+                    }
+                    continue;
+                }
+                n_marks += 1;
+                if n_marks > MAX_MARKS {
+                    return Err(ToolError::new(format!("a prompt shows at most {MAX_MARKS} resources")));
+                }
+                let uri = unhex(part).ok_or_else(|| ToolError::new("`resource(…)` must stand for itself"))?;
+                for contents in library.read(cx, &uri).await? {
+                    messages.push(PromptMessage { role: *role, content: Content::embedded(contents) });
+                }
+            }
+        }
+        Ok(messages)
+    }
+}
+
+fn hex(text: &str) -> String {
+    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<String> {
+    let pairs = text.as_bytes().chunks(2);
+    let bytes: Option<Vec<u8>> =
+        pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect();
+    String::from_utf8(bytes?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_keeps_its_uri() {
+        for uri in ["shop://product/é", "", "a b"] {
+            assert_eq!(unhex(&hex(uri)).as_deref(), Some(uri));
+        }
+        assert_eq!(unhex("zz"), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! Collects rows until there are enough of them.
+//!
+//! One row at a time is in memory besides those that are kept. A query that reads is left when it has given enough; one
+//! that writes is heard to its end, since it is to be committed.
+
+use std::collections::HashSet;
+
+use futures_util::TryStreamExt as _;
+use futures_util::stream::BoxStream;
+use serde_json::{Map, Value};
+use sqlx::{Column as _, Database, Either, Row};
+
+use super::fail::Failure;
+use super::statement::May;
+
+/// How much a query may give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    pub(super) rows: usize,
+    pub(super) bytes: usize,
+}
+
+/// How many rows too many are looked past before a connection is given up for them.
+const PATIENCE: usize = 256;
+
+/// What a query gave.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) rows: Vec<Map<String, Value>>,
+    /// There were more.
+    pub(super) truncated: bool,
+    pub(super) affected: u64,
+    /// The query was left before its end, and its connection still holds the rest.
+    pub(super) unread: bool,
+}
+
+/// Why collecting ended early: the database, or a value.
+pub(super) enum Broken {
+    Sqlx(sqlx::Error),
+    Failure(Failure),
+}
+
+impl From<sqlx::Error> for Broken {
+    fn from(error: sqlx::Error) -> Self {
+        Broken::Sqlx(error)
+    }
+}
+
+/// A database whose rows can be read.
+pub(super) trait Reads: Database {
+    fn value(row: &Self::Row, index: usize) -> Result<Value, String>;
+    fn affected(result: &Self::QueryResult) -> u64;
+}
+
+type Results<'a, D> =
+    BoxStream<'a, Result<Either<<D as Database>::QueryResult, <D as Database>::Row>, sqlx::Error>>;
+
+pub(super) async fn gather<D: Reads>(
+    mut results: Results<'_, D>,
+    limits: Limits,
+    may: May,
+) -> Result<Found, Broken> {
+    let mut found = Found::default();
+    let (mut n_bytes, mut n_past) = (0, 0);
+    let mut names = Vec::new();
+    while let Some(result) = results.try_next().await? {
+        let row = match result {
+            Either::Left(result) => {
+                found.affected += D::affected(&result);
+                continue;
+            }
+            Either::Right(row) => row,
+        };
+        if !found.truncated && found.rows.len() < limits.rows {
+            if names.is_empty() {
+                names = distinct(row.columns().iter().map(|column| column.name()));
+            }
+            let read = read::<D>(&row, &names).map_err(|words| Broken::Failure(Failure::Column(words)))?;
+            n_bytes += size(&read);
+            if n_bytes <= limits.bytes {
+                found.rows.push(read);
+                continue;
+            }
+        }
+        found.truncated = true;
+        n_past += 1;
+        if may == May::Read && n_past > PATIENCE {
+            found.unread = true;
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn read<D: Reads>(row: &D::Row, names: &[String]) -> Result<Map<String, Value>, String> {
+    let members = names.iter().enumerate().map(|(index, name)| match D::value(row, index) {
+        Ok(value) => Ok((name.clone(), value)),
+        Err(why) => Err(format!("column {name}: {why}")),
+    });
+    members.collect()
+}
+
+/// Two columns of one name would be one member: the second is `id_2`.
+pub(super) fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut taken = HashSet::new();
+    let mut distinct = Vec::new();
+    for name in names {
+        let mut free = name.to_owned();
+        let mut n = 1_u32;
+        while !taken.insert(free.clone()) {
+            n += 1;
+            free = format!("{name}_{n}");
+        }
+        distinct.push(free);
+    }
+    distinct
+}
+
+/// How long a row is as JSON.
+fn size(row: &Map<String, Value>) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(1);
+    // Counting does not fail, and names are texts.
+    let _ = serde_json::to_writer(&mut count, row);
+    count.0
+}

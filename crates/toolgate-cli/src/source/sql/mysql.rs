@@ -1,0 +1,264 @@
+//! MySQL and MariaDB: every query in a transaction that the server keeps read-only.
+//!
+//! The server ends a statement at its time; one that nobody waits for any more is ended from a second connection,
+//! with `KILL QUERY`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
+use sqlx::mysql::{
+    MySqlArguments, MySqlColumn, MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOptions,
+    MySqlQueryResult, MySqlRow, MySqlTypeInfo,
+};
+use sqlx::{
+    Arguments as _, AssertSqlSafe, Column as _, ColumnOrigin, ConnectOptions as _, Connection as _,
+    Executor as _, MySql, Row as _, SqlSafeStr as _, Statement as _, TypeInfo as _, ValueRef as _,
+};
+
+use super::connection::Job;
+use super::fail::Failure;
+use super::gather::{Broken, Found, Reads, gather};
+use super::statement::{May, Statement};
+use super::value::{self, Holds};
+
+/// The two servers name the time of a statement differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flavor {
+    MariaDb,
+    MySql,
+}
+
+pub(super) fn options(address: &str) -> Result<MySqlConnectOptions, String> {
+    let address = match address.strip_prefix("mariadb://") {
+        Some(rest) => format!("mysql://{rest}"),
+        None => address.to_owned(),
+    };
+    let options: MySqlConnectOptions = address.parse().map_err(|error: sqlx::Error| error.to_string())?;
+    Ok(options.disable_statement_logging())
+}
+
+pub(super) fn pool(
+    pool: MySqlPoolOptions,
+    options: MySqlConnectOptions,
+    may: May,
+    flavor: &Arc<OnceLock<Flavor>>,
+) -> MySqlPool {
+    let flavor = Arc::clone(flavor);
+    let pool = pool.after_connect(move |connection, _| {
+        let flavor = Arc::clone(&flavor);
+        Box::pin(async move {
+            // A known mode: quotes and backslashes mean what the tokenizer takes them for.
+            let mode = "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,\
+                        NO_ENGINE_SUBSTITUTION,PIPES_AS_CONCAT'";
+            connection.execute(sqlx::raw_sql(mode)).await?;
+            if may == May::Read {
+                connection.execute(sqlx::raw_sql("SET SESSION TRANSACTION READ ONLY")).await?;
+            }
+            let version: String = sqlx::query_scalar("SELECT VERSION()").fetch_one(&mut *connection).await?;
+            let named = if version.contains("MariaDB") { Flavor::MariaDb } else { Flavor::MySql };
+            // Every connection of a pool says the same.
+            let _ = flavor.set(named);
+            Ok(())
+        })
+    });
+    pool.connect_lazy_with(options)
+}
+
+/// Runs a query. The number of the server's thread is left in `thread` as soon as it is known.
+pub(super) async fn run(
+    connection: &mut MySqlConnection,
+    job: &Job,
+    flavor: Flavor,
+    thread: &AtomicU64,
+) -> Result<Found, Broken> {
+    let mut arguments = MySqlArguments::default();
+    for name in job.statement.places() {
+        bind(&mut arguments, job.value(name)).map_err(Broken::Failure)?;
+    }
+    let limit = match flavor {
+        Flavor::MariaDb => format!("SET max_statement_time = {}", job.timeout.as_secs_f64()),
+        Flavor::MySql => format!("SET max_execution_time = {}", job.timeout.as_millis().max(1)),
+    };
+    let kind = match job.may {
+        May::Read => "READ ONLY",
+        May::Write => "READ WRITE",
+    };
+    let begin = format!("{limit}; START TRANSACTION {kind}; SELECT CONNECTION_ID()");
+    let rows = sqlx::raw_sql(AssertSqlSafe(begin)).fetch_all(&mut *connection).await?;
+    let id = rows.first().and_then(|row| row.try_get::<u64, _>(0).ok()).unwrap_or_default();
+    thread.store(id, Ordering::Relaxed);
+
+    let sql = job.statement.render(|_| "?".to_owned());
+    let query = sqlx::query_with(AssertSqlSafe(sql), arguments).persistent(false);
+    let found = gather::<MySql>(connection.fetch_many(query), job.limits, job.may).await;
+    // There is more to come on this connection; it is given up, and the transaction with it.
+    if matches!(&found, Ok(Found { unread: true, .. }) | Err(Broken::Failure(_))) {
+        return found;
+    }
+    let end = match (job.may, found.is_ok()) {
+        (May::Write, true) => "COMMIT",
+        _ => "ROLLBACK",
+    };
+    let ended = connection.execute(sqlx::raw_sql(end)).await;
+    let found = found?;
+    ended?;
+    Ok(found)
+}
+
+pub(super) async fn kill(options: &MySqlConnectOptions, thread: u64) -> Result<(), sqlx::Error> {
+    let mut connection = MySqlConnection::connect_with(options).await?;
+    connection.execute(sqlx::raw_sql(AssertSqlSafe(format!("KILL QUERY {thread}")))).await?;
+    connection.close().await
+}
+
+/// At least once a connection has been made before this is asked.
+pub(super) fn known(flavor: &OnceLock<Flavor>) -> Flavor {
+    flavor.get().copied().unwrap_or(Flavor::MySql)
+}
+
+fn bind(arguments: &mut MySqlArguments, value: &Value) -> Result<(), Failure> {
+    let added = match value {
+        Value::Null => arguments.add(None::<String>),
+        Value::Bool(value) => arguments.add(*value),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => arguments.add(number),
+            (None, Some(number)) => arguments.add(number),
+            _ => arguments.add(number.as_f64()),
+        },
+        Value::String(text) => arguments.add(text.clone()),
+        document => arguments.add(document.to_string()),
+    };
+    added.map_err(|error| Failure::Engine(error.to_string()))
+}
+
+impl Reads for MySql {
+    fn value(row: &MySqlRow, index: usize) -> Result<Value, String> {
+        let value = row.try_get_raw(index).map_err(|error| error.to_string())?;
+        if value.is_null() {
+            return Ok(Value::Null);
+        }
+        let kind = value.type_info().into_owned();
+        let bytes: &[u8] = row.try_get_unchecked(index).map_err(|error| error.to_string())?;
+        Ok(decode(&kind, bytes))
+    }
+
+    fn affected(result: &MySqlQueryResult) -> u64 {
+        result.rows_affected()
+    }
+}
+
+/// The binary form of the protocol: numbers with the low byte first, dates with their length in front.
+fn decode(kind: &MySqlTypeInfo, bytes: &[u8]) -> Value {
+    let name = kind.name();
+    match name {
+        "BOOLEAN" => Value::Bool(bytes.iter().any(|byte| *byte != 0)),
+        "YEAR" => value::unsigned(little(bytes)),
+        "BIT" => value::unsigned(bytes.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))),
+        "FLOAT" => bytes.try_into().map_or(Value::Null, |bytes| value::float4(f32::from_le_bytes(bytes))),
+        "DOUBLE" => bytes.try_into().map_or(Value::Null, |bytes| value::float(f64::from_le_bytes(bytes))),
+        "DATE" | "DATETIME" | "TIMESTAMP" => Value::from(moment(name, bytes)),
+        "TIME" => Value::from(span(bytes)),
+        "JSON" => value::document(bytes),
+        "DECIMAL" | "ENUM" | "SET" => value::text(bytes),
+        _ if name.ends_with("INT UNSIGNED") => value::unsigned(little(bytes)),
+        _ if name.ends_with("INT") => value::integer(signed(bytes)),
+        _ if is_text(kind) => value::text(bytes),
+        _ => value::bytes(bytes),
+    }
+}
+
+/// Text with a binary collation has the name of a blob.
+fn is_text(kind: &MySqlTypeInfo) -> bool {
+    <String as sqlx::Type<MySql>>::compatible(kind)
+}
+
+fn little(bytes: &[u8]) -> u64 {
+    bytes.iter().take(8).rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+fn signed(bytes: &[u8]) -> i64 {
+    let unused = 64 - 8 * bytes.len().clamp(1, 8);
+    (little(bytes) << unused).cast_signed() >> unused
+}
+
+fn part(bytes: &[u8], from: usize, length: usize) -> i64 {
+    little(bytes.get(from..from + length).unwrap_or_default()).cast_signed()
+}
+
+/// `length, year (2), month, day, hour, minute, second, microseconds (4)`, cut where the rest is nothing.
+fn moment(name: &str, bytes: &[u8]) -> String {
+    let day = value::ymd(part(bytes, 1, 2), part(bytes, 3, 1), part(bytes, 4, 1));
+    if name == "DATE" {
+        return day;
+    }
+    let time = value::hms(part(bytes, 5, 1), part(bytes, 6, 1), part(bytes, 7, 1), part(bytes, 8, 4));
+    // Sessions are in UTC, so a time stamp is; a date and time is whatever its writer meant.
+    let zone = if name == "TIMESTAMP" { "Z" } else { "" };
+    format!("{day}T{time}{zone}")
+}
+
+/// `length, negative, days (4), hours, minutes, seconds, microseconds (4)`.
+fn span(bytes: &[u8]) -> String {
+    let sign = if part(bytes, 1, 1) == 1 { "-" } else { "" };
+    let hours = part(bytes, 2, 4) * 24 + part(bytes, 6, 1);
+    let rest = value::hms(hours, part(bytes, 7, 1), part(bytes, 8, 1), part(bytes, 9, 4));
+    format!("{sign}{rest}")
+}
+
+fn holds(column: &MySqlColumn) -> Holds {
+    let kind = column.type_info();
+    match kind.name() {
+        "BOOLEAN" => Holds::Boolean,
+        "BIGINT" | "BIGINT UNSIGNED" | "BIT" => Holds::BigInteger,
+        "FLOAT" | "DOUBLE" => Holds::Float,
+        "DATE" => Holds::Date,
+        "DATETIME" | "TIME" | "ENUM" | "SET" => Holds::Text,
+        "TIMESTAMP" => Holds::DateTime,
+        "DECIMAL" => Holds::Decimal,
+        "JSON" | "NULL" => Holds::Anything,
+        name if name == "YEAR" || name.ends_with("INT") || name.ends_with("INT UNSIGNED") => Holds::Integer,
+        _ if is_text(kind) => Holds::Text,
+        _ => Holds::Base64,
+    }
+}
+
+pub(super) async fn describe(
+    connection: &mut MySqlConnection,
+    statement: &Statement,
+) -> Result<Vec<(String, Holds, bool)>, sqlx::Error> {
+    let sql = statement.render(|_| "?".to_owned());
+    let prepared = connection.prepare(AssertSqlSafe(sql).into_sql_str()).await?;
+    // Behind a view there may be any join.
+    let n_views: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM information_schema.views WHERE table_schema = DATABASE()")
+            .fetch_one(&mut *connection)
+            .await?;
+    let doubtful = statement.outer || n_views > 0;
+    let mut columns = Vec::new();
+    for column in prepared.columns() {
+        let nullable = doubtful || nullable(connection, column).await?;
+        columns.push((column.name().to_owned(), holds(column), nullable));
+    }
+    Ok(columns)
+}
+
+async fn nullable(connection: &mut MySqlConnection, column: &MySqlColumn) -> Result<bool, sqlx::Error> {
+    let ColumnOrigin::Table(origin) = column.origin() else {
+        return Ok(true);
+    };
+    // A zero date is read as nothing, whatever the table promises.
+    if matches!(column.type_info().name(), "DATE" | "DATETIME" | "TIMESTAMP") {
+        return Ok(true);
+    }
+    let table = origin.table.rsplit('.').next().unwrap_or_default().to_owned();
+    let sure: Option<String> = sqlx::query_scalar(
+        "SELECT is_nullable FROM information_schema.columns \
+         WHERE table_schema = DATABASE() AND table_name = ? AND column_name = ?",
+    )
+    .bind(table)
+    .bind(origin.name.to_string())
+    .fetch_optional(connection)
+    .await?;
+    Ok(sure.as_deref() != Some("NO"))
+}

@@ -1,0 +1,272 @@
+//! PostgreSQL: every query in a transaction that the server keeps read-only.
+//!
+//! The server says which type each parameter has; a value travels as text and the server reads it as that type, so
+//! whatever it can read can be an argument: UUIDs, dates, decimals with all their digits, arrays, enumerations.
+//! The server ends a statement at its time; one that nobody waits for any more is ended from a second connection.
+
+mod binary;
+mod literal;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::Value;
+use sqlx::postgres::types::Oid;
+use sqlx::postgres::{
+    PgArguments, PgColumn, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgQueryResult, PgRow,
+    PgStatement, PgTypeInfo, PgTypeKind, Postgres,
+};
+use sqlx::{
+    Arguments as _, AssertSqlSafe, Column as _, ConnectOptions as _, Connection as _, Either, Executor as _,
+    Row as _, SqlSafeStr as _, Statement as _, TypeInfo as _, ValueRef as _,
+};
+
+use self::literal::Slot;
+use super::connection::Job;
+use super::fail::Failure;
+use super::gather::{Broken, Found, Reads, gather};
+use super::statement::{May, Statement};
+use super::value::Holds;
+
+/// Says that a row was too large to be sent.
+pub(super) const TOO_LARGE: &str = "toolgate: a row is too large";
+
+/// How a statement is written for the server, once it has said what its parameters are.
+#[derive(Debug)]
+pub(super) struct Plan {
+    sql: String,
+    slots: Vec<Slot>,
+}
+
+pub(super) fn options(address: &str) -> Result<PgConnectOptions, String> {
+    let options: PgConnectOptions = address.parse().map_err(|error: sqlx::Error| error.to_string())?;
+    let named = options.get_application_name().is_some();
+    let options = if named { options } else { options.application_name("toolgate") };
+    Ok(options.disable_statement_logging())
+}
+
+pub(super) fn pool(pool: PgPoolOptions, options: PgConnectOptions, may: May) -> PgPool {
+    let pool = pool.after_connect(move |connection, _| {
+        Box::pin(async move {
+            // Quotes mean what the tokenizer takes them for.
+            connection.execute(sqlx::raw_sql("SET standard_conforming_strings = on")).await?;
+            if may == May::Read {
+                connection.execute(sqlx::raw_sql("SET default_transaction_read_only = on")).await?;
+            }
+            Ok(())
+        })
+    });
+    pool.connect_lazy_with(options)
+}
+
+/// Runs a query. The number of the server's process is left in `process` as soon as it is known.
+pub(super) async fn run(
+    connection: &mut PgConnection,
+    job: &Job,
+    process: &AtomicU64,
+) -> Result<Found, Broken> {
+    let known = job.plan.known().is_some();
+    let found = attempt(connection, job, process).await;
+    let Err(Broken::Sqlx(error)) = &found else { return found };
+    let code = error.as_database_error().and_then(|error| error.code());
+    match code.as_deref() {
+        // The tables changed since the server was asked, or it has forgotten a statement. Nothing was done yet.
+        Some("0A000" | "26000") => {}
+        Some(code) if known && code.starts_with("42") => {}
+        _ => return found,
+    }
+    job.plan.forget();
+    connection.clear_cached_statements().await?;
+    attempt(connection, job, process).await
+}
+
+async fn attempt(connection: &mut PgConnection, job: &Job, process: &AtomicU64) -> Result<Found, Broken> {
+    let plan = planned(connection, job).await?;
+    let mut arguments = PgArguments::default();
+    for ((name, value), slot) in job.values().zip(&plan.slots) {
+        let text = slot.write(value).map_err(|why| Failure::Argument(format!("{name}: {why}")));
+        let text = text.map_err(Broken::Failure)?;
+        arguments.add(text).map_err(|error| Broken::Failure(Failure::Engine(error.to_string())))?;
+    }
+    let kind = match job.may {
+        May::Read => "READ ONLY",
+        May::Write => "READ WRITE",
+    };
+    let begin = format!(
+        "BEGIN {kind}; SET LOCAL statement_timeout = {}; SELECT pg_backend_pid()",
+        job.timeout.as_millis().clamp(1, i32::MAX.unsigned_abs().into())
+    );
+    let begun = sqlx::raw_sql(AssertSqlSafe(begin)).fetch_all(&mut *connection).await;
+    let rows = match begun {
+        Ok(rows) => rows,
+        Err(error) => {
+            // Perhaps half of it was done.
+            connection.execute(sqlx::raw_sql("ROLLBACK")).await?;
+            return Err(error.into());
+        }
+    };
+    let id = rows.first().and_then(|row| row.try_get::<i32, _>(0).ok()).unwrap_or_default();
+    process.store(u64::from(id.unsigned_abs()), Ordering::Relaxed);
+
+    // Kept by the connection: an unnamed one is lost while the driver asks what an unknown type is.
+    let query = sqlx::query_with(AssertSqlSafe(plan.sql.clone()), arguments);
+    let found = gather::<Postgres>(connection.fetch_many(query), job.limits, job.may).await;
+    // There is more to come on this connection; it is given up, and the transaction with it.
+    if matches!(&found, Ok(Found { unread: true, .. }) | Err(Broken::Failure(_))) {
+        return found;
+    }
+    let end = match (job.may, found.is_ok()) {
+        (May::Write, true) => "COMMIT",
+        // Locks of a session would outlive the transaction.
+        (May::Read, _) if job.free => "ROLLBACK; SELECT pg_advisory_unlock_all()",
+        _ => "ROLLBACK",
+    };
+    let ended = connection.execute(sqlx::raw_sql(end)).await;
+    let found = found?;
+    ended?;
+    Ok(found)
+}
+
+pub(super) async fn kill(options: &PgConnectOptions, process: u64) -> Result<(), sqlx::Error> {
+    let mut connection = PgConnection::connect_with(options).await?;
+    let process = i32::try_from(process).unwrap_or_default();
+    sqlx::query("SELECT pg_cancel_backend($1)").bind(process).execute(&mut connection).await?;
+    connection.close().await
+}
+
+async fn planned(connection: &mut PgConnection, job: &Job) -> Result<Arc<Plan>, sqlx::Error> {
+    if job.statement.names().is_empty() {
+        let mut sql = job.statement.render(|_| String::new());
+        if job.free && job.statement.nests {
+            sql = measured(&sql, job.limits.bytes);
+        }
+        return Ok(Arc::new(Plan { sql, slots: Vec::new() }));
+    }
+    if let Some(plan) = job.plan.known() {
+        return Ok(plan);
+    }
+    let prepared = prepare(connection, &job.statement, |name| job.plan.hint(name)).await?;
+    let kinds: Vec<PgTypeInfo> = match prepared.parameters() {
+        Some(Either::Left(kinds)) => kinds.to_vec(),
+        _ => Vec::new(),
+    };
+    let oids: Vec<Oid> = kinds.iter().map(|kind| kind.oid().unwrap_or(Oid(25))).collect();
+    let names: Vec<String> = sqlx::query_scalar(
+        "SELECT format_type(kind, NULL) FROM unnest($1) WITH ORDINALITY AS given(kind, place) ORDER BY place",
+    )
+    .bind(oids)
+    .fetch_all(&mut *connection)
+    .await?;
+    let named = |index: usize| names.get(index).map_or("text", String::as_str);
+    let sql = job.statement.render(|index| format!("(${}::text::{})", index + 1, named(index)));
+    let plan = Arc::new(Plan { sql, slots: kinds.iter().map(Slot::of).collect() });
+    job.plan.keep(&plan);
+    Ok(plan)
+}
+
+/// A client's statement in one that measures its rows where they are: a single value may be a gigabyte, and would be
+/// here before anybody could count it. A row that is too large is an error with [`TOO_LARGE`] in it.
+fn measured(sql: &str, limit: usize) -> String {
+    // OFFSET keeps the server from computing the row once for each time it is named. A glance first, since writing a
+    // large row as text takes long. The error hangs on the row, or the server would compute it in advance.
+    let glance = limit.saturating_mul(8);
+    let refuse = format!("('{TOO_LARGE}' || left(pg_column_size(given)::text, 0))::boolean");
+    format!(
+        "SELECT * FROM (SELECT * FROM (\n{sql}\n) AS asked OFFSET 0) AS given WHERE CASE WHEN pg_column_size(given) > {glance} THEN {refuse} \
+         WHEN octet_length(given::text) > {limit} THEN {refuse} ELSE true END"
+    )
+}
+
+/// Asks the server what a statement is. Where it cannot tell the type of a parameter, the argument's own decides.
+async fn prepare(
+    connection: &mut PgConnection,
+    statement: &Statement,
+    hint: impl Fn(&str) -> &'static str,
+) -> Result<PgStatement, sqlx::Error> {
+    let mut hinted = vec![false; statement.names().len()];
+    loop {
+        let write = |index: usize| match (hinted.get(index), statement.names().get(index)) {
+            (Some(true), Some(name)) => format!("(${}::{})", index + 1, hint(name)),
+            _ => format!("${}", index + 1),
+        };
+        let sql = statement.render(write);
+        let error = match connection.prepare(AssertSqlSafe(sql).into_sql_str()).await {
+            Ok(prepared) => return Ok(prepared),
+            Err(error) => error,
+        };
+        match undetermined(&error).and_then(|index| hinted.get_mut(index)) {
+            Some(hinted) if !*hinted => *hinted = true,
+            _ => return Err(error),
+        }
+    }
+}
+
+/// `could not determine data type of parameter $1`, `inconsistent types deduced for parameter $1`
+fn undetermined(error: &sqlx::Error) -> Option<usize> {
+    let error = error.as_database_error()?;
+    error.code().filter(|code| matches!(code.as_ref(), "42P08" | "42P18"))?;
+    let digits: String =
+        error.message().split('$').nth(1)?.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse::<usize>().ok()?.checked_sub(1)
+}
+
+impl Reads for Postgres {
+    fn value(row: &PgRow, index: usize) -> Result<Value, String> {
+        let value = row.try_get_raw(index).map_err(|error| error.to_string())?;
+        if value.is_null() {
+            return Ok(Value::Null);
+        }
+        let bytes = value.as_bytes().map_err(|error| error.to_string())?;
+        binary::decode(&value.type_info(), bytes)
+    }
+
+    fn affected(result: &PgQueryResult) -> u64 {
+        result.rows_affected()
+    }
+}
+
+fn holds(kind: &PgTypeInfo) -> Holds {
+    match kind.kind() {
+        PgTypeKind::Array(_) => return Holds::List,
+        PgTypeKind::Domain(inner) => return holds(inner),
+        PgTypeKind::Enum(_) | PgTypeKind::Range(_) => return Holds::Text,
+        PgTypeKind::Composite(_) => return Holds::Anything,
+        _ => {}
+    }
+    match kind.name() {
+        "BOOL" => Holds::Boolean,
+        "INT2" | "INT4" | "OID" => Holds::Integer,
+        "INT8" => Holds::BigInteger,
+        "FLOAT4" | "FLOAT8" => Holds::Float,
+        "NUMERIC" => Holds::Decimal,
+        "UUID" => Holds::Uuid,
+        "BYTEA" => Holds::Base64,
+        "JSON" | "JSONB" | "VOID" => Holds::Anything,
+        // Both may be infinite, which is no date.
+        _ => Holds::Text,
+    }
+}
+
+pub(super) async fn describe(
+    connection: &mut PgConnection,
+    statement: &Statement,
+    hint: impl Fn(&str) -> &'static str,
+) -> Result<Vec<(String, Holds, bool)>, sqlx::Error> {
+    let prepared = prepare(connection, statement, hint).await?;
+    let origin = |column: &PgColumn| column.relation_id().zip(column.relation_attribute_no());
+    let (tables, numbers): (Vec<Oid>, Vec<i16>) =
+        prepared.columns().iter().map(|column| origin(column).unwrap_or((Oid(0), 0))).unzip();
+    let sure: Vec<Option<bool>> = sqlx::query_scalar(
+        "SELECT attnotnull FROM unnest($1, $2) WITH ORDINALITY AS given(relation, number, place) \
+         LEFT JOIN pg_catalog.pg_attribute ON attrelid = relation AND attnum = number ORDER BY place",
+    )
+    .bind(tables)
+    .bind(numbers)
+    .fetch_all(connection)
+    .await?;
+    let columns = prepared.columns().iter().enumerate().map(|(index, column)| {
+        let sure = sure.get(index).copied().flatten().unwrap_or(false);
+        (column.name().to_owned(), holds(column.type_info()), statement.outer || !sure)
+    });
+    Ok(columns.collect())
+}

@@ -1,0 +1,288 @@
+//! PostgreSQL's binary form of values, as JSON.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use serde_json::{Map, Value};
+use sqlx::TypeInfo as _;
+use sqlx::postgres::{PgTypeInfo, PgTypeKind};
+
+use super::super::value::{self, bytes, date, document, float, float4, integer, text, time};
+
+/// Days from 1970 to 2000, where PostgreSQL starts to count.
+const EPOCH: i64 = 10_957;
+const DAY: i64 = 86_400_000_000;
+
+pub(super) fn decode(kind: &PgTypeInfo, raw: &[u8]) -> Result<Value, String> {
+    let decoded = match kind.kind() {
+        PgTypeKind::Array(element) => list(element, Reader(raw))?,
+        PgTypeKind::Domain(inner) => return decode(inner, raw),
+        PgTypeKind::Enum(_) => Some(text(raw)),
+        PgTypeKind::Composite(fields) => record(fields, Reader(raw))?,
+        PgTypeKind::Range(element) => range(element, Reader(raw))?,
+        _ => simple(kind.name(), raw)?,
+    };
+    decoded.ok_or_else(|| format!("a value of type {} cannot be read", kind.name()))
+}
+
+/// `None` is a value that is shorter than its type.
+fn simple(kind: &str, raw: &[u8]) -> Result<Option<Value>, String> {
+    let mut reader = Reader(raw);
+    Ok(match kind {
+        "BOOL" => reader.take::<1>().map(|[byte]| Value::Bool(byte != 0)),
+        "INT2" => reader.take().map(|raw| integer(i16::from_be_bytes(raw).into())),
+        "INT4" => reader.int().map(|number| integer(number.into())),
+        "INT8" => reader.long().map(integer),
+        "OID" => reader.take().map(|raw| integer(u32::from_be_bytes(raw).into())),
+        "FLOAT4" => reader.take().map(|raw| float4(f32::from_be_bytes(raw))),
+        "FLOAT8" => reader.take().map(|raw| float(f64::from_be_bytes(raw))),
+        "NUMERIC" => numeric(reader).map(Value::from),
+        "TEXT" | "VARCHAR" | "CHAR" | "\"CHAR\"" | "NAME" | "UNKNOWN" => Some(text(raw)),
+        "JSON" => Some(document(raw)),
+        // A version, then the text.
+        "JSONB" => raw.get(1..).map(document),
+        "UUID" => reader.take::<16>().map(|raw| Value::from(uuid(u128::from_be_bytes(raw)))),
+        "BYTEA" => Some(bytes(raw)),
+        "DATE" => reader.int().map(|days| Value::from(day(days))),
+        "TIME" => reader.long().map(|micros| Value::from(time(micros))),
+        "TIMETZ" => {
+            reader.long().zip(reader.int()).map(|(micros, west)| Value::from(time(micros) + &zone(west)))
+        }
+        "TIMESTAMP" => reader.long().map(|micros| Value::from(moment(micros, ""))),
+        "TIMESTAMPTZ" => reader.long().map(|micros| Value::from(moment(micros, "Z"))),
+        "INTERVAL" => match (reader.long(), reader.int(), reader.int()) {
+            (Some(micros), Some(days), Some(months)) => Some(Value::from(interval(micros, days, months))),
+            _ => None,
+        },
+        "INET" | "CIDR" => address(raw).map(Value::from),
+        "VOID" => Some(Value::Null),
+        _ if ["citext", "xml"].iter().any(|known| kind.eq_ignore_ascii_case(known)) => Some(text(raw)),
+        _ => {
+            return Err(format!(
+                "the type {kind} has no JSON form; cast it in the query, for example to text"
+            ));
+        }
+    })
+}
+
+/// Takes from the front of a value.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.slice(N)?.try_into().ok()
+    }
+
+    fn slice(&mut self, length: usize) -> Option<&'a [u8]> {
+        let taken = self.0.get(..length)?;
+        self.0 = self.0.get(length..)?;
+        Some(taken)
+    }
+
+    fn int(&mut self) -> Option<i32> {
+        self.take().map(i32::from_be_bytes)
+    }
+
+    fn long(&mut self) -> Option<i64> {
+        self.take().map(i64::from_be_bytes)
+    }
+
+    /// A value with its length in front: nothing if that is negative.
+    fn nested(&mut self, kind: &PgTypeInfo) -> Result<Option<Value>, String> {
+        let Some(length) = self.int() else { return Ok(None) };
+        let Ok(length) = usize::try_from(length) else { return Ok(Some(Value::Null)) };
+        self.slice(length).map(|raw| decode(kind, raw)).transpose()
+    }
+}
+
+fn list(element: &PgTypeInfo, mut reader: Reader<'_>) -> Result<Option<Value>, String> {
+    let Some(n_dimensions) = reader.int() else { return Ok(None) };
+    let (_has_nulls, _element) = (reader.int(), reader.int());
+    let mut lengths = Vec::new();
+    for _ in 0..n_dimensions.clamp(0, 6) {
+        let (Some(length), Some(_first)) = (reader.int(), reader.int()) else { return Ok(None) };
+        lengths.push(usize::try_from(length).unwrap_or_default());
+    }
+    if lengths.is_empty() {
+        return Ok(Some(Value::Array(Vec::new())));
+    }
+    dimension(element, &lengths, &mut reader)
+}
+
+fn dimension(
+    element: &PgTypeInfo,
+    lengths: &[usize],
+    reader: &mut Reader<'_>,
+) -> Result<Option<Value>, String> {
+    let Some((length, inner)) = lengths.split_first() else { return reader.nested(element) };
+    let mut items = Vec::new();
+    for _ in 0..*length {
+        let Some(item) = dimension(element, inner, reader)? else { return Ok(None) };
+        items.push(item);
+    }
+    Ok(Some(Value::Array(items)))
+}
+
+fn record(fields: &[(String, PgTypeInfo)], mut reader: Reader<'_>) -> Result<Option<Value>, String> {
+    let mut members = Map::new();
+    let _n_fields = reader.int();
+    for (name, kind) in fields {
+        let _oid = reader.int();
+        let Some(value) = reader.nested(kind)? else { return Ok(None) };
+        members.insert(name.clone(), value);
+    }
+    Ok(Some(Value::Object(members)))
+}
+
+/// As PostgreSQL writes it: `[1,5)`, `(,2024-01-01]`, `empty`.
+fn range(element: &PgTypeInfo, mut reader: Reader<'_>) -> Result<Option<Value>, String> {
+    let Some([flags]) = reader.take() else { return Ok(None) };
+    if flags & 1 != 0 {
+        return Ok(Some(Value::from("empty")));
+    }
+    let mut bound = |infinite: bool| match infinite {
+        true => Ok(Some(String::new())),
+        false => reader.nested(element).map(|value| value.map(|value| plain(&value))),
+    };
+    let (low, high) = (bound(flags & 8 != 0)?, bound(flags & 16 != 0)?);
+    let open = if flags & 2 != 0 { '[' } else { '(' };
+    let close = if flags & 4 != 0 { ']' } else { ')' };
+    Ok(low.zip(high).map(|(low, high)| Value::from(format!("{open}{low},{high}{close}"))))
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Groups of four digits, the first of them worth 10000 to the power of `weight`.
+fn numeric(mut reader: Reader<'_>) -> Option<String> {
+    let mut short = || reader.take().map(i16::from_be_bytes);
+    let (n_groups, weight, sign, scale) = (short()?, short()?, short()?, short()?);
+    match sign.cast_unsigned() {
+        0xc000 => return Some("NaN".to_owned()),
+        0xd000 => return Some("Infinity".to_owned()),
+        0xf000 => return Some("-Infinity".to_owned()),
+        _ => {}
+    }
+    let groups: Vec<i16> = (0..n_groups).map(|_| short()).collect::<Option<_>>()?;
+    let group = |at: i32| usize::try_from(at).ok().and_then(|at| groups.get(at)).copied().unwrap_or_default();
+    let weight = i32::from(weight);
+    let mut number = String::new();
+    for at in 0..=weight.max(-1) {
+        number += &if number.is_empty() { group(at).to_string() } else { format!("{:04}", group(at)) };
+    }
+    if number.is_empty() {
+        number.push('0');
+    }
+    let scale = usize::try_from(scale).unwrap_or_default();
+    if scale > 0 {
+        let mut fraction = String::new();
+        let mut at = weight + 1;
+        while fraction.len() < scale {
+            fraction += &format!("{:04}", group(at));
+            at += 1;
+        }
+        fraction.truncate(scale);
+        number = format!("{number}.{fraction}");
+    }
+    Some(if sign == 0x4000 { format!("-{number}") } else { number })
+}
+
+fn uuid(number: u128) -> String {
+    let digits = format!("{number:032x}");
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| digits.get(part).unwrap_or_default());
+    parts.join("-")
+}
+
+fn day(days: i32) -> String {
+    match days {
+        i32::MAX => "infinity".to_owned(),
+        i32::MIN => "-infinity".to_owned(),
+        _ => date(EPOCH + i64::from(days)),
+    }
+}
+
+fn moment(micros: i64, zone: &str) -> String {
+    match micros {
+        i64::MAX => "infinity".to_owned(),
+        i64::MIN => "-infinity".to_owned(),
+        _ => format!("{}T{}{zone}", date(EPOCH + micros.div_euclid(DAY)), time(micros.rem_euclid(DAY))),
+    }
+}
+
+/// PostgreSQL counts seconds west of Greenwich.
+fn zone(west: i32) -> String {
+    let sign = if west > 0 { '-' } else { '+' };
+    let minutes = west.unsigned_abs() / 60;
+    format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60)
+}
+
+/// `P1Y2M3DT4H5M6.5S`, each part with its own sign.
+fn interval(micros: i64, days: i32, months: i32) -> String {
+    let mut written = "P".to_owned();
+    let mut put = |number: i64, unit: &str| {
+        if number != 0 {
+            written += &format!("{number}{unit}");
+        }
+    };
+    put((months / 12).into(), "Y");
+    put((months % 12).into(), "M");
+    put(days.into(), "D");
+    if micros == 0 {
+        return if written == "P" { "PT0S".to_owned() } else { written };
+    }
+    written.push('T');
+    let mut put = |number: i64, unit: &str| {
+        if number != 0 {
+            written += &format!("{number}{unit}");
+        }
+    };
+    put(micros / 3_600_000_000, "H");
+    put(micros / 60_000_000 % 60, "M");
+    let rest = micros % 60_000_000;
+    if rest != 0 {
+        let sign = if rest < 0 { "-" } else { "" };
+        let seconds = value::time(rest.abs());
+        let seconds = seconds.get(6..).unwrap_or_default();
+        written += &format!("{sign}{}S", seconds.strip_prefix('0').unwrap_or(seconds));
+    }
+    written
+}
+
+/// Family, bits, whether it is a network, length, bytes.
+fn address(raw: &[u8]) -> Option<String> {
+    let (head, raw) = raw.split_at_checked(4)?;
+    let (bits, network) = (*head.get(1)?, *head.get(2)? != 0);
+    let (shown, full) = match raw.len() {
+        4 => (Ipv4Addr::from(<[u8; 4]>::try_from(raw).ok()?).to_string(), 32),
+        16 => (Ipv6Addr::from(<[u8; 16]>::try_from(raw).ok()?).to_string(), 128),
+        _ => return None,
+    };
+    Some(if network || bits != full { format!("{shown}/{bits}") } else { shown })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_durations() {
+        for (micros, days, months, said) in [
+            (0, 0, 0, "PT0S"),
+            (0, 3, 14, "P1Y2M3D"),
+            (14_706_500_000, 0, 0, "PT4H5M6.5S"),
+            (-1_000_000, 0, -1, "P-1MT-1S"),
+            (500_000, 0, 0, "PT0.5S"),
+        ] {
+            assert_eq!(interval(micros, days, months), said);
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_is_an_error_and_no_panic() {
+        let kinds = ["BOOL", "INT8", "NUMERIC", "UUID", "TIMETZ", "INTERVAL", "INET", "TIMESTAMP", "JSONB"];
+        for kind in kinds {
+            assert_eq!(simple(kind, &[]), Ok(None), "{kind}");
+        }
+        assert!(simple("point", &[0; 16]).unwrap_err().contains("cast it"));
+    }
+}

@@ -1,0 +1,222 @@
+//! One statement, with its parameters taken out.
+//!
+//! What comes here is checked before any database sees it: one statement, no parameter that nobody fills, and on
+//! a read-only tool a first word that reads. The last is for clear words and for what a database does not count as
+//! writing (`COPY … TO`, `ATTACH`, `SET`); that nothing is written is enforced by the database itself.
+
+use super::Driver;
+use super::token::{Kind, Token, cut};
+
+/// What a statement is allowed to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum May {
+    Read,
+    Write,
+}
+
+/// Longer ones are refused before they are read.
+const LONGEST: usize = 256 * 1024;
+
+#[derive(Debug, PartialEq, Eq)]
+enum Piece {
+    Text(String),
+    /// An index into `names`.
+    Parameter(usize),
+}
+
+/// A statement that can be given to a database, once somebody says how it writes a parameter.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Statement {
+    pieces: Vec<Piece>,
+    names: Vec<String>,
+    /// Whether rows may be missing a side, or a value its row: then no column is surely there.
+    pub(super) outer: bool,
+    /// Whether it can stand in parentheses behind FROM.
+    pub(super) nests: bool,
+}
+
+impl Statement {
+    /// Reads a statement. `known` says which names are arguments.
+    pub(super) fn read(
+        driver: Driver,
+        text: &str,
+        may: May,
+        known: impl Fn(&str) -> bool,
+    ) -> Result<Statement, Vec<String>> {
+        if text.len() > LONGEST {
+            return Err(vec![format!("the statement is longer than {LONGEST} bytes")]);
+        }
+        if text.contains('\0') {
+            return Err(vec!["the statement contains a NUL character".to_owned()]);
+        }
+        let tokens: Vec<Token<'_>> = cut(driver, text).collect();
+        let mut problems = complaints(driver, &tokens);
+        problems.extend(permitted(driver, may, &tokens));
+        let statement = assemble(&tokens, known, &mut problems);
+        if problems.is_empty() { Ok(statement) } else { Err(problems) }
+    }
+
+    /// The names of its parameters, each once.
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The names in the order in which they stand, as often as they stand.
+    pub(super) fn places(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Text(_) => None,
+            Piece::Parameter(index) => self.names.get(*index).map(String::as_str),
+        })
+    }
+
+    /// The text for a database. `write` is told which of [`names`](Self::names) it writes.
+    pub(super) fn render(&self, write: impl Fn(usize) -> String) -> String {
+        let pieces = self.pieces.iter().map(|piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Parameter(index) => write(*index),
+        });
+        pieces.collect()
+    }
+}
+
+fn complaints(driver: Driver, tokens: &[Token<'_>]) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut said = |problem: String| {
+        if !problems.contains(&problem) {
+            problems.push(problem);
+        }
+    };
+    for token in tokens {
+        match token.kind {
+            Kind::Torn => said("a quote or a comment is never closed".to_owned()),
+            Kind::Executed => said("comments that MySQL executes (`/*! … */`) are not allowed".to_owned()),
+            Kind::Placeholder => said(format!("write parameters as :name, not as {}", token.text)),
+            _ => {}
+        }
+    }
+    if !is_balanced(tokens) {
+        said("the parentheses do not match".to_owned());
+    }
+    if driver == Driver::Postgres && has_split_escapes(tokens) {
+        said("an E'…' string must be written as one string".to_owned());
+    }
+    let mut parts = tokens.split(|token| token.kind == Kind::Semicolon);
+    let n_statements = parts.by_ref().filter(|part| part.iter().any(|token| !token.is_blank())).count();
+    match n_statements {
+        0 => said("there is no statement".to_owned()),
+        1 => {}
+        _ => said("one statement only".to_owned()),
+    }
+    if driver == Driver::MySql {
+        let words = ["OUTFILE", "DUMPFILE", "LOAD_FILE"];
+        for token in tokens.iter().filter(|token| token.kind == Kind::Word) {
+            if let Some(word) = words.iter().find(|word| token.text.eq_ignore_ascii_case(word)) {
+                said(format!("{word} reads or writes files of the server and is not allowed"));
+            }
+        }
+    }
+    problems
+}
+
+/// Whether every parenthesis is opened before it is closed, and closed at the end: the statement can be put into
+/// another.
+fn is_balanced(tokens: &[Token<'_>]) -> bool {
+    let mut depth = 0_usize;
+    for token in tokens {
+        depth = match token.text {
+            "(" => depth + 1,
+            ")" if depth == 0 => return false,
+            ")" => depth - 1,
+            _ => depth,
+        };
+    }
+    depth == 0
+}
+
+/// A string behind an `E'…'` is a part of it for PostgreSQL, with its backslashes, and another one for us.
+fn has_split_escapes(tokens: &[Token<'_>]) -> bool {
+    let mut solid = tokens.iter().filter(|token| !token.is_blank()).peekable();
+    while let Some(token) = solid.next() {
+        let escapes = token.kind == Kind::Quoted && token.text.starts_with(['e', 'E']);
+        if escapes && solid.peek().is_some_and(|next| next.text.starts_with('\'')) {
+            return true;
+        }
+    }
+    false
+}
+
+const READING: &[&str] = &["SELECT", "WITH", "VALUES", "TABLE", "SHOW", "DESCRIBE", "DESC", "EXPLAIN"];
+const TRANSACTIONS: &[&str] =
+    &["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "PREPARE", "SET", "XA"];
+
+fn permitted(driver: Driver, may: May, tokens: &[Token<'_>]) -> Option<String> {
+    let is =
+        |token: &Token<'_>, words: &[&str]| words.iter().any(|word| token.text.eq_ignore_ascii_case(word));
+    let mut words = tokens.iter().filter(|token| !token.is_blank() && token.text != "(");
+    let first = words.next()?;
+    if may == May::Write {
+        return is(first, TRANSACTIONS)
+            .then(|| format!("{}: a statement has a transaction of its own", upper(first)));
+    }
+    if !is(first, READING) {
+        return Some(format!("read-only: {} is not allowed, only statements that read", upper(first)));
+    }
+    // SQLite obeys a PRAGMA while it reads it, even behind EXPLAIN.
+    if driver == Driver::Sqlite && is(first, &["EXPLAIN"]) {
+        let explained = words.find(|token| !is(token, &["QUERY", "PLAN"]))?;
+        if !is(explained, &["SELECT", "WITH", "VALUES"]) {
+            return Some(format!("read-only: EXPLAIN {} is not allowed", upper(explained)));
+        }
+    }
+    None
+}
+
+fn upper(token: &Token<'_>) -> String {
+    token.text.chars().take(20).collect::<String>().to_uppercase()
+}
+
+fn assemble(tokens: &[Token<'_>], known: impl Fn(&str) -> bool, problems: &mut Vec<String>) -> Statement {
+    const OUTER: &[&str] =
+        &["LEFT", "RIGHT", "FULL", "OUTER", "ROLLUP", "CUBE", "GROUPING", "UNION", "NATURAL"];
+    let mut statement = Statement { pieces: Vec::new(), names: Vec::new(), outer: false, nests: false };
+    let first = tokens.iter().find(|token| !token.is_blank() && token.text != "(");
+    statement.nests = first.is_some_and(|first| {
+        ["SELECT", "WITH", "VALUES", "TABLE"].iter().any(|word| first.text.eq_ignore_ascii_case(word))
+    });
+    let selects = tokens.iter().filter(|token| token.text.eq_ignore_ascii_case("SELECT"));
+    statement.outer = selects.count() > 1;
+    let mut text = String::new();
+    let mut depth = 0_usize;
+    for token in tokens {
+        match token.kind {
+            // A semicolon at the end is not a part of the statement.
+            Kind::Semicolon => text.push(' '),
+            // In PostgreSQL, `a[1:n]` is a slice unless `n` is an argument.
+            Kind::Parameter if depth > 0 && !known(token.name()) => text.push_str(token.text),
+            Kind::Parameter => {
+                let name = token.name();
+                if !known(name) {
+                    problems.push(format!("{} is not an argument; add {name} to args", token.text));
+                }
+                let index = statement.names.iter().position(|other| other == name).unwrap_or_else(|| {
+                    statement.names.push(name.to_owned());
+                    statement.names.len() - 1
+                });
+                statement.pieces.push(Piece::Text(std::mem::take(&mut text)));
+                statement.pieces.push(Piece::Parameter(index));
+            }
+            Kind::Bracket => {
+                depth = if token.text == "[" { depth + 1 } else { depth.saturating_sub(1) };
+                text.push_str(token.text);
+            }
+            kind => {
+                statement.outer |=
+                    kind == Kind::Word && OUTER.iter().any(|word| token.text.eq_ignore_ascii_case(word));
+                text.push_str(token.text);
+            }
+        }
+    }
+    statement.pieces.push(Piece::Text(text));
+    problems.dedup();
+    statement
+}

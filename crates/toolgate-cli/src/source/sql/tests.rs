@@ -1,0 +1,180 @@
+//! SQL tools against real databases: SQLite in this process; PostgreSQL and MariaDB where
+//! `TOOLGATE_TEST_POSTGRES` and `TOOLGATE_TEST_MYSQL` say that there is one, which `cargo xtask databases` does.
+
+// A test that cannot go on says so by panicking, in helpers too.
+#![allow(clippy::unwrap_used)]
+
+mod hostile;
+mod life;
+mod rows;
+mod tokens;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
+
+use super::*;
+
+/// A database of one test, with a table of users and one of a thousand numbers.
+struct House {
+    driver: Driver,
+    address: String,
+    /// Where the file of SQLite is; files that must not appear would be here too.
+    dir: PathBuf,
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+const DRIVERS: [Driver; 3] = [Driver::Sqlite, Driver::Postgres, Driver::MySql];
+
+/// A house for each database that there is.
+async fn houses() -> Vec<House> {
+    let mut houses = Vec::new();
+    for driver in DRIVERS {
+        houses.extend(house(driver).await);
+    }
+    houses
+}
+
+fn variable(driver: Driver) -> Option<&'static str> {
+    match driver {
+        Driver::Sqlite => None,
+        Driver::Postgres => Some("TOOLGATE_TEST_POSTGRES"),
+        Driver::MySql => Some("TOOLGATE_TEST_MYSQL"),
+    }
+}
+
+async fn house(driver: Driver) -> Option<House> {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let n = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("toolgate_{}_{n}", std::process::id());
+    let dir = std::env::temp_dir().join(&name);
+    std::fs::create_dir_all(&dir).unwrap();
+    let address = match variable(driver) {
+        None => format!("file:{}", dir.join("test.db").display()),
+        Some(variable) => {
+            let Ok(server) = std::env::var(variable) else {
+                eprintln!("SKIPPED for {driver:?}: {variable} is not set; `cargo xtask databases` sets it");
+                return None;
+            };
+            let base = server.rsplit_once('/').unwrap().0.to_owned();
+            write(driver, &server, &format!("DROP DATABASE IF EXISTS {name}")).await;
+            let encoding = if driver == Driver::MySql { " CHARACTER SET utf8mb4" } else { "" };
+            write(driver, &server, &format!("CREATE DATABASE {name}{encoding}")).await;
+            format!("{base}/{name}")
+        }
+    };
+    let house = House { driver, address, dir };
+    let numbers = match driver {
+        Driver::MySql => "INSERT INTO a SELECT seq FROM seq_1_to_1000",
+        Driver::Postgres => "INSERT INTO a SELECT * FROM generate_series(1, 1000)",
+        Driver::Sqlite => {
+            "INSERT INTO a WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 1000) SELECT n FROM c"
+        }
+    };
+    for statement in [
+        "CREATE TABLE users (id INTEGER PRIMARY KEY, name VARCHAR(200) NOT NULL, note TEXT)",
+        "INSERT INTO users VALUES (1, 'ann', 'first'), (2, 'bob', NULL), (3, 'O''Hara', 'third')",
+        "CREATE TABLE a (n INTEGER NOT NULL)",
+        numbers,
+    ] {
+        house.write(statement).await;
+    }
+    Some(house)
+}
+
+/// Changes a database behind the back of what is tested.
+async fn write(driver: Driver, address: &str, statement: &str) {
+    let sql = sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
+    let wrote = match driver {
+        Driver::Sqlite => {
+            let options = sqlite::options(address).unwrap().create_if_missing(true);
+            let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+            let wrote = connection.execute(sql).await.map(drop);
+            connection.close().await.unwrap();
+            wrote
+        }
+        Driver::Postgres => sqlx::PgConnection::connect(address).await.unwrap().execute(sql).await.map(drop),
+        Driver::MySql => sqlx::MySqlConnection::connect(address).await.unwrap().execute(sql).await.map(drop),
+    };
+    if let Err(error) = wrote {
+        panic!("{statement}: {error}");
+    }
+}
+
+impl House {
+    async fn write(&self, statement: &str) {
+        write(self.driver, &self.address, statement).await;
+    }
+
+    fn spec(&self) -> SqlConnectionSpec {
+        SqlConnectionSpec::new("test", self.driver, &self.address)
+    }
+
+    fn connection(&self) -> Arc<SqlConnection> {
+        SqlConnection::new(self.spec()).unwrap()
+    }
+
+    /// A tool with a statement of the file. Arguments are whatever it names.
+    fn tool(&self, statement: &str) -> SqlAct {
+        self.tool_with(statement, |_| {})
+    }
+
+    fn tool_with(&self, statement: &str, change: impl FnOnce(&mut SqlSpec)) -> SqlAct {
+        let mut spec = SqlSpec::new(Query::Written(statement.to_owned()));
+        spec.expose_errors = true;
+        change(&mut spec);
+        SqlAct::new(spec, self.connection(), &arguments_of(self.driver, statement)).unwrap()
+    }
+
+    /// A tool that takes any statement, as `sql`, and says what the engine said.
+    fn free(&self) -> SqlAct {
+        let mut spec = SqlSpec::new(Query::From("sql".to_owned()));
+        spec.expose_errors = true;
+        let arguments = json!({ "type": "object", "properties": { "sql": { "type": "string" } } });
+        SqlAct::new(spec, self.connection(), &arguments).unwrap()
+    }
+
+    /// One value, asked by a connection that nothing else uses.
+    async fn ask(&self, statement: &str) -> Value {
+        let tool = self.tool_with(statement, |spec| spec.output = Output::Value);
+        match tool.run(&Map::new()).await {
+            Ok(output) => structured(&output)["value"].clone(),
+            Err(error) => panic!("{statement}: {error}"),
+        }
+    }
+}
+
+fn arguments_of(driver: Driver, statement: &str) -> Value {
+    let parameters = token::cut(driver, statement).filter(|token| token.kind == token::Kind::Parameter);
+    let properties: Map<String, Value> =
+        parameters.map(|token| (token.name().to_owned(), json!({}))).collect();
+    json!({ "type": "object", "properties": properties })
+}
+
+fn structured(output: &ToolOutput) -> Value {
+    serde_json::from_str(output.structured.as_ref().unwrap().as_str()).unwrap()
+}
+
+fn object(value: &Value) -> Map<String, Value> {
+    value.as_object().unwrap().clone()
+}
+
+async fn rows(tool: &SqlAct, arguments: Value) -> Value {
+    match tool.run(&object(&arguments)).await {
+        Ok(output) => structured(&output)["rows"].clone(),
+        Err(error) => panic!("{arguments}: {error}"),
+    }
+}
+
+async fn error(tool: &SqlAct, arguments: Value) -> String {
+    match tool.run(&object(&arguments)).await {
+        Ok(output) => panic!("{arguments}: {:?}", output.structured),
+        Err(error) => error.to_string(),
+    }
+}

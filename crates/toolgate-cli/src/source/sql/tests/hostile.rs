@@ -1,0 +1,451 @@
+//! Those who mean harm: through arguments, through statements, through size.
+
+use super::*;
+
+const EVIL: &[&str] = &[
+    "x' OR '1'='1",
+    "'; DROP TABLE users; --",
+    "\\' OR 1=1 -- ",
+    "\\",
+    "\" OR \"\"=\"",
+    "` OR 1=1 #",
+    "$$; DELETE FROM users; $$",
+    "1); DELETE FROM users; --",
+    "/* */ OR 1=1",
+    ":name",
+    "$1",
+    "?",
+    "%",
+    "\u{202e}\u{feff}é日\u{1f600}",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_argument_is_a_value_whatever_it_says() {
+    for house in houses().await {
+        let driver = house.driver;
+        let by_name = house.tool("SELECT id, name FROM users WHERE name = :name");
+        let echo = house.tool("SELECT :name AS said");
+        for evil in EVIL {
+            assert_eq!(rows(&by_name, json!({"name": evil})).await, json!([]), "{driver:?} {evil}");
+            assert_eq!(rows(&echo, json!({"name": evil})).await, json!([{"said": evil}]), "{driver:?}");
+            // The same in a list, in a member, in a name of a member.
+            for nested in [json!([evil]), json!({"k": evil}), json!({*evil: [[evil]]})] {
+                let text = nested.to_string();
+                assert_eq!(rows(&echo, json!({"name": nested})).await, json!([{"said": text}]), "{driver:?}");
+            }
+        }
+        // Where a number is expected, a text is a wrong number or none: never a condition.
+        let by_id = house.tool("SELECT id FROM users WHERE id = :id LIMIT :limit");
+        for evil in EVIL.iter().chain(&["2 OR 1=1", "2; DELETE FROM users"]) {
+            if let Ok(output) = by_id.run(&object(&json!({"id": evil, "limit": 10}))).await {
+                let n_rows = structured(&output)["rows"].as_array().unwrap().len();
+                assert!(n_rows <= 1, "{driver:?} {evil}");
+            }
+            let limit = by_id.run(&object(&json!({"id": 1, "limit": evil}))).await;
+            assert!(limit.is_err() || driver == Driver::MySql, "{driver:?} {evil}");
+        }
+        for number in [json!(1e308), json!(-0.0), json!(u64::MAX), json!(i64::MIN), json!(true), json!(null)]
+        {
+            let _ = by_id.run(&object(&json!({"id": number, "limit": 1}))).await;
+        }
+        assert_eq!(house.ask("SELECT count(*) FROM users").await, json!(3), "{driver:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn text_of_any_size_is_a_value_and_nul_is_refused() {
+    for house in houses().await {
+        let length =
+            house.tool("SELECT CHAR_LENGTH(:t) AS n".replace("CHAR_", char_of(house.driver)).as_str());
+        let megabyte = "é".repeat(512 * 1024);
+        assert_eq!(rows(&length, json!({"t": megabyte})).await, json!([{"n": 512 * 1024}]));
+        for nul in [json!("a\0b"), json!(["a\0b"]), json!({"a\0": 1})] {
+            let said = error(&length, json!({"t": nul})).await;
+            assert_eq!(said, "t: a NUL character cannot be in a text", "{:?}", house.driver);
+        }
+    }
+}
+
+fn char_of(driver: Driver) -> &'static str {
+    if driver == Driver::Sqlite { "" } else { "CHAR_" }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_statement_is_run_and_no_second() {
+    for house in houses().await {
+        let free = house.free();
+        for evil in [
+            "SELECT 1; DROP TABLE users",
+            "SELECT 1;\nDELETE FROM users",
+            "SELECT 1 /* ; */ ; DELETE FROM users --",
+            "SELECT ';' ; DELETE FROM users",
+            "COMMIT; DELETE FROM users",
+            "END; DELETE FROM users",
+        ] {
+            let said = error(&free, json!({"sql": evil})).await;
+            assert!(said.contains("one statement only"), "{:?} {evil}: {said}", house.driver);
+        }
+        for evil in [
+            "COMMIT",
+            "END",
+            "ROLLBACK AND CHAIN",
+            "ROLLBACK",
+            "BEGIN",
+            "SET x = 1",
+            ";",
+            "",
+            "\u{feff}DELETE",
+        ] {
+            error(&free, json!({"sql": evil})).await;
+        }
+        assert_eq!(rows(&free, json!({"sql": "SELECT 1 AS one; -- that is all"})).await, json!([{"one": 1}]));
+        let twice = rows(&free, json!({"sql": "SELECT 1 AS a, 2 AS a"})).await;
+        assert_eq!(twice, json!([{"a": 1, "a_2": 2}]), "{:?}", house.driver);
+        let ordered = rows(&free, json!({"sql": "SELECT id FROM users ORDER BY id DESC"})).await;
+        assert_eq!(ordered, json!([{"id": 3}, {"id": 2}, {"id": 1}]), "{:?}", house.driver);
+        assert_eq!(house.ask("SELECT count(*) FROM users").await, json!(3), "{:?}", house.driver);
+    }
+}
+
+/// Statements that would write. The user of the servers may do everything; the transaction may not.
+fn writes(driver: Driver, dir: &str) -> Vec<String> {
+    let mut all = vec![
+        "INSERT INTO users VALUES (9, 'x', NULL)".to_owned(),
+        "/**/dElEtE FROM users".to_owned(),
+        "UPDATE users SET name = 'x'".to_owned(),
+        "DROP TABLE users".to_owned(),
+        "CREATE TABLE made (x INTEGER)".to_owned(),
+        "CREATE TEMPORARY TABLE made (x INTEGER)".to_owned(),
+    ];
+    let more: &[&str] = match driver {
+        Driver::Sqlite => &[
+            "WITH d AS (SELECT 1) DELETE FROM users",
+            "WITH d AS (SELECT 1) INSERT INTO users SELECT 9, 'x', NULL",
+            "REPLACE INTO users VALUES (1, 'x', NULL)",
+            "ATTACH '{dir}/x.db' AS x",
+            "VACUUM INTO '{dir}/x.db'",
+            "VACUUM",
+            "REINDEX",
+            "ANALYZE",
+            "PRAGMA query_only = OFF",
+            "EXPLAIN PRAGMA query_only = OFF",
+            "PRAGMA writable_schema = 1",
+            "PRAGMA journal_mode = DELETE",
+            "SELECT load_extension('{dir}/x')",
+            "SELECT readfile('/etc/passwd')",
+            "SELECT writefile('{dir}/x', 'y')",
+            "SELECT edit('x')",
+            "SELECT fts3_tokenizer('simple', X'00')",
+            "SELECT * FROM pragma_query_only('OFF')",
+            "SAVEPOINT x",
+        ],
+        Driver::Postgres => &[
+            "WITH d AS (DELETE FROM users RETURNING *) SELECT * FROM d",
+            "EXPLAIN ANALYZE DELETE FROM users",
+            "EXPLAIN (ANALYZE) INSERT INTO users VALUES (9, 'x', NULL)",
+            "SELECT * INTO made FROM users",
+            "COPY users TO PROGRAM 'cat > {dir}/x'",
+            "COPY users TO '{dir}/x'",
+            "COPY users FROM '/etc/passwd'",
+            "SELECT sneaky()",
+            "SELECT nextval('counter')",
+            "SELECT setval('counter', 100)",
+            "SELECT * FROM users FOR UPDATE",
+            "SELECT set_config('transaction_read_only', 'off', false)",
+            "SELECT set_config('transaction_read_only', 'off', true), sneaky()",
+            "WITH x AS (SELECT set_config('transaction_read_only', 'off', true)) INSERT INTO users SELECT 9, 'x' FROM x",
+            "SELECT query_to_xml('DELETE FROM users', true, true, '')",
+            "DO $$ BEGIN DELETE FROM users; END $$",
+            "CALL gone()",
+            "SET default_transaction_read_only = off",
+            "SET TRANSACTION READ WRITE",
+            "RESET ALL",
+            "LOCK TABLE users",
+            "NOTIFY x",
+            "LISTEN x",
+            "PREPARE p AS DELETE FROM users",
+            "TRUNCATE users",
+            "GRANT ALL ON users TO public",
+            "LOAD 'x'",
+        ],
+        Driver::MySql => &[
+            "REPLACE INTO users VALUES (1, 'x', NULL)",
+            "WITH d AS (SELECT 1) DELETE FROM users",
+            "SELECT * FROM users INTO OUTFILE '{dir}/x'",
+            "SELECT 'x' INTO/**/DUMPFILE '{dir}/x'",
+            "SELECT 1 /*!50000 INTO OUTFILE '{dir}/x' */",
+            "SELECT 1 /*M!100000 INTO OUTFILE '{dir}/x' */",
+            "SELECT LOAD_FILE('/etc/passwd')",
+            "SELECT sneaky()",
+            "SELECT NEXTVAL(counter)",
+            "SELECT SETVAL(counter, 100)",
+            "CALL gone()",
+            "SET GLOBAL max_connections = 1",
+            "SET SESSION TRANSACTION READ WRITE",
+            "LOAD DATA INFILE '/etc/passwd' INTO TABLE users",
+            "TRUNCATE users",
+            "LOCK TABLES users WRITE",
+            "FLUSH TABLES",
+            "HANDLER users OPEN",
+            "DO sneaky()",
+            "PREPARE p FROM 'DELETE FROM users'",
+            "EXECUTE IMMEDIATE 'DELETE FROM users'",
+            "ANALYZE DELETE FROM users",
+            "GRANT ALL ON *.* TO x",
+        ],
+    };
+    all.extend(more.iter().map(|evil| evil.replace("{dir}", dir)));
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_only_connection_writes_nothing() {
+    for house in houses().await {
+        let driver = house.driver;
+        match driver {
+            Driver::Sqlite => {}
+            Driver::Postgres => {
+                house.write("CREATE SEQUENCE counter").await;
+                house
+                    .write(
+                        "CREATE FUNCTION sneaky() RETURNS int LANGUAGE plpgsql AS \
+                         $$ BEGIN DELETE FROM users; RETURN 1; END $$",
+                    )
+                    .await;
+                house.write("CREATE PROCEDURE gone() LANGUAGE sql AS 'DELETE FROM users'").await;
+            }
+            Driver::MySql => {
+                house.write("CREATE SEQUENCE counter").await;
+                house
+                    .write("CREATE FUNCTION sneaky() RETURNS INT BEGIN DELETE FROM users; RETURN 1; END")
+                    .await;
+                house.write("CREATE PROCEDURE gone() DELETE FROM users").await;
+            }
+        }
+        let elsewhere = std::env::temp_dir().join(format!("{}-made", house.dir.display()).replace('/', "_"));
+        std::fs::create_dir_all(&elsewhere).unwrap();
+        // Servers run as other users, who could make a file there.
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            std::fs::set_permissions(&elsewhere, std::fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        let free = house.free();
+        for evil in writes(driver, &elsewhere.display().to_string()) {
+            let said = error(&free, json!({"sql": evil})).await;
+            eprintln!("{driver:?}: {evil}: {said}");
+            // The same in a file is refused when the file is read, or by the database.
+            let spec = SqlSpec::new(Query::Written(evil.clone()));
+            if let Ok(tool) = SqlAct::new(spec, house.connection(), &json!({})) {
+                error(&tool, json!({})).await;
+            }
+        }
+        let names = json!(["ann", "bob", "O'Hara"]);
+        let found = rows(&house.tool("SELECT name FROM users ORDER BY id"), json!({})).await;
+        let found: Vec<Value> = found.as_array().unwrap().iter().map(|row| row["name"].clone()).collect();
+        assert_eq!(Value::from(found), names, "{driver:?}");
+        match driver {
+            Driver::Sqlite => assert_eq!(house.ask("SELECT count(*) FROM sqlite_schema").await, json!(2)),
+            Driver::Postgres => {
+                let tables = "SELECT count(*) FROM pg_class WHERE relname = 'made'";
+                assert_eq!(house.ask(tables).await, json!(0));
+                assert_eq!(house.ask("SELECT is_called FROM counter").await, json!(false));
+                // Older servers let a large object be made; it is gone with the transaction.
+                let _ = free.run(&object(&json!({"sql": "SELECT lo_create(4711)"}))).await;
+                assert_eq!(house.ask("SELECT count(*) FROM pg_largeobject_metadata").await, json!(0));
+                // A lock of a session is not left behind.
+                rows(&free, json!({"sql": "SELECT pg_advisory_lock(1)"})).await;
+                let locks = "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database \
+                             WHERE locktype = 'advisory' AND datname = current_database()";
+                assert_eq!(house.ask(locks).await, json!(0));
+            }
+            Driver::MySql => {
+                let made = "SELECT count(*) FROM information_schema.tables \
+                            WHERE table_schema = DATABASE() AND table_name = 'made'";
+                assert_eq!(house.ask(made).await, json!(0));
+                rows(&free, json!({"sql": "SELECT GET_LOCK('toolgate', 1)"})).await;
+                // The server notices a moment later that the session is gone.
+                let start = std::time::Instant::now();
+                while house.ask("SELECT IS_FREE_LOCK('toolgate')").await != json!(1) {
+                    assert!(start.elapsed() < Duration::from_secs(5), "the lock is still held");
+                }
+                // Nor is a variable.
+                rows(&free, json!({"sql": "SELECT @left := 'behind' AS x"})).await;
+                assert_eq!(rows(&free, json!({"sql": "SELECT @left AS x"})).await, json!([{"x": null}]));
+            }
+        }
+        assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0, "{driver:?} made a file");
+        std::fs::remove_dir_all(&elsewhere).unwrap();
+    }
+}
+
+/// What the words of a statement let through, the engine does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn reading_is_enforced_by_the_engine() {
+    for house in houses().await {
+        let driver = house.driver;
+        // On a connection that may write, a tool that does not say so still cannot.
+        for read_only in [true, false] {
+            let mut spec = house.spec();
+            spec.read_only = read_only;
+            let connection = SqlConnection::new(spec).unwrap();
+            for evil in [
+                "INSERT INTO users VALUES (9, 'x', NULL)",
+                "DELETE FROM users",
+                "UPDATE users SET name = 'x'",
+                "DROP TABLE users",
+                "CREATE TABLE made (x INTEGER)",
+                "CREATE INDEX made ON users (name)",
+                "ALTER TABLE users ADD COLUMN made INTEGER",
+            ] {
+                let statement = Statement::read(driver, evil, May::Write, |_| false).unwrap();
+                let job = Job {
+                    statement: Arc::new(statement),
+                    arguments: Map::new(),
+                    may: May::Read,
+                    free: false,
+                    limits: Limits { rows: 10, bytes: 1000 },
+                    timeout: Duration::from_secs(5),
+                    plan: Arc::default(),
+                };
+                let failure = connection.run(job).await.err();
+                assert!(matches!(failure, Some(Failure::ReadOnly)), "{driver:?} {evil}: {failure:?}");
+            }
+        }
+        assert_eq!(house.ask("SELECT count(*) FROM users").await, json!(3), "{driver:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn writing_needs_the_word_of_the_connection_and_of_the_tool() {
+    for house in houses().await {
+        let driver = house.driver;
+        let insert = "INSERT INTO users VALUES (:id, :name, NULL)";
+        let arguments = arguments_of(driver, insert);
+        let tool = |write: bool, read_only: bool, statement: &str| {
+            let mut spec = SqlSpec::new(Query::Written(statement.to_owned()));
+            spec.write = write;
+            let mut connection = house.spec();
+            connection.read_only = read_only;
+            SqlAct::new(spec, SqlConnection::new(connection).unwrap(), &arguments)
+        };
+        let refused = |tool: Result<SqlAct, Vec<Problem>>| tool.err().unwrap()[0].clone();
+        let problem = refused(tool(true, true, insert));
+        assert_eq!((problem.at.as_str(), problem.said.contains("read_only = false")), ("write", true));
+        assert_eq!(refused(tool(false, false, insert)).at, "query");
+        // Where text cannot tell, the database does.
+        if driver != Driver::MySql {
+            let sneaky = match driver {
+                Driver::Sqlite => "WITH d AS (SELECT 1) DELETE FROM users",
+                _ => "WITH d AS (DELETE FROM users RETURNING 1) SELECT count(*) FROM d",
+            };
+            let said = error(&tool(false, false, sneaky).unwrap(), json!({})).await;
+            assert!(said.starts_with("read-only"), "{driver:?} {said}");
+        }
+        let both = tool(true, false, insert).unwrap();
+        let output =
+            both.run(&object(&json!({"id": 7, "name": "x'); DELETE FROM users; --"}))).await.unwrap();
+        assert_eq!(structured(&output), json!({"rows": [], "affected": 1}), "{driver:?}");
+        // A second time is a duplicate: nothing happens, and the words are not the engine's.
+        let said = error(&both, json!({"id": 7, "name": "y"})).await;
+        assert!(said.starts_with("query failed, ref "), "{driver:?} {said}");
+        let returning = tool(true, false, "INSERT INTO users VALUES (:id, :name, NULL) RETURNING id, name");
+        let returning = returning.unwrap();
+        returning.describe().await.unwrap();
+        let schema = returning.output_schema().unwrap();
+        assert_eq!(schema["properties"]["affected"]["type"], json!("integer"), "{driver:?}");
+        let output = returning.run(&object(&json!({"id": 8, "name": "z"}))).await.unwrap();
+        assert_eq!(structured(&output)["rows"], json!([{"id": 8, "name": "z"}]), "{driver:?}");
+        assert_eq!(house.ask("SELECT count(*) FROM users").await, json!(5), "{driver:?}");
+        let mut spec = SqlSpec::new(Query::From("sql".to_owned()));
+        spec.write = true;
+        assert!(SqlAct::new(spec, house.connection(), &json!({"properties": {"sql": {}}})).is_err());
+    }
+}
+
+/// The most memory that this process ever had, in MiB.
+fn peak() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok()).unwrap_or(0) / 1024
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_without_end_is_cut() {
+    for house in houses().await {
+        let before = peak();
+        let driver = house.driver;
+        let free = house.free();
+        let output = free.run(&object(&json!({"sql": "SELECT a.n FROM a, a b, a c"}))).await.unwrap();
+        let found = structured(&output);
+        assert_eq!(
+            (found["rows"].as_array().unwrap().len(), &found["truncated"]),
+            (1000, &json!(true)),
+            "{driver:?}"
+        );
+        assert_eq!(output.content[1], Content::text("truncated: only the first 1000 rows are shown"));
+        let long = match driver {
+            Driver::Sqlite => "SELECT printf('%.*c', 100000, 'x') AS t FROM a",
+            _ => "SELECT repeat('x', 100000) AS t FROM a, a b",
+        };
+        let output = free.run(&object(&json!({"sql": long}))).await.unwrap();
+        let found = structured(&output);
+        assert_eq!(
+            (found["rows"].as_array().unwrap().len(), &found["truncated"]),
+            (10, &json!(true)),
+            "{driver:?}"
+        );
+        assert!(output.structured.as_ref().unwrap().as_str().len() <= 1024 * 1024 + 100);
+        assert!(peak() - before < 150, "{driver:?}: {} MiB", peak() - before);
+
+        if driver == Driver::Postgres {
+            for evil in ["SELECT repeat(repeat('x', 1000000), 200)", "VALUES (repeat('x', 2000000))"] {
+                let said = error(&free, json!({"sql": evil})).await;
+                assert!(said.starts_with("a row is too large"), "{said}");
+            }
+            assert!(peak() - before < 150, "{} MiB", peak() - before);
+        }
+        if driver == Driver::Sqlite {
+            for evil in ["SELECT zeroblob(1000000000)", "SELECT printf('%.*c', 1000000000, 'x')"] {
+                let output = free.run(&object(&json!({"sql": evil}))).await;
+                assert!(output.is_err(), "{evil}");
+            }
+            assert!(peak() - before < 600, "{} MiB", peak() - before);
+        }
+        assert_eq!(rows(&free, json!({"sql": "SELECT 1 AS one"})).await, json!([{"one": 1}]), "{driver:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_that_exhaust_a_parser_are_errors() {
+    for house in houses().await {
+        let free = house.free();
+        for evil in [
+            format!("SELECT {}", "(".repeat(64 * 1024)),
+            format!("SELECT {}1{}", "(".repeat(20_000), ")".repeat(20_000)),
+            format!("SELECT 1{}", " UNION SELECT 1".repeat(10_000)),
+            format!("SELECT {}", "?,".repeat(100_000)),
+            format!("SELECT {}", "-".repeat(60_000)),
+            "x".repeat(300_000),
+        ] {
+            // A server may also answer; it must not die of it.
+            let said = free.run(&object(&json!({"sql": evil}))).await.err().map(|error| error.to_string());
+            let said = said.unwrap_or_default();
+            eprintln!("{:?}: {:.20}…: {said:.80}", house.driver, evil);
+        }
+        assert_eq!(rows(&free, json!({"sql": "SELECT 1 AS one"})).await, json!([{"one": 1}]));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_engine_says_stays_in_the_house() {
+    for house in houses().await {
+        for statement in ["SELECT * FROM secret_table", "SELECT secret_column FROM users"] {
+            let hidden = house.tool_with(statement, |spec| spec.expose_errors = false);
+            let said = error(&hidden, json!({})).await;
+            assert!(said.starts_with("query failed, ref ") && said.len() == 26, "{said}");
+            let shown = error(&house.tool(statement), json!({})).await;
+            assert!(shown.contains("secret_"), "{shown}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Time: queries that take long, callers who leave, databases that come and go.
+
+use std::time::Instant;
+
+use super::*;
+
+/// A statement that works for a long time, with a mark by which the server's list of queries shows it.
+fn endless(driver: Driver, mark: &str) -> String {
+    match driver {
+        Driver::Sqlite => {
+            "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c"
+                .to_owned()
+        }
+        Driver::Postgres => format!("SELECT pg_sleep(60) /* {mark} */"),
+        Driver::MySql => format!("SELECT SLEEP(60) /* {mark} */"),
+    }
+}
+
+/// How many queries with the mark the server works on.
+async fn working(house: &House, mark: &str) -> i64 {
+    let statement = match house.driver {
+        Driver::Sqlite => return 0,
+        Driver::Postgres => format!(
+            "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%{mark}%' \
+             AND pid <> pg_backend_pid()"
+        ),
+        Driver::MySql => format!(
+            "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%{mark}%' AND id <> CONNECTION_ID()"
+        ),
+    };
+    house.ask(&statement).await.as_i64().unwrap()
+}
+
+/// Waits until the server works on so many, or panics.
+async fn until(house: &House, mark: &str, n: i64) {
+    let start = Instant::now();
+    while working(house, mark).await != n {
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}: never {n} at work", house.driver);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_ends_at_its_time() {
+    for house in houses().await {
+        let driver = house.driver;
+        let tool =
+            house.tool_with(&endless(driver, "in time"), |spec| spec.timeout = Duration::from_millis(300));
+        let start = Instant::now();
+        let said = error(&tool, json!({})).await;
+        assert!(said.starts_with("timeout: the query was stopped after 300ms"), "{driver:?} {said}");
+        assert!(start.elapsed() < Duration::from_secs(2), "{driver:?} {:?}", start.elapsed());
+        until(&house, "in time", 0).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_ends_when_its_caller_leaves() {
+    for house in houses().await {
+        let driver = house.driver;
+        let mark = format!("left {}", house.address.rsplit('/').next().unwrap());
+        let mut spec = house.spec();
+        spec.max = 1;
+        let connection = SqlConnection::new(spec).unwrap();
+        let mut query = SqlSpec::new(Query::Written(endless(driver, &mark)));
+        query.timeout = Duration::from_secs(60);
+        let tool = SqlAct::new(query, Arc::clone(&connection), &json!({})).unwrap();
+        let task =
+            tokio::spawn(async move { tool.run(&Map::new()).await.map(drop).map_err(|e| e.to_string()) });
+        match driver {
+            Driver::Sqlite => tokio::time::sleep(Duration::from_millis(200)).await,
+            _ => until(&house, &mark, 1).await,
+        }
+        let start = Instant::now();
+        task.abort();
+        until(&house, &mark, 0).await;
+        // The only connection is free again, long before the sixty seconds are over.
+        let quick = SqlSpec::new(Query::Written("SELECT 1 AS one".to_owned()));
+        let quick = SqlAct::new(quick, connection, &json!({})).unwrap();
+        assert_eq!(rows(&quick, json!({})).await, json!([{"one": 1}]), "{driver:?}");
+        assert!(start.elapsed() < Duration::from_secs(3), "{driver:?} {:?}", start.elapsed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_house_says_busy_at_once() {
+    for house in houses().await {
+        let driver = house.driver;
+        let mut spec = house.spec();
+        (spec.max, spec.queue, spec.wait) = (2, 3, Duration::from_millis(400));
+        let connection = SqlConnection::new(spec).unwrap();
+        let mut query = SqlSpec::new(Query::Written(endless(driver, "busy")));
+        query.timeout = Duration::from_millis(1500);
+        let tool = Arc::new(SqlAct::new(query, Arc::clone(&connection), &json!({})).unwrap());
+        let start = Instant::now();
+        let calls = (0..500).map(|_| {
+            let tool = Arc::clone(&tool);
+            tokio::spawn(async move {
+                let said = tool.run(&Map::new()).await.err().unwrap().to_string();
+                (said, start.elapsed())
+            })
+        });
+        let calls: Vec<_> = calls.collect();
+        let mut said = Vec::new();
+        for call in calls {
+            said.push(call.await.unwrap());
+        }
+        let busy = said.iter().filter(|(said, _)| said.starts_with("the database is busy"));
+        let at_once = busy.clone().filter(|(_, after)| *after < Duration::from_millis(390)).count();
+        // Two work, three wait until they no longer do, and nobody else waits at all.
+        assert_eq!(
+            busy.count(),
+            498,
+            "{driver:?} {:?}",
+            said.iter().find(|(said, _)| !said.contains("busy"))
+        );
+        assert_eq!(at_once, 495, "{driver:?}");
+        let quick = SqlSpec::new(Query::Written("SELECT 1 AS one".to_owned()));
+        let quick = SqlAct::new(quick, connection, &json!({})).unwrap();
+        assert_eq!(rows(&quick, json!({})).await, json!([{"one": 1}]), "{driver:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_down_does_not_keep_us_from_starting() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for (driver, address) in [
+        (Driver::Sqlite, "file:/nowhere/at/all.db?mode=ro".to_owned()),
+        (Driver::Postgres, format!("postgres://u:hush@127.0.0.1:{closed}/d")),
+        (Driver::MySql, format!("mysql://u:hush@127.0.0.1:{closed}/d")),
+    ] {
+        let mut spec = SqlConnectionSpec::new("orders", driver, address);
+        spec.wait = Duration::from_millis(300);
+        let connection = SqlConnection::new(spec).unwrap();
+        let query = SqlSpec::new(Query::Written("SELECT 1".to_owned()));
+        let tool = SqlAct::new(query, Arc::clone(&connection), &json!({})).unwrap();
+        assert!(tool.describe().await.is_err());
+        assert_eq!(tool.output_schema(), None);
+        let said = error(&tool, json!({})).await;
+        assert!(said.starts_with("the database cannot be reached, ref "), "{driver:?} {said}");
+        let said = connection.ping().await.unwrap_err();
+        assert!(said.starts_with("connection orders: ") && said.ends_with('?'), "{said}");
+        assert!(!said.contains("hush"), "{said}");
+    }
+    for (driver, address, at) in [
+        (Driver::Postgres, "postgres://:bad port/", "postgres"),
+        (Driver::MySql, "not an address", "mysql"),
+        (Driver::Sqlite, "file::memory:", "sqlite"),
+        (Driver::Sqlite, "file:x.db?mod=ro", "sqlite"),
+    ] {
+        let problems = SqlConnection::new(SqlConnectionSpec::new("x", driver, address)).err().unwrap();
+        assert_eq!(problems[0].at, at, "{problems:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_encrypts_is_spoken_to_in_secret() {
+    let Some(house) = house(Driver::Postgres).await else { return };
+    if house.ask("SHOW ssl").await != json!("on") {
+        eprintln!("SKIPPED: the server has no certificate");
+        return;
+    }
+    let secret = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+    assert_eq!(house.ask(secret).await, json!(true));
+    // Its certificate is nobody's, and whoever wants one that is known does not talk to it.
+    for (mode, is_reached) in [("require", true), ("verify-full", false)] {
+        let mut spec = house.spec();
+        spec.address = format!("{}?sslmode={mode}", house.address);
+        assert_eq!(SqlConnection::new(spec).unwrap().ping().await.is_ok(), is_reached, "{mode}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_file_is_waited_for_and_no_longer() {
+    let house = house(Driver::Sqlite).await.unwrap();
+    let mut spec = house.spec();
+    spec.wait = Duration::from_millis(300);
+    let query = SqlSpec::new(Query::Written("SELECT count(*) AS n FROM users".to_owned()));
+    let tool = SqlAct::new(query, SqlConnection::new(spec).unwrap(), &json!({})).unwrap();
+    assert_eq!(rows(&tool, json!({})).await, json!([{"n": 3}]));
+    let options = sqlite::options(&house.address).unwrap();
+    let mut other = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+    other.execute(sqlx::raw_sql("BEGIN EXCLUSIVE; DELETE FROM users WHERE id = 1")).await.unwrap();
+    let start = Instant::now();
+    assert_eq!(error(&tool, json!({})).await, "the database is busy; try again in a moment");
+    assert!(start.elapsed() < Duration::from_secs(2));
+    other.execute(sqlx::raw_sql("COMMIT")).await.unwrap();
+    assert_eq!(rows(&tool, json!({})).await, json!([{"n": 2}]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_with_a_write_ahead_log_is_read_while_others_write() {
+    let house = house(Driver::Sqlite).await.unwrap();
+    house.write("PRAGMA journal_mode = WAL").await;
+    let tool = house.tool("SELECT count(*) AS n FROM users");
+    assert_eq!(rows(&tool, json!({})).await, json!([{"n": 3}]));
+    let options = sqlite::options(&house.address).unwrap();
+    let mut other = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+    other.execute(sqlx::raw_sql("BEGIN IMMEDIATE; DELETE FROM users WHERE id = 1")).await.unwrap();
+    assert_eq!(rows(&tool, json!({})).await, json!([{"n": 3}]));
+    other.execute(sqlx::raw_sql("COMMIT")).await.unwrap();
+    assert_eq!(rows(&tool, json!({})).await, json!([{"n": 2}]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_was_killed_is_used_again_when_it_is_back() {
+    for (driver, variable) in
+        [(Driver::Postgres, "TOOLGATE_TEST_POSTGRES_RESTART"), (Driver::MySql, "TOOLGATE_TEST_MYSQL_RESTART")]
+    {
+        let Ok(request) = std::env::var(variable) else {
+            eprintln!("SKIPPED for {driver:?}: {variable} is not set; `cargo xtask databases` sets it");
+            continue;
+        };
+        let Some(house) = house(driver).await else { continue };
+        let connection = house.connection();
+        let quick = SqlSpec::new(Query::Written("SELECT 1 AS one".to_owned()));
+        let quick = SqlAct::new(quick, Arc::clone(&connection), &json!({})).unwrap();
+        assert_eq!(rows(&quick, json!({})).await, json!([{"one": 1}]));
+        let mut long = SqlSpec::new(Query::Written(endless(driver, "killed")));
+        long.timeout = Duration::from_secs(60);
+        let long = SqlAct::new(long, connection, &json!({})).unwrap();
+        let caught =
+            tokio::spawn(async move { long.run(&Map::new()).await.err().map(|error| error.to_string()) });
+        until(&house, "killed", 1).await;
+
+        let start = Instant::now();
+        std::fs::write(&request, "").unwrap();
+        let said = caught.await.unwrap().unwrap();
+        assert!(said.contains(", ref "), "{driver:?} {said}");
+        while std::path::Path::new(&request).exists() {
+            assert!(start.elapsed() < Duration::from_secs(60), "{driver:?} does not come back");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        // A server that recovers may say so for a moment.
+        while let Err(error) = quick.run(&Map::new()).await {
+            eprintln!("{driver:?}: {error}");
+            assert!(start.elapsed() < Duration::from_secs(60), "{driver:?} {error}");
+        }
+        assert_eq!(rows(&quick, json!({})).await, json!([{"one": 1}]), "{driver:?}");
+    }
+}

@@ -1,0 +1,188 @@
+//! How values of databases look in JSON: what every database has in common.
+//!
+//! Nothing loses digits on the way: whole numbers that a JavaScript client would round, and decimals, are texts.
+//! Dates and times are ISO 8601, bytes are base64, text that is not UTF-8 has U+FFFD where it is broken.
+
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Number, Value, json};
+
+/// The largest whole number that every reader of JSON keeps.
+const SAFE: u64 = (1 << 53) - 1;
+
+pub(super) fn integer(number: i64) -> Value {
+    if number.unsigned_abs() <= SAFE { Value::from(number) } else { Value::from(number.to_string()) }
+}
+
+pub(super) fn unsigned(number: u64) -> Value {
+    if number <= SAFE { Value::from(number) } else { Value::from(number.to_string()) }
+}
+
+/// JSON has no word for infinity, nor for what is not a number.
+pub(super) fn float(number: f64) -> Value {
+    Number::from_f64(number).map_or(Value::Null, Value::Number)
+}
+
+/// A float of four bytes, with the digits that it has and not those of its nearest double.
+pub(super) fn float4(number: f32) -> Value {
+    float(number.to_string().parse().unwrap_or(f64::from(number)))
+}
+
+pub(super) fn text(bytes: &[u8]) -> Value {
+    Value::from(String::from_utf8_lossy(bytes))
+}
+
+pub(super) fn bytes(bytes: &[u8]) -> Value {
+    Value::from(STANDARD.encode(bytes))
+}
+
+pub(super) fn from_base64(text: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(text).ok()
+}
+
+/// JSON that the database keeps. What nests too deep to be read is handed on as text.
+pub(super) fn document(bytes: &[u8]) -> Value {
+    serde_json::from_slice(bytes).map_or_else(|_| text(bytes), whole)
+}
+
+/// Keeps the digits of whole numbers inside documents.
+fn whole(value: Value) -> Value {
+    match value {
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => integer(number),
+            (None, Some(number)) => unsigned(number),
+            _ => Value::Number(number),
+        },
+        Value::Array(items) => items.into_iter().map(whole).collect(),
+        Value::Object(members) => members.into_iter().map(|(key, value)| (key, whole(value))).collect(),
+        other => other,
+    }
+}
+
+/// What a column may hold, as JSON Schema. Any column may hold nothing, unless the database says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holds {
+    /// A whole number that always is one.
+    Integer,
+    /// A whole number that is a text beyond 2^53.
+    BigInteger,
+    /// A number; nothing where JSON has no word for it.
+    Float,
+    /// A number, or a text where the database let one in.
+    LooseFloat,
+    Boolean,
+    Text,
+    Date,
+    DateTime,
+    Uuid,
+    Base64,
+    Decimal,
+    List,
+    Anything,
+}
+
+impl Holds {
+    pub(super) fn schema(self, nullable: bool) -> Value {
+        let (types, more): (&[&str], _) = match self {
+            Holds::Anything => return json!({}),
+            Holds::Integer => (&["integer"], None),
+            Holds::BigInteger => (&["integer", "string"], None),
+            Holds::Float => (&["number"], None),
+            Holds::LooseFloat => (&["number", "string"], None),
+            Holds::Boolean => (&["boolean"], None),
+            Holds::Text => (&["string"], None),
+            Holds::Date => (&["string"], Some(("format", "date"))),
+            Holds::DateTime => (&["string"], Some(("format", "date-time"))),
+            Holds::Uuid => (&["string"], Some(("format", "uuid"))),
+            Holds::Base64 => (&["string"], Some(("contentEncoding", "base64"))),
+            Holds::Decimal => (&["string"], None),
+            Holds::List => (&["array"], None),
+        };
+        let nothing = nullable || matches!(self, Holds::Float | Holds::LooseFloat);
+        let mut types: Vec<&str> = types.to_vec();
+        types.extend(nothing.then_some("null"));
+        let mut schema = match types.as_slice() {
+            [only] => json!({ "type": only }),
+            _ => json!({ "type": types }),
+        };
+        if let (Some((key, word)), Some(schema)) = (more, schema.as_object_mut()) {
+            schema.insert(key.to_owned(), Value::from(word));
+        }
+        schema
+    }
+}
+
+/// Days since 1970-01-01 as a date of the Gregorian calendar.
+pub(super) fn date(days: i64) -> String {
+    // The calendar repeats every 400 years, which start on the first of March here, so that a leap day is the last.
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    ymd(year, month, day)
+}
+
+pub(super) fn ymd(year: i64, month: i64, day: i64) -> String {
+    match year {
+        0..=9999 => format!("{year:04}-{month:02}-{day:02}"),
+        // ISO 8601 wants a sign on years of another length.
+        _ => format!("{year:+07}-{month:02}-{day:02}"),
+    }
+}
+
+/// Microseconds since midnight.
+pub(super) fn time(micros: i64) -> String {
+    let (seconds, micros) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
+    hms(seconds / 3600, seconds / 60 % 60, seconds % 60, micros)
+}
+
+pub(super) fn hms(hours: i64, minutes: i64, seconds: i64, micros: i64) -> String {
+    let mut text = format!("{hours:02}:{minutes:02}:{seconds:02}");
+    if micros != 0 {
+        let fraction = format!("{micros:06}");
+        // Writing to a text does not fail.
+        let _ = write!(text, ".{}", fraction.trim_end_matches('0'));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_dates() {
+        for (days, said) in [
+            (0, "1970-01-01"),
+            (-1, "1969-12-31"),
+            (11_016, "2000-02-29"),
+            (19_782, "2024-02-29"),
+            (2_932_896, "9999-12-31"),
+            (2_932_897, "+010000-01-01"),
+            (-719_528, "0000-01-01"),
+            (-719_529, "-000001-12-31"),
+        ] {
+            assert_eq!(date(days), said, "{days}");
+        }
+        assert_eq!(time(1), "00:00:00.000001");
+        assert_eq!(time(86_399_500_000), "23:59:59.5");
+    }
+
+    #[test]
+    fn numbers_keep_their_digits() {
+        assert_eq!(integer(9_007_199_254_740_991), json!(9_007_199_254_740_991_i64));
+        assert_eq!(integer(-9_007_199_254_740_992), json!("-9007199254740992"));
+        assert_eq!(unsigned(u64::MAX), json!("18446744073709551615"));
+        assert_eq!(float(f64::NAN), Value::Null);
+        assert_eq!(float4(0.1), json!(0.1));
+        assert_eq!(document(b"{\"a\":[9007199254740993]}"), json!({"a": ["9007199254740993"]}));
+        assert_eq!(text(b"a\xffb"), json!("a\u{fffd}b"));
+    }
+}

@@ -1,0 +1,51 @@
+//! Who tells when something in a folder changes.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::Notify;
+
+/// Changes come in bursts; what is done about them waits until one is over.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Stirs when something changes below folders. However much changes, it stirs once.
+pub(crate) struct Watch {
+    watcher: Option<RecommendedWatcher>,
+    stirred: Arc<Notify>,
+}
+
+impl Watch {
+    pub(crate) fn new() -> Watch {
+        let stirred = Arc::new(Notify::new());
+        let stir = Arc::clone(&stirred);
+        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+            // Reading a file is no change of it, and we read it ourselves when it changes.
+            if !matches!(event, Ok(Event { kind: EventKind::Access(_), .. })) {
+                stir.notify_one();
+            }
+        });
+        let watcher =
+            watcher.inspect_err(|error| tracing::warn!(%error, "changes of files are not noticed")).ok();
+        Watch { watcher, stirred }
+    }
+
+    /// Also looks at this folder, and at those in it if `mode` says so.
+    pub(crate) fn add(&mut self, folder: &Path, mode: RecursiveMode) {
+        if let Some(Err(error)) = self.watcher.as_mut().map(|watcher| watcher.watch(folder, mode)) {
+            tracing::warn!(folder = %folder.display(), %error, "changes of files here are not noticed");
+        }
+    }
+
+    /// Waits until something has changed, and a little longer. Cancel safe: no, a change may be missed.
+    pub(crate) async fn changed(&self) {
+        self.stirred.notified().await;
+        // Ends even where something changes all the time.
+        for _ in 0..10 {
+            if tokio::time::timeout(PAUSE, self.stirred.notified()).await.is_err() {
+                break;
+            }
+        }
+    }
+}

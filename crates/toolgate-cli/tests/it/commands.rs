@@ -1,0 +1,192 @@
+//! The commands that do one thing and end.
+
+use std::io::Write as _;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use crate::house::{Folder, answer, program, run, send, text};
+
+#[test]
+fn the_starter_file_works_as_it_is_written() {
+    let folder = Folder::new();
+    let made = run(folder.path(), &["init"]);
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    assert_eq!(run(folder.path(), &["init"]).status.code(), Some(1), "it overwrites nothing");
+    let checked = run(folder.path(), &["check", "toolgate.toml"]);
+    assert_eq!(text(&checked.stdout), "hello: 2 tools, 1 resources, 0 templates, 1 prompts, at /mcp\n");
+    // What it prints as the next step works.
+    let called = run(folder.path(), &["call", "toolgate.toml", "greet", r#"{"name":"Ada"}"#]);
+    assert_eq!((called.status.code(), text(&called.stdout).as_str()), (Some(0), "Hello, Ada!\n"));
+    assert!(text(&made.stdout).contains(r#"call toolgate.toml greet '{"name":"Ada"}'"#));
+}
+
+#[test]
+fn a_tool_that_fails_has_an_exit_code_of_its_own() {
+    let folder = Folder::new();
+    folder.write(
+        "t.toml",
+        "[servers.s.tools.f]\ncommand = { argv = [\"false\"] }\n[servers.s.tools.t]\ntext = \"x\"\n",
+    );
+    for (arguments, code, said) in [
+        (&["call", "t.toml", "f"][..], 4, "exit code 1"),
+        (&["call", "t.toml", "s.t"][..], 0, "x"),
+        (&["call", "t.toml", "t", "[]"][..], 2, "a JSON object"),
+        (&["call", "t.toml", "t", "{"][..], 2, "no JSON"),
+        (&["call", "t.toml", "nothing"][..], 1, "nothing"),
+        (&["call", "gone.toml", "t"][..], 3, "cannot read gone.toml: there is no such file"),
+        (&["stdio", "t.toml", "--server", "x"][..], 2, "there is no server `x`; there are s"),
+        (&["explain", "t.toml", "nothing"][..], 2, "there is no tool"),
+        (&["bogus"][..], 2, "bogus"),
+    ] {
+        let output = run(folder.path(), arguments);
+        let all = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {all}");
+        assert!(all.contains(said), "{arguments:?}: {all}");
+    }
+    let json = run(folder.path(), &["call", "--json", "t.toml", "t"]);
+    let result: Value = serde_json::from_str(&text(&json.stdout)).unwrap();
+    assert_eq!(result["content"][0]["text"], "x");
+}
+
+#[test]
+fn what_there_is_can_be_listed_and_explained() {
+    let folder = Folder::new();
+    folder.write(
+        "t.toml",
+        r#"
+        [auth.people]
+        bearer = ["secret-token"]
+        [servers.shop]
+        auth = "people"
+        [servers.shop.tools.find]
+        description = "Finds things."
+        args = { q = "string", who = { from = "principal.sub", type = "string" } }
+        template = "{{ q }} {{ who }}"
+        [servers.other.resources.r]
+        uri = "r://r"
+        text = "r"
+        "#,
+    );
+    let listed = text(&run(folder.path(), &["tools", "t.toml"]).stdout);
+    assert_eq!(listed, "tool      shop.find  Finds things.\nresource  other.r://r  \n");
+    let one: Value =
+        serde_json::from_slice(&run(folder.path(), &["tools", "t.toml", "--json"]).stdout).unwrap();
+    assert_eq!(one["shop"][0]["inputSchema"]["properties"], json!({ "q": { "type": "string" } }));
+    let explained = text(&run(folder.path(), &["explain", "t.toml", "shop.find"]).stdout);
+    for words in ["t.toml:6:29", "template", "0 users, 1 tokens, 0 API keys", "who from Subject", "\"q\""] {
+        assert!(explained.contains(words), "{words}: {explained}");
+    }
+    assert!(!explained.contains("secret-token"));
+}
+
+#[test]
+fn the_schema_is_json_and_shells_can_complete() {
+    let folder = Folder::new();
+    let schema: Value = serde_json::from_slice(&run(folder.path(), &["schema"]).stdout).unwrap();
+    assert_eq!(schema["properties"]["servers"]["type"], "object");
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = text(&run(folder.path(), &["completions", shell]).stdout);
+        assert!(script.contains("hash-password"), "{shell}");
+    }
+    let help = text(&run(folder.path(), &["--help"]).stdout);
+    assert!(help.contains("Exit codes:") && help.contains("toolgate init"), "{help}");
+}
+
+#[test]
+fn a_hashed_password_lets_its_user_in() {
+    let folder = Folder::new();
+    let mut child = program()
+        .arg("hash-password")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"tiger\n").unwrap();
+    let hash = text(&child.wait_with_output().unwrap().stdout);
+    assert!(hash.starts_with("$argon2id$v=19$"), "{hash}");
+    assert_eq!(run(folder.path(), &["hash-password"]).status.code(), Some(2), "an empty one is none");
+    let config = format!(
+        "[auth.people]\nbasic = [{{ user = \"ada\", hash = '{}' }}]\n[servers.s]\nauth = [\"people\"]\n[servers.s.tools.t]\ntext = \"in\"\n",
+        hash.trim()
+    );
+    let served = crate::house::Served::new(&folder, &config);
+    let body = crate::house::request(1, "tools/call", &json!({ "name": "t" }));
+    let with = |value: &str| answer(&send(&served.address, "POST /mcp", &[("authorization", value)], &body));
+    assert_eq!(with("Basic YWRhOnRpZ2Vy").1["result"]["content"][0]["text"], "in");
+    assert_eq!(with("Basic YWRhOndyb25n").0, 401);
+}
+
+#[test]
+fn clients_are_told_what_they_need() {
+    let folder = Folder::new();
+    folder.write("t.toml", "[servers.shop.tools.t]\ntext = \"x\"\n");
+    let all = text(&run(folder.path(), &["install", "--print", "t.toml"]).stdout);
+    for name in ["Claude Desktop", "Claude Code", "Cursor", "VS Code"] {
+        assert!(all.contains(&format!("# {name}: ")), "{all}");
+    }
+    let snippet = |arguments: &[&str]| -> Value {
+        let printed = text(&run(folder.path(), arguments).stdout);
+        serde_json::from_str(printed.split_once('\n').unwrap().1).unwrap()
+    };
+    let code = snippet(&["install", "--client", "vscode", "--http", "t.toml"]);
+    assert_eq!(code["servers"]["shop"], json!({ "type": "http", "url": "http://127.0.0.1:8080/mcp" }));
+    let cursor = snippet(&["install", "--client", "cursor", "t.toml"]);
+    let args: Vec<&str> =
+        cursor["mcpServers"]["shop"]["args"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert!(matches!(args[..], ["stdio", _, "--server", "shop"]), "{args:?}");
+    assert!(std::path::Path::new(args[1]).is_absolute(), "{args:?}");
+}
+
+#[test]
+fn a_client_s_file_is_changed_with_care() {
+    let folder = Folder::new();
+    folder.write("t.toml", "[servers.shop.tools.t]\ntext = \"x\"\n");
+    let before = "{ \"mcpServers\": { \"other\": { \"command\": \"x\" } }, \"theme\": \"dark\" }";
+    folder.write(".mcp.json", before);
+    for _ in 0..2 {
+        let written = run(folder.path(), &["install", "--write", "--client", "claude-code", "t.toml"]);
+        assert!(written.status.success(), "{}", text(&written.stderr));
+    }
+    let now: Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join(".mcp.json")).unwrap()).unwrap();
+    assert_eq!(now["theme"], "dark");
+    assert_eq!(now["mcpServers"]["other"]["command"], "x");
+    assert_eq!(now["mcpServers"]["shop"]["args"][0], "stdio");
+    assert_eq!(std::fs::read_to_string(folder.path().join(".mcp.json.bak1")).unwrap(), before);
+    assert!(folder.path().join(".mcp.json.bak2").exists(), "each has a copy of its own");
+    folder.write(".mcp.json", "// not JSON");
+    let refused = run(folder.path(), &["install", "--write", "--client", "claude-code", "t.toml"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert_eq!(std::fs::read_to_string(folder.path().join(".mcp.json")).unwrap(), "// not JSON");
+}
+
+/// The examples of the repository are right, and do what they say.
+#[test]
+fn the_examples_work_from_a_clean_checkout() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut n_examples = 0;
+    for entry in std::fs::read_dir(root.join("examples")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "toml") {
+            let checked = run(&root, &["check", path.to_str().unwrap()]);
+            assert!(checked.status.success(), "{}: {}", path.display(), text(&checked.stderr));
+            assert!(!text(&checked.stdout).contains("no description"), "{}", text(&checked.stdout));
+            n_examples += 1;
+        }
+    }
+    assert!(n_examples > 0);
+    for (tool, arguments, said) in [
+        ("hours", r#"{"day":"sunday"}"#, "closed\n"),
+        (
+            "search_docs",
+            r#"{"words":"GLASS"}"#,
+            "./delivery.md:five elsewhere in Europe. Tea is not sent with glass.\n",
+        ),
+        ("search_docs", r#"{"words":"--help"}"#, "\n"),
+    ] {
+        let called = run(&root, &["call", "examples/shop.toml", tool, arguments]);
+        assert_eq!(text(&called.stdout), said, "{tool} {arguments}: {}", text(&called.stderr));
+    }
+}

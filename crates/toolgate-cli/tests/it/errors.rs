@@ -1,0 +1,41 @@
+//! Every message about a configuration is a file: a folder in `errors/` has the configuration and what is said of it.
+//!
+//! `TOOLGATE_WRITE_EXPECTED=1 cargo test -p toolgate-cli errors` writes what is said now; look at it before you keep it.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::house::{program, text};
+
+#[test]
+fn every_mistake_is_told_as_its_file_says() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/errors");
+    let mut cases: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    cases.sort();
+    assert!(cases.len() > 20, "only {} cases", cases.len());
+    let mut wrong = Vec::new();
+    for case in cases {
+        let output = program()
+            .args(["check", "input.toml"])
+            .current_dir(&case)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("EMPTY", "")
+            .env("SECRET", "hunter2")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        let name = case.file_name().unwrap().to_string_lossy().into_owned();
+        assert_eq!(output.status.code(), Some(3), "{name}: {said}");
+        assert!(!said.contains("hunter2"), "{name} tells a secret: {said}");
+        let expected = case.join("expected.txt");
+        if std::env::var_os("TOOLGATE_WRITE_EXPECTED").is_some() {
+            std::fs::write(&expected, &said).unwrap();
+        }
+        if std::fs::read_to_string(&expected).unwrap_or_default() != said {
+            wrong.push(format!("== {name}\n{said}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} cases are told otherwise:\n{}", wrong.len(), wrong.join("\n"));
+}

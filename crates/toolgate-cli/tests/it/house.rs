@@ -1,0 +1,212 @@
+//! A running program, a folder, and requests as bytes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// A running program that ends with the test.
+pub(crate) struct Running(pub(crate) Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub(crate) fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_toolgate"))
+}
+
+pub(crate) fn toolgate(arguments: &[&str]) -> Running {
+    let child = program()
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    Running(child)
+}
+
+/// Runs it to its end.
+pub(crate) fn run(folder: &Path, arguments: &[&str]) -> Output {
+    program().current_dir(folder).args(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+pub(crate) fn request(id: u64, method: &str, params: &Value) -> String {
+    json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string()
+}
+
+/// The welcome text, up to its last line, and the address in it.
+pub(crate) fn welcome(running: &mut Running) -> (String, String) {
+    let mut lines = BufReader::new(running.0.stderr.take().unwrap());
+    let mut text = String::new();
+    while !text.contains("Ctrl-C") {
+        assert_ne!(lines.read_line(&mut text).unwrap(), 0, "ended early:\n{text}");
+    }
+    // Keeps the pipe open and empty while the program lives.
+    std::thread::spawn(move || lines.read_to_end(&mut Vec::new()));
+    let address = text.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+    (text, address)
+}
+
+pub(crate) fn post(address: &str, body: &str) -> String {
+    send(address, "POST /mcp", &[], body)
+}
+
+/// Sends a request with these headers, and reads until the connection is closed.
+pub(crate) fn send(address: &str, line: &str, headers: &[(&str, &str)], body: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    write!(
+        stream,
+        "{line} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// The status and the JSON of an answer.
+pub(crate) fn answer(whole: &str) -> (u16, Value) {
+    let status = whole.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let body = whole.split("\r\n\r\n").nth(1).unwrap_or_default();
+    (status, serde_json::from_str(body).unwrap_or(Value::Null))
+}
+
+/// A folder that is gone with the test.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("toolgate-it-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Puts a file in its place in one step, as editors do.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let beside = path.with_extension("new");
+        std::fs::write(&beside, text).unwrap();
+        std::fs::rename(&beside, &path).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A configuration that is served.
+pub(crate) struct Served {
+    pub(crate) running: Running,
+    pub(crate) address: String,
+    log: Arc<Mutex<String>>,
+}
+
+impl Served {
+    pub(crate) fn new(folder: &Folder, text: &str) -> Served {
+        Served::with(folder, text, &[], &[])
+    }
+
+    pub(crate) fn with(folder: &Folder, text: &str, more: &[&str], variables: &[(&str, &str)]) -> Served {
+        folder.write("toolgate.toml", text);
+        let mut child = program()
+            .current_dir(folder.path())
+            .args(["serve", "toolgate.toml", "--listen", "127.0.0.1:0"])
+            .args(more)
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let mut first = String::new();
+        while !first.contains("http://") {
+            assert_ne!(lines.read_line(&mut first).unwrap(), 0, "ended early:\n{first}");
+        }
+        let address = first.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+        let log = Arc::new(Mutex::new(first));
+        let kept = Arc::clone(&log);
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            while lines.read_line(&mut line).is_ok_and(|n| n > 0) {
+                kept.lock().unwrap().push_str(&std::mem::take(&mut line));
+            }
+        });
+        Served { running: Running(child), address, log }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Waits until the log says this so often.
+    pub(crate) fn wait_for(&self, words: &str, times: usize) {
+        let started = Instant::now();
+        while self.log().matches(words).count() < times {
+            assert!(
+                started.elapsed() < Duration::from_secs(10),
+                "no {words:?}, {times} times, in:\n{}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub(crate) fn ask(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        method: &str,
+        params: &Value,
+    ) -> (u16, Value) {
+        answer(&send(&self.address, &format!("POST {path}"), headers, &request(1, method, params)))
+    }
+
+    pub(crate) fn call(&self, tool: &str, arguments: &Value) -> String {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let (status, answer) = self.ask("/mcp", &[], "tools/call", &params);
+        assert_eq!(status, 200, "{answer}");
+        answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned()
+    }
+
+    #[cfg(unix)]
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.running.0.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+}
+
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(10), "not so after 10 s: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,203 @@
+//! Configurations over HTTP and stdio, as clients meet them.
+
+use std::io::{Read as _, Write as _};
+
+use serde_json::{Value, json};
+
+use crate::house::{Folder, Served, answer, request, send, toolgate, until};
+
+const SHOP: &str = r#"
+    [listen]
+    shutdown_grace = "5s"
+    [stats]
+    path = "/stats"
+    [auth.partners]
+    api_keys = [
+        { id = "acme", sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", scopes = ["read"], attributes = { tenant = 7 } },
+        { id = "beta", key = "${BETA_KEY}", scopes = ["read", "write"], attributes = { tenant = "8" } },
+        { id = "look", key = "just-looking", profile = "readonly" },
+    ]
+    [auth.ops]
+    bearer = ["${file:token}"]
+    [servers.shop]
+    auth = ["partners", "ops"]
+    [servers.shop.tools.order_get]
+    args = { tenant = { from = "principal.tenant", type = "integer", default = 0 }, who = { from = "principal.sub", type = "string" }, lang = { from = "header.accept-language", type = "string", required = false } }
+    template = "{{ who }} {{ tenant }} {{ lang }}"
+    [servers.shop.tools.refund]
+    scopes = ["write"]
+    text = "refunded"
+    [servers.open]
+    limits = { body = "300", rate = [{ per = "ip", quota = "3/min" }] }
+    profile = { deny = ["hidden*"] }
+    [servers.open.tools.hidden_one]
+    text = "no"
+    [servers.open.tools.shown]
+    text = "yes"
+"#;
+
+fn shop() -> (Folder, Served) {
+    let folder = Folder::new();
+    folder.write("token", "ops-token\n");
+    let served = Served::with(&folder, SHOP, &[], &[("BETA_KEY", "beta-key")]);
+    (folder, served)
+}
+
+fn tools(served: &Served, headers: &[(&str, &str)]) -> Vec<String> {
+    let (_, listed) = served.ask("/shop/mcp", headers, "tools/list", &json!({}));
+    let tools = listed["result"]["tools"].as_array().cloned().unwrap_or_default();
+    tools.iter().filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect()
+}
+
+#[test]
+fn who_calls_decides_what_they_see_and_get() {
+    let (_folder, served) = shop();
+    let call = |headers: &[(&str, &str)], name: &str| {
+        served.ask("/shop/mcp", headers, "tools/call", &json!({ "name": name }))
+    };
+    assert_eq!(call(&[], "order_get").0, 401);
+    assert_eq!(call(&[("x-api-key", "wrong")], "order_get").0, 401);
+    let acme = [("x-api-key", "test"), ("accept-language", "de")];
+    assert_eq!(call(&acme, "order_get").1["result"]["content"][0]["text"], "acme 7 de");
+    let beta = [("authorization", "Bearer beta-key")];
+    assert_eq!(call(&beta, "order_get").1["result"]["content"][0]["text"], "beta 8 ");
+    assert_eq!(call(&beta, "refund").1["result"]["content"][0]["text"], "refunded");
+    // Who lacks the scope neither sees nor calls it.
+    assert_eq!(tools(&served, &acme), ["order_get"]);
+    assert_eq!(tools(&served, &beta), ["order_get", "refund"]);
+    assert!(call(&acme, "refund").1["error"]["message"].as_str().unwrap().contains("refund"));
+    assert_eq!(tools(&served, &[("x-api-key", "just-looking")]), ["order_get"]);
+    let ops = [("authorization", "Bearer ops-token")];
+    assert!(
+        call(&ops, "order_get").1["result"]["content"][0]["text"].as_str().unwrap().starts_with("token:")
+    );
+    let sent = json!({ "name": "order_get", "arguments": { "tenant": 8 } });
+    let (_, refused) = served.ask("/shop/mcp", &acme, "tools/call", &sent);
+    assert_eq!(refused["result"]["isError"], true, "nobody says themselves who they are: {refused}");
+}
+
+#[test]
+fn each_server_has_its_own_limits_and_profile() {
+    let (_folder, served) = shop();
+    let call = |name: &str| served.ask("/open/mcp", &[], "tools/call", &json!({ "name": name }));
+    assert_eq!(call("shown").1["result"]["content"][0]["text"], "yes");
+    assert!(call("hidden_one").1["error"]["message"].is_string());
+    let long = json!({ "name": "shown", "arguments": { "x": "y".repeat(400) } });
+    assert_eq!(served.ask("/open/mcp", &[], "tools/call", &long).0, 413);
+    until("the rate is felt", || call("shown").0 == 429);
+}
+
+#[test]
+fn it_says_how_it_is() {
+    let (_folder, served) = shop();
+    let get = |path: &str| answer(&send(&served.address, &format!("GET {path}"), &[], ""));
+    assert_eq!(get("/health"), (200, json!({ "status": "ok" })));
+    assert_eq!(get("/ready"), (200, json!({ "status": "ready" })));
+    let evil = send(&served.address, "GET /ready", &[("host", "10.0.0.9")], "");
+    assert!(evil.starts_with("HTTP/1.1 4"), "two hosts are no host: {evil}");
+    assert_eq!(get("/stats/open/summary").0, 200);
+    assert_eq!(get("/stats/shop/summary").0, 401, "numbers are for those who may call");
+    assert_eq!(get("/nothing").0, 404);
+}
+
+#[cfg(unix)]
+#[test]
+fn it_drains_and_ends_well() {
+    let folder = Folder::new();
+    let mut served =
+        Served::new(&folder, "[servers.s.tools.nap]\ncommand = { argv = [\"sleep\", \"0.5\"] }\n");
+    let address = served.address.clone();
+    let calling = std::thread::spawn(move || {
+        answer(&send(&address, "POST /mcp", &[], &request(1, "tools/call", &json!({ "name": "nap" }))))
+    });
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    served.signal("-TERM");
+    assert!(served.running.0.wait().unwrap().success());
+    let (status, said) = calling.join().unwrap();
+    assert_eq!(
+        (status, &said["result"]["isError"]),
+        (200, &Value::Null),
+        "what was under way is finished: {said}"
+    );
+}
+
+#[test]
+fn one_server_is_served_over_stdio_and_nobody_is_asked() {
+    let folder = Folder::new();
+    folder.write("token", "ops-token");
+    let path = folder.write("toolgate.toml", &SHOP.replace("${BETA_KEY}", "beta-key"));
+    let mut running = toolgate(&["stdio", path.to_str().unwrap(), "--server", "shop"]);
+    let mut input = running.0.stdin.take().unwrap();
+    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    writeln!(input, "{}", request(1, "initialize", &hello)).unwrap();
+    writeln!(input, "{}", request(2, "tools/call", &json!({ "name": "refund" }))).unwrap();
+    writeln!(input, "{}", request(3, "tools/call", &json!({ "name": "order_get" }))).unwrap();
+    drop(input);
+    let mut output = String::new();
+    running.0.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+    let mut answers: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    answers.sort_by_key(|answer| answer["id"].as_u64());
+    assert_eq!(answers[0]["result"]["serverInfo"]["name"], "shop");
+    assert_eq!(answers[1]["result"]["content"][0]["text"], "refunded", "over stdio no scope is needed");
+    let said = answers[2]["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(said.contains("the name of the caller"), "but nobody has a name: {said}");
+    assert!(running.0.wait().unwrap().success());
+}
+
+#[test]
+fn logs_can_be_read_by_programs_and_hold_no_secret() {
+    let folder = Folder::new();
+    folder.write("token", "ops-token");
+    let variables = [("BETA_KEY", "beta-key")];
+    let served = Served::with(&folder, SHOP, &["--log-format", "json", "--log-level", "debug"], &variables);
+    served.ask("/shop/mcp", &[("x-api-key", "beta-key")], "tools/call", &json!({ "name": "refund" }));
+    folder.write("toolgate.toml", &SHOP.replace("3/min", "${BETA_KEY}"));
+    served.wait_for("the old one stays", 1);
+    let log = served.log();
+    for line in log.lines() {
+        let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+        assert!(line["level"].is_string() && line["timestamp"].is_string());
+    }
+    assert!(!log.contains("beta-key") && !log.contains("ops-token"), "{log}");
+}
+
+#[test]
+fn a_configuration_that_is_wrong_is_not_served() {
+    let folder = Folder::new();
+    let path = folder.write("toolgate.toml", "[servers.s]\ntitel = \"x\"\n");
+    let mut running = toolgate(&["serve", path.to_str().unwrap()]);
+    let mut said = String::new();
+    running.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(running.0.wait().unwrap().code(), Some(3));
+    assert!(said.contains(":2:1: unknown key `titel`") && said.contains("did you mean `title`?"), "{said}");
+}
+
+#[test]
+fn a_program_tells_how_far_it_is() {
+    let folder = Folder::new();
+    let text = r#"
+        [servers.s.tools.work]
+        command = { argv = ["sh", "-c", "echo '1/3 begun' >&2; echo '66% on it' >&2; echo 'so so' >&2; echo done"], progress = "stderr" }
+    "#;
+    let path = folder.write("toolgate.toml", text);
+    let mut running = toolgate(&["stdio", path.to_str().unwrap()]);
+    let mut input = running.0.stdin.take().unwrap();
+    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    writeln!(input, "{}", request(1, "initialize", &hello)).unwrap();
+    writeln!(
+        input,
+        "{}",
+        request(2, "tools/call", &json!({ "name": "work", "_meta": { "progressToken": 7 } }))
+    )
+    .unwrap();
+    drop(input);
+    let mut output = String::new();
+    running.0.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+    let said: Vec<Value> = output.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = |n: usize| {
+        (&said[n]["params"]["progress"], &said[n]["params"]["total"], &said[n]["params"]["message"])
+    };
+    assert_eq!(told(0), (&json!(1), &json!(3), &json!("1/3 begun")), "{output}");
+    assert_eq!(told(1), (&json!(66), &json!(100), &json!("66% on it")), "{output}");
+    assert_eq!(said[2]["result"]["content"][0]["text"], "done", "what does not grow is not told: {output}");
+}

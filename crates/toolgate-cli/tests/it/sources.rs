@@ -1,0 +1,474 @@
+//! Databases and APIs behind the program: every source of the example is called, and connections change while it serves.
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use serde_json::{Value, json};
+use sqlx::{Connection as _, Executor as _};
+
+use crate::house::{Folder, Served, program, request, run, send, text, until};
+
+/// An API on loopback that remembers what it heard.
+struct Backend {
+    address: String,
+    state: Arc<State>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+struct State {
+    name: &'static str,
+    heard: Mutex<Vec<String>>,
+    /// What it says of itself at `/openapi.json`.
+    description: Mutex<String>,
+    n_connections: AtomicUsize,
+}
+
+impl Backend {
+    fn new(name: &'static str) -> Backend {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        Backend::on(name, listener)
+    }
+
+    fn on(name: &'static str, listener: std::net::TcpListener) -> Backend {
+        let address = listener.local_addr().unwrap().to_string();
+        listener.set_nonblocking(true).unwrap();
+        let state = Arc::new(State {
+            name,
+            heard: Mutex::default(),
+            description: Mutex::default(),
+            n_connections: AtomicUsize::new(0),
+        });
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.unwrap();
+        let serving = Arc::clone(&state);
+        runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            while let Ok((stream, _)) = listener.accept().await {
+                serving.n_connections.fetch_add(1, Ordering::Relaxed);
+                let state = Arc::clone(&serving);
+                tokio::spawn(async move {
+                    let service = service_fn(move |request| answer(Arc::clone(&state), request));
+                    let _ = Builder::new(TokioExecutor::new())
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
+                });
+            }
+        });
+        Backend { address, state, _runtime: runtime }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The last thing that it heard.
+    fn last(&self) -> String {
+        self.state.heard.lock().unwrap().last().cloned().unwrap_or_default()
+    }
+
+    fn describe(&self, paths: &Value) {
+        let whole = json!({ "openapi": "3.0.3", "info": { "title": "A", "version": "1" }, "paths": paths });
+        *self.state.description.lock().unwrap() = whole.to_string();
+    }
+}
+
+async fn answer(state: Arc<State>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.map(|body| text(&body.to_bytes())).unwrap_or_default();
+    let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let (key, who) = (header("x-warehouse-key"), header("authorization"));
+    let heard = format!("{} {} {key}{who} {body}", parts.method, parts.uri);
+    state.heard.lock().unwrap().push(heard.trim_end().to_owned());
+    let reply = match parts.uri.path() {
+        "/openapi.json" => {
+            let text = state.description.lock().unwrap().clone();
+            let etag = format!("\"{}\"", text.len());
+            let is_known = header("if-none-match") == etag;
+            let reply = Response::builder().header("etag", etag).status(if is_known { 304 } else { 200 });
+            reply.body(if is_known { Bytes::new() } else { text.into() }.into())
+        }
+        "/deliveries" => {
+            let all = json!([{ "sku": "TEA-G", "due": "tomorrow", "driver": "nobody's business" }]);
+            Response::builder().header("content-type", "application/json").body(all.to_string().into())
+        }
+        "/shelves/404" => Response::builder().status(404).body(Bytes::new().into()),
+        path => {
+            let said = json!({ "by": state.name, "path": path });
+            Response::builder().header("content-type", "application/json").body(said.to_string().into())
+        }
+    };
+    Ok(reply.unwrap())
+}
+
+/// Makes a database of these statements.
+fn database(path: &Path, statements: &str) {
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path).create_if_missing(true);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+        connection.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(statements.to_owned()))).await.unwrap();
+        connection.close().await.unwrap();
+    });
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if from.is_dir() {
+            copy(&from, &to);
+        } else {
+            std::fs::copy(&from, &to).unwrap();
+        }
+    }
+}
+
+#[test]
+fn every_source_of_the_example_is_served() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let (folder, backend) = (Folder::new(), Backend::new("warehouse"));
+    copy(&examples.join("shop"), &folder.path().join("shop"));
+    let shop = std::fs::read_to_string(examples.join("shop.toml")).unwrap();
+    let url = backend.url();
+    let served = Served::with(&folder, &shop, &[], &[("WAREHOUSE_URL", &url), ("WAREHOUSE_KEY", "hush")]);
+    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let opened = send(&served.address, "POST /shop/mcp", &[], &request(1, "initialize", &hello));
+    let session = opened.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).unwrap();
+    let headers = [("mcp-protocol-version", "2025-06-18"), ("mcp-session-id", session)];
+    let ask = |method: &str, params: Value| {
+        let (status, mut answer) = served.ask("/shop/mcp", &headers, method, &params);
+        assert_eq!(status, 200, "{answer}");
+        answer["result"].take()
+    };
+    let call =
+        |name: &str, arguments: Value| ask("tools/call", json!({ "name": name, "arguments": arguments }));
+    let said = |result: &Value| result["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+    let read = |uri: &str| ask("resources/read", json!({ "uri": uri }))["contents"][0]["text"].clone();
+
+    // A template, and a program.
+    assert_eq!(said(&call("hours", json!({ "day": "saturday" }))), "10 to 4");
+    assert!(said(&call("search_docs", json!({ "words": "glass" }))).contains("delivery.md"));
+
+    // A database.
+    let found = call("find_product", json!({ "q": "cup" }));
+    let cups = json!([
+        { "sku": "CUP-2", "name": "Cup with a handle", "price": 11.0 },
+        { "sku": "CUP-1", "name": "Cup without a handle", "price": 9.5 },
+    ]);
+    assert_eq!(found["structuredContent"]["rows"], cups);
+    assert!(found["isError"] != json!(true), "{found}");
+    let hostile = call("find_product", json!({ "q": "' OR 1=1 --" }));
+    assert_eq!(hostile["structuredContent"]["rows"], json!([]), "an argument is no SQL");
+    assert_eq!(call("stock", json!({ "sku": "TEA-W" }))["structuredContent"], json!({ "value": 12 }));
+    assert_eq!(call("stock", json!({ "sku": "NONE" }))["isError"], true);
+    let prices: Value = serde_json::from_str(read("shop://prices").as_str().unwrap()).unwrap();
+    assert_eq!(prices["rows"][0], json!({ "name": "Black tea, 100 g", "price": 6.9 }));
+    let product: Value = serde_json::from_str(read("shop://product/TEA-G").as_str().unwrap()).unwrap();
+    assert_eq!(product["stock"], 75);
+    let started = json!({ "ref": { "type": "ref/resource", "uri": "shop://product/{sku}" }, "argument": { "name": "sku", "value": "CUP" } });
+    assert_eq!(ask("completion/complete", started)["completion"]["values"], json!(["CUP-1", "CUP-2"]));
+
+    // An API: what is picked of its answer, and what it was told.
+    let deliveries = call("deliveries", json!({ "sku": "a&b=c" }));
+    assert_eq!(said(&deliveries), r#"[{"sku":"TEA-G","due":"tomorrow"}]"#, "{deliveries}");
+    assert_eq!(backend.last(), "GET /deliveries?sku=a%26b%3Dc hush");
+    call("deliveries", json!({}));
+    assert_eq!(backend.last(), "GET /deliveries hush");
+
+    // An API by its description.
+    let shelves = call("warehouse_shelves", json!({ "sku": "TEA-G" }));
+    assert!(said(&shelves).contains(r#""path":"/shelves""#), "{shelves}");
+    assert_eq!(backend.last(), "GET /shelves?sku=TEA-G hush");
+    call("warehouse_count", json!({ "id": 7, "sku": "TEA-G", "number": 3 }));
+    assert!(backend.last().starts_with("POST /shelves/7/counts hush {"), "{}", backend.last());
+    assert!(backend.last().contains(r#""number":3"#), "{}", backend.last());
+    assert!(read("warehouse:///shelves/7").as_str().unwrap().contains("/shelves/7"));
+    for nothing in ["shop://product/NONE", "warehouse:///shelves/404"] {
+        let (_, answer) = served.ask("/shop/mcp", &headers, "resources/read", &json!({ "uri": nothing }));
+        assert_eq!(answer["error"]["code"], -32002, "{answer}");
+    }
+    let tools = ask("tools/list", json!({}))["tools"].clone();
+    let names: Vec<&str> =
+        tools.as_array().unwrap().iter().filter_map(|tool| tool["name"].as_str()).collect();
+    assert!(!names.iter().any(|name| name.contains("burn")), "{names:?}");
+    let find = tools.as_array().unwrap().iter().find(|tool| tool["name"] == "find_product").unwrap();
+    let columns = &find["outputSchema"]["properties"]["rows"]["items"]["properties"];
+    assert_eq!(columns["name"]["type"], "string", "the database was asked what it gives: {find}");
+
+    // Texts, files and a prompt that shows one.
+    assert_eq!(read("shop://sizing"), "EU 42 = US 9 = UK 8");
+    assert_eq!(read("shop://greeting/de"), "Willkommen bei Acme!");
+    assert!(read("docs:///returns.md").is_string());
+    let prompt = ask("prompts/get", json!({ "name": "reply", "arguments": { "question": "When?" } }));
+    assert!(prompt["messages"].to_string().contains("not sent with glass"), "{prompt}");
+    assert!(!served.log().contains("hush"), "{}", served.log());
+}
+
+#[test]
+fn a_backend_that_is_not_there_is_told_of() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let toolgate = |arguments: &[&str]| {
+        let mut program = program();
+        program.current_dir(&root).args(arguments).env("WAREHOUSE_URL", format!("http://{nobody}"));
+        program.output().unwrap()
+    };
+    for tool in ["deliveries", "warehouse_shelves"] {
+        let called = toolgate(&["call", "examples/shop.toml", tool, "{}"]);
+        assert_eq!(called.status.code(), Some(4), "{}", text(&called.stderr));
+        assert!(text(&called.stdout).contains("cannot connect"), "{}", text(&called.stdout));
+    }
+    let checked = toolgate(&["check", "--live", "examples/shop.toml"]);
+    let said = text(&checked.stderr);
+    assert_eq!(checked.status.code(), Some(1), "{said}");
+    assert!(said.contains("shop.toml:") && said.contains("connection warehouse: cannot connect"), "{said}");
+    assert!(!said.contains("connection catalog"), "the database is there: {said}");
+}
+
+#[test]
+fn connections_change_while_others_stay_open() {
+    let folder = Folder::new();
+    for (name, said) in [("a.db", "from a"), ("b.db", "from b")] {
+        let made = format!("CREATE TABLE t (said TEXT NOT NULL); INSERT INTO t VALUES ('{said}');");
+        database(&folder.path().join(name), &made);
+    }
+    let (one, two, still) = (Backend::new("one"), Backend::new("two"), Backend::new("still"));
+    let config = |file: &str, url: &str, key: &str| {
+        format!(
+            r#"
+            security.egress.allow = ["127.0.0.1"]
+            [connections.db]
+            sqlite = "{file}"
+            [connections.api]
+            http = "{url}"
+            headers = {{ X-Warehouse-Key = "{key}" }}
+            [connections.still]
+            http = "{}"
+            [servers.s.tools.rows]
+            sql = {{ on = "db", query = "SELECT said FROM t" }}
+            output = "value"
+            [servers.s.tools.ask]
+            http = {{ on = "api", path = "/who", pick = "{{by}}" }}
+            [servers.s.tools.still]
+            http = {{ on = "still", path = "/who", pick = "{{by}}" }}
+            "#,
+            still.url()
+        )
+    };
+    let served = Served::new(&folder, &config("a.db", &one.url(), "first"));
+    let none = json!({});
+    assert_eq!(served.call("rows", &none), "from a");
+    assert_eq!(served.call("ask", &none), r#"{"by":"one"}"#);
+    assert_eq!(served.call("still", &none), r#"{"by":"still"}"#);
+    assert_eq!(one.last(), "GET /who first");
+    folder.write("toolgate.toml", &config("b.db", &one.url(), "second"));
+    until("the other database is read", || served.call("rows", &none) == "from b");
+    assert_eq!(served.call("ask", &none), r#"{"by":"one"}"#);
+    assert_eq!(one.last(), "GET /who second");
+    folder.write("toolgate.toml", &config("b.db", &two.url(), "second"));
+    until("the other API is asked", || served.call("ask", &none).contains("two"));
+    assert_eq!(served.call("rows", &none), "from b");
+    // A guard that forbids what was allowed is obeyed, and told as any other mistake.
+    let guarded = config("b.db", &two.url(), "second").replace("[\"127.0.0.1\"]", "[]");
+    folder.write("toolgate.toml", &guarded);
+    served.wait_for("is a private address", 1);
+    assert_eq!(served.call("ask", &none), r#"{"by":"two"}"#, "the old one stays");
+    assert_eq!(served.call("still", &none), r#"{"by":"still"}"#);
+    assert_eq!(
+        still.state.n_connections.load(Ordering::Relaxed),
+        1,
+        "what did not change is not dialed anew"
+    );
+}
+
+#[test]
+fn a_description_behind_a_url_is_followed() {
+    let get =
+        |id: &str| json!({ "get": { "operationId": id, "responses": { "200": { "description": "x" } } } });
+    let folder = Folder::new();
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = held.local_addr().unwrap().to_string();
+    drop(held);
+    let served = Served::with(
+        &folder,
+        &format!(
+            r#"
+            security.egress.allow = ["127.0.0.1"]
+            [servers.s.tools.here]
+            text = "here"
+            [servers.s.openapi.api]
+            spec = "http://{address}/openapi.json?key=${{KEY}}"
+            base = "http://{address}/v1"
+            refresh = "200ms"
+            prefix = "api_"
+            auth = {{ headers = {{ X-Warehouse-Key = "${{KEY}}" }} }}
+            "#
+        ),
+        &[],
+        &[("KEY", "hush")],
+    );
+    let names = || -> Vec<String> {
+        let (_, listed) = served.ask("/mcp", &[], "tools/list", &json!({}));
+        let tools = listed["result"]["tools"].as_array().cloned().unwrap_or_default();
+        tools.iter().filter_map(|tool| tool["name"].as_str().map(str::to_owned)).collect()
+    };
+    assert_eq!(names(), ["here"], "what does not answer keeps nothing else from being served");
+    served.wait_for("cannot connect", 1);
+    let backend = Backend::on("late", std::net::TcpListener::bind(&address).unwrap());
+    backend.describe(&json!({ "/a": get("a") }));
+    until("the description is found", || names() == ["here", "api_a"]);
+    assert!(served.call("api_a", &json!({})).contains("/v1/a"));
+    assert_eq!(backend.last(), "GET /v1/a hush");
+    backend.describe(&json!({ "/a": get("a"), "/bb": get("bb"), "/c": { "post": 7 } }));
+    until("the change is served", || names() == ["here", "api_a", "api_bb"]);
+    served.wait_for("POST /c", 1);
+    // One that cannot be read leaves the old one in use.
+    *backend.state.description.lock().unwrap() = "no description at all".into();
+    served.wait_for("the old one stays", 1);
+    assert!(names().contains(&"api_bb".to_owned()));
+    assert!(!served.log().contains("hush"), "{}", served.log());
+}
+
+#[test]
+fn a_check_asks_nobody_unless_it_is_live() {
+    let (folder, backend) = (Folder::new(), Backend::new("api"));
+    backend.describe(&json!({ "/a": { "get": { "operationId": "a", "responses": {} } } }));
+    database(&folder.path().join("a.db"), "CREATE TABLE t (said TEXT NOT NULL);");
+    let url = backend.url();
+    let config = format!(
+        r#"
+        security.egress.allow = ["127.0.0.1"]
+        listen.http = "127.0.0.1:0"
+        [connections.db]
+        sqlite = "a.db"
+        [servers.s.openapi.api]
+        spec = "{url}/openapi.json"
+        base = "{url}"
+        [servers.s.tools.odd]
+        description = "Reads what is not there."
+        sql = {{ on = "db", query = "SELECT gone FROM nowhere" }}
+        "#
+    );
+    folder.write("t.toml", &config);
+    let checked = run(folder.path(), &["check", "t.toml"]);
+    let said = text(&checked.stdout);
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+    assert!(said.contains("s: 1 tools") && said.contains("`check --live` reads it"), "{said}");
+    assert_eq!(backend.state.n_connections.load(Ordering::Relaxed), 0);
+    let checked = run(folder.path(), &["check", "--live", "t.toml"]);
+    let said = text(&checked.stdout);
+    assert!(said.contains("s: 2 tools") && said.contains("no such table: nowhere"), "{said}");
+    let explained = run(folder.path(), &["explain", "t.toml", "a"]);
+    assert!(text(&explained.stdout).contains("GET /a"), "{}", text(&explained.stdout));
+}
+
+/// Every way to say what is sent, and as whom, arrives as it was said.
+#[test]
+fn what_the_file_says_is_what_the_backend_hears() {
+    let (folder, backend) = (Folder::new(), Backend::new("api"));
+    let url = backend.url();
+    database(&folder.path().join("a.db"), "CREATE TABLE note (id INTEGER PRIMARY KEY, who TEXT, said TEXT);");
+    let text = format!(
+        r#"
+        security.egress.allow = ["127.0.0.1"]
+        [auth.keys]
+        api_keys = [
+            {{ id = "ada", key = "ada-key", attributes = {{ ticket = "t-1" }} }},
+            {{ id = "bob", key = "bob-key" }},
+        ]
+        [connections.plain]
+        http = "{url}/base"
+        query = {{ v = "2" }}
+        [connections.as_caller]
+        http = "{url}"
+        auth = {{ forward = true }}
+        [connections.notes]
+        sqlite = "a.db"
+        read_only = false
+        [servers.s]
+        auth = "keys"
+        [servers.s.tools.json]
+        args = {{ n = "integer", tags = "string[]?" }}
+        http = {{ on = "plain", method = "POST", path = "/j", json = {{ n = "{{{{ n }}}}", tags = "{{{{ tags }}}}", fixed = true }} }}
+        [servers.s.tools.form]
+        args = {{ a = "string" }}
+        http = {{ on = "plain", method = "PUT", path = "/f", form = {{ a = "{{a}}" }} }}
+        [servers.s.tools.plain]
+        args = {{ a = "string" }}
+        http = {{ on = "plain", method = "POST", path = "/t", body = "<{{{{ a }}}}>", headers = {{ X-Warehouse-Key = "{{a}}" }} }}
+        [servers.s.tools.forward]
+        http = {{ on = "as_caller", path = "/me" }}
+        [servers.s.tools.ticket]
+        http = {{ on = "plain", path = "/me", auth = {{ attribute = "ticket", header = "X-Warehouse-Key", prefix = "ticket " }} }}
+        [servers.s.tools.add_note]
+        args = {{ who = {{ from = "principal.sub", type = "string" }}, said = "string" }}
+        sql = {{ on = "notes", write = true, query = "INSERT INTO note (who, said) VALUES (:who, :said) RETURNING id" }}
+        [servers.s.tools.my_notes]
+        args = {{ who = {{ from = "principal.sub", type = "string" }} }}
+        sql = {{ on = "notes", query = "SELECT said FROM note WHERE who = :who", max_rows = 1 }}
+        [servers.s.tools.ask]
+        args = {{ sql = "string" }}
+        sql = {{ on = "notes", query_from = "sql", expose_errors = true }}
+        "#
+    );
+    let served = Served::new(&folder, &text);
+    let call = |key: &str, name: &str, arguments: Value| {
+        let headers = [("authorization", format!("Bearer {key}"))];
+        let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+        let params = json!({ "name": name, "arguments": arguments });
+        let (status, answer) = served.ask("/mcp", &headers, "tools/call", &params);
+        assert_eq!(status, 200, "{answer}");
+        let said = answer["result"]["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+        (said, answer["result"]["isError"] == json!(true))
+    };
+    let sent = |key: &str, name: &str, arguments: Value| {
+        let (said, is_error) = call(key, name, arguments);
+        assert!(!is_error, "{name}: {said}");
+        backend.last()
+    };
+    assert_eq!(
+        sent("ada-key", "json", json!({ "n": 7 })),
+        r#"POST /base/j?v=2  {"n":7,"fixed":true}"#,
+        "a number stays one, and what was not given is left out"
+    );
+    assert_eq!(sent("ada-key", "form", json!({ "a": "x&y=1" })), "PUT /base/f?v=2  a=x%26y%3D1");
+    assert_eq!(sent("ada-key", "plain", json!({ "a": "hi" })), "POST /base/t?v=2 hi <hi>");
+    assert_eq!(sent("bob-key", "forward", json!({})), "GET /me Bearer bob-key");
+    assert_eq!(sent("ada-key", "ticket", json!({})), "GET /base/me?v=2 ticket t-1");
+    let n_heard = backend.state.heard.lock().unwrap().len();
+    assert!(call("bob-key", "ticket", json!({})).1, "nobody knows a ticket of this one");
+    assert!(call("ada-key", "plain", json!({ "a": "x\r\nHost: evil" })).1, "a header is one line");
+    assert_eq!(backend.state.heard.lock().unwrap().len(), n_heard, "the backend heard of neither");
+
+    assert_eq!(
+        call("ada-key", "add_note", json!({ "said": "hers" })),
+        (r#"{"rows":[{"id":1}],"affected":1}"#.into(), false)
+    );
+    assert!(
+        call("bob-key", "add_note", json!({ "said": "forged", "who": "ada" })).1,
+        "who calls is not said"
+    );
+    call("bob-key", "add_note", json!({ "said": "his" }));
+    assert_eq!(call("ada-key", "my_notes", json!({})).0, r#"{"rows":[{"said":"hers"}]}"#);
+    assert_eq!(call("bob-key", "my_notes", json!({})).0, r#"{"rows":[{"said":"his"}]}"#);
+    assert_eq!(
+        call("ada-key", "ask", json!({ "sql": "SELECT count(*) AS n FROM note" })).0,
+        r#"{"rows":[{"n":2}]}"#
+    );
+    assert!(call("ada-key", "ask", json!({ "sql": "DELETE FROM note" })).1);
+    assert!(call("ada-key", "ask", json!({ "sql": "SELECT x FROM note" })).0.contains("no such column"));
+    assert_eq!(
+        call("ada-key", "ask", json!({ "sql": "SELECT count(*) AS n FROM note" })).0,
+        r#"{"rows":[{"n":2}]}"#
+    );
+}

@@ -1,0 +1,235 @@
+//! One server: found or installed, filled, started, asked to end.
+
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::install;
+use crate::process::{self, Guarded, Show};
+
+const FILL_LIMIT: Duration = Duration::from_secs(120);
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// What a server needs.
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    /// Tells the tests where it is.
+    pub(crate) variable: &'static str,
+    /// Tells them which file to make if they want it restarted.
+    pub(crate) restart_variable: &'static str,
+    package: &'static str,
+    /// The user that it runs as if root starts it.
+    user: &'static str,
+    /// The program that makes an empty database, and the one that serves it.
+    programs: [&'static str; 2],
+    /// Where it writes its process id, and the signal that ends it without waiting for clients.
+    end: (&'static str, &'static str),
+    fill: fn(&Path) -> Vec<String>,
+    serve: fn(&Path, u16) -> Vec<String>,
+    address: fn(u16) -> String,
+}
+
+pub(crate) const POSTGRES: Kind = Kind {
+    name: "PostgreSQL",
+    variable: "TOOLGATE_TEST_POSTGRES",
+    restart_variable: "TOOLGATE_TEST_POSTGRES_RESTART",
+    package: "postgresql",
+    user: "postgres",
+    programs: ["initdb", "postgres"],
+    end: ("data/postmaster.pid", "-INT"),
+    fill: |data| {
+        let options = ["-U", "postgres", "--auth=trust", "-E", "UTF8", "--no-locale", "--no-sync", "-D"];
+        words(&options, &[&data.display().to_string()])
+    },
+    serve: |data, port| {
+        let sockets = data.with_file_name("");
+        let (data, sockets) = (data.display().to_string(), sockets.display().to_string());
+        let options = ["-c", "fsync=off", "-c", "max_connections=100", "-h", "127.0.0.1", "-p"];
+        let mut words = words(&options, &[&port.to_string(), "-k", &sockets, "-D", &data]);
+        // The certificate that Debian makes for tests, which its user may read.
+        let [certificate, key] =
+            ["/etc/ssl/certs/ssl-cert-snakeoil.pem", "/etc/ssl/private/ssl-cert-snakeoil.key"];
+        if is_root() && Path::new(certificate).exists() {
+            let options =
+                ["ssl=on".to_owned(), format!("ssl_cert_file={certificate}"), format!("ssl_key_file={key}")];
+            words.extend(options.into_iter().flat_map(|option| ["-c".to_owned(), option]));
+        }
+        words
+    },
+    address: |port| format!("postgres://postgres@127.0.0.1:{port}/postgres"),
+};
+
+pub(crate) const MARIADB: Kind = Kind {
+    name: "MariaDB",
+    variable: "TOOLGATE_TEST_MYSQL",
+    restart_variable: "TOOLGATE_TEST_MYSQL_RESTART",
+    package: "mariadb-server",
+    user: "mysql",
+    programs: ["mariadb-install-db", "mariadbd"],
+    end: ("mariadb.pid", "-TERM"),
+    fill: |data| {
+        let options = ["--no-defaults", "--auth-root-authentication-method=normal", "--skip-name-resolve"];
+        words(&options, &[&format!("--datadir={}", data.display())])
+    },
+    serve: |data, port| {
+        let socket = data.with_file_name("mariadb.sock");
+        let options = ["--no-defaults", "--bind-address=127.0.0.1", "--skip-name-resolve", "--skip-log-bin"];
+        let places = [
+            format!("--port={port}"),
+            format!("--socket={}", socket.display()),
+            format!("--datadir={}", data.display()),
+            format!("--pid-file={}", data.with_file_name("mariadb.pid").display()),
+        ];
+        words(&options, &places.each_ref().map(String::as_str))
+    },
+    address: |port| format!("mysql://root@127.0.0.1:{port}/mysql"),
+};
+
+fn words(fixed: &[&str], more: &[&str]) -> Vec<String> {
+    fixed.iter().chain(more).map(|word| (*word).to_owned()).collect()
+}
+
+/// A server that does not outlive this value.
+pub(crate) struct Server {
+    pub(crate) kind: &'static Kind,
+    home: PathBuf,
+    port: u16,
+    running: Option<Guarded>,
+}
+
+impl Server {
+    /// Finds or installs the programs, makes an empty database and serves it.
+    pub(crate) fn start(kind: &'static Kind, home: &Path) -> Result<Self, String> {
+        let home = home.join(kind.user);
+        let [fill, _] = kind.programs;
+        let fill = program(kind, fill)?;
+        install::fresh(&home)?;
+        super::open_to_all(&home)?;
+        let port = free_port()?;
+        println!("starting {} on port {port}", kind.name);
+        let mut command = as_user(kind, &fill, &(kind.fill)(&home.join("data")));
+        let finished = process::run(command.current_dir(&home), FILL_LIMIT, Show::Quiet);
+        match finished {
+            Ok(finished) if finished.success() => {}
+            Ok(finished) => return Err(format!("{}: {}", fill.display(), finished.why())),
+            Err(error) => return Err(format!("{}: {error}", fill.display())),
+        }
+        let mut server = Self { kind, home, port, running: None };
+        server.serve()?;
+        Ok(server)
+    }
+
+    pub(crate) fn address(&self) -> String {
+        (self.kind.address)(self.port)
+    }
+
+    /// Whoever makes this file wants the server killed and started again.
+    pub(crate) fn request_file(&self) -> PathBuf {
+        self.home.join("restart")
+    }
+
+    /// As if somebody pulled the plug, and put it back.
+    pub(crate) fn restart(&mut self) -> Result<(), String> {
+        self.running = None;
+        // What was killed takes a moment to be gone, and until then a server refuses to take its place.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            match self.serve() {
+                Err(_) if Instant::now() < deadline => thread::sleep(Duration::from_millis(200)),
+                ended => return ended,
+            }
+        }
+    }
+
+    fn serve(&mut self) -> Result<(), String> {
+        let [_, serve] = self.kind.programs;
+        let serve = program(self.kind, serve)?;
+        let mut command = as_user(self.kind, &serve, &(self.kind.serve)(&self.home.join("data"), self.port));
+        let log = self.home.join("log");
+        let open = || fs::OpenOptions::new().create(true).append(true).open(&log);
+        let (out, err) =
+            open().and_then(|out| Ok((out, open()?))).map_err(|error| format!("log: {error}"))?;
+        command.current_dir(&self.home).stdin(Stdio::null()).stdout(out).stderr(err);
+        let child = command.spawn().map_err(|error| format!("{}: {error}", serve.display()))?;
+        let mut running = Guarded(child);
+        let deadline = Instant::now() + START_LIMIT;
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
+            if !running.is_running() || Instant::now() > deadline {
+                let words = fs::read_to_string(&log).unwrap_or_default();
+                let last = words.lines().last().unwrap_or("it said nothing").to_owned();
+                return Err(format!("it does not start: {last}"));
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        self.running = Some(running);
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    /// Killed, a server would leave its shared memory behind; asked, it cleans up. It is killed if it does not.
+    fn drop(&mut self) {
+        let Some(running) = &mut self.running else { return };
+        let (file, signal) = self.kind.end;
+        let Ok(text) = fs::read_to_string(self.home.join(file)) else { return };
+        let Some(pid) = text.lines().next() else { return };
+        let _ = Command::new("sh").args(["-c", "kill \"$@\"", "kill", signal, pid.trim()]).status();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while running.is_running() && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// The program in the path, or where Debian keeps those that are not meant for it. If it is nowhere, it is installed.
+fn program(kind: &Kind, name: &str) -> Result<PathBuf, String> {
+    if let Some(found) = find(name) {
+        return Ok(found);
+    }
+    install::apt(kind.package)?;
+    find(name).ok_or_else(|| format!("{name} is nowhere, though {} is installed", kind.package))
+}
+
+fn find(name: &str) -> Option<PathBuf> {
+    // The newest of several versions; its two programs belong together, so they are looked for here first.
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut versions: Vec<(u32, PathBuf)> = versions
+        .filter_map(|entry| {
+            Some((entry.file_name().to_str()?.parse().ok()?, entry.path().join("bin").join(name)))
+        })
+        .filter(|(_, path)| path.exists())
+        .collect();
+    versions.sort();
+    if let Some((_, path)) = versions.pop() {
+        return Some(path);
+    }
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let more = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
+    std::env::split_paths(&paths).chain(more).map(|dir| dir.join(name)).find(|path| path.exists())
+}
+
+/// A command that does not run as root.
+fn as_user(kind: &Kind, program: &Path, arguments: &[String]) -> Command {
+    let mut command = if is_root() {
+        let mut command = Command::new("runuser");
+        command.args(["-u", kind.user, "--"]).arg(program);
+        command
+    } else {
+        Command::new(program)
+    };
+    command.args(arguments);
+    command
+}
+
+fn is_root() -> bool {
+    let finished = process::run(Command::new("id").arg("-u"), Duration::from_secs(10), Show::Quiet);
+    finished.is_ok_and(|finished| finished.stdout.trim() == "0")
+}
+
+fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| error.to_string())?;
+    listener.local_addr().map(|address| address.port()).map_err(|error| error.to_string())
+}
