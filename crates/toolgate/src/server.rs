@@ -618,9 +618,9 @@ impl<L: Last> Builder<L> {
     }
 
     /// How long a task is kept from its beginning, its result included, unless the client says otherwise. An hour
-    /// unless said otherwise here; clients can have between a minute and a day.
+    /// unless said otherwise here, a year at most; clients can have between a minute and a day.
     pub fn task_ttl(self, ttl: Duration) -> Builder<L> {
-        self.set(|parts| parts.tasks.ttl = ttl)
+        self.set(|parts| parts.tasks.ttl = ttl.min(TaskLimits::LONGEST))
     }
 
     /// How often clients should look how their tasks stand. Each second unless said otherwise.
