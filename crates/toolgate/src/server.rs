@@ -644,6 +644,13 @@ impl<L: Last> Builder<L> {
         self.set(|parts| parts.tasks.result = bytes)
     }
 
+    /// How many tasks of one principal are kept that have ended in this process. 1000 unless said otherwise, and 64 MiB
+    /// of them; for one more, the oldest is forgotten before its time. Who is a principal here is as for
+    /// [`Builder::max_tasks`].
+    pub fn max_kept_tasks(self, tasks: usize) -> Builder<L> {
+        self.set(|parts| parts.tasks.kept = tasks)
+    }
+
     /// Secrets that seal what clients carry between calls: the first seals, all open. Give the same ones to
     /// every process that serves the same clients; without any, each process makes up its own.
     pub fn state_keys(self, secrets: impl IntoIterator<Item = [u8; 32]>) -> Builder<L> {

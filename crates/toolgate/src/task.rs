@@ -11,6 +11,7 @@
 //! Which revision a client speaks is not known here, and how a tool is run neither: that is the [`Crew`]'s business.
 
 mod desk;
+mod kept;
 mod record;
 mod run;
 mod sweep;
@@ -30,13 +31,14 @@ use toolgate_wire::model::{
 use toolgate_wire::{Fault, FaultKind, ProgressToken, Raw, codec};
 
 use crate::cancel::Cancel;
-use crate::clock::{Clock, iso8601};
+use crate::clock::{Clock, iso8601, tick};
 use crate::handler::{AskErrorKind, Luggage, Voice};
 use crate::hub::{Hub, Topic};
 use crate::request::{BoxFuture, Caller, Failure, Stop};
 use crate::seal::{Seal, token};
 use crate::store::{Cellar, Expect, Key, Reach, StoreError, Version};
 use desk::Desk;
+use kept::{Ended, Kept};
 use record::{Record, Reply};
 
 /// How long a lease holds that nobody renews.
@@ -49,8 +51,9 @@ const LIVES: (Duration, Duration) = (Duration::from_secs(60), Duration::from_sec
 const SKEW: u64 = 60_000;
 /// How often something may change while it is being changed, before that is given up.
 const TRIES: usize = 64;
-/// How many tasks one page of a list shows.
+/// How many tasks one page of a list shows, and after how many bytes of records it ends before that.
 const PAGE: usize = 50;
+const PAGE_BYTES: usize = 4 << 20;
 /// How often whoever waits looks for himself, in case that a message was lost.
 const LOOK: Duration = Duration::from_secs(3);
 
@@ -75,6 +78,9 @@ pub(crate) struct TaskLimits {
     pub(crate) running: usize,
     /// The largest result that is kept, in bytes.
     pub(crate) result: usize,
+    /// Tasks of one owner that have ended in this process, and how many bytes of them.
+    pub(crate) kept: usize,
+    pub(crate) kept_bytes: usize,
 }
 
 impl TaskLimits {
@@ -90,6 +96,8 @@ impl Default for TaskLimits {
             each: 100,
             running: 1000,
             result: 8 << 20,
+            kept: 1000,
+            kept_bytes: 64 << 20,
         }
     }
 }
@@ -153,6 +161,8 @@ struct Core {
     node: Box<str>,
     /// What runs here.
     running: Mutex<Running>,
+    /// What has ended here.
+    kept: Mutex<Kept>,
     /// Who waits for which task to change. Bounded by the calls under way.
     waiting: Mutex<HashMap<Box<str>, Arc<Notify>>>,
     is_up: AtomicBool,
@@ -202,6 +212,7 @@ impl Tasks {
             limits,
             node: token().into(),
             running: Mutex::default(),
+            kept: Mutex::default(),
             waiting: Mutex::default(),
             is_up: AtomicBool::new(false),
             missed: AtomicBool::new(false),
@@ -287,6 +298,7 @@ impl Tasks {
         if amended.changed {
             // The lease is for him to give back who runs it.
             self.core.clear(owner, id, None).await;
+            self.core.shelve(owner, &amended.record).await;
         }
         Ok((amended.record.task, amended.changed))
     }
@@ -295,7 +307,7 @@ impl Tasks {
     pub(crate) async fn list(&self, owner: &str, cursor: Option<&str>) -> Result<Page<Task>, Fault> {
         self.rise();
         let purpose = format!("tasks of {owner}");
-        let after = match cursor {
+        let mut after = match cursor {
             None => None,
             Some(cursor) => {
                 let unknown = || Fault::params("unknown cursor; start again without one");
@@ -305,16 +317,22 @@ impl Tasks {
                     .open(purpose.as_bytes(), cursor)
                     .ok()
                     .and_then(|key| String::from_utf8(key).ok());
-                Some(opened.ok_or_else(unknown)?)
+                Some(Box::from(opened.ok_or_else(unknown)?))
             }
         };
         let space = self.core.cellar.space(&space_of(owner));
-        let found = self.core.cellar.store.list(&space, after.as_deref(), PAGE);
-        let found = found.await.map_err(|error| away(&error))?;
-        let next = found.last().filter(|_| found.len() == PAGE);
-        let next = next.map(|(name, _)| self.core.seal.seal(purpose.as_bytes(), name.as_bytes()));
-        let items = found.into_iter().filter_map(|(_, entry)| Record::read(entry.value));
-        let items = items.map(|record| Arc::new(brief(record.task))).collect();
+        let (mut items, mut n_seen, mut bytes) = (Vec::new(), 0, 0);
+        let next = loop {
+            if n_seen == PAGE || bytes >= PAGE_BYTES {
+                break after.map(|name: Box<str>| self.core.seal.seal(purpose.as_bytes(), name.as_bytes()));
+            }
+            // One at a time: each of them may be as large as a result.
+            let found = self.core.cellar.store.list(&space, after.as_deref(), 1);
+            let found = found.await.map_err(|error| away(&error))?;
+            let Some((name, entry)) = found.into_iter().next() else { break None };
+            (n_seen, bytes, after) = (n_seen + 1, bytes + entry.value.len(), Some(name));
+            items.extend(Record::read(entry.value).map(|record| Arc::new(brief(record.task))));
+        };
         Ok(Page { items, next, cache: CacheHint::default() })
     }
 
@@ -540,6 +558,18 @@ impl Core {
         let (index, lease) = tokio::join!(index, lease);
         if let Err(error) = index.and(lease) {
             tracing::debug!(%error, id, "what is left of a task is cleared away later");
+        }
+    }
+
+    /// Counts what has ended, and lets go of what there is no room for.
+    async fn shelve(&self, owner: &str, record: &Record) {
+        let until = tick() + self.left_of(record).unwrap_or_default();
+        let ended = Ended { id: record.task.id.as_str().into(), bytes: record.write().len(), until };
+        let gone = lock(&self.kept).add(owner, ended, &self.limits);
+        for (owner, id) in gone {
+            if let Err(error) = self.cellar.store.delete(&self.key(&owner, &id), Expect::Anything).await {
+                tracing::debug!(%error, %id, "a task that has ended is forgotten later");
+            }
         }
     }
 

@@ -240,7 +240,10 @@ impl Core {
         let mut pause = Duration::from_millis(100);
         while self.left_of(&desk.record()).is_some() {
             match desk.amend(|record| record.end(end.state, end.message.clone(), end.end.clone())).await {
-                Ok(Turn::Done) => return self.clear(&desk.owner, &desk.id, Some(lease)).await,
+                Ok(Turn::Done) => {
+                    self.clear(&desk.owner, &desk.id, Some(lease)).await;
+                    return self.shelve(&desk.owner, &desk.record()).await;
+                }
                 Ok(Turn::Over) => return self.clear_if_final(desk, lease).await,
                 Err(error) => {
                     tracing::warn!(%error, id = %desk.id, "the end of a task cannot be written down yet");

@@ -107,6 +107,7 @@ impl Core {
             if self.missed.swap(false, Ordering::Relaxed) {
                 patrol.heard_gap(tick());
             }
+            lock(&self.kept).forget(tick());
             match self.sweep(&mut patrol).await {
                 Ok(()) => patrol.alone = false,
                 Err(error) => {
@@ -234,9 +235,10 @@ impl Core {
                 self.enter(&desk).await;
                 self.seat(place, desk, caller, lease);
             }
-            (Some(_), ..) => {
+            (Some(amended), ..) => {
                 tracing::warn!(id, "a task lost its process and has failed");
                 self.clear(&owner, id, Some(lease)).await;
+                self.shelve(&owner, &amended.record).await;
             }
             // It has ended meanwhile, or somebody else runs it. The next look tells which.
             (None, ..) => {

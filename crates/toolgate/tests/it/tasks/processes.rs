@@ -11,7 +11,7 @@ use toolgate::testing::{Revision, TestClient};
 use toolgate::{Context, Field, Form, Principal, Server, ToolError, ToolSpec};
 
 use super::storage::Shared;
-use super::{ask, ask_as, begin, get, until};
+use super::{ask, ask_as, begin, exchange, get, until};
 
 /// What handlers of all processes count.
 #[derive(Clone, Debug, Default)]
@@ -280,6 +280,53 @@ async fn an_answer_that_could_not_be_read_is_read_later() {
     until(&server, &id, "completed").await;
 }
 
+/// Who fetches nothing fills nobody's store: the oldest that has ended goes.
+#[tokio::test]
+async fn what_has_ended_is_kept_within_bounds() {
+    let store = Shared::new();
+    let server = Server::new("shared", "1.0.0").store(store.clone()).max_kept_tasks(3);
+    let server = server.tool("quick", || async { "done" }).task_optional().build().unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..6 {
+        let id = begin(&server, "quick", json!({})).await;
+        until(&server, &id, "completed").await;
+        // What has ended is counted a moment later.
+        while !names(&store, "lease").await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        ids.push(id);
+    }
+    for _ in 0..1000 {
+        if names(&store, "task/anyone").await.len() <= 3 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let kept: std::collections::BTreeSet<_> = names(&store, "task/anyone").await.into_iter().collect();
+    assert_eq!(kept, ids[3..].iter().map(|id| id.as_str().into()).collect());
+}
+
+/// However large the results are, one page of them is not.
+#[tokio::test]
+async fn a_list_of_large_results_comes_in_smaller_pages() {
+    let server = Server::new("shared", "1.0.0").store(Shared::new());
+    let server = server.tool("big", || async { "x".repeat(3 << 20) }).task_optional().build().unwrap();
+    for _ in 0..3 {
+        let begun = ask_as(&server, Some("ada"), "tools/call", json!({ "name": "big" })).await;
+        let id = json!({ "taskId": begun["result"]["taskId"] });
+        while ask_as(&server, Some("ada"), "tasks/get", id.clone()).await["result"]["status"] != "completed" {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    let client = TestClient::new(&server, Revision::known("2025-11-25"))
+        .over_http()
+        .with_principal(Principal::new("ada"));
+    let page = client.request("tasks/list", json!({})).await["result"].take();
+    assert_eq!(page["tasks"].as_array().unwrap().len(), 2);
+    let rest = client.request("tasks/list", json!({ "cursor": page["nextCursor"] })).await["result"].take();
+    assert_eq!((rest["tasks"].as_array().unwrap().len(), &rest["nextCursor"]), (1, &Value::Null));
+}
+
 /// However long a server means to keep its tasks.
 #[tokio::test]
 async fn a_task_kept_for_ever_is_kept_for_a_year() {
@@ -359,6 +406,10 @@ async fn a_store_that_is_away_costs_tasks_and_nothing_else() {
     assert_eq!(refused["result"]["content"][0]["text"], "storage unavailable, try again");
     let away = ask(&server, "tasks/get", json!({ "taskId": id })).await;
     assert_eq!(away["error"], json!({ "code": -32603, "message": "storage unavailable, try again" }));
+    for (method, params) in [("tasks/update", answer(&id)), ("tasks/cancel", json!({ "taskId": id }))] {
+        let told = exchange(&server, None, method, params).fetch().await.unwrap();
+        assert_eq!((told.status, &told.headers["retry-after"]), (503, &"5".parse().unwrap()), "{method}");
+    }
     let plain = ask(&server, "tools/call", json!({ "name": "plain" })).await;
     assert_eq!(plain["result"]["content"][0]["text"], "fine");
 
