@@ -89,7 +89,8 @@ pub struct Dialect {
     pub stray_answers: bool,
     /// Answers are never streams.
     pub json_only: bool,
-    /// There are tasks, although no revision was named, and `tasks/create` begins one.
+    /// There are tasks, although no revision was named, and `tasks/create` begins one. Callers that are not
+    /// authenticated are one owner together: they see each other's tasks in `tasks/list` and may cancel them.
     pub tasks_create: bool,
 }
 

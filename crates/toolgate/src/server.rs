@@ -619,9 +619,9 @@ impl<L: Last> Builder<L> {
     }
 
     /// How long a task is kept from its beginning, its result included, unless the client says otherwise. An hour
-    /// unless said otherwise here; clients can have between a minute and a day.
+    /// unless said otherwise here, a year at most; clients can have between a minute and a day.
     pub fn task_ttl(self, ttl: Duration) -> Builder<L> {
-        self.set(|parts| parts.tasks.ttl = ttl)
+        self.set(|parts| parts.tasks.ttl = ttl.min(TaskLimits::LONGEST))
     }
 
     /// How often clients should look how their tasks stand. Each second unless said otherwise.
@@ -643,6 +643,13 @@ impl<L: Last> Builder<L> {
     /// How large the result of a task may be: it is kept. 8 MiB unless said otherwise; a task with more has failed.
     pub fn task_result_limit(self, bytes: usize) -> Builder<L> {
         self.set(|parts| parts.tasks.result = bytes)
+    }
+
+    /// How many tasks of one principal are kept that have ended in this process. 1000 unless said otherwise, and 64 MiB
+    /// of them; for one more, the oldest is forgotten before its time. Who is a principal here is as for
+    /// [`Builder::max_tasks`].
+    pub fn max_kept_tasks(self, tasks: usize) -> Builder<L> {
+        self.set(|parts| parts.tasks.kept = tasks)
     }
 
     /// Secrets that seal what clients carry between calls: the first seals, all open. Give the same ones to

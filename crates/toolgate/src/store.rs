@@ -194,8 +194,9 @@ pub struct Entry {
     pub version: Version,
 }
 
-/// A state of something kept. Two states of one name never have the same, not even after it was deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A state of something kept. Two states of one name never have the same, not even after it was deleted; and a later
+/// one has the higher number, so that whoever fetched two of them knows which is the newer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
 
 /// What must be there for a change to happen.

@@ -11,13 +11,14 @@
 //! Which revision a client speaks is not known here, and how a tool is run neither: that is the [`Crew`]'s business.
 
 mod desk;
+mod kept;
 mod record;
 mod run;
 mod sweep;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,13 +31,14 @@ use toolgate_wire::model::{
 use toolgate_wire::{Fault, FaultKind, ProgressToken, Raw, codec};
 
 use crate::cancel::Cancel;
-use crate::clock::{Clock, iso8601};
+use crate::clock::{Clock, iso8601, tick};
 use crate::handler::{AskErrorKind, Luggage, Voice};
 use crate::hub::{Hub, Topic};
 use crate::request::{BoxFuture, Caller, Failure, Stop};
 use crate::seal::{Seal, token};
 use crate::store::{Cellar, Expect, Key, Reach, StoreError, Version};
 use desk::Desk;
+use kept::{Ended, Kept};
 use record::{Record, Reply};
 
 /// How long a lease holds that nobody renews.
@@ -45,10 +47,13 @@ const LEASE: Duration = Duration::from_secs(15);
 const GRACE: Duration = Duration::from_secs(60);
 /// The shortest and the longest time that a client can have a task kept.
 const LIVES: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(24 * 60 * 60));
+/// How far the clocks of two processes may be apart, in milliseconds.
+const SKEW: u64 = 60_000;
 /// How often something may change while it is being changed, before that is given up.
 const TRIES: usize = 64;
-/// How many tasks one page of a list shows.
+/// How many tasks one page of a list shows, and after how many bytes of records it ends before that.
 const PAGE: usize = 50;
+const PAGE_BYTES: usize = 4 << 20;
 /// How often whoever waits looks for himself, in case that a message was lost.
 const LOOK: Duration = Duration::from_secs(3);
 
@@ -57,7 +62,7 @@ const RUN: &str = "run";
 const LEASES: &str = "lease";
 /// The channel on which changes are told.
 const CHANNEL: &str = "tasks";
-/// What is told there when a process leaves a task to others.
+/// What is told there when a process leaves a task to others, and noted where it is under way.
 const LEFT: &str = "left";
 
 /// How many, how long, how large.
@@ -73,6 +78,14 @@ pub(crate) struct TaskLimits {
     pub(crate) running: usize,
     /// The largest result that is kept, in bytes.
     pub(crate) result: usize,
+    /// Tasks of one owner that have ended in this process, and how many bytes of them.
+    pub(crate) kept: usize,
+    pub(crate) kept_bytes: usize,
+}
+
+impl TaskLimits {
+    /// The longest time that a task is kept, whoever says so.
+    pub(crate) const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 }
 
 impl Default for TaskLimits {
@@ -83,6 +96,8 @@ impl Default for TaskLimits {
             each: 100,
             running: 1000,
             result: 8 << 20,
+            kept: 1000,
+            kept_bytes: 64 << 20,
         }
     }
 }
@@ -142,13 +157,17 @@ struct Core {
     clock: Clock,
     seal: Seal,
     limits: TaskLimits,
-    /// Which process this is: a new name each time it starts.
+    /// Which server this is: a new name each time one is built.
     node: Box<str>,
     /// What runs here.
     running: Mutex<Running>,
+    /// What has ended here.
+    kept: Mutex<Kept>,
     /// Who waits for which task to change. Bounded by the calls under way.
     waiting: Mutex<HashMap<Box<str>, Arc<Notify>>>,
     is_up: AtomicBool,
+    /// Something was missed of what other processes say.
+    missed: AtomicBool,
     /// Somebody has left a task to others.
     left: Notify,
     tracker: TaskTracker,
@@ -193,8 +212,10 @@ impl Tasks {
             limits,
             node: token().into(),
             running: Mutex::default(),
+            kept: Mutex::default(),
             waiting: Mutex::default(),
             is_up: AtomicBool::new(false),
+            missed: AtomicBool::new(false),
             left: Notify::new(),
             tracker: TaskTracker::new(),
             drain,
@@ -275,7 +296,9 @@ impl Tasks {
             .map_err(|error| away(&error))?;
         let amended = cancelled.ok_or_else(|| Fault::task(id))?;
         if amended.changed {
-            self.core.clear(owner, id).await;
+            // The lease is for him to give back who runs it.
+            self.core.clear(owner, id, None).await;
+            self.core.shelve(owner, &amended.record).await;
         }
         Ok((amended.record.task, amended.changed))
     }
@@ -284,7 +307,7 @@ impl Tasks {
     pub(crate) async fn list(&self, owner: &str, cursor: Option<&str>) -> Result<Page<Task>, Fault> {
         self.rise();
         let purpose = format!("tasks of {owner}");
-        let after = match cursor {
+        let mut after = match cursor {
             None => None,
             Some(cursor) => {
                 let unknown = || Fault::params("unknown cursor; start again without one");
@@ -294,16 +317,22 @@ impl Tasks {
                     .open(purpose.as_bytes(), cursor)
                     .ok()
                     .and_then(|key| String::from_utf8(key).ok());
-                Some(opened.ok_or_else(unknown)?)
+                Some(Box::from(opened.ok_or_else(unknown)?))
             }
         };
         let space = self.core.cellar.space(&space_of(owner));
-        let found = self.core.cellar.store.list(&space, after.as_deref(), PAGE);
-        let found = found.await.map_err(|error| away(&error))?;
-        let next = found.last().filter(|_| found.len() == PAGE);
-        let next = next.map(|(name, _)| self.core.seal.seal(purpose.as_bytes(), name.as_bytes()));
-        let items = found.into_iter().filter_map(|(_, entry)| Record::read(entry.value));
-        let items = items.map(|record| Arc::new(brief(record.task))).collect();
+        let (mut items, mut n_seen, mut bytes) = (Vec::new(), 0, 0);
+        let next = loop {
+            if n_seen == PAGE || bytes >= PAGE_BYTES {
+                break after.map(|name: Box<str>| self.core.seal.seal(purpose.as_bytes(), name.as_bytes()));
+            }
+            // One at a time: each of them may be as large as a result.
+            let found = self.core.cellar.store.list(&space, after.as_deref(), 1);
+            let found = found.await.map_err(|error| away(&error))?;
+            let Some((name, entry)) = found.into_iter().next() else { break None };
+            (n_seen, bytes, after) = (n_seen + 1, bytes + entry.value.len(), Some(name));
+            items.extend(Record::read(entry.value).map(|record| Arc::new(brief(record.task))));
+        };
         Ok(Page { items, next, cache: CacheHint::default() })
     }
 
@@ -367,7 +396,7 @@ impl Core {
             Err(error) => {
                 // Some of it may be kept. If that cannot be undone now, whoever looks next will see to it.
                 if self.cellar.store.delete(&self.key(&owner, &id), Expect::Anything).await.is_ok() {
-                    self.clear(&owner, &id).await;
+                    self.clear(&owner, &id, Some(lease)).await;
                 }
                 return Err(unkept(&error));
             }
@@ -383,13 +412,13 @@ impl Core {
     /// task is under way must not find it without one.
     async fn claim(&self, owner: &str, id: &str) -> Result<Version, Stop> {
         let key = self.cellar.key(LEASES, id);
-        let lease = self.cellar.store.put(&key, self.node_bytes(), Some(LEASE), Expect::Absent);
+        let lease = self.cellar.store.put(&key, self.lease_bytes(), Some(LEASE), Expect::Absent);
         let (run, mine) = (self.cellar.space(RUN), format!("{owner}."));
         let others = self.cellar.store.list(&run, Some(&mine), self.limits.each);
         let (lease, others) = tokio::join!(lease, others);
         let others = others.map_err(|error| unkept(&error))?;
         if others.iter().filter(|(name, _)| belongs(name, owner)).count() >= self.limits.each {
-            self.clear(owner, id).await;
+            self.clear(owner, id, lease.ok().flatten()).await;
             return Err(too_many());
         }
         lease.and_then(|lease| lease.ok_or_else(taken)).map_err(|error| unkept(&error))
@@ -399,7 +428,11 @@ impl Core {
     async fn keep_first(&self, owner: &str, record: &Record, life: Duration) -> Result<Version, StoreError> {
         let id = &record.task.id;
         let run = self.cellar.key(RUN, &run_name(owner, id));
-        let index = self.cellar.store.put(&run, Bytes::new(), Some(life + GRACE), Expect::Absent).await?;
+        let index = self
+            .cellar
+            .store
+            .put(&run, Bytes::new(), Some(life.saturating_add(GRACE)), Expect::Absent)
+            .await?;
         index.ok_or_else(taken)?;
         let put =
             self.cellar.store.put(&self.key(owner, id), record.write(), Some(life), Expect::Absent).await?;
@@ -439,21 +472,26 @@ impl Core {
             if !change(&mut record) {
                 return Ok(Some(Amended { record, version, changed: false }));
             }
-            let now = self.clock.unix_millis();
-            record.touch(now);
-            let left = record.expires.saturating_sub(now);
-            if left == 0 {
-                return Ok(None);
-            }
+            record.touch(self.clock.unix_millis());
+            let Some(left) = self.left_of(&record) else { return Ok(None) };
             let key = self.key(owner, id);
-            let life = Some(Duration::from_millis(left));
-            let put = self.cellar.store.put(&key, record.write(), life, Expect::Is(version)).await?;
+            let put = self.cellar.store.put(&key, record.write(), Some(left), Expect::Is(version)).await?;
             if let Some(version) = put {
                 self.tell(owner, id, is_own);
                 return Ok(Some(Amended { record, version, changed: true }));
             }
         }
         Err(StoreError::Unavailable("it changes too often".into()))
+    }
+
+    /// How long a record is kept from now on, none if its time is over. It was set by the clock of the process that
+    /// began the task; one that goes ahead of it ends nothing before the store does, if it is ahead by less than
+    /// [`SKEW`].
+    fn left_of(&self, record: &Record) -> Option<Duration> {
+        let now = self.clock.unix_millis();
+        let until = if now < record.expires { record.expires } else { record.expires.saturating_add(SKEW) };
+        let left = until.checked_sub(now).filter(|left| *left > 0).map(Duration::from_millis);
+        left.map(|left| left.min(TaskLimits::LONGEST))
     }
 
     /// Tells everybody that a task has changed: those here at once, those elsewhere if the store does.
@@ -506,15 +544,32 @@ impl Core {
         Waiting { core: self, id, notify }
     }
 
-    /// Forgets that a task runs: it has an end.
-    async fn clear(&self, owner: &str, id: &str) {
+    /// Forgets that a task runs: it has an end. A lease is given back by whoever holds it, and by nobody else.
+    async fn clear(&self, owner: &str, id: &str, lease: Option<Version>) {
         let run_key = self.cellar.key(RUN, &run_name(owner, id));
         let lease_key = self.cellar.key(LEASES, id);
         let index = self.cellar.store.delete(&run_key, Expect::Anything);
-        let lease = self.cellar.store.delete(&lease_key, Expect::Anything);
+        let lease = async {
+            match lease {
+                Some(lease) => self.cellar.store.delete(&lease_key, Expect::Is(lease)).await,
+                None => Ok(false),
+            }
+        };
         let (index, lease) = tokio::join!(index, lease);
         if let Err(error) = index.and(lease) {
             tracing::debug!(%error, id, "what is left of a task is cleared away later");
+        }
+    }
+
+    /// Counts what has ended, and lets go of what there is no room for.
+    async fn shelve(&self, owner: &str, record: &Record) {
+        let until = tick() + self.left_of(record).unwrap_or_default();
+        let ended = Ended { id: record.task.id.as_str().into(), bytes: record.write().len(), until };
+        let gone = lock(&self.kept).add(owner, ended, &self.limits);
+        for (owner, id) in gone {
+            if let Err(error) = self.cellar.store.delete(&self.key(&owner, &id), Expect::Anything).await {
+                tracing::debug!(%error, %id, "a task that has ended is forgotten later");
+            }
         }
     }
 
@@ -534,8 +589,9 @@ impl Core {
         self.cellar.key(&space_of(owner), id)
     }
 
-    fn node_bytes(&self) -> Bytes {
-        Bytes::copy_from_slice(self.node.as_bytes())
+    /// Who holds a lease: the process, and the server in it.
+    fn lease_bytes(&self) -> Bytes {
+        format!("{}.{}", process(), self.node).into()
     }
 }
 
@@ -676,6 +732,12 @@ fn brief(task: Task) -> Task {
     Task { end, ..task }
 }
 
+/// Which process this is: a new name each time it starts, the same for all servers in it.
+fn process() -> &'static str {
+    static PROCESS: OnceLock<String> = OnceLock::new();
+    PROCESS.get_or_init(token)
+}
+
 fn space_of(owner: &str) -> String {
     format!("task/{owner}")
 }
@@ -696,7 +758,7 @@ fn is_id(id: &str) -> bool {
 /// The store does not answer. Why, is not for clients.
 fn away(error: &StoreError) -> Fault {
     tracing::warn!(%error, "a task could not be looked after");
-    Fault::new(FaultKind::Internal, AWAY)
+    Fault::new(FaultKind::Busy, AWAY)
 }
 
 const AWAY: &str = "storage unavailable, try again";

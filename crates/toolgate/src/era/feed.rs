@@ -1,6 +1,7 @@
 //! Change notices on their way to a client: on the standing stream of a session, or on a stream that the
 //! client opened to listen.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -16,6 +17,9 @@ use crate::hub::{Subscriber, Topic};
 use crate::request::{Caller, owner};
 use crate::stream::Stream;
 use crate::task::Tasks;
+
+/// How many tasks one listener can name; what is more is left out.
+const LISTENED: usize = 100;
 
 /// A client that listens, until it or the house has enough.
 pub(crate) struct Listening {
@@ -153,7 +157,11 @@ pub(super) fn notice_of(topic: Topic) -> Option<Notice> {
 impl Era {
     /// Leaves of the tasks that a listener names those that it may see. What has ended already is told at once.
     async fn retain_own_tasks(&self, filter: &mut Filter, owner: &str, subscriber: &Subscriber) {
-        for id in std::mem::take(&mut filter.tasks) {
+        // Each of them is looked up, so each one once, and not too many.
+        let mut named = std::mem::take(&mut filter.tasks);
+        let mut seen = HashSet::new();
+        named.retain(|id| seen.insert(id.clone()));
+        for id in named.into_iter().take(LISTENED) {
             let Some(task) = self.tasks.look(owner, &id).await else { continue };
             if task.state.is_final() {
                 subscriber.give_back(Topic::Task { owner: owner.into(), id: id.as_str().into() });

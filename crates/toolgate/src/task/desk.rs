@@ -4,18 +4,21 @@
 //! becomes part of its state, and whoever answers does so by changing the record, perhaps in another process.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use toolgate_wire::model::{Answer, Ask, LogLevel, Notice};
 use toolgate_wire::{Client, Raw, codec};
 
 use super::record::{Record, Reply};
 use super::{Amended, Core, lock};
+use crate::clock::tick;
 use crate::handler::{AskError, AskErrorKind, Voice};
 use crate::request::{BoxFuture, Stop};
-use crate::store::{StoreError, Version};
+use crate::store::{Expect, StoreError, Version};
 
 /// The longest message of a task, in characters.
 const MESSAGE: usize = 500;
@@ -32,12 +35,16 @@ pub(super) struct Desk {
     /// Which run of the task this is.
     attempt: u64,
     client: Option<Client>,
+    /// When it is forgotten, on the clock that goes evenly.
+    until: Instant,
     /// Steps are kept as soon as they are done.
     pub(super) resumable: bool,
     known: Mutex<(Record, Version)>,
     said: Mutex<Said>,
     /// Somebody may have changed the record.
     nudged: Notify,
+    /// It was to be looked at, and could not be: it is still to be done.
+    doubtful: AtomicBool,
     /// The handler has said something.
     pub(super) spoke: Notify,
     /// What is known of the record has changed.
@@ -67,8 +74,10 @@ impl Desk {
         version: Version,
         resumable: bool,
     ) -> Arc<Desk> {
+        let until = tick() + core.left_of(&record).unwrap_or_default();
         Arc::new(Desk {
             core: Arc::downgrade(core),
+            until,
             owner,
             id: record.task.id.as_str().into(),
             attempt: record.attempt,
@@ -77,6 +86,7 @@ impl Desk {
             said: Mutex::new(Said { memory: record.memory.clone(), ..Said::default() }),
             known: Mutex::new((record, version)),
             nudged: Notify::new(),
+            doubtful: AtomicBool::new(false),
             spoke: Notify::new(),
             changed: Notify::new(),
         })
@@ -98,7 +108,42 @@ impl Desk {
 
     /// Looks at the record. False if the task is over, or somebody else runs it.
     pub(super) async fn reload(&self) -> Result<bool, StoreError> {
+        self.doubtful.store(true, Ordering::Relaxed);
         let Some(core) = self.core.upgrade() else { return Ok(false) };
+        let goes_on = match core.find(&self.owner, &self.id).await? {
+            Some(found) => {
+                let goes_on = self.goes_on(&found.0);
+                self.know(found);
+                goes_on
+            }
+            None => self.put_back(&core).await?,
+        };
+        self.doubtful.store(false, Ordering::Relaxed);
+        Ok(goes_on)
+    }
+
+    /// Whether the last look at the record did not work.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.doubtful.load(Ordering::Relaxed)
+    }
+
+    /// The record is gone before its time, as where a store lost what it had said it kept. What is known of it is kept
+    /// once more. False if its time is over, or something else is in its place.
+    async fn put_back(&self, core: &Core) -> Result<bool, StoreError> {
+        let mut record = self.record();
+        let left = self.until.saturating_duration_since(tick());
+        if left.is_zero() || core.left_of(&record).is_none() || !self.goes_on(&record) {
+            return Ok(false);
+        }
+        self.write_down(&mut record);
+        let key = core.key(&self.owner, &self.id);
+        if let Some(version) = core.cellar.store.put(&key, record.write(), Some(left), Expect::Absent).await?
+        {
+            tracing::warn!(id = %self.id, "the record of a task was lost, and is kept again");
+            *lock(&self.known) = (record, version);
+            return Ok(true);
+        }
+        // Two of us may have missed it at once.
         let Some(found) = core.find(&self.owner, &self.id).await? else { return Ok(false) };
         let goes_on = self.goes_on(&found.0);
         self.know(found);
@@ -109,8 +154,13 @@ impl Desk {
         !record.is_final() && record.attempt == self.attempt
     }
 
+    /// What was fetched first may arrive last: the newest stays.
     fn know(&self, found: (Record, Version)) {
-        *lock(&self.known) = found;
+        let mut known = lock(&self.known);
+        if found.1 >= known.1 {
+            *known = found;
+        }
+        drop(known);
         self.changed.notify_waiters();
     }
 
@@ -120,26 +170,27 @@ impl Desk {
         mut change: impl FnMut(&mut Record) -> bool,
     ) -> Result<Turn, StoreError> {
         let Some(core) = self.core.upgrade() else { return Ok(Turn::Over) };
-        let known = lock(&self.known).clone();
-        let mut goes_on = true;
-        let amended = core
-            .amend(&self.owner, &self.id, Some(known), |record| {
+        // A second time for a record that was lost and is there again.
+        for _ in 0..2 {
+            let known = lock(&self.known).clone();
+            let mut goes_on = true;
+            let amended = core.amend(&self.owner, &self.id, Some(known), |record| {
                 goes_on = self.goes_on(record);
                 if !goes_on {
                     return false;
                 }
                 let written = self.write_down(record);
                 change(record) || written
-            })
-            .await;
-        match amended {
-            Ok(Some(Amended { record, version, .. })) => {
+            });
+            if let Some(Amended { record, version, .. }) = amended.await? {
                 self.know((record, version));
-                Ok(if goes_on { Turn::Done } else { Turn::Over })
+                return Ok(if goes_on { Turn::Done } else { Turn::Over });
             }
-            Ok(None) => Ok(Turn::Over),
-            Err(error) => Err(error),
+            if !self.put_back(&core).await? {
+                break;
+            }
         }
+        Ok(Turn::Over)
     }
 
     /// Puts what the handler has said into a record; says whether that changed it.
@@ -267,4 +318,41 @@ impl Voice for Desk {
     }
 
     fn send_away(&self, _: Duration) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::record::sample;
+    use super::*;
+
+    /// Two looks at once end in any order.
+    #[test]
+    fn what_arrives_late_replaces_nothing_newer() {
+        let mut record = sample();
+        record.ask("sure", &Ask::Roots);
+        let desk = Desk {
+            core: Weak::new(),
+            owner: "ada".into(),
+            id: "t".into(),
+            attempt: 1,
+            client: None,
+            until: tick(),
+            resumable: true,
+            known: Mutex::new((record.clone(), Version(1))),
+            said: Mutex::default(),
+            nudged: Notify::new(),
+            doubtful: AtomicBool::new(false),
+            spoke: Notify::new(),
+            changed: Notify::new(),
+        };
+        let before = record.clone();
+        record.reply("sure", Reply::Answer(Raw::from(json!({ "roots": [] }))));
+        desk.know((record.clone(), Version(3)));
+        desk.know((before, Version(2)));
+        assert!(desk.reply_to("sure").is_some());
+        desk.know((record, Version(4)));
+        assert_eq!(lock(&desk.known).1, Version(4));
+    }
 }

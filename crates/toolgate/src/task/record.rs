@@ -227,6 +227,37 @@ fn object<'a>(members: impl Iterator<Item = (&'a String, Vec<u8>)>) -> Vec<u8> {
     out
 }
 
+/// Some record.
+#[cfg(test)]
+pub(super) fn sample() -> Record {
+    use serde_json::json;
+
+    Record {
+        task: Task {
+            id: "t".into(),
+            state: TaskState::Working,
+            message: None,
+            created_at: iso8601(0),
+            updated_at: iso8601(0),
+            ttl_ms: Some(1000),
+            poll_ms: Some(10),
+            asks: BTreeMap::new(),
+            end: None,
+        },
+        tool: "build \"it\"".into(),
+        arguments: Raw::from(json!({"a": [1, 12_345_678_901_234_567_890_u64]})),
+        client: Raw::empty_object(),
+        principal: Some("ada".into()),
+        attributes: BTreeMap::from([("tenant".into(), json!(7))]),
+        meta: Some(Raw::from(json!({"traceparent": "00"}))),
+        replies: BTreeMap::new(),
+        memory: BTreeMap::from([("step one".into(), Raw::from(json!({"x": null})))]),
+        attempt: 1,
+        expires: 99,
+        deadline: Some(7),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -237,36 +268,9 @@ mod tests {
 
     use super::*;
 
-    fn record() -> Record {
-        Record {
-            task: Task {
-                id: "t".into(),
-                state: TaskState::Working,
-                message: None,
-                created_at: iso8601(0),
-                updated_at: iso8601(0),
-                ttl_ms: Some(1000),
-                poll_ms: Some(10),
-                asks: BTreeMap::new(),
-                end: None,
-            },
-            tool: "build \"it\"".into(),
-            arguments: Raw::from(json!({"a": [1, 12_345_678_901_234_567_890_u64]})),
-            client: Raw::empty_object(),
-            principal: Some("ada".into()),
-            attributes: BTreeMap::from([("tenant".into(), json!(7))]),
-            meta: Some(Raw::from(json!({"traceparent": "00"}))),
-            replies: BTreeMap::new(),
-            memory: BTreeMap::from([("step one".into(), Raw::from(json!({"x": null})))]),
-            attempt: 1,
-            expires: 99,
-            deadline: Some(7),
-        }
-    }
-
     #[test]
     fn what_was_written_reads_back() {
-        let mut record = record();
+        let mut record = sample();
         assert_eq!(Record::read(record.write()).as_ref(), Some(&record));
         record.ask("a", &Ask::Roots);
         record.ask("b", &Ask::Roots);
@@ -281,7 +285,7 @@ mod tests {
 
     #[test]
     fn who_called_is_known_again() {
-        let principal = record().principal();
+        let principal = sample().principal();
         assert_eq!(principal.id(), Some("ada"));
         assert_eq!(principal.attribute("tenant"), Some(&json!(7)));
     }
@@ -348,7 +352,7 @@ mod tests {
         /// An end never moves, an answered key never comes back, and all of it survives being written down.
         #[test]
         fn a_task_moves_as_the_model_does(moves in moves()) {
-            let (mut record, mut model) = (record(), Model::default());
+            let (mut record, mut model) = (sample(), Model::default());
             for a_move in &moves {
                 let before = record.clone();
                 let changed = match a_move {

@@ -9,14 +9,14 @@ use toolgate_wire::model::{Outcome, TaskEnd, TaskState};
 use toolgate_wire::{Fault, FaultKind, codec};
 
 use super::desk::{Desk, Turn};
-use super::{Core, Job, LEASE, LEASES, Place, lock};
+use super::{Core, GRACE, Job, LEASE, LEASES, LEFT, Place, RUN, lock, run_name};
 use crate::cancel::Cancel;
 use crate::clock::tick;
 use crate::request::{Caller, Stop};
-use crate::store::{Expect, Reach, Version};
+use crate::store::{Expect, Reach, StoreError, Version};
 
 /// How often a lease is renewed.
-const RENEW: Duration = Duration::from_secs(5);
+pub(super) const RENEW: Duration = Duration::from_secs(5);
 /// How soon that is tried again if it did not work.
 const AGAIN: Duration = Duration::from_secs(1);
 /// What a handler says is written down so often at most.
@@ -47,23 +47,29 @@ enum Over {
 
 impl Core {
     /// Begins to run what is on a desk.
-    pub(super) fn seat(self: &Arc<Core>, mut place: Place, desk: Arc<Desk>, caller: Caller, lease: Version) {
+    pub(super) fn seat(
+        self: &Arc<Core>,
+        mut place: Place,
+        desk: Arc<Desk>,
+        caller: Caller,
+        mut lease: Version,
+    ) {
         place.desk = Some(desk.id.clone());
         lock(&self.running).desks.insert(desk.id.clone(), Arc::clone(&desk));
         let core = Arc::clone(self);
         self.tracker.spawn(async move {
-            let over = core.run(&desk, caller, lease).await;
-            core.conclude(&desk, over).await;
+            let over = core.run(&desk, caller, &mut lease).await;
+            core.conclude(&desk, over, lease).await;
             drop(place);
         });
     }
 
     /// The handler runs as a task of its own: one that blocks its thread must not cost the lease.
-    async fn run(&self, desk: &Arc<Desk>, caller: Caller, mut lease: Version) -> Over {
+    async fn run(&self, desk: &Arc<Desk>, caller: Caller, lease: &mut Version) -> Over {
         let record = desk.record();
         let cancel = Cancel::new();
         let _leaving = cancel.on_drop();
-        let left = Duration::from_millis(record.expires.saturating_sub(self.clock.unix_millis()));
+        let left = self.left_of(&record).unwrap_or_default();
         let job = Job {
             tool: record.tool,
             arguments: record.arguments,
@@ -80,7 +86,8 @@ impl Core {
         let started = tick();
         let forgotten = started + left;
         let late = record.deadline.map(|deadline| deadline.saturating_sub(self.clock.unix_millis()));
-        let late = late.map(|left| started + Duration::from_millis(left));
+        // One after it is forgotten is none.
+        let late = late.map(Duration::from_millis).filter(|late| *late < left).map(|late| started + late);
         let mut renewing = started + RENEW;
         let mut writing: Option<Instant> = None;
         let mut written = started.checked_sub(SLOWLY).unwrap_or(started);
@@ -116,7 +123,7 @@ impl Core {
                     };
                 }
                 () = sleep_until(renewing) => {
-                    renewing = tick() + match self.renew(desk, &mut lease).await {
+                    renewing = tick() + match self.renew(desk, lease).await {
                         Some(true) => RENEW,
                         Some(false) => return Over::Gone,
                         None => AGAIN,
@@ -130,17 +137,21 @@ impl Core {
     async fn renew(&self, desk: &Desk, lease: &mut Version) -> Option<bool> {
         let key = self.cellar.key(LEASES, &desk.id);
         for expect in [Expect::Is(*lease), Expect::Absent] {
-            match self.cellar.store.put(&key, self.node_bytes(), Some(LEASE), expect).await {
+            match self.cellar.store.put(&key, self.lease_bytes(), Some(LEASE), expect).await {
                 Ok(Some(version)) => {
                     *lease = version;
                     let was_lost = expect == Expect::Absent;
-                    if !was_lost && !self.cellar.is_shared() {
+                    let is_entered = self.is_entered(desk).await.ok()?;
+                    if !was_lost && is_entered && !self.cellar.is_shared() && !desk.is_doubtful() {
                         return Some(true);
                     }
                     // It may have been somebody else's for a while, or a message was lost.
                     let goes_on = desk.reload().await.ok();
                     if was_lost && goes_on == Some(false) {
                         let _ = self.cellar.store.delete(&key, Expect::Is(version)).await;
+                    }
+                    if !is_entered && goes_on == Some(true) {
+                        self.enter(desk).await;
                     }
                     return goes_on;
                 }
@@ -149,6 +160,25 @@ impl Core {
             }
         }
         Some(false)
+    }
+
+    /// Whether everybody can see that it is under way, and that somebody means to go on with it.
+    async fn is_entered(&self, desk: &Desk) -> Result<bool, StoreError> {
+        let key = self.cellar.key(RUN, &run_name(&desk.owner, &desk.id));
+        Ok(self.cellar.store.get(&key).await?.is_some_and(|entry| entry.value.is_empty()))
+    }
+
+    /// Says once more that it is under way. If that cannot be done now, the next renewal does it.
+    pub(super) async fn enter(&self, desk: &Desk) {
+        self.note(desk, "").await;
+    }
+
+    async fn note(&self, desk: &Desk, value: &'static str) {
+        let key = self.cellar.key(RUN, &run_name(&desk.owner, &desk.id));
+        let life = self.left_of(&desk.record()).unwrap_or_default().saturating_add(GRACE);
+        if let Err(error) = self.cellar.store.put(&key, value.into(), Some(life), Expect::Anything).await {
+            tracing::debug!(%error, id = %desk.id, "that a task is under way could not be noted");
+        }
     }
 
     /// Falls when nothing may run here any longer. Who waits for an answer waits in vain in a house that closes.
@@ -190,13 +220,14 @@ impl Core {
     }
 
     /// Writes down how a run ended. A store that is away is waited for: the result must not be lost to a short absence.
-    async fn conclude(&self, desk: &Desk, over: Over) {
+    async fn conclude(&self, desk: &Desk, over: Over, lease: Version) {
         let End { state, message, end } = match over {
-            Over::Gone => return self.clear_if_final(desk).await,
+            Over::Gone => return self.clear_if_final(desk, lease).await,
             Over::Left => {
                 // Whoever looks next takes it over at once.
                 let _ = desk.amend(|_| false).await;
-                let _ = self.cellar.store.delete(&self.cellar.key(LEASES, &desk.id), Expect::Anything).await;
+                self.note(desk, LEFT).await;
+                let _ = self.cellar.store.delete(&self.cellar.key(LEASES, &desk.id), Expect::Is(lease)).await;
                 return self.hand_over().await;
             }
             Over::End(end) => end,
@@ -207,11 +238,13 @@ impl Core {
             end = End { end: Some(TaskEnd::Fault(fault)), ..End::failed("result too large") };
         }
         let mut pause = Duration::from_millis(100);
-        let expires = desk.record().expires;
-        while self.clock.unix_millis() < expires {
+        while self.left_of(&desk.record()).is_some() {
             match desk.amend(|record| record.end(end.state, end.message.clone(), end.end.clone())).await {
-                Ok(Turn::Done) => return self.clear(&desk.owner, &desk.id).await,
-                Ok(Turn::Over) => return self.clear_if_final(desk).await,
+                Ok(Turn::Done) => {
+                    self.clear(&desk.owner, &desk.id, Some(lease)).await;
+                    return self.shelve(&desk.owner, &desk.record()).await;
+                }
+                Ok(Turn::Over) => return self.clear_if_final(desk, lease).await,
                 Err(error) => {
                     tracing::warn!(%error, id = %desk.id, "the end of a task cannot be written down yet");
                     if self.over.is_cancelled() || self.drain.is_cancelled() {
@@ -231,12 +264,12 @@ impl Core {
     }
 
     /// One that somebody else runs is left alone.
-    async fn clear_if_final(&self, desk: &Desk) {
+    async fn clear_if_final(&self, desk: &Desk, lease: Version) {
         match self.find(&desk.owner, &desk.id).await {
-            Ok(Some((record, _))) if record.is_final() => self.clear(&desk.owner, &desk.id).await,
-            Ok(None) => self.clear(&desk.owner, &desk.id).await,
             // Running elsewhere, or not to be found out now: the next look clears it away.
-            Ok(Some(_)) | Err(_) => {}
+            Ok(Some((record, _))) if !record.is_final() => {}
+            Err(_) => {}
+            Ok(_) => self.clear(&desk.owner, &desk.id, Some(lease)).await,
         }
     }
 }

@@ -1,24 +1,74 @@
 //! Looking after tasks that lost their process, and hearing of changes elsewhere.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use toolgate_wire::model::TaskState;
 
 use super::desk::Desk;
+use super::run::RENEW;
 use super::{CHANNEL, Core, LEASE, LEASES, LEFT, RUN, lock, told_by};
+use crate::clock::tick;
 use crate::request::{Caller, TaskWay};
-use crate::store::{Entry, Expect, Heard, Reach, StoreError};
+use crate::store::{Entry, Expect, Heard, Reach, StoreError, Version};
 
 /// How often is looked.
 const SWEEP: Duration = Duration::from_secs(5);
+/// How long a lease must be missing: whoever is alive puts it back in that time.
+const SURE: Duration = Duration::from_secs(RENEW.as_secs() + 1);
+/// A gap on the channel counts so often at most: who misses much of what is said must not wait for ever.
+const GAPS: Duration = Duration::from_secs(60);
 /// How often a task is begun at most.
 const ATTEMPTS: u64 = 3;
 /// How many names are fetched at once.
 const MANY: usize = 512;
+
+/// What one who looks remembers until he looks again.
+#[derive(Debug, Default)]
+struct Patrol {
+    /// Whoever held a lease in another process is gone: only one process at a time sees the store.
+    alone: bool,
+    /// Since when tasks are known to have no lease. Bounded by what is under way.
+    missing: HashMap<Box<str>, Instant>,
+    /// The store was away. Whoever could not renew his lease meanwhile is given the time to do so.
+    was_away: bool,
+    /// Nothing is taken over before.
+    quiet: Option<Instant>,
+    /// When a gap counted last.
+    gap: Option<Instant>,
+}
+
+impl Patrol {
+    /// The store has answered.
+    fn is_back(&mut self, now: Instant) {
+        if std::mem::take(&mut self.was_away) {
+            self.quiet = Some(now + LEASE);
+        }
+    }
+
+    /// Something was missed on the channel, so perhaps the store was away.
+    fn heard_gap(&mut self, now: Instant) {
+        if self.gap.is_none_or(|gap| now >= gap + GAPS) {
+            self.gap = Some(now);
+            self.was_away = true;
+        }
+    }
+
+    /// Whether a task without a lease has lost its process, as far as anybody can tell now.
+    fn is_lost(&mut self, id: &str, now: Instant) -> bool {
+        let since = *self.missing.entry(id.into()).or_insert(now);
+        self.alone || now >= since + SURE && self.quiet.is_none_or(|quiet| now >= quiet)
+    }
+
+    /// How long until it is worth another look.
+    fn pause(&self, now: Instant) -> Duration {
+        let sure = self.missing.values().map(|since| (*since + SURE).saturating_duration_since(now));
+        sure.filter(|left| !left.is_zero()).min().map_or(SWEEP, |left| left.min(SWEEP))
+    }
+}
 
 impl Core {
     /// Begins to look and to listen, once.
@@ -50,33 +100,53 @@ impl Core {
     }
 
     async fn keep_sweeping(self: &Arc<Core>) {
-        // Only one process at a time sees such a store, so whoever held a lease is gone.
-        let mut alone = self.cellar.store.reach() == Reach::Restart;
+        // Only one process at a time sees such a store, so whoever held a lease in another one is gone.
+        let alone = self.cellar.store.reach() == Reach::Restart;
+        let mut patrol = Patrol { alone, ..Patrol::default() };
         loop {
-            match self.sweep(alone).await {
-                Ok(()) => alone = false,
-                Err(error) => tracing::debug!(%error, "tasks could not be looked after"),
+            if self.missed.swap(false, Ordering::Relaxed) {
+                patrol.heard_gap(tick());
             }
-            let _ = tokio::time::timeout(SWEEP, self.left.notified()).await;
+            lock(&self.kept).forget(tick());
+            match self.sweep(&mut patrol).await {
+                Ok(()) => patrol.alone = false,
+                Err(error) => {
+                    patrol.was_away = true;
+                    tracing::debug!(%error, "tasks could not be looked after");
+                }
+            }
+            let _ = tokio::time::timeout(patrol.pause(tick()), self.left.notified()).await;
         }
     }
 
     /// Takes over what nobody runs.
-    pub(super) async fn sweep(self: &Arc<Core>, alone: bool) -> Result<(), StoreError> {
+    async fn sweep(self: &Arc<Core>, patrol: &mut Patrol) -> Result<(), StoreError> {
         let under_way = self.all(RUN).await?;
+        patrol.is_back(tick());
         if under_way.is_empty() {
+            patrol.missing.clear();
             return Ok(());
         }
         // Asked for after the others: whatever is under way had its lease before that was known.
-        let leases = self.all(LEASES).await?.into_iter();
-        let holds = |entry: &Entry| !alone || entry.value == self.node.as_bytes();
-        let leased: HashSet<Box<str>> = leases.filter(|(_, lease)| holds(lease)).map(|(id, _)| id).collect();
-        for (name, _) in under_way {
+        let leases: HashMap<Box<str>, Entry> = self.all(LEASES).await?.into_iter().collect();
+        let holds = |lease: &Entry| !patrol.alone || lease.value.starts_with(super::process().as_bytes());
+        let mut lost = Vec::new();
+        for (name, entry) in under_way {
             let Some((owner, id)) = name.rsplit_once('.') else { continue };
-            if leased.contains(id) || lock(&self.running).desks.contains_key(id) {
+            let lease = leases.get(id);
+            if lease.is_some_and(holds) || lock(&self.running).desks.contains_key(id) {
                 continue;
             }
-            self.take_over(owner, id, alone).await?;
+            let was_left = entry.value == LEFT.as_bytes();
+            lost.push((owner.to_owned(), id.to_owned(), lease.map(|lease| lease.version), was_left));
+        }
+        let names: HashSet<&str> = lost.iter().map(|(_, id, ..)| id.as_str()).collect();
+        patrol.missing.retain(|id, _| names.contains(&**id));
+        let now = tick();
+        for (owner, id, lease, was_left) in lost {
+            if patrol.is_lost(&id, now) || was_left {
+                self.take_over(&owner, &id, lease).await?;
+            }
         }
         Ok(())
     }
@@ -95,21 +165,24 @@ impl Core {
         }
     }
 
-    async fn take_over(self: &Arc<Core>, owner: &str, id: &str, alone: bool) -> Result<(), StoreError> {
+    /// `void`: the lease of somebody who is known to be gone.
+    async fn take_over(
+        self: &Arc<Core>,
+        owner: &str,
+        id: &str,
+        void: Option<Version>,
+    ) -> Result<(), StoreError> {
         let key = self.cellar.key(LEASES, id);
-        let expect = if alone { Expect::Anything } else { Expect::Absent };
-        let Some(lease) = self.cellar.store.put(&key, self.node_bytes(), Some(LEASE), expect).await? else {
+        let expect = void.map_or(Expect::Absent, Expect::Is);
+        let Some(lease) = self.cellar.store.put(&key, self.lease_bytes(), Some(LEASE), expect).await? else {
             return Ok(());
         };
         let owner: Arc<str> = owner.into();
-        let Some((record, version)) = self.find(&owner, id).await? else {
-            self.clear(&owner, id).await;
+        let found = self.find(&owner, id).await?.filter(|(record, _)| !record.is_final());
+        let Some((record, version)) = found else {
+            self.clear(&owner, id, Some(lease)).await;
             return Ok(());
         };
-        if record.is_final() {
-            self.clear(&owner, id).await;
-            return Ok(());
-        }
         let client = record.client().ok().map(Arc::new);
         let resumable = self.crew.is_resumable(&record.tool) && record.attempt < ATTEMPTS && client.is_some();
         let place = resumable.then(|| self.reserve(&owner).ok()).flatten();
@@ -124,16 +197,21 @@ impl Core {
             }
             _ => "interrupted: the process that ran the task ended before it was done",
         };
+        // Only that run is over which was seen.
+        let attempt = record.attempt;
         let amended = self
             .amend(&owner, id, Some((record, version)), |record| {
-                if resumable && !record.is_final() {
+                if record.is_final() || record.attempt != attempt {
+                    return false;
+                }
+                if resumable {
                     record.retry();
                     return true;
                 }
                 record.end(TaskState::Failed, Some(given_up.to_owned()), None)
             })
             .await?;
-        match (amended, place, client) {
+        match (amended.filter(|amended| amended.changed), place, client) {
             (Some(amended), Some(place), Some(client)) if !amended.record.is_final() => {
                 tracing::info!(
                     id,
@@ -154,11 +232,17 @@ impl Core {
                     owner: Some(Arc::clone(&owner)),
                 };
                 let desk = Desk::new(self, owner, amended.record, amended.version, true);
+                self.enter(&desk).await;
                 self.seat(place, desk, caller, lease);
             }
-            _ => {
+            (Some(amended), ..) => {
                 tracing::warn!(id, "a task lost its process and has failed");
-                self.clear(&owner, id).await;
+                self.clear(&owner, id, Some(lease)).await;
+                self.shelve(&owner, &amended.record).await;
+            }
+            // It has ended meanwhile, or somebody else runs it. The next look tells which.
+            (None, ..) => {
+                self.cellar.store.delete(&key, Expect::Is(lease)).await?;
             }
         }
         Ok(())
@@ -172,10 +256,14 @@ impl Core {
                 while let Some(heard) = listener.next().await {
                     match heard {
                         Heard::Message(message) => self.hear(&message),
-                        Heard::Gap => self.look_around(),
+                        Heard::Gap => {
+                            self.missed.store(true, Ordering::Relaxed);
+                            self.look_around();
+                        }
                     }
                 }
             }
+            self.missed.store(true, Ordering::Relaxed);
             sleep(SWEEP).await;
         }
     }

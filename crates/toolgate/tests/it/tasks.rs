@@ -62,7 +62,12 @@ async fn ask(server: &Server, method: &str, params: Value) -> Value {
     ask_as(server, None, method, params).await
 }
 
-async fn ask_as(server: &Server, principal: Option<&str>, method: &str, mut params: Value) -> Value {
+async fn ask_as(server: &Server, principal: Option<&str>, method: &str, params: Value) -> Value {
+    let body = exchange(server, principal, method, params).body().await.unwrap();
+    serde_json::from_str(&body).unwrap()
+}
+
+fn exchange(server: &Server, principal: Option<&str>, method: &str, mut params: Value) -> Exchange {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities":
@@ -74,8 +79,7 @@ async fn ask_as(server: &Server, principal: Option<&str>, method: &str, mut para
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
     let request = play::build("POST", "/mcp", &headers, principal.map(Principal::new), body.into()).unwrap();
-    let body = Exchange::start(server.clone().into_service(), request).body().await.unwrap();
-    serde_json::from_str(&body).unwrap()
+    Exchange::start(server.clone().into_service(), request)
 }
 
 /// Begins a task and gives its id.

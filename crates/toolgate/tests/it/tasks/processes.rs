@@ -11,7 +11,7 @@ use toolgate::testing::{Revision, TestClient};
 use toolgate::{Context, Field, Form, Principal, Server, ToolError, ToolSpec};
 
 use super::storage::Shared;
-use super::{ask, ask_as, begin, get, until};
+use super::{ask, ask_as, begin, exchange, get, until};
 
 /// What handlers of all processes count.
 #[derive(Clone, Debug, Default)]
@@ -199,8 +199,142 @@ async fn after_a_restart_nobody_waits_for_a_lease() {
     let server = first.server.clone();
     let id = first.run(async move { begin(&server, "hang", json!({})).await });
     first.kill();
+    // What was a process here is none to the system: its name is another one's now.
+    let lease = Key::new("shared/lease", id.as_str());
+    store.put(&lease, "another.one".into(), Some(Duration::from_secs(15)), Expect::Anything).await.unwrap();
     let second = process(&store, &counts, false);
+    let started = std::time::Instant::now();
     until(&second, &id, "failed").await;
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+/// A second server of the same name, in the same process: it came later, and the first one is there.
+#[tokio::test(start_paused = true)]
+async fn a_second_server_in_the_same_process_takes_nothing_over() {
+    let (store, counts) = (Shared::reaching(Reach::Restart), Counts::default());
+    let first = process(&store, &counts, false);
+    let id = begin(&first, "hang", json!({})).await;
+    let second = process(&store, &counts, false);
+    for _ in 0..30 {
+        assert_eq!(get(&second, &id).await["status"], "working");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// All leases are over while nobody can renew them. Whoever is back first leaves the others the time to do so.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_was_away_for_long_costs_no_task() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let (here, there) = (store.elsewhere(), store.elsewhere());
+    let (first, second) = (process(&here, &counts, false), process(&there, &counts, false));
+    let hang = begin(&first, "hang", json!({})).await;
+    let build = begin(&first, "build", json!({})).await;
+    until(&second, &build, "input_required").await;
+    (here.cut_off(true), there.cut_off(true));
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    there.cut_off(false);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    here.cut_off(false);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(get(&second, &hang).await["status"], "working");
+    ask(&second, "tasks/update", answer(&build)).await;
+    until(&second, &build, "completed").await;
+    assert_eq!(counts.runs(), 1);
+}
+
+/// A store may forget what it said it kept, as in a failover. Whoever runs a task knows better.
+#[tokio::test(start_paused = true)]
+async fn what_a_store_loses_of_a_running_task_is_put_back() {
+    let (store, counts) = (Shared::new(), Counts::default());
+    let (first, second) = (process(&store, &counts, false), process(&store, &counts, false));
+    let build = begin(&first, "build", json!({})).await;
+    until(&second, &build, "input_required").await;
+    let (run, lease) = (format!("anyone.{build}"), build.clone());
+    let lost = [("run", &run), ("lease", &lease), ("task/anyone", &build)];
+    for round in 0..24_u64 {
+        let (space, name) = lost[usize::try_from(round % 3).unwrap()];
+        let key = Key::new(format!("shared/{space}"), name.as_str());
+        assert!(store.memory().delete(&key, Expect::Anything).await.unwrap(), "{space} was put back");
+        // At another moment between two looks each time.
+        tokio::time::sleep(Duration::from_millis(5600 + 130 * round)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    ask(&second, "tasks/update", answer(&build)).await;
+    let done = until(&second, &build, "completed").await;
+    assert_eq!(done["result"]["content"][0]["text"], "built 42, sure: true");
+    assert_eq!(counts.runs(), 1);
+}
+
+/// The answer is there, and the look at it fails: it is looked at again.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_could_not_be_read_is_read_later() {
+    let (store, counts) = (Shared::reaching(Reach::Process), Counts::default());
+    let server = process(&store, &counts, false);
+    let id = begin(&server, "confirm", json!({})).await;
+    until(&server, &id, "input_required").await;
+    // The first look is that of whoever answers.
+    store.stumble(2);
+    ask(&server, "tasks/update", answer(&id)).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(store.has_stumbled());
+    until(&server, &id, "completed").await;
+}
+
+/// Who fetches nothing fills nobody's store: the oldest that has ended goes.
+#[tokio::test]
+async fn what_has_ended_is_kept_within_bounds() {
+    let store = Shared::new();
+    let server = Server::new("shared", "1.0.0").store(store.clone()).max_kept_tasks(3);
+    let server = server.tool("quick", || async { "done" }).task_optional().build().unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..6 {
+        let id = begin(&server, "quick", json!({})).await;
+        until(&server, &id, "completed").await;
+        // What has ended is counted a moment later.
+        while !names(&store, "lease").await.is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        ids.push(id);
+    }
+    for _ in 0..1000 {
+        if names(&store, "task/anyone").await.len() <= 3 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let kept: std::collections::BTreeSet<_> = names(&store, "task/anyone").await.into_iter().collect();
+    assert_eq!(kept, ids[3..].iter().map(|id| id.as_str().into()).collect());
+}
+
+/// However large the results are, one page of them is not.
+#[tokio::test]
+async fn a_list_of_large_results_comes_in_smaller_pages() {
+    let server = Server::new("shared", "1.0.0").store(Shared::new());
+    let server = server.tool("big", || async { "x".repeat(3 << 20) }).task_optional().build().unwrap();
+    for _ in 0..3 {
+        let begun = ask_as(&server, Some("ada"), "tools/call", json!({ "name": "big" })).await;
+        let id = json!({ "taskId": begun["result"]["taskId"] });
+        while ask_as(&server, Some("ada"), "tasks/get", id.clone()).await["result"]["status"] != "completed" {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    let client = TestClient::new(&server, Revision::known("2025-11-25"))
+        .over_http()
+        .with_principal(Principal::new("ada"));
+    let page = client.request("tasks/list", json!({})).await["result"].take();
+    assert_eq!(page["tasks"].as_array().unwrap().len(), 2);
+    let rest = client.request("tasks/list", json!({ "cursor": page["nextCursor"] })).await["result"].take();
+    assert_eq!((rest["tasks"].as_array().unwrap().len(), &rest["nextCursor"]), (1, &Value::Null));
+}
+
+/// However long a server means to keep its tasks.
+#[tokio::test]
+async fn a_task_kept_for_ever_is_kept_for_a_year() {
+    let store = Shared::new();
+    let server = Server::new("shared", "1.0.0").store(store).task_ttl(Duration::MAX);
+    let server = server.tool("quick", || async { "done" }).task_optional().build().unwrap();
+    let id = begin(&server, "quick", json!({})).await;
+    assert_eq!(until(&server, &id, "completed").await["ttlMs"], 366 * 24 * 60 * 60 * 1000_u64);
 }
 
 /// The first process stands still for longer than its lease holds, and then goes on as if nothing had happened.
@@ -272,6 +406,10 @@ async fn a_store_that_is_away_costs_tasks_and_nothing_else() {
     assert_eq!(refused["result"]["content"][0]["text"], "storage unavailable, try again");
     let away = ask(&server, "tasks/get", json!({ "taskId": id })).await;
     assert_eq!(away["error"], json!({ "code": -32603, "message": "storage unavailable, try again" }));
+    for (method, params) in [("tasks/update", answer(&id)), ("tasks/cancel", json!({ "taskId": id }))] {
+        let told = exchange(&server, None, method, params).fetch().await.unwrap();
+        assert_eq!((told.status, &told.headers["retry-after"]), (503, &"5".parse().unwrap()), "{method}");
+    }
     let plain = ask(&server, "tools/call", json!({ "name": "plain" })).await;
     assert_eq!(plain["result"]["content"][0]["text"], "fine");
 

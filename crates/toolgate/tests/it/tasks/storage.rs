@@ -11,7 +11,10 @@ use toolgate::store::{
 
 /// Clones are the same store, seen from other processes.
 #[derive(Clone, Debug)]
-pub(super) struct Shared(Arc<Inner>);
+pub(super) struct Shared {
+    inner: Arc<Inner>,
+    is_cut_off: Arc<AtomicBool>,
+}
 
 #[derive(Debug)]
 struct Inner {
@@ -19,6 +22,8 @@ struct Inner {
     reach: Reach,
     is_away: AtomicBool,
     written: AtomicUsize,
+    /// After so many more, one look fails.
+    stumble: AtomicUsize,
 }
 
 impl Shared {
@@ -27,30 +32,52 @@ impl Shared {
     }
 
     pub(super) fn reaching(reach: Reach) -> Shared {
-        Shared(Arc::new(Inner {
+        let inner = Inner {
             memory: MemoryStore::new(),
             reach,
             is_away: AtomicBool::new(false),
             written: AtomicUsize::new(0),
-        }))
+            stumble: AtomicUsize::new(0),
+        };
+        Shared { inner: Arc::new(inner), is_cut_off: Arc::default() }
+    }
+
+    /// The same, seen over a line of its own.
+    pub(super) fn elsewhere(&self) -> Shared {
+        Shared { inner: Arc::clone(&self.inner), is_cut_off: Arc::default() }
+    }
+
+    /// Whoever sees it over this line cannot reach it from now on, or can again.
+    pub(super) fn cut_off(&self, off: bool) {
+        self.is_cut_off.store(off, Ordering::SeqCst);
+    }
+
+    /// The n-th look from now on fails, and no other.
+    pub(super) fn stumble(&self, nth: usize) {
+        self.inner.stumble.store(nth, Ordering::SeqCst);
+    }
+
+    /// Whether it has stumbled.
+    pub(super) fn has_stumbled(&self) -> bool {
+        self.inner.stumble.load(Ordering::SeqCst) == 0
     }
 
     /// Nobody can reach it from now on, or everybody can again.
     pub(super) fn go_away(&self, away: bool) {
-        self.0.is_away.store(away, Ordering::SeqCst);
+        self.inner.is_away.store(away, Ordering::SeqCst);
     }
 
     /// How often something was written.
     pub(super) fn written(&self) -> usize {
-        self.0.written.load(Ordering::SeqCst)
+        self.inner.written.load(Ordering::SeqCst)
     }
 
     pub(super) fn memory(&self) -> &MemoryStore {
-        &self.0.memory
+        &self.inner.memory
     }
 
     fn or_away<'a, T: 'a>(&'a self, fetching: Fetching<'a, T>) -> Fetching<'a, T> {
-        if self.0.is_away.load(Ordering::SeqCst) {
+        if self.inner.is_away.load(Ordering::SeqCst) || self.is_cut_off.load(Ordering::SeqCst) {
             return Box::pin(async { Err(StoreError::Unavailable("gone fishing".into())) });
         }
         fetching
@@ -59,7 +86,11 @@ impl Shared {
 
 impl Store for Shared {
     fn get<'a>(&'a self, key: &'a Key) -> Fetching<'a, Option<Entry>> {
-        self.or_away(self.0.memory.get(key))
+        let less = |left: usize| left.checked_sub(1);
+        if self.inner.stumble.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) == Ok(1) {
+            return Box::pin(async { Err(StoreError::Unavailable("stumbled".into())) });
+        }
+        self.or_away(self.inner.memory.get(key))
     }
 
     fn put<'a>(
@@ -69,16 +100,16 @@ impl Store for Shared {
         life: Option<Duration>,
         expect: Expect,
     ) -> Fetching<'a, Option<Version>> {
-        self.0.written.fetch_add(1, Ordering::SeqCst);
-        self.or_away(self.0.memory.put(key, value, life, expect))
+        self.inner.written.fetch_add(1, Ordering::SeqCst);
+        self.or_away(self.inner.memory.put(key, value, life, expect))
     }
 
     fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> Fetching<'a, bool> {
-        self.or_away(self.0.memory.touch(key, life))
+        self.or_away(self.inner.memory.touch(key, life))
     }
 
     fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> Fetching<'a, bool> {
-        self.or_away(self.0.memory.delete(key, expect))
+        self.or_away(self.inner.memory.delete(key, expect))
     }
 
     fn list<'a>(
@@ -87,30 +118,30 @@ impl Store for Shared {
         after: Option<&'a str>,
         most: usize,
     ) -> Fetching<'a, Vec<(Box<str>, Entry)>> {
-        self.or_away(self.0.memory.list(space, after, most))
+        self.or_away(self.inner.memory.list(space, after, most))
     }
 
     fn count<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> Fetching<'a, u64> {
-        self.or_away(self.0.memory.count(key, by, life))
+        self.or_away(self.inner.memory.count(key, by, life))
     }
 
     fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> Fetching<'a, u64> {
-        self.or_away(self.0.memory.append(log, value, life, most))
+        self.or_away(self.inner.memory.append(log, value, life, most))
     }
 
     fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> Fetching<'a, Page> {
-        self.or_away(self.0.memory.read(log, after, most))
+        self.or_away(self.inner.memory.read(log, after, most))
     }
 
     fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> Fetching<'a, ()> {
-        self.or_away(self.0.memory.publish(channel, message))
+        self.or_away(self.inner.memory.publish(channel, message))
     }
 
     fn subscribe<'a>(&'a self, channel: &'a str) -> Fetching<'a, Listener> {
-        self.or_away(self.0.memory.subscribe(channel))
+        self.or_away(self.inner.memory.subscribe(channel))
     }
 
     fn reach(&self) -> Reach {
-        self.0.reach
+        self.inner.reach
     }
 }

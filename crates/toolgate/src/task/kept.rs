@@ -1,0 +1,122 @@
+//! How much is kept of what has ended.
+//!
+//! A result waits for its owner until its time is over. One who begins more than he fetches would fill the store for
+//! everybody, so each owner has room for so many, and so many bytes; for the next one the oldest goes early. Each
+//! process counts what has ended in it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::TaskLimits;
+
+/// How many are counted, of all owners together.
+const MOST: usize = 100_000;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    owners: HashMap<Arc<str>, Shelf>,
+    total: usize,
+}
+
+/// What one owner has, oldest first.
+#[derive(Debug, Default)]
+struct Shelf {
+    ended: VecDeque<Ended>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) id: Box<str>,
+    pub(super) bytes: usize,
+    /// When it is forgotten anyway.
+    pub(super) until: Instant,
+}
+
+impl Kept {
+    /// One more has ended. Gives what has to go for it, never itself.
+    pub(super) fn add(
+        &mut self,
+        owner: &str,
+        ended: Ended,
+        limits: &TaskLimits,
+    ) -> Vec<(Arc<str>, Box<str>)> {
+        let owner: Arc<str> = owner.into();
+        let shelf = self.owners.entry(Arc::clone(&owner)).or_default();
+        shelf.bytes = shelf.bytes.saturating_add(ended.bytes);
+        shelf.ended.push_back(ended);
+        self.total += 1;
+        let mut gone = Vec::new();
+        while shelf.ended.len() > 1
+            && (shelf.ended.len() > limits.kept || shelf.bytes > limits.kept_bytes)
+            && let Some(id) = shelf.take()
+        {
+            self.total -= 1;
+            gone.push((Arc::clone(&owner), id));
+        }
+        if self.total > MOST {
+            // Whoever has the most can spare one.
+            let fullest = self.owners.iter_mut().max_by_key(|(_, shelf)| shelf.ended.len());
+            if let Some((owner, shelf)) = fullest
+                && let Some(id) = shelf.take()
+            {
+                self.total -= 1;
+                gone.push((Arc::clone(owner), id));
+            }
+            self.owners.retain(|_, shelf| !shelf.ended.is_empty());
+        }
+        gone
+    }
+
+    /// Counts no longer what is forgotten by now.
+    pub(super) fn forget(&mut self, now: Instant) {
+        for shelf in self.owners.values_mut() {
+            shelf.ended.retain(|ended| ended.until > now);
+            shelf.bytes = shelf.ended.iter().map(|ended| ended.bytes).sum();
+        }
+        self.owners.retain(|_, shelf| !shelf.ended.is_empty());
+        self.total = self.owners.values().map(|shelf| shelf.ended.len()).sum();
+    }
+}
+
+impl Shelf {
+    /// Takes the oldest away.
+    fn take(&mut self) -> Option<Box<str>> {
+        let oldest = self.ended.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(oldest.bytes);
+        Some(oldest.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::tick;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_goes_and_nobody_elses() {
+        let limits = TaskLimits { kept: 3, kept_bytes: 100, ..TaskLimits::default() };
+        let mut kept = Kept::default();
+        let mut add = |owner: &str, id: &str, bytes: usize| {
+            let until = tick() + Duration::from_secs(60);
+            let gone = kept.add(owner, Ended { id: id.into(), bytes, until }, &limits);
+            gone.into_iter().map(|(owner, id)| format!("{owner} {id}")).collect::<Vec<_>>()
+        };
+        let none: [&str; 0] = [];
+        for id in ["1", "2", "3"] {
+            assert_eq!(add("ada", id, 10), none);
+            assert_eq!(add("bob", id, 10), none);
+        }
+        assert_eq!(add("ada", "4", 10), ["ada 1"], "too many");
+        assert_eq!(add("ada", "5", 85), ["ada 2", "ada 3"], "too large");
+        assert_eq!(add("ada", "6", 1000), ["ada 4", "ada 5"], "the newest stays, however large");
+        tokio::time::advance(Duration::from_secs(61)).await;
+        kept.forget(tick());
+        assert_eq!((kept.total, kept.owners.len()), (0, 0));
+    }
+}
