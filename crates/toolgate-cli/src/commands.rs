@@ -3,14 +3,15 @@
 use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
+use std::time::Duration;
 
 use clap::CommandFactory as _;
 use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::cli::Cli;
-use crate::compose::{Backends, Composed, Road};
-use crate::config::Config;
+use crate::compose::{Backends, Composed, Road, patience};
+use crate::config::{Config, ConnectionKind, Does, Frame, SqlQuery, Tool};
 use crate::serve::{Prepared, choose, prepare, prepare_with};
 
 /// A file to begin with.
@@ -207,6 +208,26 @@ pub(crate) async fn explain(file: &Path, name: &str) -> Result<(), Failure> {
     print(&said)
 }
 
+/// How long a call of a tool takes at most.
+fn limit(config: &Config, tool: &Tool, frame: &Frame) -> Duration {
+    let whole = patience(tool, frame).unwrap_or(frame.timeout);
+    let known = |on: &str| config.connections.iter().find(|known| known.name == *on).map(|known| &known.kind);
+    let own = match &tool.does {
+        Does::Sql(sql) => match known(&sql.on) {
+            Some(ConnectionKind::Sql(connection)) => Some(sql.timeout.unwrap_or(connection.timeout)),
+            _ => None,
+        },
+        Does::Http(http) => match known(&http.on) {
+            Some(ConnectionKind::Http(connection)) => {
+                Some(http.timeout.unwrap_or(connection.timeout).min(connection.timeout))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    own.map_or(whole, |own| own.min(whole))
+}
+
 fn explain_in(config: &Config, made: &Composed, wanted: &str, said: &mut String) {
     let about = &made.config;
     let who = match (about.frame.users.len(), about.frame.tokens.len(), about.frame.keys.len()) {
@@ -224,31 +245,28 @@ fn explain_in(config: &Config, made: &Composed, wanted: &str, said: &mut String)
         line("title", tool.title.as_deref().unwrap_or_default());
         line("description", tool.description.as_deref().unwrap_or_default());
         line("does", tool.does.kind());
-        if let crate::config::Does::Command(spec) = &tool.does
+        if let Does::Command(spec) = &tool.does
             && let Ok(act) = crate::source::command::CommandAct::new((**spec).clone(), &tool.arguments.all())
         {
             line("program", &act.program().display().to_string());
         }
         match &tool.does {
-            crate::config::Does::Http(http) => {
+            Does::Http(http) => {
                 let target = http.path.as_ref().or(http.url.as_ref()).map_or("/", String::as_str);
                 line("request", &format!("{} {target} on {}", http.method, http.on));
             }
-            crate::config::Does::Sql(sql) => {
+            Does::Sql(sql) => {
                 line("connection", &sql.on);
                 match &sql.query {
-                    crate::config::SqlQuery::Written(text) => line("statement", text.trim()),
-                    crate::config::SqlQuery::From(argument) => {
+                    SqlQuery::Written(text) => line("statement", text.trim()),
+                    SqlQuery::From(argument) => {
                         line("statement", &format!("the argument `{argument}`"));
                     }
                 }
             }
             _ => {}
         }
-        line(
-            "timeout",
-            &format!("{:?}", crate::compose::patience(tool, &about.frame).unwrap_or(about.frame.timeout)),
-        );
+        line("timeout", &format!("{:?}", limit(config, tool, &about.frame)));
         line("who", &who);
         line("scopes", &tool.scopes.join(", "));
         let hidden: Vec<String> = tool

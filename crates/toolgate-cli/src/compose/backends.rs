@@ -327,3 +327,15 @@ pub(super) fn auth(about: &BackendAuth) -> Auth {
         BackendAuth::Attribute { attribute, header, prefix } => Auth::Attribute { attribute, header, prefix },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_shown_without_their_secrets() {
+        assert_eq!(shown("https://ada:pw@x.example/a/b?key=k#f"), "https://x.example/a/b");
+        assert_eq!(shown("https://x.example?key=k"), "https://x.example/");
+        assert_eq!(shown("nothing?k"), "nothing");
+    }
+}

@@ -185,6 +185,7 @@ fn the_examples_work_from_a_clean_checkout() {
             "./delivery.md:five elsewhere in Europe. Tea is not sent with glass.\n",
         ),
         ("search_docs", r#"{"words":"--help"}"#, "\n"),
+        ("stock", r#"{"sku":"CUP-1"}"#, "40\n"),
     ] {
         let called = run(&root, &["call", "examples/shop.toml", tool, arguments]);
         assert_eq!(text(&called.stdout), said, "{tool} {arguments}: {}", text(&called.stderr));

@@ -368,6 +368,20 @@ fn operations_are_chosen_named_and_made_resources() {
     assert_eq!(at, ["include", "exclude", "prefix", "rename.a"]);
 }
 
+#[test]
+fn only_patterns_that_fit_nothing_are_told() {
+    let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect();
+    let spec = OpenApiSpec {
+        // The second chooses nothing that the first has not chosen, and the third excludes what nobody chose.
+        include: texts(&["/books/**", "tag:books", "tag:boks"]),
+        exclude: texts(&["POST /shelves/*"]),
+        ..OpenApiSpec::default()
+    };
+    let imported = read("library-3.1.yaml", spec);
+    let told = imported.missing.iter().filter(|missing| missing.reason == "it fits no operation");
+    assert_eq!(told.map(|missing| missing.what.as_str()).collect::<Vec<_>>(), ["include `tag:boks`"]);
+}
+
 /// A description as generators write them: hundreds of operations, schemas that are shared and lead in circles.
 fn large(n_resources: usize) -> Value {
     let mut paths = Map::new();
