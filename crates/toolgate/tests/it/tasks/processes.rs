@@ -230,7 +230,8 @@ async fn a_store_that_was_away_for_long_costs_no_task() {
     let hang = begin(&first, "hang", json!({})).await;
     let build = begin(&first, "build", json!({})).await;
     until(&second, &build, "input_required").await;
-    (here.cut_off(true), there.cut_off(true));
+    here.cut_off(true);
+    there.cut_off(true);
     tokio::time::sleep(Duration::from_secs(40)).await;
     there.cut_off(false);
     tokio::time::sleep(Duration::from_secs(10)).await;
