@@ -307,6 +307,18 @@ async fn what_has_ended_is_kept_within_bounds() {
     assert_eq!(kept, ids[3..].iter().map(|id| id.as_str().into()).collect());
 }
 
+/// Each task that a listener names is looked up: once, however often it is named.
+#[tokio::test]
+async fn who_names_a_task_twice_listens_to_it_once() {
+    let server = process(&Shared::new(), &Counts::default(), false);
+    let id = begin(&server, "hang", json!({})).await;
+    let named = json!({ "notifications": { "taskIds": vec![id.clone(); 300] } });
+    let mut listening = exchange(&server, None, "subscriptions/listen", named);
+    let told = listening.raw_event(Duration::from_secs(10)).await.unwrap();
+    let told = format!("{told:?}");
+    assert_eq!((told.contains("acknowledged"), told.matches(&id).count()), (true, 1), "{told}");
+}
+
 /// However large the results are, one page of them is not.
 #[tokio::test]
 async fn a_list_of_large_results_comes_in_smaller_pages() {
