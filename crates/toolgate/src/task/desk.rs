@@ -24,6 +24,8 @@ use crate::store::{Expect, StoreError, Version};
 const MESSAGE: usize = 500;
 /// How long to wait before a store that is away is asked again.
 const AGAIN: Duration = Duration::from_millis(500);
+/// What is over sooner than this is not put back: it was not lost, its time has come.
+const WORTH: Duration = Duration::from_secs(5);
 /// How often it is asked before a handler goes on without.
 const PATIENCE: usize = 20;
 
@@ -132,7 +134,7 @@ impl Desk {
     async fn put_back(&self, core: &Core) -> Result<bool, StoreError> {
         let mut record = self.record();
         let left = self.until.saturating_duration_since(tick());
-        if left.is_zero() || core.left_of(&record).is_none() || !self.goes_on(&record) {
+        if left < WORTH || core.left_of(&record).is_none() || !self.goes_on(&record) {
             return Ok(false);
         }
         self.write_down(&mut record);
