@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a bench that cannot go on says so")]
 
+mod stores;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -14,7 +16,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
-use toolgate::store::{MemoryStore, Store};
+use toolgate::store::Store;
 use toolgate::{Endpoint, Server};
 use tower_service::Service;
 
@@ -29,28 +31,11 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         println!("{:<8} {:>8} {:>22}", "store", "clients", "tasks per second");
-        measure("memory", Arc::new(MemoryStore::new())).await;
-        #[cfg(feature = "redb")]
-        {
-            let path = std::env::temp_dir().join(format!("toolgate-state-{}.redb", std::process::id()));
-            let store = toolgate::store::RedbStore::open(&path).await.unwrap();
-            measure("redb", Arc::new(store.clone())).await;
-            store.close().await;
-            std::fs::remove_file(path).unwrap();
-        }
-        #[cfg(feature = "redis")]
-        match std::env::var("TOOLGATE_TEST_REDIS") {
-            Ok(url) => {
-                let prefix = format!("state-{}:", std::process::id());
-                let store = toolgate::store::RedisStore::connect(url).prefix(prefix).await.unwrap();
-                measure("redis", Arc::new(store)).await;
-            }
-            Err(_) => println!("redis    TOOLGATE_TEST_REDIS is not set"),
-        }
+        stores::each("state", measure).await;
     });
 }
 
-async fn measure(name: &str, store: Arc<dyn Store>) {
+async fn measure(name: &'static str, store: Arc<dyn Store>) {
     for n_clients in [1, 32] {
         // A minute is the shortest a task is kept: what one row leaves behind is bounded.
         let server = Server::new(format!("state-{n_clients}"), "1.0.0")

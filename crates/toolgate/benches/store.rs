@@ -5,11 +5,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a bench that cannot go on says so")]
 
+mod stores;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use toolgate::store::{Expect, Key, MemoryStore, Store};
+use toolgate::store::{Expect, Key, Store};
 
 /// How long each row is measured.
 const TIME: Duration = Duration::from_secs(2);
@@ -34,28 +36,11 @@ fn main() {
             "{:<8} {:<8} {:>6} {:>12} {:>10} {:>10}",
             "store", "work", "tasks", "per second", "p50", "p99"
         );
-        measure("memory", Arc::new(MemoryStore::new())).await;
-        #[cfg(feature = "redb")]
-        {
-            let path = std::env::temp_dir().join(format!("toolgate-bench-{}.redb", std::process::id()));
-            let store = toolgate::store::RedbStore::open(&path).await.unwrap();
-            measure("redb", Arc::new(store.clone())).await;
-            store.close().await;
-            std::fs::remove_file(path).unwrap();
-        }
-        #[cfg(feature = "redis")]
-        match std::env::var("TOOLGATE_TEST_REDIS") {
-            Ok(url) => {
-                let prefix = format!("bench-{}:", std::process::id());
-                let store = toolgate::store::RedisStore::connect(url).prefix(prefix).await.unwrap();
-                measure("redis", Arc::new(store)).await;
-            }
-            Err(_) => println!("redis    TOOLGATE_TEST_REDIS is not set"),
-        }
+        stores::each("store", measure).await;
     });
 }
 
-async fn measure(name: &str, store: Arc<dyn Store>) {
+async fn measure(name: &'static str, store: Arc<dyn Store>) {
     for (work, title) in
         [(Work::Get, "get"), (Work::Put, "put"), (Work::Change, "change"), (Work::Append, "append")]
     {

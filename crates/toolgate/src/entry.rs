@@ -27,7 +27,6 @@ use crate::stream::Stream;
 pub(crate) struct Entry {
     pub(crate) era: Era,
     pub(crate) hall: Hall,
-    #[allow(dead_code, reason = "for tasks")]
     pub(crate) cellar: Cellar,
     pub(crate) limits: Limits,
     /// How those are spoken to who name no edition, unless the way they came says otherwise.
