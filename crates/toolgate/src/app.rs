@@ -26,7 +26,7 @@ use crate::request::BoxFuture;
 use crate::server::Server;
 use crate::servers::{DEFAULT, Servers, registry};
 use crate::transport::http::{Body, Place, Way, no_numbers, refuse_at, told};
-use crate::transport::listen::MetAt;
+use crate::transport::listen::{Inbound, Serve};
 use crate::transport::{listen, run};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -532,9 +532,16 @@ pub struct AppService {
     remote: Option<SocketAddr>,
 }
 
-impl MetAt for AppService {
+impl Serve for AppService {
+    type Body = Body;
+
     fn met_at(&self, remote: SocketAddr) -> AppService {
         AppService { app: Arc::clone(&self.app), remote: Some(remote) }
+    }
+
+    fn answer(&self, request: Request<Inbound>) -> BoxFuture<'static, Response<Body>> {
+        let (app, remote) = (Arc::clone(&self.app), self.remote);
+        Box::pin(async move { app.route(request, remote).await })
     }
 }
 

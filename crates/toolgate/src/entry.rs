@@ -6,10 +6,11 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use arc_swap::ArcSwapOption;
 use bytes::{BufMut, Bytes, BytesMut};
+use toolgate_wire::model::Outcome;
 use toolgate_wire::{
     Broken, BrokenKind, Dialect, Fault, FaultKind, Frame, Index, Limits, Message, Raw, RequestId, read,
     read_forgiving, read_knowing,
@@ -121,9 +122,20 @@ impl Entry {
     /// Cancel safe: yes, whoever drops it has cancelled the call.
     pub(crate) async fn finish(&self, mut started: Started, peer: &Peer, out: &Arc<Stream>) -> Answer {
         match &mut started {
-            Started::Answered(answer) => std::mem::replace(answer, Answer::Silence),
             // What is rare is boxed, so that what is common stays small.
             Started::Batch(frames) => self.batch(std::mem::take(frames), peer, out).await,
+            Started::Asking(asking) => Box::pin(self.after_asking(asking, peer, out)).await,
+            started => self.conclude(started).await,
+        }
+    }
+
+    /// The same for what needs nothing more of whoever asked: see [`Started::needs_peer`].
+    ///
+    /// Cancel safe: yes, whoever drops it has cancelled the call.
+    pub(crate) async fn conclude(&self, started: &mut Started) -> Answer {
+        match started {
+            Started::Answered(answer) => std::mem::replace(answer, Answer::Silence),
+            Started::Batch(_) | Started::Asking(_) => Answer::Silence,
             Started::Listening(listening) => Box::pin(self.era.tell(listening)).await,
             Started::Later(later) => {
                 let answer = later.answer.as_mut().await;
@@ -132,23 +144,50 @@ impl Entry {
                     None => answer,
                 }
             }
-            Started::Asking(asking) => Box::pin(self.after_asking(asking, peer, out)).await,
-            Started::Working { work, cancel, closing, sight } => {
-                let mut cancelled = pin!(cancel.cancelled());
-                // The call first: most end at once, and then nobody needs to be told of a cancellation.
-                let ended = poll_fn(|task| match work.poll(task) {
-                    Poll::Pending => cancelled.as_mut().poll(task).map(|()| Err(Stop::Cancelled)),
-                    ended => ended,
-                });
-                let ended = ended.await;
-                // What was taken back is not answered, even if it ended in the same moment.
-                let ended = if cancel.is_cancelled() { Err(Stop::Cancelled) } else { ended };
-                let answer = self.era.close(closing, ended);
-                match sight.take() {
-                    Some(sight) => self.watched(sight, closing.method, work.subject(), answer),
-                    None => answer,
-                }
+            Started::Working(working) => {
+                let Working { work, cancel, was_looked_at, .. } = working;
+                let ended = {
+                    let mut cancelled = pin!(cancel.cancelled());
+                    // The call first: most end at once, and then nobody needs to be told of a cancellation.
+                    poll_fn(|task| {
+                        let looked_at = std::mem::take(was_looked_at);
+                        match if looked_at { Poll::Pending } else { work.poll(task) } {
+                            Poll::Pending => cancelled.as_mut().poll(task).map(|()| Err(Stop::Cancelled)),
+                            ended => ended,
+                        }
+                    })
+                    .await
+                };
+                self.ended(working, ended)
             }
+        }
+    }
+
+    /// The answer, if it is there already: most calls never wait, and those need no future of their own. A call that
+    /// does wait has then run up to its first wait, and [`Entry::finish`] goes on from there; whoever calls this polls
+    /// that before it returns to its runtime.
+    pub(crate) fn look(&self, started: &mut Started, task: &mut Context<'_>) -> Option<Answer> {
+        match started {
+            Started::Answered(answer) => Some(std::mem::replace(answer, Answer::Silence)),
+            Started::Working(working) => match working.work.poll(task) {
+                Poll::Ready(ended) => Some(self.ended(working, ended)),
+                Poll::Pending => {
+                    working.was_looked_at = true;
+                    None
+                }
+            },
+            Started::Batch(_) | Started::Listening(_) | Started::Later(_) | Started::Asking(_) => None,
+        }
+    }
+
+    fn ended(&self, working: &mut Working, ended: Result<Outcome, Stop>) -> Answer {
+        let Working { work, cancel, closing, sight, .. } = working;
+        // What was taken back is not answered, even if it ended in the same moment.
+        let ended = if cancel.is_cancelled() { Err(Stop::Cancelled) } else { ended };
+        let answer = self.era.close(closing, ended);
+        match sight.take() {
+            Some(sight) => self.watched(sight, closing.method, work.subject(), answer),
+            None => answer,
         }
     }
 
@@ -256,7 +295,8 @@ impl Entry {
                 if matches!(work, Work::Tool { .. } | Work::Task { entry: Some(_), .. }) {
                     self.watch.starts(&sight);
                 }
-                Started::Working { work, cancel, closing, sight: Some(sight) }
+                let sight = Some(sight);
+                Started::Working(Working { work, cancel, closing, sight, was_looked_at: false })
             }
             Err(stop) => {
                 let answer = self.era.close(&closing, Err(stop));
@@ -328,12 +368,24 @@ pub(crate) enum Started {
     Later(Box<Later>),
     /// Those who listen to requests take their time.
     Asking(Box<Asking>),
-    Working {
-        work: Work,
-        cancel: Cancel,
-        closing: Closing,
-        sight: Option<Sight>,
-    },
+    Working(Working),
+}
+
+impl Started {
+    /// Whether [`Entry::finish`] looks at the peer once more.
+    pub(crate) fn needs_peer(&self) -> bool {
+        matches!(self, Started::Batch(_) | Started::Asking(_))
+    }
+}
+
+/// A wish that is being fulfilled, and what is needed to answer it.
+pub(crate) struct Working {
+    work: Work,
+    cancel: Cancel,
+    closing: Closing,
+    sight: Option<Sight>,
+    /// It was polled, has to wait, and will wake whoever polled it: the next poll is not for the work.
+    was_looked_at: bool,
 }
 
 /// A message that is answered when something has been kept, or told to another process.

@@ -13,28 +13,15 @@ pub(crate) mod listen;
 /// Serves HTTP on a listener until the process is asked to end or `over` falls. `end` is called when it is asked to;
 /// `settle` waits for what clients left behind. Whoever asks twice, or waits longer than `drain`, is not kept.
 #[cfg(feature = "http")]
-pub(crate) async fn run<S, B>(
+pub(crate) async fn run(
     listener: tokio::net::TcpListener,
-    service: S,
+    service: impl listen::Serve,
     options: listen::Options,
     over: tokio_util::sync::CancellationToken,
     drain: std::time::Duration,
     end: impl Fn(),
     settle: impl Future<Output = ()>,
-) -> std::io::Result<()>
-where
-    S: tower_service::Service<
-            ::http::Request<hyper::body::Incoming>,
-            Response = ::http::Response<B>,
-            Error = std::convert::Infallible,
-        > + listen::MetAt
-        + Clone
-        + Send
-        + 'static,
-    S::Future: Send + 'static,
-    B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
+) -> std::io::Result<()> {
     const MOMENT: std::time::Duration = std::time::Duration::from_secs(1);
     let asked = signal::signal();
     let serving = async {

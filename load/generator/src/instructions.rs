@@ -16,6 +16,9 @@ pub(crate) fn measure(options: &Options, workload: Workload) -> Result<Figures, 
     let file = std::env::temp_dir().join(format!("callgrind.{}", std::process::id()));
     let few = count(options, workload, &file, FEW);
     let many = few.and_then(|few| Ok((few, count(options, workload, &file, MANY)?)));
+    if let Some(keep) = &options.keep {
+        std::fs::copy(&file, keep)?;
+    }
     let _ = std::fs::remove_file(&file);
     let (few, many) = many?;
     Ok(vec![("instructions", (many - few) / (MANY - FEW) as f64), ("total", many)])

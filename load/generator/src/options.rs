@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::stdio::Message;
@@ -25,7 +26,8 @@ options:
   --seconds S            length of the measured window (2)
   --count N              sessions, streams, connections or starts (1000)
   --server-cores LIST    cores of the server, as taskset takes them (0)
-  --own-cores LIST       cores of the generator (1)";
+  --own-cores LIST       cores of the generator (1)
+  --keep FILE            where callgrind's profile of the last run is left (nowhere)";
 
 /// What to measure.
 pub(crate) enum Mode {
@@ -46,6 +48,8 @@ pub(crate) struct Options {
     pub(crate) count: usize,
     pub(crate) server_cores: String,
     pub(crate) own_cores: String,
+    /// Where the profile behind a count of instructions is left.
+    pub(crate) keep: Option<PathBuf>,
     /// The program and its arguments; never empty.
     pub(crate) command: Vec<String>,
 }
@@ -66,6 +70,7 @@ impl Options {
             count: 1000,
             server_cores: "0".to_owned(),
             own_cores: "1".to_owned(),
+            keep: None,
             command,
         };
         for pair in rest.chunks(2) {
@@ -88,6 +93,7 @@ impl Options {
             "--count" => self.count = value.parse().map_err(|_| wrong())?,
             "--server-cores" => self.server_cores = value.to_owned(),
             "--own-cores" => self.own_cores = value.to_owned(),
+            "--keep" => self.keep = Some(value.into()),
             _ => return Err(format!("unknown option `{name}`")),
         }
         Ok(())

@@ -31,7 +31,7 @@ pub use body::Body;
 pub(crate) use numbers::{no_numbers, told};
 
 use crate::clock::tick;
-use crate::entry::Entry;
+use crate::entry::{Entry, Started};
 use crate::era::{Answer, LAST_EVENT, Opened, Peer, Road, SESSION, Stood, Told, refuse_head, single};
 use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Pass, Refusal, Why};
 use crate::hub::Subscriber;
@@ -39,7 +39,7 @@ use crate::observe;
 use crate::parcel::Parcel;
 use crate::request::{BoxFuture, Principal};
 use crate::stream::{Capacity, Stream};
-use crate::transport::listen::{MetAt, Remote};
+use crate::transport::listen::{Inbound, Remote, Serve};
 use body::{Lazy, TooLong, read};
 use duplex::Pairs;
 use sse::Events;
@@ -176,9 +176,15 @@ impl Endpoint {
     }
 }
 
-impl MetAt for Endpoint {
+impl Serve for Endpoint {
+    type Body = Body;
+
     fn met_at(&self, remote: SocketAddr) -> Endpoint {
         Endpoint { inner: Arc::clone(&self.inner), way: Way { remote: Some(remote), ..self.way.clone() } }
+    }
+
+    fn answer(&self, request: Request<Inbound>) -> BoxFuture<'static, Response<Body>> {
+        Box::pin(Arc::clone(&self.inner).serve(request, self.way.clone()))
     }
 }
 
@@ -482,7 +488,16 @@ impl Inner {
 
     async fn post(&self, peer: Peer, accepts: headers::Accepts, bytes: Bytes) -> Posted {
         let out = Stream::new(Capacity::default());
-        let call = self.begin(bytes, peer.clone(), &out);
+        let begun = poll_fn(|task| Poll::Ready(self.begin_here(&bytes, &peer, &out, task))).await;
+        drop(bytes);
+        let call = match begun {
+            Begun::Answer(answer) if !out_stirred(&out) => return answered(answer, accepts),
+            Begun::Answer(answer) => {
+                conclude(&out, answer);
+                return Posted::Other(self.stream(&peer, &out, None));
+            }
+            Begun::Call(call) => call,
+        };
         let mut driving = Driving { call: Some(call), out: Arc::clone(&out), tasks: self.tasks.clone() };
         let patience = accepts.stream.then_some(self.options.patience);
         match driving.first(patience).await {
@@ -509,6 +524,28 @@ impl Inner {
             Some(Err(TooLong::Broken)) => Err(Fault::invalid("the body ended early or was malformed")),
             None => Err(Fault::invalid("the body did not arrive in time").with_status(408)),
         }
+    }
+
+    /// Answers what can be answered without waiting. What cannot becomes a call, which keeps no more of its request
+    /// than it needs, and has to be polled before anything else is waited for.
+    fn begin_here(&self, bytes: &Bytes, peer: &Peer, out: &Arc<Stream>, task: &mut task::Context<'_>) -> Begun {
+        if self.entry.era.shared.is_some() {
+            return Begun::Call(self.begin(bytes.clone(), peer.clone(), out));
+        }
+        let mut started = self.entry.open(bytes, peer, out);
+        if let Some(answer) = self.entry.look(&mut started, task) {
+            return Begun::Answer(answer);
+        }
+        let entry = Arc::clone(&self.entry);
+        Begun::Call(match started {
+            // Thousands may listen, each for hours.
+            Started::Listening(listening) => Box::pin(async move { entry.era.tell(&listening).await }),
+            started if started.needs_peer() => {
+                let (peer, out) = (peer.clone(), Arc::clone(out));
+                Box::pin(async move { entry.finish(started, &peer, &out).await })
+            }
+            mut started => Box::pin(async move { entry.conclude(&mut started).await }),
+        })
     }
 
     fn begin(&self, bytes: Bytes, peer: Peer, out: &Arc<Stream>) -> BoxFuture<'static, Answer> {
@@ -702,6 +739,13 @@ fn query_id(parts: &Parts) -> Option<String> {
     let pairs = parts.uri.query()?.split('&');
     let id = { pairs }.find_map(|pair| pair.strip_prefix("id="))?;
     (!id.is_empty() && id.len() <= LONGEST_ID).then(|| id.to_owned())
+}
+
+/// What became of a message at once.
+enum Begun {
+    Answer(Answer),
+    /// It has to wait.
+    Call(BoxFuture<'static, Answer>),
 }
 
 /// What a call does first.

@@ -1,4 +1,4 @@
-//! Our own listener: accepts TCP connections and serves any tower service over HTTP/1.1 and HTTP/2.
+//! Our own listener: accepts TCP connections and serves what answers requests over HTTP/1.1 and HTTP/2.
 //!
 //! hyper speaks the protocols. What this module adds is what a server on an open port needs and hyper
 //! leaves to its user: a seat for every connection, total and per address; a deadline for every wait on
@@ -12,9 +12,11 @@
 //! - `socket`: the TCP stream as hyper sees it.
 //! - `scan`: what hyper's parser lets pass and we do not.
 //! - `hygiene`: the request line and the `Host`, once parsed.
+//! - `inbound`: the body of a request.
 //! - `watch`: drives one connection, with its deadlines.
 
 mod hygiene;
+mod inbound;
 mod scan;
 mod seats;
 mod socket;
@@ -24,7 +26,7 @@ mod watch;
 
 use std::convert::Infallible;
 use std::error::Error as StdError;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -44,11 +46,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tower_service::Service;
 
 use self::seats::{Seat, Seats};
+pub(crate) use self::inbound::Inbound;
 use self::socket::{Socket, Version};
 use self::watch::{Line, Stop};
+use crate::request::BoxFuture;
 
 /// What hyper needs at least as its buffer, and so the smallest limit of a request head.
 const SMALLEST_HEAD: usize = 8 * 1024;
@@ -86,11 +89,17 @@ const END: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote(pub SocketAddr);
 
-/// A service that can be told once where all requests of a connection come from. To put that into the extensions of
-/// each would make a map for every request.
-pub(crate) trait MetAt {
-    /// The same, for requests from there.
+/// What answers the requests of a listener.
+pub(crate) trait Serve: Clone + Send + 'static {
+    /// The body of an answer.
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static;
+
+    /// The same, for requests from there: it is told once where all requests of a connection come from. To put that into
+    /// the extensions of each would make a map for every request.
     fn met_at(&self, remote: SocketAddr) -> Self;
+
+    /// The answer to one request.
+    fn answer(&self, request: Request<Inbound>) -> BoxFuture<'static, Response<Self::Body>>;
 }
 
 /// The limits of a listener. The defaults are meant for an open port.
@@ -247,22 +256,12 @@ impl Options {
 ///
 /// Only if the socket is none that can accept. What goes wrong for one connection, or passes (no
 /// descriptors left), is waited out.
-pub(crate) async fn serve<S, B>(
+pub(crate) async fn serve(
     listener: TcpListener,
-    service: S,
+    service: impl Serve,
     options: Options,
     shutdown: CancellationToken,
-) -> io::Result<()>
-where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
-        + MetAt
-        + Clone
-        + Send
-        + 'static,
-    S::Future: Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+) -> io::Result<()> {
     let streams = TaskTracker::new();
     let house = Arc::new(House {
         http1: http1(&options),
@@ -383,17 +382,13 @@ fn http2(options: &Options, streams: &TaskTracker) -> http2::Builder<Streams> {
 }
 
 /// One connection from accept to close. The seat is given back when this ends, however it does.
-async fn connection<S, B>(house: Arc<House>, stream: TcpStream, address: SocketAddr, service: S, seat: Seat)
-where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>
-        + MetAt
-        + Clone
-        + Send
-        + 'static,
-    S::Future: Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<Box<dyn StdError + Send + Sync>>,
-{
+async fn connection(
+    house: Arc<House>,
+    stream: TcpStream,
+    address: SocketAddr,
+    service: impl Serve,
+    seat: Seat,
+) {
     // Answers are written whole, so waiting for more to send only delays them. Where it cannot be
     // set the answer is late, not wrong.
     let _ = stream.set_nodelay(true);
@@ -405,22 +400,25 @@ where
     let service = service.met_at(address);
     let service = service_fn(move |request: Request<Incoming>| {
         let busy = open.enter();
-        let fault = hygiene::check(&request, limits);
-        let mut service = service.clone();
-        async move {
-            if let Some(status) = fault {
-                let answer = hygiene::refuse(status, request.version());
-                return Ok::<_, Infallible>(answer.map(|()| Either::Right(Empty::new())));
+        // Begun here, so that the request is moved once: to where it is answered.
+        let answer = match hygiene::check(&request, limits) {
+            None => {
+                let line = (version == Version::Http1).then(|| Arc::clone(&open));
+                Ok(service.answer(request.map(|body| Inbound::new(body, line))))
             }
-            poll_fn(|cx| service.poll_ready(cx)).await?;
-            let answer = service.call(request).await?;
-            Ok(answer.map(|body| {
-                Either::Left(body.map_err(move |error| {
-                    // The request is in flight as long as its answer's body is there.
-                    let _ = &busy;
-                    error
-                }))
-            }))
+            Some(status) => Err(Box::new(hygiene::refuse(status, request.version()))),
+        };
+        async move {
+            Ok::<_, Infallible>(match answer {
+                Ok(answer) => answer.await.map(|body| {
+                    Either::Left(body.map_err(move |error| {
+                        // The request is in flight as long as its answer's body is there.
+                        let _ = &busy;
+                        error
+                    }))
+                }),
+                Err(refusal) => refusal.map(|()| Either::Right(Empty::new())),
+            })
         }
     });
     // By reference, and the rare one boxed: a connection is mostly waiting, and kept as small as it can be.

@@ -9,7 +9,7 @@
 use std::net::Ipv6Addr;
 
 use http::header::{
-    CACHE_CONTROL, CONNECTION, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 
@@ -23,7 +23,8 @@ pub(super) struct Limits {
 /// The status to refuse this request with, if it must be.
 pub(super) fn check<B>(request: &Request<B>, limits: Limits) -> Option<StatusCode> {
     let headers = request.headers();
-    if !method_is_plain(request.method()) || !coding_is_plain(headers) {
+    let (host, coding) = look(headers);
+    if !method_is_plain(request.method()) || !coding_is_plain(&coding) {
         return Some(StatusCode::BAD_REQUEST);
     }
     if target_length(request.uri()) > limits.target {
@@ -32,7 +33,7 @@ pub(super) fn check<B>(request: &Request<B>, limits: Limits) -> Option<StatusCod
     if headers.len() > limits.fields {
         return Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
     }
-    if !host_is_clear(request.version(), request.uri(), headers) {
+    if !host_is_clear(request.version(), request.uri(), &host) {
         return Some(StatusCode::BAD_REQUEST);
     }
     None
@@ -59,8 +60,8 @@ fn method_is_plain(method: &Method) -> bool {
 }
 
 /// RFC 9112 section 6.1. hyper asks only that the last coding be `chunked`.
-fn coding_is_plain(headers: &HeaderMap) -> bool {
-    match single(headers, &TRANSFER_ENCODING) {
+fn coding_is_plain(coding: &Count<'_>) -> bool {
+    match coding {
         Count::None => true,
         Count::One(coding) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
         Count::Many => false,
@@ -76,12 +77,12 @@ fn target_length(uri: &Uri) -> usize {
 ///
 /// An absolute-form target of HTTP/1 may differ from `Host`; both reach the allow-list, which refuses
 /// a foreign one with its own status.
-fn host_is_clear(version: Version, uri: &Uri, headers: &HeaderMap) -> bool {
+fn host_is_clear(version: Version, uri: &Uri, host: &Count<'_>) -> bool {
     let authority = uri.authority().map(http::uri::Authority::as_str);
     if !authority.is_none_or(|text| is_host(text.as_bytes())) {
         return false;
     }
-    match (single(headers, &HOST), authority) {
+    match (host, authority) {
         (Count::Many, _) => false,
         (Count::None, authority) => version == Version::HTTP_2 && authority.is_some(),
         (Count::One(host), Some(authority)) if version == Version::HTTP_2 => {
@@ -97,14 +98,38 @@ enum Count<'a> {
     Many,
 }
 
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Count<'a> {
-    let mut values = headers.get_all(name).iter();
-    match (values.next(), values.next()) {
-        (None, _) => Count::None,
-        (Some(value), None) => Count::One(value),
-        (Some(_), Some(_)) => Count::Many,
+impl<'a> Count<'a> {
+    fn add(&mut self, value: &'a HeaderValue) {
+        *self = match self {
+            Count::None => Count::One(value),
+            Count::One(_) | Count::Many => Count::Many,
+        };
     }
 }
+
+/// `Host` and `Transfer-Encoding`, in one walk: there are few fields, and to look for one takes as long.
+fn look(headers: &HeaderMap) -> (Count<'_>, Count<'_>) {
+    let (mut host, mut coding) = (Count::None, Count::None);
+    for (name, value) in headers {
+        match *name {
+            HOST => host.add(value),
+            TRANSFER_ENCODING => coding.add(value),
+            _ => {}
+        }
+    }
+    (host, coding)
+}
+
+/// What a name or an IPv4 address is made of.
+const IN_NAMES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        table[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        byte += 1;
+    }
+    table
+};
 
 /// Whether this is a name or address with or without a port. Stricter than RFC 3986, which allows
 /// percent signs, user names and an empty port: no client sends them, and each compares badly.
@@ -119,10 +144,8 @@ fn is_host(text: &[u8]) -> bool {
             (good, &rest[end + 1..])
         }
         _ => {
-            let end = text.iter().position(|&b| b == b':').unwrap_or(text.len());
-            let good = end > 0
-                && text[..end].iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_'));
-            (good, &text[end..])
+            let end = text.iter().position(|&b| !IN_NAMES[usize::from(b)]).unwrap_or(text.len());
+            (end > 0, &text[end..])
         }
     };
     name_is_good

@@ -99,54 +99,63 @@ impl Scan {
                     };
                 }
                 State::RequestLine | State::Fields => {
-                    let line = rest;
-                    let n = memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
-                    rest = &rest[n..];
-                    let ends_at = bytes.len() - rest.len() - 1;
-                    self.line(&line[..n]).map_err(|()| ends_at)?;
+                    let found = memchr::memchr(b'\n', rest);
+                    let (piece, behind) = rest.split_at(found.unwrap_or(rest.len()));
+                    let is_whole = found.is_some() && self.length == 0;
+                    let taken = if is_whole { self.whole(piece) } else { self.part(piece, found.is_some()) };
+                    taken.map_err(|()| bytes.len() - behind.len())?;
+                    rest = behind.get(1..).unwrap_or_default();
                 }
             }
         }
         Ok(())
     }
 
-    /// Takes a piece of a line, which is its last if it ends in LF.
-    fn line(&mut self, piece: &[u8]) -> Result<(), ()> {
-        let (text, ended) = match piece.split_last() {
-            Some((b'\n', text)) => (text, true),
-            _ => (piece, false),
-        };
+    /// Takes a line that came in one piece, as nearly all do, without the LF behind it.
+    fn whole(&mut self, line: &[u8]) -> Result<(), ()> {
+        match line {
+            [b'\r'] => self.state = self.body(),
+            [text @ .., b'\r'] => match self.state {
+                State::RequestLine if self.fresh && line == PREFACE => {
+                    self.http2 = true;
+                    self.state = State::Blind;
+                }
+                State::RequestLine => self.state = State::Fields,
+                _ => self.field(text)?,
+            },
+            _ => return Err(()),
+        }
+        self.fresh = false;
+        Ok(())
+    }
+
+    /// Takes a piece of a line; it may be the last one.
+    fn part(&mut self, text: &[u8], is_last: bool) -> Result<(), ()> {
         if let Some(space) = self.kept.get_mut(self.length..) {
             let n = space.len().min(text.len());
             space[..n].copy_from_slice(&text[..n]);
         }
         self.length += text.len();
         self.last = text.last().copied().unwrap_or(self.last);
-        if !ended {
+        if !is_last {
             return Ok(());
         }
         if self.length == 0 || self.last != b'\r' {
             return Err(());
         }
-        self.state = match self.state {
-            _ if self.length == 1 => self.body(),
-            State::RequestLine if self.fresh && self.kept() == PREFACE => {
-                self.http2 = true;
-                State::Blind
+        let (kept, length) = (self.kept, std::mem::take(&mut self.length));
+        match kept.get(..length) {
+            Some(line) => self.whole(line),
+            // Too long to be kept, so it is neither of those that are short; and no length that fits is so long.
+            None => {
+                match self.state {
+                    State::RequestLine => self.state = State::Fields,
+                    _ => self.field(&kept)?,
+                }
+                self.fresh = false;
+                Ok(())
             }
-            State::RequestLine => State::Fields,
-            state => {
-                self.field()?;
-                state
-            }
-        };
-        self.fresh = false;
-        self.length = 0;
-        Ok(())
-    }
-
-    fn kept(&self) -> &[u8] {
-        &self.kept[..self.length.min(KEPT)]
+        }
     }
 
     /// What follows the head that has just ended.
@@ -158,16 +167,18 @@ impl Scan {
         }
     }
 
-    fn field(&mut self) -> Result<(), ()> {
-        // Most lines are neither; their first letter says so.
-        match self.kept[0] {
-            b'c' | b'C' if self.named(b"content-length:") => {
-                let length = self.number().ok_or(())?;
+    /// Takes a field, without its line end. Of a very long one the beginning is enough.
+    fn field(&mut self, line: &[u8]) -> Result<(), ()> {
+        // Most lines are neither; one letter says so.
+        match line {
+            [b'c' | b'C', _, _, _, _, _, _, _, b'l' | b'L', ..] => {
+                let Some(value) = value_of(line, b"content-length:") else { return Ok(()) };
+                let length = number(value).ok_or(())?;
                 if self.transfer_encoding || self.content_length.replace(length).is_some() {
                     return Err(());
                 }
             }
-            b't' | b'T' if self.named(b"transfer-encoding:") => {
+            [b't' | b'T', ..] if value_of(line, b"transfer-encoding:").is_some() => {
                 if self.content_length.is_some() || self.transfer_encoding {
                     return Err(());
                 }
@@ -177,24 +188,24 @@ impl Scan {
         }
         Ok(())
     }
+}
 
-    fn named(&self, name: &[u8]) -> bool {
-        let kept = self.kept();
-        kept.len() >= name.len() && kept[..name.len()].eq_ignore_ascii_case(name)
-    }
+/// What stands behind the name of a field, if it has this name.
+fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (start, value) = line.split_at_checked(name.len())?;
+    start.eq_ignore_ascii_case(name).then_some(value)
+}
 
-    /// The value of the length field, if it is digits and all of the line was kept.
-    fn number(&self) -> Option<u64> {
-        if self.length > KEPT {
-            return None;
-        }
-        let value = &self.kept()["content-length:".len()..];
-        let digits = value.trim_ascii();
-        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-            return None;
-        }
-        str::from_utf8(digits).ok()?.parse().ok()
+/// The value of the length field, if it is digits, all of which were kept.
+fn number(value: &[u8]) -> Option<u64> {
+    let digits = value.trim_ascii();
+    if digits.is_empty() || value.len() > KEPT - "content-length:".len() - 1 {
+        return None;
     }
+    digits.iter().try_fold(0_u64, |number, byte| match byte {
+        b'0'..=b'9' => number.checked_mul(10)?.checked_add(u64::from(byte - b'0')),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

@@ -5,17 +5,14 @@
 
 mod http2;
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -40,22 +37,14 @@ impl Drop for Running {
     }
 }
 
-impl MetAt for Echo {
+impl Serve for Echo {
+    type Body = Full<Bytes>;
+
     fn met_at(&self, remote: SocketAddr) -> Echo {
         Echo { remote: Some(remote), ..self.clone() }
     }
-}
 
-impl Service<Request<Incoming>> for Echo {
-    type Response = Response<Full<Bytes>>;
-    type Error = Infallible;
-    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+    fn answer(&self, request: Request<Inbound>) -> BoxFuture<'static, Response<Full<Bytes>>> {
         self.running.fetch_add(1, Ordering::SeqCst);
         self.seen.fetch_add(1, Ordering::SeqCst);
         let (running, remote) = (Running(Arc::clone(&self.running)), self.remote);
@@ -73,10 +62,10 @@ impl Service<Request<Incoming>> for Echo {
                 "/big" => Bytes::from(vec![b'x'; 16 << 20]),
                 _ => match request.into_body().collect().await {
                     Ok(body) => body.to_bytes(),
-                    Err(_) => return Ok(status(StatusCode::BAD_REQUEST)),
+                    Err(_) => return status(StatusCode::BAD_REQUEST),
                 },
             };
-            Ok(Response::new(Full::new(body)))
+            Response::new(Full::new(body))
         })
     }
 }

@@ -4,12 +4,13 @@
 //! connection has one timer, which is moved only to be earlier: a request that comes and goes between
 //! two of its ticks costs a look at the clock. [`Line`] is what socket and service tell us.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::task::Poll;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use hyper_util::server::graceful::GracefulConnection;
@@ -62,6 +63,13 @@ pub(super) struct Line {
     /// Our sending side is closed.
     closing: AtomicBool,
     http2: AtomicBool,
+    /// The task that drives the connection; hyper is given us as its waker.
+    task: OnceLock<Waker>,
+}
+
+thread_local! {
+    /// Whose wake-ups this thread keeps back at the moment, and whether there was one. No line is at the address 0.
+    static KEPT_BACK: Cell<(usize, bool)> = const { Cell::new((0, false)) };
 }
 
 /// A request in flight, until dropped.
@@ -113,12 +121,56 @@ impl Line {
         }
     }
 
+    /// Does something that may wake this connection on this thread, and says whether it would have. What wakes it
+    /// meanwhile on another thread does.
+    pub(super) fn without_waking<T>(&self, act: impl FnOnce() -> T) -> (T, bool) {
+        KEPT_BACK.set((self.address(), false));
+        let done = act();
+        (done, KEPT_BACK.replace((0, false)).1)
+    }
+
+    /// Lets the connection be polled again.
+    pub(super) fn wake_task(&self) {
+        if let Some(task) = self.task.get() {
+            task.wake_by_ref();
+        }
+    }
+
+    /// A waker for hyper, once it is known whose task this is.
+    fn waker(self: &Arc<Self>, task: &Waker) -> Option<Waker> {
+        let known = self.task.get_or_init(|| task.clone());
+        known.will_wake(task).then(|| Waker::from(Arc::clone(self)))
+    }
+
+    fn is_driven_by(&self, task: &Waker) -> bool {
+        self.task.get().is_some_and(|known| known.will_wake(task))
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     fn take_heard(&self) -> bool {
         let heard = self.heard.load(Ordering::Relaxed);
         if heard {
             self.heard.store(false, Ordering::Relaxed);
         }
         heard
+    }
+}
+
+impl Wake for Line {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let address = self.address();
+        if KEPT_BACK.get().0 == address {
+            KEPT_BACK.set((address, true));
+        } else {
+            self.wake_task();
+        }
     }
 }
 
@@ -220,7 +272,7 @@ pub(super) async fn first(socket: &mut Socket, options: &Options, stop: &Stop) -
 /// Polls the connection until it ends by itself or by a deadline.
 ///
 /// Cancel safe: yes; dropping it drops the connection with its requests.
-pub(super) async fn run<C>(mut connection: Pin<&mut C>, line: &Line, options: &Options, stop: &Stop)
+pub(super) async fn run<C>(mut connection: Pin<&mut C>, line: &Arc<Line>, options: &Options, stop: &Stop)
 where
     C: GracefulConnection,
 {
@@ -229,7 +281,13 @@ where
     let mut timer = pin!(sleep_until(wait.since + options.idle_timeout));
     let mut is_heard = false;
     let mut is_stopping = false;
+    let mut waker: Option<Waker> = None;
     poll_fn(|cx| {
+        // The task of a connection stays the same. Should it not, it is woken without detours.
+        if waker.is_none() || !line.is_driven_by(cx.waker()) {
+            waker = Some(line.waker(cx.waker()).unwrap_or_else(|| cx.waker().clone()));
+        }
+        let waker = waker.as_ref().unwrap_or(cx.waker());
         // Registers our waker, which stays the same as long as the task lives. From here on a wake-up
         // and the flag are enough.
         if !is_heard {
@@ -242,7 +300,7 @@ where
                 connection.as_mut().graceful_shutdown();
             }
             // An error is the peer's, or hyper's word for a peer that is gone. Neither is ours to tell.
-            if connection.as_mut().poll(cx).is_ready() {
+            if connection.as_mut().poll(&mut Context::from_waker(waker)).is_ready() {
                 return Poll::Ready(());
             }
             wait.look(line);
