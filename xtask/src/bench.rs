@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use self::contender::Contender;
+use self::contender::{Contender, Role};
 use self::measure::Measure;
 use self::table::Facts;
 use crate::Places;
@@ -130,7 +130,13 @@ fn rounds(generator: &Path, contenders: &[Contender], measures: &[Measure], n_ro
 }
 
 fn once(generator: &Path, contender: &Contender, measure: &Measure) -> Result<BTreeMap<String, f64>, String> {
-    ask(Command::new(generator).args(&measure.arguments).arg("--").args(&contender.command))
+    let mut command = Command::new(generator);
+    command.args(&measure.arguments).arg("--").args(&contender.command);
+    // Ours opens sessions unless it is told not to, and then refuses who has none.
+    if contender.role == Role::Ours && measure.is_sessionless() {
+        command.arg("--stateless");
+    }
+    ask(&mut command)
 }
 
 /// What the generator found.

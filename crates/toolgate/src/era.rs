@@ -17,7 +17,6 @@ mod shared;
 mod speech;
 mod stranger;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,6 +53,7 @@ use crate::stream::Stream;
 use crate::task::Tasks;
 use ask_retry::Retrying;
 use ask_reverse::Reversing;
+use header::Labels;
 use list::Lists;
 use session::{Session, Ticket};
 use speech::Speech;
@@ -141,7 +141,7 @@ pub(crate) type Offering = Box<dyn Fn() -> ServerCapabilities + Send + Sync>;
 
 /// See the module.
 pub(crate) struct Era {
-    pub(crate) face: ArcSwap<Face>,
+    pub(crate) face: Arc<ArcSwap<Face>>,
     offering: Offering,
     sessions: Arc<Sessions>,
     /// Those who have none.
@@ -199,7 +199,7 @@ impl Era {
         tasks: Arc<Tasks>,
     ) -> Era {
         Era {
-            face: ArcSwap::from_pointee(face),
+            face: Arc::new(ArcSwap::from_pointee(face)),
             offering,
             sessions,
             strangers: Strangers::default(),
@@ -328,7 +328,8 @@ impl Era {
             return Err((self.speech(peer), Fault::new(FaultKind::Paused, said)));
         }
         let said = codec::Said::noted(params, index).map_err(|fault| (self.speech(peer), fault))?;
-        if self.is_each(method, &said, peer) {
+        let labels = Labels::of(&peer.headers);
+        if self.is_each(method, &said, &labels) {
             let newest = |fault| (Speech::from(Edition::NEWEST), fault);
             if in_batch {
                 return Err(newest(Fault::invalid("a request of this kind cannot be part of a batch")));
@@ -336,7 +337,7 @@ impl Era {
             if let Road::Line(line) = &peer.road {
                 line.note_each();
             }
-            let (edition, call, caller) = self.greet_each(method, &said, peer).map_err(newest)?;
+            let (edition, call, caller) = self.greet_each(method, &said, peer, &labels).map_err(newest)?;
             return self.seat(&edition.into(), id, call, caller, None, peer, out);
         }
         if method == "initialize" {
@@ -352,7 +353,7 @@ impl Era {
                 .shake_hands(id, params, peer)
                 .map_err(|fault| (Edition::NEWEST_HANDSHAKE.into(), fault));
         }
-        let (speech, session) = match self.speaker(peer)? {
+        let (speech, session) = match self.speaker_of(peer, &labels)? {
             Speaker::Session(session) => (session.client.edition.into(), Some(session)),
             Speaker::Stranger(edition) if !edition.shakes_hands() => {
                 let said = "say who you are in the `_meta` of each request, or send `initialize` first";
@@ -436,6 +437,9 @@ impl Era {
                 kept.await.map_or_else(|fault| speech.refusal(Some(&id), &fault), |()| answer)
             })));
         }
+        if !is_about_connection(&call) {
+            return self.visit(speech.clone(), id, call, caller, session, peer, out).map_err(told);
+        }
         match (call, &session) {
             (Call::Hello(_), _) => Err(told(Fault::method("initialize"))),
             (Call::Ping, _) => answered(Outcome::Done),
@@ -481,10 +485,7 @@ impl Era {
                 let listening = self.listen(speech.edition(), id, filter, cancel, ticket, &caller, peer, out);
                 Ok(Arrival::Listening(Box::new(listening)))
             }
-            (call, _) => {
-                let arrived = self.visit(speech.clone(), id, call, caller, session, peer, out);
-                arrived.map_err(told)
-            }
+            (call, _) => Err(told(Fault::method(call.method()))),
         }
     }
 
@@ -569,7 +570,7 @@ impl Era {
             meta,
             mirrors,
             lenient: false,
-            given: BTreeMap::new(),
+            given: None,
         }
     }
 
@@ -581,7 +582,7 @@ impl Era {
         peer: &Peer,
     ) -> Result<Option<BoxFuture<'static, Answer>>, (Speech, Fault)> {
         let said = codec::Said::of(params).map_err(|fault| (self.speech(peer), fault))?;
-        if self.is_each(method, &said, peer) {
+        if self.is_each(method, &said, &Labels::of(&peer.headers)) {
             if let Road::Line(line) = &peer.road
                 && let Some((Notice::Cancelled { request: Some(id), .. }, _)) =
                     codec::read_notice(Edition::NEWEST, method, params)
@@ -717,6 +718,20 @@ fn task_way(client: &Client) -> TaskWay {
             }
         }
     }
+}
+
+/// Whether a wish is fulfilled here, and not in the hall.
+fn is_about_connection(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::Hello(_)
+            | Call::Ping
+            | Call::Discover
+            | Call::SetLevel(_)
+            | Call::Subscribe { .. }
+            | Call::Unsubscribe { .. }
+            | Call::Listen(_)
+    )
 }
 
 /// Whether it matters whose tasks a caller may see.

@@ -45,6 +45,7 @@ use crate::store::Cellar;
 use authorization::{Authorization, Given};
 use basic::{Login, Proof, Unchecked};
 use keys::Verdict;
+use origin::Named;
 use rate::Whose;
 use refusal::{bearer, missing, too_many_failures, unavailable, wrong};
 
@@ -264,7 +265,8 @@ impl Guards {
     pub(crate) fn gate(&self, head: &Head<'_>) -> Result<Gate, Box<Refusal>> {
         let is_secure = head.is_tls || address::is_secure(head.peer, head.headers, &self.proxies);
         let mut dress = Dress { origin: None, is_secure };
-        self.hosts.host(head.uri, head.headers).map_err(|refused| {
+        let named = Named::of(head.headers);
+        self.hosts.host(head.uri, head.headers, &named).map_err(|refused| {
             let why = if refused.status == 400 { Why::BadHead } else { Why::Host };
             Refusal::new(why, refused.why, &dress)
         })?;
@@ -279,7 +281,7 @@ impl Guards {
         if !self.addresses.is_empty() {
             self.check_address(client, &dress)?;
         }
-        let origin = self.hosts.origin(head.headers, &self.cors);
+        let origin = self.hosts.origin(&named, &self.cors);
         let origin = origin.map_err(|refused| Refusal::new(Why::Origin, refused.why, &dress))?;
         if let Some(origin) = origin {
             dress.origin = Some(Box::new(self.cors.answer(origin)));

@@ -341,6 +341,10 @@ impl Inner {
     fn add(&mut self, data: Bytes, number: Option<NonZeroU64>, is_hint: bool) {
         self.log_bytes += data.len();
         self.unread_bytes += data.len();
+        if self.log.capacity() == 0 {
+            // Most streams never hold more than one.
+            self.log.reserve_exact(1);
+        }
         self.log.push_back(Event { seq: self.next, data, number, is_hint });
         self.next += 1;
         self.evict();

@@ -13,9 +13,16 @@ use crate::Places;
 use crate::install;
 use crate::report::Tally;
 
-/// One of each kind: a call in a session, a call without, a list, and the two that answer nothing much.
-const WORKLOADS: [&str; 5] =
-    ["echo-2025-session", "echo-2026", "list-2026", "ping-2025-session", "discover-2026"];
+/// One of each kind: a call in a session, two without, a list, and the two that answer nothing much; each with what our
+/// server is told.
+const WORKLOADS: [(&str, &[&str]); 6] = [
+    ("echo-2025", &["--stateless"]),
+    ("echo-2025-session", &[]),
+    ("echo-2026", &[]),
+    ("list-2026", &[]),
+    ("ping-2025-session", &[]),
+    ("discover-2026", &[]),
+];
 
 /// How much more is too much. Another compiler or C library moves the figures by a few hundredths.
 const TOLERANCE: f64 = 0.08;
@@ -64,8 +71,8 @@ fn count(places: &Places, recorded: &BTreeMap<String, f64>) -> Result<BTreeMap<S
     let server = contender::ours(places)?;
     println!("\n{:<20}{:>10}{:>12}{:>8}", "workload", "now", "recorded", "ratio");
     let mut found = BTreeMap::new();
-    for name in WORKLOADS {
-        let now = once(&generator, &server, name)?;
+    for (name, told) in WORKLOADS {
+        let now = once(&generator, &server, name, told)?;
         let before = recorded.get(name);
         let shown = before.map_or("-".to_owned(), |before| format!("{before:.0}"));
         let ratio = before.map_or("-".to_owned(), |before| format!("{:.3}", now / before));
@@ -76,9 +83,9 @@ fn count(places: &Places, recorded: &BTreeMap<String, f64>) -> Result<BTreeMap<S
 }
 
 /// One connection: what is counted then does not depend on how requests happen to meet.
-fn once(generator: &Path, server: &Path, name: &str) -> Result<f64, String> {
+fn once(generator: &Path, server: &Path, name: &str, told: &[&str]) -> Result<f64, String> {
     let mut command = Command::new(generator);
-    command.args(["instructions", name, "--connections", "1", "--"]).arg(server);
+    command.args(["instructions", name, "--connections", "1", "--"]).arg(server).args(told);
     let figures = ask(&mut command).map_err(|why| format!("{name}: {why}"))?;
     figures.get("instructions").copied().ok_or_else(|| format!("{name}: no figure"))
 }

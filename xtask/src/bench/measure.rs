@@ -103,8 +103,30 @@ pub(crate) fn instructions() -> Vec<Measure> {
 }
 
 impl Measure {
+    /// Whether its clients are of a revision with sessions and have none.
+    pub(crate) fn is_sessionless(&self) -> bool {
+        let workload = self.name.split('@').next().unwrap_or_default();
+        workload.ends_with("-2025") && !matches!(workload, "initialize-2025" | "stream-2025")
+    }
+
     fn new(name: String, unit: Unit, arguments: &[&str], n_rounds: usize) -> Self {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         Self { name, unit, arguments, n_rounds }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_without_a_session_are_known() {
+        let names = |is_sessionless| {
+            let measures = all(true).into_iter().filter(move |one| one.is_sessionless() == is_sessionless);
+            measures.map(|one| one.name).collect::<Vec<_>>()
+        };
+        assert!(names(true).contains(&"echo-2025@32".to_owned()));
+        assert!(names(true).iter().all(|name| !name.contains("session") && !name.contains("2026")));
+        assert!(names(false).iter().any(|name| name.starts_with("stream-2025")));
     }
 }

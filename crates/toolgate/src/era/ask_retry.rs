@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use toolgate_wire::model::{
@@ -15,7 +16,7 @@ use toolgate_wire::model::{
 };
 use toolgate_wire::{Client, Edition, Fault, Kind, Raw, View, codec};
 
-use super::Era;
+use super::{Era, Face};
 use crate::clock::Clock;
 use crate::handler::{AskError, AskErrorKind, Luggage, Voice};
 use crate::registry::is_right;
@@ -42,12 +43,13 @@ pub(super) struct Retrying {
     binding: Binding,
     seal: Seal,
     clock: Clock,
-    journal: Mutex<Journal>,
+    /// None as long as the client has brought nothing and nobody has asked: nearly always.
+    journal: Mutex<Option<Box<Journal>>>,
 }
 
 struct Binding {
     /// Servers may share their keys; what one made up is not for the other.
-    server: String,
+    server: Arc<ArcSwap<Face>>,
     principal: Principal,
     method: &'static str,
     subject: String,
@@ -86,15 +88,16 @@ impl Retrying {
             Call::Read { retry, .. } => (None, Some(retry)),
             _ => (None, None),
         };
-        let Retry { responses, state } = retry.cloned().unwrap_or_default();
+        let journal = retry.filter(|retry| !retry.is_empty()).map(|Retry { responses, state }| {
+            Box::new(Journal { sealed: state.clone(), brought: responses.clone(), ..Journal::default() })
+        });
         let binding = Binding {
-            server: era.face.load().info.name.clone(),
+            server: Arc::clone(&era.face),
             principal: caller.principal.clone(),
             method: call.method(),
             subject: call.subject().unwrap_or_default().to_owned(),
             arguments,
         };
-        let journal = Journal { sealed: state, brought: responses, ..Journal::default() };
         Retrying {
             edition,
             client: Arc::clone(&caller.client),
@@ -110,16 +113,17 @@ impl Retrying {
 
     /// Why the journal that the client brought is refused.
     pub(super) fn forged(&self) -> Option<Fault> {
-        self.lock().forged.clone()
+        self.lock().as_ref()?.forged.clone()
     }
 
     pub(super) fn is_waiting(&self) -> bool {
-        !self.lock().waiting.is_empty()
+        self.lock().as_ref().is_some_and(|journal| !journal.waiting.is_empty())
     }
 
     /// Ends this run: what the client is asked, and what it is given to carry.
     pub(super) fn suspend(&self, seal: &Seal, clock: &Clock) -> Result<Outcome, Fault> {
-        let mut journal = self.lock();
+        let mut kept = self.lock();
+        let journal = kept.get_or_insert_default();
         if journal.round >= ROUNDS {
             let said = format!("the call asked for input {ROUNDS} times and is given up");
             return if self.is_tool {
@@ -150,13 +154,13 @@ impl Retrying {
         Ok(Outcome::InputRequired(InputRequired { asks, state: Some(state) }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Journal> {
+    fn lock(&self) -> MutexGuard<'_, Option<Box<Journal>>> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens what the client carried, the first time anybody wants to know.
-    fn opened(&self) -> MutexGuard<'_, Journal> {
-        let mut journal = self.lock();
+    fn open<'a>(&self, kept: &'a mut Option<Box<Journal>>) -> &'a mut Journal {
+        let journal = kept.get_or_insert_default();
         if let Some(sealed) = journal.sealed.take() {
             let plain = self.seal.open(&self.binding.digest(), &sealed);
             if let Err(reason) =
@@ -170,7 +174,8 @@ impl Retrying {
     }
 
     fn ask_now(&self, key: &str, ask: Ask) -> Result<Answer, AskError> {
-        let mut journal = self.opened();
+        let mut kept = self.lock();
+        let journal = self.open(&mut kept);
         if journal.forged.is_some() {
             return Err(AskError(AskErrorKind::Suspended));
         }
@@ -218,15 +223,19 @@ impl Voice for Retrying {
     }
 
     fn recall(&self, name: &str) -> Option<Raw> {
-        self.opened().memory.get(name).cloned()
+        self.open(&mut self.lock()).memory.get(name).cloned()
     }
 
     fn remember(&self, name: &str, value: Raw) {
-        self.opened().memory.insert(name.to_owned(), value);
+        self.open(&mut self.lock()).memory.insert(name.to_owned(), value);
     }
 
     fn stopped(&self, said: &str) -> Option<Stop> {
-        let journal = self.opened();
+        let mut kept = self.lock();
+        if kept.is_none() {
+            return None;
+        }
+        let journal = self.open(&mut kept);
         if let Some(fault) = &journal.forged {
             return Some(Stop::Fault(fault.clone()));
         }
@@ -241,7 +250,8 @@ impl Voice for Retrying {
     fn send_away(&self, _: Duration) {}
 
     fn luggage(&self) -> Luggage {
-        let journal = self.opened();
+        let mut kept = self.lock();
+        let journal = self.open(&mut kept);
         Luggage { answers: journal.answers.clone(), memory: journal.memory.clone() }
     }
 }
@@ -282,7 +292,8 @@ impl Journal {
 impl Binding {
     fn digest(&self) -> [u8; 32] {
         let mut hash = Sha256::new();
-        let parts = [&self.server, self.principal.id().unwrap_or_default(), self.method, &self.subject];
+        let face = self.server.load();
+        let parts = [&face.info.name, self.principal.id().unwrap_or_default(), self.method, &self.subject];
         for part in parts {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);

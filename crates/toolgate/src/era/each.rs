@@ -5,14 +5,14 @@ use toolgate_wire::codec::Said;
 use toolgate_wire::model::{Call, Discovery};
 use toolgate_wire::{Edition, Fault, FaultKind, Greeting};
 
-use super::header::{METHOD, NAME, VERSION, single};
+use super::header::{Label, Labels, METHOD, NAME, VERSION, single};
 use super::{Era, Peer, Road};
 use crate::registry::decode;
 use crate::request::Caller;
 
 impl Era {
     /// Whether a message is to be read by the rules of these editions.
-    pub(super) fn is_each(&self, method: &str, said: &Said<'_>, peer: &Peer) -> bool {
+    pub(super) fn is_each(&self, method: &str, said: &Said<'_>, labels: &Labels<'_>) -> bool {
         if method == "server/discover" {
             return true;
         }
@@ -23,7 +23,7 @@ impl Era {
         if method == "initialize" {
             return false;
         }
-        let named = single(&peer.headers, &VERSION).ok().flatten().and_then(Edition::of);
+        let named = labels.version.ok().flatten().and_then(Edition::of);
         named.is_some_and(|edition| edition.facts().greeting == Greeting::Each)
     }
 
@@ -33,10 +33,11 @@ impl Era {
         method: &str,
         said: &Said<'_>,
         peer: &Peer,
+        labels: &Labels<'_>,
     ) -> Result<(Edition, Call, Caller), Fault> {
         let (version, client) = self.greetings.meet(said)?;
         let posted = matches!(peer.road, Road::Post { .. });
-        if posted && required(peer, &VERSION)? != version && !peer.is_changed {
+        if posted && required(labels.version, &VERSION)? != version && !peer.is_changed {
             return Err(mismatch(&VERSION, "the `_meta` of the body"));
         }
         let edition = match Edition::of(&version) {
@@ -45,13 +46,13 @@ impl Era {
             Some(_) if method == "server/discover" => Edition::NEWEST,
             _ => return Err(Fault::version(&version)),
         };
-        if posted && required(peer, &METHOD)? != method && !peer.is_changed {
+        if posted && required(labels.method, &METHOD)? != method && !peer.is_changed {
             return Err(mismatch(&METHOD, "the method of the body"));
         }
         let call = said.call(edition, method)?;
         let mirrors = posted && edition.facts().mirror_headers && !peer.is_changed;
         if let (true, Some(subject)) = (mirrors, call.subject()) {
-            let name = required(peer, &NAME)?;
+            let name = required(labels.name, &NAME)?;
             if decode(name.as_bytes()).as_deref() != Some(subject) {
                 return Err(mismatch(&NAME, "the body"));
             }
@@ -82,8 +83,8 @@ pub(super) fn check_method_if_sent(method: &str, peer: &Peer) -> Result<(), Faul
     }
 }
 
-fn required<'a>(peer: &'a Peer, name: &HeaderName) -> Result<&'a str, Fault> {
-    match single(&peer.headers, name) {
+fn required<'a>(label: Label<'a>, name: &HeaderName) -> Result<&'a str, Fault> {
+    match label {
         Ok(Some(value)) => Ok(value),
         Ok(None) => Err(Fault::new(FaultKind::Header, format!("header {name} is missing"))),
         Err(_) => Err(Fault::new(FaultKind::Header, format!("header {name} must be sent once, as text"))),

@@ -74,12 +74,20 @@ impl Era {
         let Listening { edition, id, accepted, subscriber, cancel, owner, out, hung_up, _ticket } = listening;
         let edition = *edition;
         let on_a_line = hung_up.is_some();
-        let hung_up = hung_up.clone().unwrap_or_default();
+        let hung_up = async {
+            match hung_up {
+                Some(hung_up) => hung_up.cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
         let telling = async {
-            let mut accepted = accepted.clone();
-            self.retain_own_tasks(&mut accepted, owner, subscriber).await;
-            let acknowledged = Notice::Acknowledged(accepted);
-            if !write(out, edition, &acknowledged, Some(id)).await {
+            // What happens once is boxed, so that waiting for hours takes less room.
+            let acknowledged = Box::pin(async {
+                let mut accepted = accepted.clone();
+                self.retain_own_tasks(&mut accepted, owner, subscriber).await;
+                write(out, edition, &Notice::Acknowledged(accepted), Some(id)).await
+            });
+            if !acknowledged.await {
                 return;
             }
             tell_all(&self.tasks, subscriber, out, &edition.into(), Some(id)).await;
@@ -93,7 +101,7 @@ impl Era {
                 let answer = self.answer(&edition.into(), id, &ended);
                 if on_a_line { end_on_line(out, edition, id.clone(), answer) } else { answer }
             }
-            () = hung_up.cancelled() => Answer::Silence,
+            () = hung_up => Answer::Silence,
             () = telling => Answer::Silence,
         }
     }
@@ -130,7 +138,9 @@ pub(super) async fn tell_all(
         let mut untold = Untold { subscriber, topic: Some(topic.clone()) };
         let notice = match topic {
             Topic::Task { owner, id } => {
-                tasks.look(&owner, &id).await.map(|task| Notice::Task(Box::new(task)))
+                // Boxed, because thousands wait here for other things.
+                let look = Box::pin(tasks.look(&owner, &id));
+                look.await.map(|task| Notice::Task(Box::new(task)))
             }
             topic => notice_of(topic),
         };

@@ -6,7 +6,7 @@ use toolgate_wire::model::{Call, Outcome, Welcome};
 use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RequestId, Tasks, codec, key};
 
 use super::bare::{announcement, unheard};
-use super::header::{SESSION, VERSION, single};
+use super::header::Labels;
 use super::session::GREETING;
 use super::{Answer, Arrival, Era, Peer, Road, Speaker, Speech, Told};
 use crate::parcel::Parcel;
@@ -80,6 +80,11 @@ impl Era {
 
     /// Who sends a message of these editions.
     pub(super) fn speaker(&self, peer: &Peer) -> Result<Speaker, (Speech, Fault)> {
+        self.speaker_of(peer, &Labels::of(&peer.headers))
+    }
+
+    /// The same, where the headers were looked at before.
+    pub(super) fn speaker_of(&self, peer: &Peer, labels: &Labels<'_>) -> Result<Speaker, (Speech, Fault)> {
         if let Road::Line(line) = &peer.road {
             return Ok(match line.session() {
                 Some(session) => Speaker::Session(session),
@@ -88,9 +93,11 @@ impl Era {
             });
         }
         let refuse = |fault| (Speech::from(Edition::NEWEST_HANDSHAKE), fault);
-        let session = single(&peer.headers, &SESSION)
+        let session = labels
+            .session
             .map_err(|_| refuse(Fault::new(FaultKind::Session, "header mcp-session-id must be sent once")))?;
-        let version = single(&peer.headers, &VERSION)
+        let version = labels
+            .version
             .map_err(|_| refuse(Fault::invalid("header mcp-protocol-version must be sent once, as text")))?;
         if let Some(unknown) = version.filter(|version| Edition::of(version).is_none()) {
             return Err(refuse(Fault::version(unknown)));

@@ -14,8 +14,40 @@ pub(crate) const NAME: HeaderName = HeaderName::from_static("mcp-name");
 pub(crate) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
 /// A header that stands more than once, or is not text.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Repeated;
+
+/// What the headers of a message say about it, found in one walk: there are few, and to look for one takes as long.
+pub(super) struct Labels<'a> {
+    pub(super) version: Label<'a>,
+    pub(super) session: Label<'a>,
+    pub(super) method: Label<'a>,
+    pub(super) name: Label<'a>,
+}
+
+/// The one value of a header, without the blanks around it; none if it is absent.
+pub(super) type Label<'a> = Result<Option<&'a str>, Repeated>;
+
+impl<'a> Labels<'a> {
+    pub(super) fn of(headers: &'a HeaderMap) -> Labels<'a> {
+        let mut labels = Labels { version: Ok(None), session: Ok(None), method: Ok(None), name: Ok(None) };
+        for (name, value) in headers {
+            let Some(name) = name.as_str().strip_prefix("mcp-") else { continue };
+            let label = match name {
+                "protocol-version" => &mut labels.version,
+                "session-id" => &mut labels.session,
+                "method" => &mut labels.method,
+                "name" => &mut labels.name,
+                _ => continue,
+            };
+            *label = match label {
+                Ok(None) => text(value).map(Some),
+                _ => Err(Repeated),
+            };
+        }
+        labels
+    }
+}
 
 /// The one value of a header, without the blanks around it; none if it is absent.
 pub(crate) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Repeated> {
@@ -28,5 +60,34 @@ pub(crate) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Op
 }
 
 fn text(value: &HeaderValue) -> Result<&str, Repeated> {
-    value.to_str().map(|text| text.trim_matches([' ', '\t'])).map_err(|_| Repeated)
+    let text = value.to_str().map_err(|_| Repeated)?;
+    Ok(match text.as_bytes() {
+        [b' ' | b'\t', ..] | [.., b' ' | b'\t'] => text.trim_matches([' ', '\t']),
+        // hyper has taken them off.
+        _ => text,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_finds_what_a_look_for_each_finds() {
+        let all = [VERSION, SESSION, METHOD, NAME];
+        for name in &all {
+            for values in [&[][..], &["a"], &[" a\t"], &["a", "a"], &["a", "\u{e4}"], &["\u{e4}"]] {
+                let mut headers = HeaderMap::new();
+                headers.insert("host", HeaderValue::from_static("localhost"));
+                for value in values {
+                    headers.append(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
+                }
+                let Labels { version, session, method, name } = Labels::of(&headers);
+                assert_eq!(
+                    [version, session, method, name],
+                    all.each_ref().map(|name| single(&headers, name))
+                );
+            }
+        }
+    }
 }

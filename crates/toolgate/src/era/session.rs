@@ -4,7 +4,9 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
@@ -85,7 +87,7 @@ impl Default for SessionLimits {
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pub(super) limits: Arc<SessionLimits>,
-    open: RwLock<HashMap<Box<str>, Arc<Session>>>,
+    open: RwLock<HashMap<Box<str>, Arc<Session>, BuildHasherDefault<ById>>>,
     /// Stand in for clients that say nothing of themselves but an edition, or not even that.
     strangers: [Arc<Client>; Edition::ALL.len()],
     /// Clients that greeted lately, the last one last: thousands of sessions come from the same program.
@@ -339,11 +341,12 @@ impl Sessions {
             return None;
         }
         // What lives in a store is over when it is over there.
-        if session.kin.is_none() && session.is_stale(clock.uptime()) {
+        let now = clock.uptime();
+        if session.kin.is_none() && session.is_stale(now) {
             self.close(&session);
             return None;
         }
-        session.touch(clock);
+        session.touch_at(now);
         session.used.store(true, Ordering::Relaxed);
         Some(session)
     }
@@ -369,8 +372,13 @@ impl Sessions {
 
 impl Session {
     pub(super) fn touch(&self, clock: &Clock) {
-        let now = u64::try_from(clock.uptime().as_millis()).unwrap_or(u64::MAX);
-        self.seen.store(now, Ordering::Relaxed);
+        self.touch_at(clock.uptime());
+    }
+
+    fn touch_at(&self, now: Duration) {
+        // No 128 bits on the way.
+        let millis = now.as_secs() * 1000 + u64::from(now.subsec_millis());
+        self.seen.store(millis, Ordering::Relaxed);
     }
 
     pub(super) fn silent(&self, now: Duration) -> Duration {
@@ -691,6 +699,24 @@ struct UnderWay {
     twins: Vec<(RequestId, u64, Cancel)>,
 }
 
+/// The ids of sessions are random and chosen here: eight bytes of one are as good a hash as any.
+#[derive(Debug, Default)]
+pub(crate) struct ById(u64);
+
+impl Hasher for ById {
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first_chunk() {
+            // Folded, because letters do not use all bits of a byte.
+            let product = u128::from(u64::from_le_bytes(*first)) * 0x9e37_79b9_7f4a_7c15;
+            self.0 = (product as u64) ^ (product >> 64) as u64;
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// A request's entry among those under way; leaving it ends the entry.
 #[derive(Debug)]
 pub(crate) struct Ticket {
@@ -708,10 +734,11 @@ impl Calls {
         let mut under_way = lock(&self.0);
         under_way.serial += 1;
         let serial = under_way.serial;
-        if under_way.calls.contains_key(id) {
-            under_way.twins.push((id.clone(), serial, cancel.clone()));
-        } else {
-            under_way.calls.insert(id.clone(), (serial, cancel.clone()));
+        match under_way.calls.entry(id.clone()) {
+            Entry::Vacant(free) => {
+                free.insert((serial, cancel.clone()));
+            }
+            Entry::Occupied(_) => under_way.twins.push((id.clone(), serial, cancel.clone())),
         }
         Ticket { calls: self.clone(), id: id.clone(), serial }
     }

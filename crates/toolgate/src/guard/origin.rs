@@ -86,13 +86,14 @@ impl Hosts {
     /// Judges the head of a request, where no other origins are allowed.
     #[cfg(test)]
     pub(crate) fn gate(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
-        self.host(uri, headers)?;
-        self.origin(headers, &Cors::default()).map(|_| ())
+        let named = Named::of(headers);
+        self.host(uri, headers, &named)?;
+        self.origin(&named, &Cors::default()).map(|_| ())
     }
 
     /// Judges the host that a request is for.
-    pub(super) fn host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
-        if plain_host(uri, headers).is_some_and(|host| self.serves(host)) {
+    pub(super) fn host(&self, uri: &Uri, headers: &HeaderMap, named: &Named<'_>) -> Result<(), Refused> {
+        if plain_host(uri, named).is_some_and(|host| self.serves(host)) {
             return Ok(());
         }
         let named = host_of(uri, headers)?;
@@ -113,14 +114,13 @@ impl Hosts {
     /// Judges the page that a request comes from. The origin is given back if it may read the answer.
     pub(super) fn origin<'a>(
         &self,
-        headers: &'a HeaderMap,
+        named: &Named<'a>,
         cors: &Cors,
     ) -> Result<Option<&'a HeaderValue>, Refused> {
-        let mut origins = headers.get_all(header::ORIGIN).iter();
-        let (Some(given), another) = (origins.next(), origins.next()) else {
+        let Some(given) = named.origin else {
             return Ok(None);
         };
-        let text = given.to_str().ok().filter(|_| another.is_none());
+        let text = given.to_str().ok().filter(|_| !named.has_origins);
         match text {
             Some(text) if cors.is_allowed(text) => Ok(Some(given)),
             Some(text) if self.trusts(text) => Ok(None),
@@ -146,17 +146,50 @@ impl Hosts {
     }
 }
 
+/// What a head says of hosts, found in one walk.
+#[derive(Default)]
+pub(super) struct Named<'a> {
+    host: Option<&'a HeaderValue>,
+    /// There is more than one.
+    has_hosts: bool,
+    /// The first.
+    origin: Option<&'a HeaderValue>,
+    has_origins: bool,
+}
+
+impl<'a> Named<'a> {
+    pub(super) fn of(headers: &'a HeaderMap) -> Named<'a> {
+        let mut named = Named::default();
+        for (name, value) in headers {
+            match *name {
+                header::HOST => named.has_hosts |= named.host.replace(value).is_some(),
+                header::ORIGIN if named.origin.is_some() => named.has_origins = true,
+                header::ORIGIN => named.origin = Some(value),
+                _ => {}
+            }
+        }
+        named
+    }
+}
+
 /// The host of a request that names it once, as a name or an IPv4 address with or without a port: nearly
 /// all do, and this much of the grammar takes no parser.
-fn plain_host<'a>(uri: &Uri, headers: &'a HeaderMap) -> Option<&'a str> {
-    let mut hosts = headers.get_all(header::HOST).iter();
-    let (Some(host), None, None) = (hosts.next(), hosts.next(), uri.authority()) else {
-        return None;
+fn plain_host<'a>(uri: &Uri, named: &Named<'a>) -> Option<&'a str> {
+    let host = named.host.filter(|_| !named.has_hosts && uri.authority().is_none())?.to_str().ok()?;
+    let in_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    let end = host.bytes().position(|byte| !in_name(&byte)).unwrap_or(host.len());
+    let (name, port) = host.split_at_checked(end)?;
+    let is_port = match port.as_bytes() {
+        [] => true,
+        [b':', digits @ ..] => !digits.is_empty() && digits.iter().try_fold(0_u16, next_digit).is_some(),
+        _ => false,
     };
-    let host = host.to_str().ok()?;
-    let (name, port) = host.split_once(':').unwrap_or((host, "0"));
-    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'));
-    (is_name && !name.is_empty() && port.parse::<u16>().is_ok() && !port.starts_with('+')).then_some(name)
+    (is_port && !name.is_empty()).then_some(name)
+}
+
+fn next_digit(number: u16, byte: &u8) -> Option<u16> {
+    let digit = byte.is_ascii_digit().then(|| u16::from(byte - b'0'))?;
+    number.checked_mul(10)?.checked_add(digit)
 }
 
 /// The hosts a request names: in its target and in its header. Both count, and both must be whole.

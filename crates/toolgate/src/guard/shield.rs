@@ -119,8 +119,8 @@ impl SecurityHeaders {
 
     /// Puts them on an answer.
     pub(super) fn dress(&self, headers: &mut HeaderMap, is_secure: bool) {
-        // One growth at most, with room for the headers of CORS.
-        headers.reserve(self.always.len() + 4);
+        // One growth at most, and no more than is needed: a stream keeps this map as long as it lasts.
+        headers.reserve(self.always.len());
         for (name, value) in self.always.iter() {
             headers.insert(name, value.clone());
         }

@@ -201,7 +201,7 @@ impl Context {
     /// In a completer: what another argument is already, if the client says so.
     #[must_use]
     pub fn given(&self, argument: &str) -> Option<&str> {
-        self.0.caller.given.get(argument).map(String::as_str)
+        self.0.caller.given.as_ref()?.get(argument).map(String::as_str)
     }
 
     /// Whether nobody waits for the answer any more.

@@ -98,6 +98,8 @@ struct Bus {
     is_over: AtomicBool,
     /// Who else is to be told.
     parents: ArcSwap<Vec<Events>>,
+    /// There are some. They are never fewer than before.
+    has_parents: AtomicBool,
     /// The status of refusals for which a listener chose none.
     status: u16,
 }
@@ -206,6 +208,7 @@ impl Events {
             is_running: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
             parents: ArcSwap::default(),
+            has_parents: AtomicBool::new(false),
             status,
         });
         Events { _alive: Arc::new(Alive(Arc::clone(&bus))), bus }
@@ -222,6 +225,7 @@ impl Events {
             let mut parents = Vec::clone(&self.bus.parents.load());
             parents.push(parent.clone());
             self.bus.parents.store(Arc::new(parents));
+            self.bus.has_parents.store(true, Release);
         }
     }
 
@@ -410,6 +414,9 @@ impl Events {
     #[inline]
     pub(crate) fn wanted(&self) -> Wanted {
         let own = self.bus.wanted.load(Relaxed);
+        if !self.bus.has_parents.load(Acquire) {
+            return Wanted(own);
+        }
         Wanted(self.bus.parents.load().iter().fold(own, |all, parent| all | parent.wanted().0))
     }
 

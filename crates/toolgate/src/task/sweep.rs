@@ -227,7 +227,7 @@ impl Core {
                     meta: told_by(id, amended.record.meta.clone()),
                     mirrors: false,
                     lenient: false,
-                    given: std::collections::BTreeMap::new(),
+                    given: None,
                     tasks: TaskWay::Never,
                     owner: Some(Arc::clone(&owner)),
                 };

@@ -14,6 +14,7 @@ mod sse;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{self, Poll};
 use std::time::Duration;
@@ -40,7 +41,7 @@ use crate::parcel::Parcel;
 use crate::request::{BoxFuture, Principal};
 use crate::stream::{Capacity, Stream};
 use crate::transport::listen::{Inbound, Remote, Serve};
-use body::{Lazy, TooLong, read};
+use body::read;
 use duplex::Pairs;
 use sse::Events;
 
@@ -246,7 +247,10 @@ impl Inner {
         let guards = self.guards.load_full();
         let (mut parts, body) = request.into_parts();
         let way = Way { dialect: way.dialect.or_else(|| self.entry.dialect.load_full()), ..way };
-        let named = self.name(&mut parts, &way);
+        let look = headers::Look::at(&parts.headers);
+        let named = self.name(&mut parts, &way, &look);
+        // Asked after the guards, but looked at before: what it says is smaller than what it is taken from.
+        let checked = headers::check(&look, self.limit(&guards));
         async move {
             let mut dress = Dress::default();
             let (mut response, is_dressed) = 'answer: {
@@ -269,14 +273,17 @@ impl Inner {
                         false,
                     );
                 }
-                let limit = self.limit(&guards);
-                let accepts = match headers::check(&parts.headers, limit) {
+                let accepts = match checked {
                     Ok(accepts) => accepts.for_dialect(&parts.headers, way.dialect.as_deref()),
                     Err(fault) => break 'answer (self.turn_back(&parts, &way, &fault), false),
                 };
-                let bytes = match self.body(body, limit).await {
+                let limit = self.limit(&guards);
+                let bytes = match read(pin!(body), limit, self.options.body_timeout).await {
                     Ok(bytes) => bytes,
-                    Err(fault) => break 'answer (closing(self.turn_back(&parts, &way, &fault)), false),
+                    Err(unread) => {
+                        let fault = unread.fault(limit);
+                        break 'answer (closing(self.turn_back(&parts, &way, &fault)), false);
+                    }
                 };
                 let pass = match gate {
                     Gate::Open(pass) => pass,
@@ -347,12 +354,12 @@ impl Inner {
         let mut bytes = Bytes::new();
         if door == Door::PairMessages {
             let limit = self.limit(guards);
-            if let Err(fault) = headers::check(&parts.headers, limit) {
+            if let Err(fault) = headers::check(&headers::Look::at(&parts.headers), limit) {
                 return self.turn_back(&parts, way, &fault);
             }
-            bytes = match self.body(body, limit).await {
+            bytes = match read(pin!(body), limit, self.options.body_timeout).await {
                 Ok(bytes) => bytes,
-                Err(fault) => return closing(self.turn_back(&parts, way, &fault)),
+                Err(unread) => return closing(self.turn_back(&parts, way, &unread.fault(limit))),
             };
             if matches!(gate, Gate::Key(_)) && is_batch(&bytes) {
                 let fault = Fault::invalid("batches are not taken where API keys are asked for");
@@ -377,7 +384,8 @@ impl Inner {
     }
 
     fn gate(&self, guards: &Guards, parts: &Parts, way: &Way) -> Result<Gate, Box<Refusal>> {
-        let face = self.entry.era.face.load();
+        // Only who is asked for credentials is told who asks.
+        let face = guards.asks().then(|| self.entry.era.face.load());
         guards.gate(&Head {
             method: &parts.method,
             uri: &parts.uri,
@@ -385,7 +393,7 @@ impl Inner {
             peer: way.remote(parts).map(|remote| remote.ip()),
             is_tls: false,
             principal: parts.extensions.get::<Principal>(),
-            server: &face.info.name,
+            server: face.as_ref().map_or("", |face| &face.info.name),
         })
     }
 
@@ -414,8 +422,10 @@ impl Inner {
     }
 
     /// What this request is called: as its sender says, or a name of our own where somebody may ask for one.
-    fn name(&self, parts: &mut Parts, way: &Way) -> Option<Box<HeaderValue>> {
-        if let Some(name) = parts.headers.get(REQUEST_ID) {
+    fn name(&self, parts: &mut Parts, way: &Way, look: &headers::Look) -> Option<Box<HeaderValue>> {
+        if look.is_named
+            && let Some(name) = parts.headers.get(REQUEST_ID)
+        {
             return (name.len() <= LONGEST_ID).then(|| Box::new(name.clone()));
         }
         let is_wanted = way.dialect.as_ref().is_some_and(|dialect| dialect.lenient);
@@ -489,15 +499,28 @@ impl Inner {
     async fn post(&self, peer: Peer, accepts: headers::Accepts, bytes: Bytes) -> Posted {
         let out = Stream::new(Capacity::default());
         let begun = poll_fn(|task| Poll::Ready(self.begin_here(&bytes, &peer, &out, task))).await;
-        drop(bytes);
-        let call = match begun {
-            Begun::Answer(answer) if !out_stirred(&out) => return answered(answer, accepts),
+        match begun {
+            Begun::Answer(answer) if !out_stirred(&out) => answered(answer, accepts),
             Begun::Answer(answer) => {
                 conclude(&out, answer);
-                return Posted::Other(self.stream(&peer, &out, None));
+                Posted::Other(self.stream(&peer, &out, None))
             }
-            Begun::Call(call) => call,
-        };
+            // Boxed, because it is rare: what is common stays small.
+            Begun::Call(call) => {
+                drop(bytes);
+                Box::pin(self.wait(call, peer, out, accepts)).await
+            }
+        }
+    }
+
+    /// Waits for what a call does first.
+    async fn wait(
+        &self,
+        call: BoxFuture<'static, Answer>,
+        peer: Peer,
+        out: Arc<Stream>,
+        accepts: headers::Accepts,
+    ) -> Posted {
         let mut driving = Driving { call: Some(call), out: Arc::clone(&out), tasks: self.tasks.clone() };
         let patience = accepts.stream.then_some(self.options.patience);
         match driving.first(patience).await {
@@ -513,22 +536,15 @@ impl Inner {
         }
     }
 
-    async fn body<B>(&self, body: B, limit: usize) -> Result<Bytes, Fault>
-    where
-        B: http_body::Body<Data = Bytes> + Send,
-        B::Error: Into<BoxError>,
-    {
-        match Lazy::within(self.options.body_timeout, read(body, limit)).await {
-            Some(Ok(bytes)) => Ok(bytes),
-            Some(Err(TooLong::TooLong)) => Err(headers::too_long(limit)),
-            Some(Err(TooLong::Broken)) => Err(Fault::invalid("the body ended early or was malformed")),
-            None => Err(Fault::invalid("the body did not arrive in time").with_status(408)),
-        }
-    }
-
     /// Answers what can be answered without waiting. What cannot becomes a call, which keeps no more of its request
     /// than it needs, and has to be polled before anything else is waited for.
-    fn begin_here(&self, bytes: &Bytes, peer: &Peer, out: &Arc<Stream>, task: &mut task::Context<'_>) -> Begun {
+    fn begin_here(
+        &self,
+        bytes: &Bytes,
+        peer: &Peer,
+        out: &Arc<Stream>,
+        task: &mut task::Context<'_>,
+    ) -> Begun {
         if self.entry.era.shared.is_some() {
             return Begun::Call(self.begin(bytes.clone(), peer.clone(), out));
         }

@@ -47,8 +47,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::seats::{Seat, Seats};
 pub(crate) use self::inbound::Inbound;
+use self::seats::{Seat, Seats};
 use self::socket::{Socket, Version};
 use self::watch::{Line, Stop};
 use crate::request::BoxFuture;

@@ -1,16 +1,18 @@
 //! Bodies: reading a bounded one, sending a whole one or a stream.
 
 use std::convert::Infallible;
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::{Frame, SizeHint};
-use http_body_util::BodyExt as _;
 use tokio::time::Sleep;
+use toolgate_wire::Fault;
 
 use super::BoxError;
+use super::headers::too_long;
 use super::sse::Events;
 use crate::parcel::Parcel;
 
@@ -81,62 +83,88 @@ impl http_body::Body for Body {
 
 /// Why a body was not read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum TooLong {
+pub(super) enum Unread {
     TooLong,
     /// It ended early, or was framed wrongly.
     Broken,
+    /// It did not come in time.
+    Late,
 }
 
-/// The whole body, if it is not longer than `limit`. One that comes in one piece is not copied.
-pub(super) async fn read<B>(body: B, limit: usize) -> Result<Bytes, TooLong>
+impl Unread {
+    pub(super) fn fault(&self, limit: usize) -> Fault {
+        match self {
+            Unread::TooLong => too_long(limit),
+            Unread::Broken => Fault::invalid("the body ended early or was malformed"),
+            Unread::Late => Fault::invalid("the body did not arrive in time").with_status(408),
+        }
+    }
+}
+
+/// The whole body, if it is not longer than `limit` and here within `time`. One that comes in one piece is not copied, and
+/// for one that is there already no timer is set: most are.
+pub(super) async fn read<B>(mut body: Pin<&mut B>, limit: usize, time: Duration) -> Result<Bytes, Unread>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    let mut body = std::pin::pin!(body);
-    let mut whole = Bytes::new();
-    let mut more = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(|_| TooLong::Broken)?.into_data() else {
-            continue;
-        };
-        if whole.len() + more.len() + data.len() > limit {
-            return Err(TooLong::TooLong);
+    let mut pieces = Pieces::default();
+    let mut sleep: Option<Pin<Box<Sleep>>> = None;
+    poll_fn(|cx| {
+        loop {
+            match body.as_mut().poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    if let Ok(data) = frame.into_data()
+                        && !pieces.add(data, limit)
+                    {
+                        return Poll::Ready(Err(Unread::TooLong));
+                    }
+                }
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(Unread::Broken)),
+                Poll::Ready(None) => return Poll::Ready(Ok(pieces.take())),
+                Poll::Pending => break,
+            }
         }
-        if whole.is_empty() && more.is_empty() {
-            whole = data;
-        } else {
-            more.extend_from_slice(&std::mem::take(&mut whole));
-            more.extend_from_slice(&data);
-        }
-    }
-    Ok(if more.is_empty() { whole } else { more.freeze() })
-}
-
-/// A future with a time limit whose timer is set only if it has to wait.
-pub(super) struct Lazy<F> {
-    future: F,
-    limit: Duration,
-    sleep: Option<Pin<Box<Sleep>>>,
-}
-
-impl<F: Future> Lazy<F> {
-    /// The future's output, or none if it takes longer than `limit`.
-    pub(super) fn within(limit: Duration, future: F) -> impl Future<Output = Option<F::Output>> {
-        let mut lazy = Lazy { future: Box::pin(future), limit, sleep: None };
-        std::future::poll_fn(move |cx| lazy.poll(cx))
-    }
-}
-
-impl<F: Future> Lazy<Pin<Box<F>>> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<F::Output>> {
-        if let Poll::Ready(output) = self.future.as_mut().poll(cx) {
-            return Poll::Ready(Some(output));
-        }
-        let limit = self.limit;
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        let sleep = sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
         // Bytes that keep coming use up what tokio lets one poll do; the time limit must hold all the same.
-        std::pin::pin!(tokio::task::unconstrained(sleep.as_mut())).poll(cx).map(|()| None)
+        pin!(tokio::task::unconstrained(sleep.as_mut())).poll(cx).map(|()| Err(Unread::Late))
+    })
+    .await
+}
+
+/// What has come of a body.
+#[derive(Default)]
+struct Pieces {
+    whole: Bytes,
+    /// All of it, where there is more than one. Boxed, because every request has room for this.
+    more: Option<Box<BytesMut>>,
+}
+
+impl Pieces {
+    /// False if it is too much.
+    fn add(&mut self, data: Bytes, limit: usize) -> bool {
+        let so_far = self.more.as_ref().map_or(self.whole.len(), |more| more.len());
+        if so_far + data.len() > limit {
+            return false;
+        }
+        match &mut self.more {
+            Some(more) => more.extend_from_slice(&data),
+            None if self.whole.is_empty() => self.whole = data,
+            None => {
+                let mut more = BytesMut::with_capacity(so_far + data.len());
+                more.extend_from_slice(&std::mem::take(&mut self.whole));
+                more.extend_from_slice(&data);
+                self.more = Some(Box::new(more));
+            }
+        }
+        true
+    }
+
+    fn take(&mut self) -> Bytes {
+        match self.more.take() {
+            Some(more) => more.freeze(),
+            None => std::mem::take(&mut self.whole),
+        }
     }
 }
 
@@ -146,12 +174,14 @@ mod tests {
 
     use super::*;
 
+    const MINUTE: Duration = Duration::from_secs(60);
+
     #[tokio::test]
     async fn a_body_is_read_up_to_its_limit() {
         let full = |text: &'static str| Full::new(Bytes::from_static(text.as_bytes()));
-        assert_eq!(read(full("12345"), 5).await.unwrap(), "12345");
-        assert_eq!(read(full("123456"), 5).await, Err(TooLong::TooLong));
-        assert_eq!(read(full(""), 5).await.unwrap(), "");
+        assert_eq!(read(pin!(full("12345")), 5, MINUTE).await.unwrap(), "12345");
+        assert_eq!(read(pin!(full("123456")), 5, MINUTE).await, Err(Unread::TooLong));
+        assert_eq!(read(pin!(full("")), 5, MINUTE).await.unwrap(), "");
     }
 
     #[tokio::test]
@@ -160,12 +190,13 @@ mod tests {
         let pieces = pieces
             .into_iter()
             .map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::from_static(piece.as_bytes()))));
-        assert_eq!(read(Pieces(pieces.collect()), 5).await.unwrap(), "abcde");
+        assert_eq!(read(pin!(Slices(pieces.collect(), true)), 5, MINUTE).await.unwrap(), "abcde");
     }
 
-    struct Pieces(std::collections::VecDeque<Result<Frame<Bytes>, Infallible>>);
+    /// Pieces, and whether the body ends behind them.
+    struct Slices(std::collections::VecDeque<Result<Frame<Bytes>, Infallible>>, bool);
 
-    impl http_body::Body for Pieces {
+    impl http_body::Body for Slices {
         type Data = Bytes;
         type Error = Infallible;
 
@@ -173,13 +204,16 @@ mod tests {
             mut self: Pin<&mut Self>,
             _: &mut Context<'_>,
         ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-            Poll::Ready(self.0.pop_front())
+            match self.0.pop_front() {
+                None if !self.1 => Poll::Pending,
+                piece => Poll::Ready(piece),
+            }
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn waiting_has_an_end() {
-        assert_eq!(Lazy::within(Duration::from_secs(1), std::future::pending::<()>()).await, None);
-        assert_eq!(Lazy::within(Duration::from_secs(1), async { 7 }).await, Some(7));
+        let endless = Slices([Ok(Frame::data(Bytes::from_static(b"a")))].into(), false);
+        assert_eq!(read(pin!(endless), 5, MINUTE).await, Err(Unread::Late));
     }
 }

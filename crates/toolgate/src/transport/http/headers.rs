@@ -3,7 +3,8 @@
 use http::{HeaderMap, HeaderValue, header};
 use toolgate_wire::{Dialect, Fault, FaultKind};
 
-use crate::era::{SESSION, VERSION, single};
+use super::REQUEST_ID;
+use crate::era::{SESSION, VERSION};
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -24,6 +25,8 @@ pub(super) struct Accepts {
     pub(super) stream: bool,
 }
 
+const BOTH: Accepts = Accepts { json: true, stream: true };
+
 impl Accepts {
     /// The same, without streams to those who name no edition where a dialect has none.
     pub(super) fn for_dialect(self, headers: &HeaderMap, dialect: Option<&Dialect>) -> Accepts {
@@ -35,32 +38,81 @@ impl Accepts {
     }
 }
 
-/// Judges the head of a POST.
-pub(super) fn check(headers: &HeaderMap, limit: usize) -> Result<Accepts, Fault> {
-    let refuse = |status, why: &str| Err(Fault::invalid(why).with_status(status));
-    if let Some(length) = headers.get(header::CONTENT_LENGTH) {
-        match length.to_str().ok().and_then(|length| length.parse::<u64>().ok()) {
-            Some(length) if length <= limit as u64 => {}
-            Some(_) => return Err(too_long(limit)),
-            None => return refuse(400, "header content-length is malformed"),
+/// What a head says that is asked of every request, found in one walk: there are few fields, and to look for one takes
+/// as long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    length: Length,
+    is_json: bool,
+    is_encoded: bool,
+    accepts: Accepts,
+    /// The sender has a name for this request.
+    pub(super) is_named: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Length {
+    Unsaid,
+    Malformed,
+    Bytes(u64),
+}
+
+impl Look {
+    pub(super) fn at(headers: &HeaderMap) -> Look {
+        let (mut length, mut kind, mut accept) = (Length::Unsaid, None, None);
+        let (mut n_kinds, mut n_accepts, mut is_encoded, mut is_named) = (0_u32, 0_u32, false, false);
+        for (name, value) in headers {
+            match *name {
+                header::CONTENT_LENGTH if matches!(length, Length::Unsaid) => {
+                    let said = value.to_str().ok().and_then(|length| length.parse().ok());
+                    length = said.map_or(Length::Malformed, Length::Bytes);
+                }
+                header::CONTENT_TYPE => (kind, n_kinds) = (Some(value), n_kinds + 1),
+                header::ACCEPT => (accept, n_accepts) = (Some(value), n_accepts + 1),
+                header::CONTENT_ENCODING => is_encoded = true,
+                _ => is_named |= name.as_str() == REQUEST_ID.as_str(),
+            }
+        }
+        Look {
+            length,
+            is_json: n_kinds == 1 && kind.is_some_and(says_json),
+            is_encoded,
+            accepts: match accept {
+                Some(only) if n_accepts == 1 && USUAL.contains(&only.as_bytes()) => BOTH,
+                _ => accepts(headers),
+            },
+            is_named,
         }
     }
-    if !single(headers, &header::CONTENT_TYPE).ok().flatten().is_some_and(is_json) {
+}
+
+/// Judges the head of a POST.
+pub(super) fn check(look: &Look, limit: usize) -> Result<Accepts, Fault> {
+    let refuse = |status, why: &str| Err(Fault::invalid(why).with_status(status));
+    match look.length {
+        Length::Bytes(length) if length > limit as u64 => return Err(too_long(limit)),
+        Length::Malformed => return refuse(400, "header content-length is malformed"),
+        Length::Bytes(_) | Length::Unsaid => {}
+    }
+    if !look.is_json {
         return refuse(415, "a message is sent as `Content-Type: application/json`");
     }
-    if headers.contains_key(header::CONTENT_ENCODING) {
+    if look.is_encoded {
         return refuse(415, "a message is sent without content-encoding");
     }
-    let accepts = accepts(headers);
-    if !accepts.json && !accepts.stream {
+    if !look.accepts.json && !look.accepts.stream {
         return refuse(406, "answers are `application/json` or `text/event-stream`; accept both");
     }
-    Ok(accepts)
+    Ok(look.accepts)
 }
 
 /// A body is longer than is read here.
 pub(super) fn too_long(limit: usize) -> Fault {
     Fault::new(FaultKind::TooLarge, format!("Request body too large (max: {limit} bytes)"))
+}
+
+fn says_json(value: &HeaderValue) -> bool {
+    value == "application/json" || value.to_str().is_ok_and(is_json)
 }
 
 /// `application/json`, in any case, alone or with `charset=utf-8`.
@@ -76,12 +128,6 @@ fn is_json(value: &str) -> bool {
 }
 
 fn accepts(headers: &HeaderMap) -> Accepts {
-    let mut values = headers.get_all(header::ACCEPT).iter();
-    if let (Some(only), None) = (values.next(), values.next())
-        && USUAL.contains(&only.as_bytes())
-    {
-        return Accepts { json: true, stream: true };
-    }
     let mut accepts = Accepts { json: false, stream: false };
     let mut any = false;
     for value in headers.get_all(header::ACCEPT) {
@@ -122,7 +168,8 @@ mod tests {
         for (name, value) in pairs {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        check(&headers, 100).map_or_else(|fault| crate::era::refuse_head(&headers, None, &fault).0, |_| 200)
+        check(&Look::at(&headers), 100)
+            .map_or_else(|fault| crate::era::refuse_head(&headers, None, &fault).0, |_| 200)
     }
 
     #[test]

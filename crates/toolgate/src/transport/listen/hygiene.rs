@@ -8,9 +8,7 @@
 
 use std::net::Ipv6Addr;
 
-use http::header::{
-    CACHE_CONTROL, CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS,
-};
+use http::header::{CACHE_CONTROL, CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 
 /// The limits of a head that hyper does not know.

@@ -282,10 +282,13 @@ where
     let mut is_heard = false;
     let mut is_stopping = false;
     let mut waker: Option<Waker> = None;
+    // The timer knows whom to wake.
+    let mut is_set = false;
     poll_fn(|cx| {
         // The task of a connection stays the same. Should it not, it is woken without detours.
         if waker.is_none() || !line.is_driven_by(cx.waker()) {
             waker = Some(line.waker(cx.waker()).unwrap_or_else(|| cx.waker().clone()));
+            is_set = false;
         }
         let waker = waker.as_ref().unwrap_or(cx.waker());
         // Registers our waker, which stays the same as long as the task lives. From here on a wake-up
@@ -309,10 +312,15 @@ where
             };
             if deadline < timer.deadline() || timer.is_elapsed() {
                 timer.as_mut().reset(deadline);
+                is_set = false;
+            }
+            if is_set {
+                return Poll::Pending;
             }
             // A peer that sends without end uses up what tokio lets one poll do, and the timer with it would
             // never be seen to have elapsed.
             if pin!(unconstrained(timer.as_mut())).poll(cx).is_pending() {
+                is_set = true;
                 return Poll::Pending;
             }
             if tick() < deadline {
