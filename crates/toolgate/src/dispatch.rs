@@ -163,7 +163,7 @@ impl Hall {
                 let Some(completer) = completer(&catalog, view, &completing)? else {
                     return Ok(Work::Done(Outcome::Completion(Completion::default())));
                 };
-                let caller = Caller { given: Some(Box::new(completing.context)), ..caller };
+                let caller = Caller { given: Some(completing.context), ..caller };
                 let cx = context(caller, None);
                 Ok(Work::Complete(Running::start("completion", cx, |cx| completer(cx, completing.value))?))
             }

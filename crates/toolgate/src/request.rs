@@ -157,7 +157,7 @@ pub(crate) struct Caller {
     /// offered is an empty list.
     pub(crate) lenient: bool,
     /// What the other arguments are already, while one of them is completed.
-    pub(crate) given: Option<Box<BTreeMap<String, String>>>,
+    pub(crate) given: Option<BTreeMap<String, String>>,
     /// How its way of speaking deals with work that takes long.
     pub(crate) tasks: TaskWay,
     /// Whose tasks it may see. Known where the call is about tasks.
