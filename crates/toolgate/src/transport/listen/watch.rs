@@ -338,3 +338,47 @@ where
     })
     .await;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_wake_up_is_kept_back_on_its_own_thread_and_line_only() {
+        let count = Arc::new(Count(AtomicUsize::new(0)));
+        let woken = || count.0.load(Ordering::SeqCst);
+        let task = Waker::from(Arc::clone(&count));
+        let lines = [Arc::new(Line::default()), Arc::new(Line::default())];
+        let [own, other] = lines.each_ref().map(|line| line.waker(&task).unwrap());
+        assert!(lines[0].is_driven_by(&task));
+
+        assert!(lines[0].without_waking(|| own.wake_by_ref()).1, "it would have been woken");
+        assert_eq!(woken(), 0);
+        assert!(!lines[0].without_waking(|| other.wake_by_ref()).1);
+        assert_eq!(woken(), 1, "another connection is");
+        let elsewhere = || std::thread::scope(|scope| scope.spawn(|| own.wake_by_ref()).join().unwrap());
+        assert!(!lines[0].without_waking(elsewhere).1);
+        assert_eq!(woken(), 2, "and this one by others");
+        own.wake_by_ref();
+        lines[0].wake_task();
+        assert_eq!(woken(), 4);
+    }
+
+    #[test]
+    fn a_line_has_one_task() {
+        let line = Arc::new(Line::default());
+        let [first, second] = [(); 2].map(|()| Waker::from(Arc::new(Count(AtomicUsize::new(0)))));
+        assert!(line.waker(&first).is_some());
+        assert!(line.waker(&second).is_none() && !line.is_driven_by(&second));
+    }
+}
