@@ -50,7 +50,12 @@ impl Entry {
         {
             return self.unprepared(bytes, &fault);
         }
-        self.finish(self.open(bytes, peer, out), peer, out).await
+        let mut started = self.open(bytes, peer, out);
+        if started.needs_peer() {
+            // What is rare is boxed, so that what is common stays small.
+            return Box::pin(self.finish(started, peer, out)).await;
+        }
+        self.conclude(&mut started).await
     }
 
     /// Reads one message and does everything for it that needs no waiting: a call that waits keeps little of
