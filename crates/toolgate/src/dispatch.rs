@@ -47,6 +47,18 @@ pub(crate) struct Hall {
 }
 
 impl Hall {
+    /// The tools that somebody sees, in their order.
+    #[cfg(feature = "http")]
+    pub(crate) fn tools_for(
+        &self,
+        principal: &crate::request::Principal,
+    ) -> Vec<Arc<toolgate_wire::model::Tool>> {
+        let (catalog, shown) = (self.registry.snapshot(), self.shown.load());
+        let view = View::new(shown.as_deref(), principal.profile());
+        let seen = catalog.tools.iter().filter(|entry| view.shows_tool(&entry.tool.name));
+        seen.map(|entry| Arc::clone(&entry.tool)).collect()
+    }
+
     /// Begins to fulfil a wish: everything that needs no waiting. Wishes that are about the connection
     /// (greeting, subscribing) are not for the hall.
     ///
