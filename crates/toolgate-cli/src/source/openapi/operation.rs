@@ -95,9 +95,12 @@ impl<'a> Reader<'a> {
     /// An operation that lives on another server is not reached from this one.
     fn elsewhere(&self, item: &Value, operation: &Value) -> Result<(), String> {
         let own = operation.pointer("/servers/0").or_else(|| item.pointer("/servers/0")).and_then(server_url);
-        let all = self.document.root().pointer("/servers/0").and_then(server_url);
+        let all = self.document.root().get("servers").and_then(Value::as_array);
+        let is_known = |own: &str| {
+            all.into_iter().flatten().filter_map(server_url).any(|known| bare(&known) == bare(own))
+        };
         match own {
-            Some(own) if own.contains("://") && Some(&own) != all.as_ref() => {
+            Some(own) if own.contains("://") && !is_known(&own) => {
                 Err(format!("it is on a server of its own, {}", name::shown(&own)))
             }
             _ => Ok(()),
@@ -505,6 +508,11 @@ pub(super) fn server_url(server: &Value) -> Option<String> {
         url = url.replace(&format!("{{{name}}}"), default);
     }
     Some(url)
+}
+
+/// What two addresses of one server have in common, however they are reached.
+fn bare(url: &str) -> &str {
+    url.split_once("//").map_or(url, |(_, rest)| rest).trim_end_matches('/')
 }
 
 fn hints(method: &str) -> ToolHints {
