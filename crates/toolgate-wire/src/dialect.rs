@@ -24,8 +24,8 @@ use crate::{Edition, Fault, FaultKind};
 pub struct Dialect {
     /// What it is called.
     pub name: &'static str,
-    /// A GET that does not ask for a stream is answered with what the server is.
-    pub discovery: bool,
+    /// What a GET is answered with that does not ask for a stream.
+    pub discovery: OnGet,
     /// The revision that `initialize` without a revision, and the answer to a GET, name.
     pub pinned: Option<Edition>,
     /// What is missing or misspelt is overlooked where it can be: `initialize` without parameters, blanks around
@@ -89,14 +89,31 @@ pub struct Dialect {
     pub stray_answers: bool,
     /// Answers are never streams.
     pub json_only: bool,
+    /// Where pages of every origin may read answers, they are told so with a literal `*`.
+    pub literal_wildcard: bool,
     /// There are tasks, although no revision was named, and `tasks/create` begins one. Callers that are not
     /// authenticated are one owner together: they see each other's tasks in `tasks/list` and may cancel them.
     pub tasks_create: bool,
 }
 
+/// What a GET is answered with that does not ask for a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnGet {
+    /// Nothing: it is no question.
+    Off,
+    /// What the server is and offers, as an answer to `initialize` would say it.
+    Introduction,
+    /// Its name, its version, and that it is there.
+    Status,
+    /// Its name, version and description, how many tools there are and what they are called, and what clients are to
+    /// be told to find it.
+    Catalog,
+}
+
 const OFFICIAL: Dialect = Dialect {
     name: "official",
-    discovery: false,
+    discovery: OnGet::Off,
     pinned: None,
     lenient: false,
     method_unknown: "no such method: ",
@@ -127,6 +144,7 @@ const OFFICIAL: Dialect = Dialect {
     null_ids: false,
     stray_answers: false,
     json_only: false,
+    literal_wildcard: false,
     tasks_create: false,
 };
 
@@ -142,7 +160,7 @@ impl Dialect {
     pub const fn boxlang() -> Dialect {
         Dialect {
             name: "boxlang",
-            discovery: true,
+            discovery: OnGet::Introduction,
             pinned: Some(Edition::E2024_11_05),
             lenient: true,
             method_unknown: "Method not found: ",
@@ -212,12 +230,13 @@ impl Dialect {
     pub const fn bluehub() -> Dialect {
         Dialect {
             name: "bluehub",
-            discovery: true,
+            discovery: OnGet::Catalog,
             pinned: Some(Edition::E2024_11_05),
             lenient: true,
             tool_unknown: (-32602, "Unknown tool: "),
             arguments_unfit: Some(-32602),
             batches: Some(false),
+            literal_wildcard: true,
             ..OFFICIAL
         }
     }
@@ -227,7 +246,7 @@ impl Dialect {
     pub const fn buddyboss() -> Dialect {
         Dialect {
             name: "buddyboss",
-            discovery: true,
+            discovery: OnGet::Status,
             pinned: Some(Edition::E2025_11_25),
             lenient: true,
             tool_unknown: (-32602, "Tool not found: "),

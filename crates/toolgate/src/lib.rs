@@ -392,7 +392,7 @@ pub mod testing;
 mod transport;
 
 #[cfg(feature = "http")]
-pub use app::{App, AppService, Mount, Mounts};
+pub use app::{App, AppService, Look, Mount, Mounts};
 pub use collect::{Item, Offers};
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "http")]
@@ -420,14 +420,14 @@ pub use transport::http::{Body, Endpoint};
 #[cfg(feature = "http")]
 pub use transport::listen::{Options as ListenOptions, Remote};
 
-/// How a server speaks to clients that name no protocol revision.
-pub use toolgate_wire::Dialect;
 /// The errors of erlmcp by name, for servers that speak like it.
 pub use toolgate_wire::ErlmcpError;
 /// Checked JSON text, as it came: what `Context::meta` gives and `ToolOutput` takes.
 pub use toolgate_wire::Raw;
 /// The words of the protocol, as handlers use them.
 pub use toolgate_wire::model;
+/// How a server speaks to clients that name no protocol revision.
+pub use toolgate_wire::{Dialect, OnGet};
 /// An error of the protocol: what a handler returns that has no result, not even a failed one.
 pub use toolgate_wire::{Fault, FaultKind};
 
