@@ -24,8 +24,8 @@ use crate::{Edition, Fault, FaultKind};
 pub struct Dialect {
     /// What it is called.
     pub name: &'static str,
-    /// A GET that does not ask for a stream is answered with what the server is.
-    pub discovery: bool,
+    /// What a GET is answered with that does not ask for a stream.
+    pub discovery: OnGet,
     /// The revision that `initialize` without a revision, and the answer to a GET, name.
     pub pinned: Option<Edition>,
     /// What is missing or misspelt is overlooked where it can be: `initialize` without parameters, blanks around
@@ -94,9 +94,21 @@ pub struct Dialect {
     pub tasks_create: bool,
 }
 
+/// What a GET is answered with that does not ask for a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnGet {
+    /// Nothing: it is no question.
+    Off,
+    /// What the server is and offers, as an answer to `initialize` would say it.
+    Introduction,
+    /// Its name, its version, and that it is there.
+    Status,
+}
+
 const OFFICIAL: Dialect = Dialect {
     name: "official",
-    discovery: false,
+    discovery: OnGet::Off,
     pinned: None,
     lenient: false,
     method_unknown: "no such method: ",
@@ -142,7 +154,7 @@ impl Dialect {
     pub const fn boxlang() -> Dialect {
         Dialect {
             name: "boxlang",
-            discovery: true,
+            discovery: OnGet::Introduction,
             pinned: Some(Edition::E2024_11_05),
             lenient: true,
             method_unknown: "Method not found: ",
@@ -212,7 +224,7 @@ impl Dialect {
     pub const fn bluehub() -> Dialect {
         Dialect {
             name: "bluehub",
-            discovery: true,
+            discovery: OnGet::Introduction,
             pinned: Some(Edition::E2024_11_05),
             lenient: true,
             tool_unknown: (-32602, "Unknown tool: "),
@@ -227,7 +239,7 @@ impl Dialect {
     pub const fn buddyboss() -> Dialect {
         Dialect {
             name: "buddyboss",
-            discovery: true,
+            discovery: OnGet::Status,
             pinned: Some(Edition::E2025_11_25),
             lenient: true,
             tool_unknown: (-32602, "Tool not found: "),

@@ -421,7 +421,7 @@ pub use transport::http::{Body, Endpoint};
 pub use transport::listen::{Options as ListenOptions, Remote};
 
 /// How a server speaks to clients that name no protocol revision.
-pub use toolgate_wire::Dialect;
+pub use toolgate_wire::{Dialect, OnGet};
 /// The errors of erlmcp by name, for servers that speak like it.
 pub use toolgate_wire::ErlmcpError;
 /// Checked JSON text, as it came: what `Context::meta` gives and `ToolOutput` takes.

@@ -2,10 +2,11 @@
 //! them of itself.
 
 use std::borrow::Cow;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use toolgate_wire::model::{Implementation, Notice, Outcome, ServerCapabilities, Welcome};
-use toolgate_wire::{Edition, Fault, FaultKind, Forgiving, Kind, Raw, RequestId, codec};
+use toolgate_wire::{Edition, Fault, FaultKind, Forgiving, Kind, OnGet, Raw, RequestId, codec};
 
 use super::speech::Speech;
 use super::{Answer, Era, Face, Peer, Road, Speaker};
@@ -123,10 +124,15 @@ impl Era {
     /// What a GET is answered with that asks for no stream. None where a GET is no question.
     pub(crate) fn introduce(&self, peer: &Peer, id: Option<&str>) -> Option<Bytes> {
         let dialect = peer.dialect();
-        if !dialect.discovery || !matches!(self.speech(peer), Speech::Bare(_)) {
+        if !matches!(self.speech(peer), Speech::Bare(_)) {
             return None;
         }
         let face = self.face.load();
+        match dialect.discovery {
+            OnGet::Introduction => {}
+            OnGet::Status => return Some(self.status(&face)),
+            _ => return None,
+        }
         let pinned = dialect.pinned.unwrap_or(Edition::NEWEST_HANDSHAKE);
         let outcome = self.introduction(pinned, &face, None);
         let mut out = b"{\"jsonrpc\":\"2.0\",\"result\":".to_vec();
@@ -138,6 +144,14 @@ impl Era {
         }
         out.push(b'}');
         Some(out.into())
+    }
+
+    /// That the server is there.
+    fn status(&self, face: &Face) -> Bytes {
+        let state = if self.paused.load(Ordering::Relaxed) { "paused" } else { "active" };
+        let told =
+            serde_json::json!({ "name": face.info.name, "version": face.info.version, "status": state });
+        told.to_string().into()
     }
 
     fn introduction(&self, edition: Edition, face: &Face, instructions: Option<String>) -> Outcome {
