@@ -15,8 +15,9 @@ use crate::source::http::{BodySpec, Field, HttpSpec, PartSpec, PathStyle, Serial
 const DESCRIPTION_LIMIT: usize = 4000;
 /// More members than this stay together in one argument.
 const FLAT_LIMIT: usize = 60;
-/// Headers that are not arguments, by the specification.
-const NOT_ARGUMENTS: [&str; 3] = ["accept", "content-type", "authorization"];
+/// Headers that are not arguments: by the specification, or because they belong to the connection.
+const NOT_ARGUMENTS: [&str; 7] =
+    ["accept", "content-type", "authorization", "content-length", "transfer-encoding", "connection", "host"];
 
 /// Reads one operation.
 pub(super) struct Reader<'a> {
@@ -45,7 +46,7 @@ impl<'a> Reader<'a> {
         let (method, _) = route.split_once(' ').unwrap_or((route, ""));
         self.spec.method = method.to_owned();
         if !path.starts_with('/') || path.contains(['#', '\\']) || path.chars().any(char::is_control) {
-            return Err("its path is none".into());
+            return Err("its path is no path: one begins with `/` and has no `#`".into());
         }
         self.elsewhere(item, operation)?;
         let parameters = self.parameters(item, operation)?;
