@@ -70,8 +70,8 @@ impl Hall {
             Context::new(caller, Arc::clone(voice), cancel, Arc::clone(&self.shared), limit)
         };
         let catalog = self.registry.snapshot();
-        // Where much is overlooked, nothing of a kind is an empty list.
-        if !caller.lenient && !is_offered(&self.registry, &call) {
+        // Some dialects are told that nothing of a kind is an empty list.
+        if !caller.empty_lists && !is_offered(&self.registry, &call) {
             return Err(Fault::method(call.method()).into());
         }
         let (shown, principal) = (self.shown.load(), caller.principal.clone());
@@ -524,6 +524,11 @@ impl Work {
 fn end_tool(entry: &ToolEntry, arguments: &Raw, ended: Result<ToolOutput, Failed>) -> Result<Outcome, Stop> {
     let name = &entry.tool.name;
     match ended {
+        // However it is said: some ways of speaking have an error for it.
+        Ok(output) if output.is_error => {
+            let how = if output.is_unavailable { Failure::Unavailable } else { Failure::Returned };
+            Err(Stop::Tool(how, Box::new(output)))
+        }
         Ok(output) => match broken_promise(entry, &output) {
             None => Ok(Outcome::Tool(output)),
             Some(fault) => {
@@ -597,23 +602,19 @@ impl<T> Running<T> {
             Ended::Panicked(what) => {
                 let reference = reference();
                 tracing::error!(kind, name, reference, panic = %what, "handler panicked");
-                self.broken(format!("the {kind} failed unexpectedly, ref {reference}"))
+                self.broken(Failure::Broken, format!("the {kind} failed unexpectedly, ref {reference}"))
             }
             Ended::TimedOut => {
                 let limit = cx.limit();
                 tracing::warn!(kind, name, ?limit, "handler ran out of time");
-                self.broken(format!("timeout: the {kind} did not finish within {limit:?}"))
+                self.broken(Failure::Late, format!("timeout: the {kind} did not finish within {limit:?}"))
             }
         }
     }
 
-    fn broken(&self, said: String) -> Result<Result<T, Failed>, Stop> {
+    fn broken(&self, how: Failure, said: String) -> Result<Result<T, Failed>, Stop> {
         let output = Box::new(ToolOutput::error(said));
-        if self.kind == TOOL {
-            Err(Stop::Tool(Failure::Broken, output))
-        } else {
-            Ok(Err(Failed::Handler(output)))
-        }
+        if self.kind == TOOL { Err(Stop::Tool(how, output)) } else { Ok(Err(Failed::Handler(output))) }
     }
 
     /// Panics are caught and time is bounded. No timer is set before the first time it has to wait: most

@@ -24,7 +24,7 @@
 //! | tools, resources, prompts from functions | [`tool`](macro@tool), [`resource`](macro@resource), [`template`](macro@template), [`prompt`](macro@prompt), [`complete`](macro@complete), [`server`](macro@server) |
 //! | the same by hand | [`Server::new`], [`Builder`], [`ToolSpec`] and its like |
 //! | several servers | [`Servers`], [`registry`], [`App`], [`Mount`] |
-//! | to say who may call | [guards](#guards): [`Token`], [`ApiKeys`], [`Rate`], [`Profile`] |
+//! | to say who may call | [guards](#guards): [`Token`], [`ApiKeys`], [`Logins`], [`Rate`], [`Profile`] |
 //! | to know what happens | [`Events`], [`AuditLog`], [`StatsSummary`], [`StatsDetail`] |
 //! | tests | `toolgate::testing` (feature `testing`) |
 //!
@@ -396,7 +396,9 @@ pub use app::{App, AppService, Look, Mount, Mounts};
 pub use collect::{Item, Offers};
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "http")]
-pub use guard::{ApiKeys, IntoVerdict, KeyError, KeyRequest, OneOrMany, Rate, SecurityHeaders, Token};
+pub use guard::{
+    ApiKeys, IntoVerdict, KeyError, KeyRequest, LoginError, Logins, OneOrMany, Rate, SecurityHeaders, Token,
+};
 pub use handler::{
     AskError, Changes, Context, Elicited, Extract, Field, Form, Handler, Headers, IntoContents, IntoOutput,
     IntoPrompt, Json, State, ToolError,

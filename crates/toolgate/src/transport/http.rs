@@ -440,7 +440,7 @@ impl Inner {
             Why::BadHead | Why::Host | Why::Origin | Why::Address => Fault::invalid(message),
             Why::TooLarge { .. } => Fault::new(FaultKind::TooLarge, message),
             Why::TooMany | Why::TooManyFailures(_) | Why::Busy => Fault::new(FaultKind::RateLimited, message),
-            Why::Credentials(_) => Fault::new(FaultKind::Unauthorized, message),
+            Why::Credentials(_) | Why::Forbidden => Fault::new(FaultKind::Unauthorized, message),
             Why::Unavailable => Fault::new(FaultKind::Busy, message),
         };
         self.note(parts, way, refusal.why, message);
@@ -456,7 +456,7 @@ impl Inner {
             Why::Credentials(Kind::ApiKey) | Why::TooManyFailures(Kind::ApiKey) => {
                 Some(observe::Refusal::ApiKey)
             }
-            Why::Credentials(_) | Why::TooManyFailures(_) => Some(observe::Refusal::Auth),
+            Why::Credentials(_) | Why::Forbidden | Why::TooManyFailures(_) => Some(observe::Refusal::Auth),
             Why::TooLarge { .. } => Some(observe::Refusal::BodySize),
             Why::Address => Some(observe::Refusal::Ip),
             Why::Host | Why::Origin => Some(observe::Refusal::Origin),
