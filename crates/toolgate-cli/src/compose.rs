@@ -123,7 +123,11 @@ impl Making<'_> {
     fn make(&mut self) -> Option<Composed> {
         let n_before = self.troubles.len();
         let about = self.server;
-        let mut builder = Server::new(&about.name, &about.version).changing();
+        let mut builder = Server::new(&about.name, &about.version);
+        // Whoever is remembered was told what there is, and that must hold when the file says more. Others ask again.
+        if about.frame.sessions {
+            builder = builder.changing();
+        }
         if let Some(title) = &about.title {
             builder = builder.server_title(title);
         }
