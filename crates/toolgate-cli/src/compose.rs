@@ -6,6 +6,7 @@
 mod api;
 mod backends;
 mod caller;
+mod keep;
 mod library;
 mod requests;
 mod tools;
@@ -83,6 +84,9 @@ pub(crate) fn compose(
     let mut composed = Vec::new();
     backends.renew(config, troubles);
     // Where something is wrong nothing will be served, and nobody needs to be asked.
+    if troubles.is_empty() && !backends.is_quiet() {
+        backends.keep(config, troubles);
+    }
     let was_quiet = backends.hush(backends.is_quiet() || !troubles.is_empty());
     let mut silent = HashSet::new();
     for server in &config.servers {
@@ -129,6 +133,9 @@ impl Making<'_> {
             builder = builder.website(website);
         }
         let mut builder = framed(builder, about, self.road);
+        if let Some(kept) = self.backends.kept() {
+            builder = kept.give(builder);
+        }
         if let Some(dialect) =
             Dialect::named(&about.frame.dialect).filter(|_| about.frame.dialect != "official")
         {
@@ -333,7 +340,7 @@ impl Making<'_> {
         if let Some(timeout) = tools::patience(tool, &self.server.frame) {
             spec = spec.timeout(timeout);
         }
-        Some(spec)
+        Some(tools::as_task(spec, tool.task))
     }
 
     fn resource(&mut self, about: &config::Resource, builder: Builder, library: &mut Library) -> Builder {

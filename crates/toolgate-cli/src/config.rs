@@ -13,6 +13,7 @@ mod keys;
 mod read;
 pub(crate) mod reference;
 pub(crate) mod schema;
+mod storage;
 mod text;
 mod tree;
 
@@ -26,6 +27,7 @@ use serde_json::Value;
 use toolgate::{Profile, Rate};
 
 pub(crate) use arguments::{Argument, Arguments, Origin};
+pub(crate) use storage::Storage;
 pub(crate) use text::{Place, Texts, Troubles};
 pub(crate) use tree::Node;
 
@@ -44,6 +46,8 @@ pub(crate) struct Config {
     pub(crate) stats_path: Option<String>,
     pub(crate) egress: Egress,
     pub(crate) egress_node: Node,
+    pub(crate) storage: Storage,
+    pub(crate) storage_at: Place,
     /// Where settings for all servers were written, by the name that the library has for them.
     pub(crate) settings: Vec<(&'static str, Place)>,
     pub(crate) connections: Vec<Connection>,
@@ -184,6 +188,7 @@ pub(crate) struct Frame {
     pub(crate) strict_arguments: bool,
     pub(crate) stats: bool,
     pub(crate) drain: Duration,
+    pub(crate) storage: Storage,
     /// Which tools need which scopes: who sees them is said with the credentials.
     pub(crate) scoped: Vec<(String, Vec<String>)>,
 }
@@ -296,6 +301,15 @@ pub(crate) struct Tool {
     pub(crate) scopes: Vec<String>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) meta: Option<Value>,
+    pub(crate) task: Option<Task>,
+}
+
+/// How calls of a tool run as tasks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Task {
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) is_required: bool,
+    pub(crate) is_resumable: bool,
 }
 
 /// What structured output looks like.

@@ -52,7 +52,8 @@ pub(crate) async fn prepare_with(
 
 /// Serves a configuration over HTTP.
 pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat) -> Result<(), Failure> {
-    let Prepared { loaded, composed, backends } = prepare(file, Road::Http).await?;
+    let prepared = prepare_with(file, Road::Http, Backends::keeping()).await?;
+    let Prepared { loaded, composed, backends } = prepared;
     let config = &loaded.config;
     let servers = Servers::new();
     let mut app = App::new(&servers)
@@ -86,7 +87,8 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
 
 /// Serves one server of a configuration to the client that started us.
 pub(crate) async fn stdio(file: &Path, name: Option<&str>) -> Result<(), Failure> {
-    let Prepared { loaded, composed, backends } = prepare(file, Road::Local).await?;
+    let prepared = prepare_with(file, Road::Local, Backends::keeping()).await?;
+    let Prepared { loaded, composed, backends } = prepared;
     let chosen = choose(&composed, name)?;
     let server = chosen.server.clone();
     let only = chosen.config.name.clone();

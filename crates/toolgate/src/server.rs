@@ -829,6 +829,8 @@ further! { ToolSpec:
     task_later();
     /// A task of the tool whose process ended is run again by another one.
     resumable();
+    /// How long a task of the tool is kept, unless the client says otherwise.
+    keep_tasks(ttl: Duration);
 }
 
 further! { ResourceSpec:

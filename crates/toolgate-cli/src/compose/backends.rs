@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use super::keep::{self, Kept, Probed};
 use crate::config::{self, BackendAuth, Config, ConnectionKind, OpenApi, Troubles};
 use crate::source::Problem;
 use crate::source::egress::{Egress, EgressSpec};
@@ -38,12 +39,20 @@ pub(crate) struct Backends {
     is_stale: bool,
     /// Nobody is asked anything: what is not in files is not known.
     is_quiet: bool,
+    /// Whether something is kept at all: whoever only looks keeps nothing, and is in nobody's way.
+    is_keeping: bool,
+    kept: Option<(config::Storage, Option<Kept>)>,
 }
 
 impl Backends {
     /// For those who only look at files.
     pub(crate) fn quiet() -> Backends {
         Backends { is_quiet: true, ..Backends::default() }
+    }
+
+    /// For those who serve: what outlives a call is kept where the configuration says.
+    pub(crate) fn keeping() -> Backends {
+        Backends { is_keeping: true, ..Backends::default() }
     }
 
     pub(super) fn is_quiet(&self) -> bool {
@@ -88,6 +97,22 @@ impl Backends {
         }
         let is_named = |url: &String| apis(config).any(|(_, api)| api.spec.url() == Some(url));
         self.documents.retain(|url, _| is_named(url));
+    }
+
+    /// Opens what is kept, unless it is open already.
+    pub(super) fn keep(&mut self, config: &Config, troubles: &mut Troubles) {
+        if !self.is_keeping || self.kept.as_ref().is_some_and(|(known, _)| *known == config.storage) {
+            return;
+        }
+        match Kept::open(&config.storage) {
+            Ok(kept) => self.kept = Some((config.storage.clone(), kept)),
+            Err(said) => troubles.say(config.storage_at, said),
+        }
+    }
+
+    /// Where it is kept, if that is not the memory.
+    pub(super) fn kept(&self) -> Option<&Kept> {
+        self.kept.as_ref().and_then(|(_, kept)| kept.as_ref())
     }
 
     fn renew_outside(&mut self, config: &Config, troubles: &mut Troubles) {
@@ -212,9 +237,15 @@ impl Backends {
         self.documents.contains_key(url)
     }
 
-    /// Tries everybody, and says who does not answer.
-    pub(crate) async fn probe(&self, config: &Config) -> Vec<String> {
-        let mut silent = Vec::new();
+    /// Tries everybody, and says who does not answer; and, for themselves, things that need not be faults.
+    pub(crate) async fn probe(&self, config: &Config) -> (Vec<String>, Vec<String>) {
+        let (mut silent, mut notes) = (Vec::new(), Vec::new());
+        let at = config.texts.locate(config.storage_at);
+        match keep::probe(&config.storage).await {
+            Probed::There => {}
+            Probed::Held(said) => notes.push(format!("{at}: {said}")),
+            Probed::Missing(said) => silent.push(format!("{at}: {said}")),
+        }
         for connection in &config.connections {
             let name = &connection.name;
             let tried = match (self.sql.get(name), self.http.get(&(None, name.clone()))) {
@@ -233,13 +264,16 @@ impl Backends {
                 silent.push(format!("{}: API {}: {said}", config.texts.locate(api.node.at), api.name));
             }
         }
-        silent
+        (silent, notes)
     }
 
     /// Says goodbye to databases.
     pub(crate) async fn close(&self) {
         for (_, connection) in self.sql.values() {
             let _ = tokio::time::timeout(GOODBYE, connection.close()).await;
+        }
+        if let Some(kept) = self.kept() {
+            let _ = tokio::time::timeout(GOODBYE, kept.close()).await;
         }
     }
 }

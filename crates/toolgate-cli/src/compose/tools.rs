@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use toolgate::{Context, Profile, Token};
+use toolgate::{Context, Profile, Token, ToolSpec};
 
-use crate::config::{Argument, Arguments, Credential, Does, Frame, Server, Tool};
+use crate::config::{Argument, Arguments, Credential, Does, Frame, Server, Task, Tool};
 use crate::source::Act;
 use crate::source::sql::SqlAct;
 
@@ -21,8 +21,25 @@ const SPARE: Duration = Duration::from_secs(5);
 /// How long a call of a tool may take, where it says so. A program is stopped by its own source, which knows how.
 pub(crate) fn patience(tool: &Tool, frame: &Frame) -> Option<Duration> {
     match &tool.does {
+        // As a task it may run as long as that is kept; a call that waits has the time of all calls.
+        Does::Command(_) if tool.task.is_some() && !says_timeout(tool) => None,
         Does::Command(spec) => Some(spec.timeout + SPARE),
         _ => tool.timeout.filter(|timeout| *timeout != frame.timeout),
+    }
+}
+
+fn says_timeout(tool: &Tool) -> bool {
+    tool.timeout.is_some() || tool.node.get("command").is_some_and(|command| command.get("timeout").is_some())
+}
+
+/// How calls of a tool become tasks.
+pub(super) fn as_task(spec: ToolSpec, task: Option<Task>) -> ToolSpec {
+    let Some(task) = task else { return spec };
+    let spec = if task.is_required { spec.task_required() } else { spec.task_optional() };
+    let spec = if task.is_resumable { spec.resumable() } else { spec };
+    match task.ttl {
+        Some(ttl) => spec.keep_tasks(ttl),
+        None => spec,
     }
 }
 

@@ -127,7 +127,12 @@ pub(crate) static ROOT: Table = Table {
             "Databases and APIs, by name; tools refer to them.",
         ),
         key("servers", Named(&Kind::Table(&SERVER)), May, "What is served, by name."),
-        later("storage", "everything is kept in memory"),
+        key(
+            "storage",
+            Kind::Table(&STORAGE),
+            May,
+            "Where is kept what outlives a call: tasks, and sessions that several processes serve.",
+        ),
         later("events", "the library can listen to events; the program cannot yet"),
     ],
 };
@@ -254,6 +259,45 @@ static RATE: Table = Table {
         ),
         key("quota", Rate, Must, "`600/min`, `10/s`, `100/h`."),
         key("burst", COUNT, May, "How many may come at once after a pause; the whole quota unless said."),
+    ],
+};
+
+static STORAGE: Table = Table {
+    place: "[storage]",
+    about: "Where is kept what outlives a call: tasks, and sessions that several processes serve.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key(
+            "default",
+            Secret,
+            Else("\"memory:\""),
+            "`memory:`, `redb:PATH` (a file that one process has, found again after a restart), or a Redis that several processes share: `redis://:${PASSWORD}@host:6379/0`, `redis+sentinel://…`, `redis-cluster://…`.",
+        ),
+        key("prefix", Text, Else("\"toolgate:\""), "What all keys in Redis begin with."),
+        later("overrides", "everything is kept in one place"),
+    ],
+};
+
+static TASK: Table = Table {
+    place: "servers.NAME.tools.NAME.task",
+    about: "How calls run as tasks: the client goes on meanwhile, and comes back for the result.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key("ttl", Duration, Else("\"1h\""), "How long a task is kept, and may run, from its beginning."),
+        key(
+            "mode",
+            Choice(&["optional", "required"]),
+            Else("\"optional\""),
+            "Clients that know no tasks wait for the result, or are refused.",
+        ),
+        key(
+            "resumable",
+            Flag,
+            Else("false"),
+            "A task whose process ended is run again from its beginning by the next one. Only where running twice does no harm.",
+        ),
     ],
 };
 
@@ -575,7 +619,12 @@ static TOOL: Table = Table {
         key("enabled", Flag, Else("true"), "Whether it is there at all."),
         key("meta", Any, May, "`_meta`, for clients that know what to do with it."),
         later("cache", "results are not kept"),
-        later("task", "calls are not run as tasks; clients that wait are kept informed"),
+        key(
+            "task",
+            Either(&[Flag, Kind::Table(&TASK)]),
+            May,
+            "`true`: calls run as tasks where the client knows them. A table says more.",
+        ),
         later("price", "everything is free"),
     ],
 };

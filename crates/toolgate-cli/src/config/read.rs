@@ -13,13 +13,15 @@ use super::tree::{Entry, Node, Worth};
 use super::{
     BackendAuth, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, Document, Does,
     Egress, Frame, Http, HttpBody, HttpConnection, HttpPart, Listen, OpenApi, Output, Prompt, Resource,
-    ResourceKind, Server, Sql, SqlConnection, SqlQuery, Template, Tool,
+    ResourceKind, Server, Sql, SqlConnection, SqlQuery, Storage, Task, Template, Tool, storage,
 };
 use crate::source::command::{CommandSpec, Piece, Printed};
 use crate::source::files::FilesSpec;
 use crate::source::prompt::Said;
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// How long tasks are kept where nobody says otherwise.
+const TASK_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// See the module.
 pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Config {
@@ -27,7 +29,8 @@ pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Co
     let listen = reading.listen();
     let (egress, egress_node) = reading.egress();
     let connections = reading.connections();
-    let servers = reading.servers(&listen);
+    let storage = storage::read(tree, reading.texts, reading.troubles);
+    let servers = reading.servers(&listen, &storage);
     let stats_path = tree.get("stats").and_then(|stats| stats.text("path"));
     if let Some(path) = &stats_path
         && !path.starts_with('/')
@@ -45,7 +48,18 @@ pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Co
         ("cors", "security.cors"),
     ];
     let settings = settings.map(|(name, path)| (name, tree.reach(path))).into();
-    Config { texts, settings, listen, stats_path, egress, egress_node, connections, servers }
+    Config {
+        texts,
+        settings,
+        listen,
+        stats_path,
+        egress,
+        egress_node,
+        storage,
+        storage_at: tree.reach("storage.default"),
+        connections,
+        servers,
+    }
 }
 
 struct Reading<'a> {
@@ -183,7 +197,7 @@ impl Reading<'_> {
         }
     }
 
-    fn servers(&mut self, listen: &Listen) -> Vec<Server> {
+    fn servers(&mut self, listen: &Listen, storage: &Storage) -> Vec<Server> {
         let named = self.part("servers");
         let is_alone = named.entries().len() == 1;
         if named.entries().is_empty() && self.troubles.is_empty() {
@@ -191,7 +205,7 @@ impl Reading<'_> {
         }
         let mut servers: Vec<Server> = Vec::new();
         for entry in named.entries() {
-            let server = self.server(entry, is_alone, listen);
+            let server = self.server(entry, is_alone, listen, storage);
             let taken = servers
                 .iter()
                 .find(|known| known.path.trim_end_matches('/') == server.path.trim_end_matches('/'));
@@ -205,7 +219,7 @@ impl Reading<'_> {
         servers
     }
 
-    fn server(&mut self, entry: &Entry, is_alone: bool, listen: &Listen) -> Server {
+    fn server(&mut self, entry: &Entry, is_alone: bool, listen: &Listen, storage: &Storage) -> Server {
         let (name, node) = (entry.key.clone(), &entry.node);
         self.name(entry, "server");
         let path = node.text("path").unwrap_or_else(|| match is_alone {
@@ -228,7 +242,7 @@ impl Reading<'_> {
         let openapi = self.each(node, "openapi", Reading::openapi);
         self.unique_uris(&resources, &templates);
         Server {
-            frame: self.frame(node, listen, &tools),
+            frame: Frame { storage: storage.clone(), ..self.frame(node, listen, &tools) },
             name,
             at: entry.at,
             path,
@@ -318,6 +332,7 @@ impl Reading<'_> {
             strict_arguments: node.flag("strict_arguments").unwrap_or(false),
             stats: stats.flag("enabled").unwrap_or(true),
             drain: listen.shutdown_grace,
+            storage: Storage::Memory,
             scoped: tools
                 .iter()
                 .filter(|tool| !tool.scopes.is_empty())
@@ -458,6 +473,7 @@ impl Reading<'_> {
             arguments,
             does: self.does(node)?,
             output: output(node),
+            task: task(node),
             hints: ToolHints {
                 title: notes.text("title"),
                 read_only: notes.flag("readOnlyHint"),
@@ -476,7 +492,10 @@ impl Reading<'_> {
     fn does(&mut self, node: &Node) -> Option<Does> {
         let table = |key: &str| node.get(key).filter(|inner| matches!(inner.worth, Worth::Table(_)));
         if let Some(inner) = table("command") {
-            return Some(Does::Command(Box::new(self.command(inner, node.duration("timeout")))));
+            // A task may run as long as it is kept.
+            let kept = task(node).map(|task| task.ttl.unwrap_or(TASK_TTL));
+            let patience = node.duration("timeout").or(kept);
+            return Some(Does::Command(Box::new(self.command(inner, patience))));
         }
         if let Some(inner) = table("http") {
             return self.http(inner);
@@ -840,6 +859,19 @@ fn profile(name: &str, node: &Node) -> Profile {
         .exclude_prompts(node.texts("deny_prompts"))
         .include_resources(node.texts("allow_resources"))
         .exclude_resources(node.texts("deny_resources"))
+}
+
+/// None: calls are no tasks.
+fn task(node: &Node) -> Option<Task> {
+    let task = node.get("task")?;
+    match task.worth {
+        Worth::Flag(false) => None,
+        _ => Some(Task {
+            ttl: task.duration("ttl"),
+            is_required: task.text("mode").as_deref() == Some("required"),
+            is_resumable: task.flag("resumable").unwrap_or(false),
+        }),
+    }
 }
 
 fn output(node: &Node) -> Output {

@@ -6,6 +6,7 @@
 mod commands;
 mod errors;
 mod house;
+mod keep;
 mod reload;
 mod serve;
 mod sources;

@@ -27,6 +27,8 @@ pub(crate) struct ToolEntry {
     pub(crate) later: bool,
     /// A task of it that lost its process may run again.
     pub(crate) resumable: bool,
+    /// How long its tasks are kept, unless the client says.
+    pub(crate) task_ttl: Option<Duration>,
     version: Option<String>,
 }
 
@@ -131,6 +133,7 @@ pub struct ToolSpec {
     needs: Vec<Need>,
     later: bool,
     resumable: bool,
+    task_ttl: Option<Duration>,
     version: Option<String>,
     /// What was said of single arguments.
     hints: Vec<(String, String)>,
@@ -167,6 +170,7 @@ impl ToolSpec {
             needs: Vec::new(),
             later: false,
             resumable: false,
+            task_ttl: None,
             version: None,
             hints: Vec::new(),
             demands: H::needs(),
@@ -338,6 +342,14 @@ impl ToolSpec {
         self
     }
 
+    /// How long a task of it is kept from its beginning, its result included, unless the client says otherwise: instead
+    /// of what the server says ([`Builder::task_ttl`](crate::Builder::task_ttl)). A year at most.
+    #[must_use]
+    pub fn keep_tasks(mut self, ttl: Duration) -> ToolSpec {
+        self.task_ttl = Some(ttl);
+        self
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.tool.name
     }
@@ -354,6 +366,7 @@ impl ToolSpec {
             needs,
             later,
             resumable,
+            task_ttl,
             version,
             hints,
             ..
@@ -391,7 +404,19 @@ impl ToolSpec {
         let mirrors = mirror::marks(&schema)?;
         tool.input_schema = Raw::from(schema);
         let tool = Arc::new(tool);
-        Ok(ToolEntry { tool, run, check, output_check, mirrors, timeout, needs, later, resumable, version })
+        Ok(ToolEntry {
+            tool,
+            run,
+            check,
+            output_check,
+            mirrors,
+            timeout,
+            needs,
+            later,
+            resumable,
+            task_ttl,
+            version,
+        })
     }
 }
 
