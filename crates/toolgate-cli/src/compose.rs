@@ -5,9 +5,11 @@
 
 mod api;
 mod backends;
+mod bounds;
 mod caller;
 mod keep;
 mod library;
+mod memory;
 mod requests;
 mod tools;
 
@@ -37,8 +39,10 @@ use crate::source::sql::SqlAct;
 use crate::source::text::{TemplateAct, TextAct};
 use crate::source::{Act, Problem};
 use backends::{PATIENCE, wait};
+use bounds::Bounds;
 use caller::Taking;
 use library::{Library, Reader, Words};
+use memory::Memory;
 
 /// Whom a server is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +96,9 @@ pub(crate) fn compose(
     for server in &config.servers {
         let (watched, notes, foreign) = (Vec::new(), Vec::new(), Vec::new());
         let silent = &mut silent;
-        let mut making = Making { config, server, road, backends, silent, troubles, watched, notes, foreign };
+        let bounds = Bounds::default();
+        let mut making =
+            Making { config, server, road, backends, silent, troubles, watched, notes, foreign, bounds };
         if let Some(made) = making.make() {
             composed.push(made);
         }
@@ -113,6 +119,7 @@ struct Making<'a> {
     watched: Vec<Arc<Files>>,
     notes: Vec<Note>,
     foreign: Vec<Foreign>,
+    bounds: Bounds,
 }
 
 impl Making<'_> {
@@ -141,6 +148,11 @@ impl Making<'_> {
         {
             builder = builder.dialect(dialect);
         }
+        if let Some(events) = self.backends.audit() {
+            builder = builder.events(events);
+        }
+        let turns = about.frame.concurrency.map(|at_once| self.backends.turns(&about.name, at_once));
+        self.bounds = Bounds { turns, response: about.frame.response };
         let mut library = Library { profile: about.frame.profile.clone(), ..Library::default() };
         for tool in &about.tools {
             if let Some(spec) = self.tool(tool) {
@@ -304,12 +316,19 @@ impl Making<'_> {
         let promised = act.output_schema();
         let scopes = if self.road == Road::Http { tool.scopes.clone() } else { Vec::new() };
         let taking = Arc::new(Taking::of_tool(&tool.arguments));
+        let bounds = if tool.task.is_some() { self.bounds.of_tasks() } else { self.bounds.clone() };
+        let memory = tool.cache.map(|life| Arc::new(Memory::new(life, tools::whom(tool, self.config))));
         let handler = move |given: Value, cx: Context| {
             let (act, taking, scopes) = (Arc::clone(&act), Arc::clone(&taking), scopes.clone());
+            let (bounds, memory) = (bounds.clone(), memory.clone());
             async move {
                 caller::has_scopes(&cx, &scopes)?;
                 let arguments = taking.fill(given, &cx)?;
-                act.act(&cx, &arguments).await
+                let run = bounds.around(act.act(&cx, &arguments));
+                match &memory {
+                    Some(memory) => memory.recall(&cx, &arguments, run).await,
+                    None => run.await,
+                }
             }
         };
         let mut spec =
@@ -544,6 +563,7 @@ fn framed(builder: Builder, server: &config::Server, road: Road) -> Builder {
         .trust_proxies(frame.trusted_proxies.clone())
         .allow_ips(frame.ip_allow.clone())
         .cors(frame.cors.clone())
+        .legacy_sse(frame.legacy_sse)
         .body_limit(bytes)
         .any_credential();
     if let Some(rate) = frame.rate_per_ip {
@@ -552,8 +572,16 @@ fn framed(builder: Builder, server: &config::Server, road: Road) -> Builder {
     if let Some(rate) = frame.rate_per_principal {
         builder = builder.rate_per_principal(rate);
     }
-    for (user, secret) in &frame.users {
-        builder = builder.basic_auth(user, secret);
+    if let Some(age) = frame.cors_max_age {
+        builder = builder.cors_max_age(age);
+    }
+    for user in &frame.users {
+        builder = tools::user(builder, user, server);
+    }
+    for holder in frame.tokens.iter().chain(&frame.keys) {
+        if let (Some(name), Some(rate)) = (&holder.subject, holder.quota) {
+            builder = builder.rate_of(name, rate);
+        }
     }
     let token = |credential: &config::Credential| tools::token(credential, server);
     if !frame.tokens.is_empty() {

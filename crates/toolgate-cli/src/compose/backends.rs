@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use toolgate::{AuditLog, Events};
 
+use super::bounds::Turns;
 use super::keep::{self, Kept, Probed};
 use crate::config::{self, BackendAuth, Config, ConnectionKind, OpenApi, Troubles};
 use crate::source::Problem;
@@ -42,6 +44,9 @@ pub(crate) struct Backends {
     /// Whether something is kept at all: whoever only looks keeps nothing, and is in nobody's way.
     is_keeping: bool,
     kept: Option<(config::Storage, Option<Kept>)>,
+    audit: Option<(config::Audit, Events)>,
+    /// Turns of the calls of servers, by their names.
+    turns: HashMap<String, (usize, Arc<Turns>)>,
 }
 
 impl Backends {
@@ -97,16 +102,56 @@ impl Backends {
         }
         let is_named = |url: &String| apis(config).any(|(_, api)| api.spec.url() == Some(url));
         self.documents.retain(|url, _| is_named(url));
+        self.turns.retain(|name, _| config.servers.iter().any(|server| server.name == *name));
     }
 
     /// Opens what is kept, unless it is open already.
     pub(super) fn keep(&mut self, config: &Config, troubles: &mut Troubles) {
-        if !self.is_keeping || self.kept.as_ref().is_some_and(|(known, _)| *known == config.storage) {
+        if !self.is_keeping {
+            return;
+        }
+        self.renew_audit(config, troubles);
+        if self.kept.as_ref().is_some_and(|(known, _)| *known == config.storage) {
             return;
         }
         match Kept::open(&config.storage) {
             Ok(kept) => self.kept = Some((config.storage.clone(), kept)),
             Err(said) => troubles.say(config.storage_at, said),
+        }
+    }
+
+    fn renew_audit(&mut self, config: &Config, troubles: &mut Troubles) {
+        let wanted = config.servers.first().and_then(|server| server.frame.audit.as_ref());
+        if self.audit.as_ref().map(|(known, _)| known) == wanted {
+            return;
+        }
+        self.audit = None;
+        let Some(wanted) = wanted else { return };
+        match AuditLog::file(&wanted.file) {
+            Ok(log) => {
+                let log = if wanted.has_arguments { log.with_arguments() } else { log };
+                let events = Events::new();
+                let _heard = log.attach(&events);
+                self.audit = Some((wanted.clone(), events));
+            }
+            Err(error) => troubles.say(config.audit_at, error.to_string()),
+        }
+    }
+
+    /// Who hears of each call.
+    pub(super) fn audit(&self) -> Option<&Events> {
+        self.audit.as_ref().map(|(_, events)| events)
+    }
+
+    /// The turns of a server's calls. They outlive a change of everything else.
+    pub(super) fn turns(&mut self, server: &str, at_once: usize) -> Arc<Turns> {
+        match self.turns.get(server) {
+            Some((known, turns)) if *known == at_once => Arc::clone(turns),
+            _ => {
+                let turns = Arc::new(Turns::new(at_once));
+                self.turns.insert(server.to_owned(), (at_once, Arc::clone(&turns)));
+                turns
+            }
         }
     }
 
