@@ -134,18 +134,4 @@ mod tests {
         let cut = check(structured, 5, true).unwrap();
         assert!(cut.structured.is_none() && cut.is_error);
     }
-
-    #[tokio::test(start_paused = true)]
-    async fn calls_take_turns_and_who_finds_too_many_is_told() {
-        let turns = Turns::new(1);
-        let first = turns.take().await.unwrap();
-        let waiting: Vec<_> = (0..4).map(|_| Box::pin(turns.take())).collect();
-        let mut waiting = futures_util::future::join_all(waiting);
-        assert!(futures_util::poll!(&mut waiting).is_pending());
-        assert!(turns.take().await.unwrap_err().to_string().contains("busy"), "nobody else waits");
-        drop(first);
-        let served = waiting.await;
-        let n_served = served.iter().filter(|turn| turn.is_ok()).count();
-        assert_eq!(n_served, 1, "the others have waited long enough");
-    }
 }

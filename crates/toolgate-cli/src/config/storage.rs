@@ -29,7 +29,8 @@ pub(super) fn read(tree: &Node, texts: &Texts, troubles: &mut Troubles) -> Stora
         _ if is_redis => {
             let prefix = prefix.and_then(Node::as_text).unwrap_or("toolgate:").to_owned();
             if let Err(error) = RedisStore::connect(url).check() {
-                troubles.say(at, error.to_string());
+                let said = error.to_string();
+                troubles.say(at, said.strip_prefix("the store cannot be reached: ").unwrap_or(&said));
             }
             Storage::Redis { url: url.to_owned(), prefix }
         }

@@ -61,14 +61,14 @@ fn tasks_outlive_the_process_where_they_are_kept_in_a_file() {
 
     let served = Served::new(&folder, FILED);
     let found = look(&served, &task);
-    assert_eq!(found["result"]["content"][0]["text"], "done\n", "{found}");
+    assert_eq!(found["result"]["content"][0]["text"], "done", "{found}");
     until("the other one is run again", || look(&served, &slow)["status"] == "completed");
-    assert_eq!(look(&served, &slow)["result"]["content"][0]["text"], "twice\n");
+    assert_eq!(look(&served, &slow)["result"]["content"][0]["text"], "twice");
     // Who knows no tasks is told so, or waits.
     let params = json!({ "name": "slow", "arguments": {} });
     let (_, refused) = served.ask("/mcp", &[], "tools/call", &params);
     assert!(refused["error"]["message"].as_str().unwrap().contains("as a task only"), "{refused}");
-    assert_eq!(served.call("report", &json!({})), "done\n");
+    assert_eq!(served.call("report", &json!({})), "done");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_file_of_one_program_is_in_nobodys_way_who_only_looks() {
     let folder = Folder::new();
     let served = Served::new(&folder, FILED);
     let called = run(folder.path(), &["call", "toolgate.toml", "report"]);
-    assert_eq!((called.status.code(), text(&called.stdout).as_str()), (Some(0), "done\n\n"));
+    assert_eq!((called.status.code(), text(&called.stdout).as_str()), (Some(0), "done\n"));
     // The same file, with the address that is served.
     let listening = format!("[listen]\nhttp = \"{}\"\n{FILED}", served.address);
     folder.write("same.toml", &listening);
@@ -158,12 +158,13 @@ fn several_programs_share_sessions_in_redis() {
     let second = Served::with(&folder, &config, &[], &right);
     let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     let greeted = send(&first.address, "POST /mcp", &[], &request(1, "initialize", &hello));
-    let session = greeted
-        .lines()
-        .find_map(|line| line.to_ascii_lowercase().strip_prefix("mcp-session-id: ").map(str::to_owned))
-        .unwrap();
+    let session = greeted.lines().find_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        name.eq_ignore_ascii_case("mcp-session-id").then_some(value)
+    });
+    let session = session.unwrap();
     let call = request(2, "tools/call", &json!({ "name": "hi", "arguments": {} }));
-    let asked = send(&second.address, "POST /mcp", &[("mcp-session-id", &session)], &call);
+    let asked = send(&second.address, "POST /mcp", &[("mcp-session-id", session)], &call);
     let (status, said) = answer(&asked);
     assert_eq!((status, &said["result"]["content"][0]["text"]), (200, &json!("hello")), "{asked}");
 

@@ -7,6 +7,7 @@ mod commands;
 mod errors;
 mod house;
 mod keep;
+mod limits;
 mod reload;
 mod serve;
 mod sources;
