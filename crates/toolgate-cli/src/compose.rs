@@ -11,6 +11,7 @@ mod keep;
 mod library;
 mod memory;
 mod requests;
+mod reuse;
 mod tools;
 
 #[cfg(all(test, unix))]
@@ -21,7 +22,9 @@ pub(crate) use backends::Backends;
 pub(crate) use tools::patience;
 
 use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use serde_json::Value;
 use toolgate::model::PromptArgument;
@@ -64,6 +67,35 @@ pub(crate) struct Composed {
     pub(crate) notes: Vec<Note>,
     /// Tools that are operations of APIs.
     pub(crate) foreign: Vec<Foreign>,
+    /// Files that were read beside the configuration, as they were.
+    pub(crate) beside: Vec<Beside>,
+    /// What a statement gives is not known, because its database did not say.
+    pub(crate) is_blank: bool,
+}
+
+/// A file, and whether it has changed since somebody looked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Beside {
+    pub(crate) path: PathBuf,
+    /// When it was written last, and its size; none if it is not there.
+    state: Option<(Option<SystemTime>, u64)>,
+}
+
+impl Beside {
+    fn of(path: &Path) -> Beside {
+        let about = path.metadata().ok();
+        let state = about.map(|about| (about.modified().ok(), about.len()));
+        Beside { path: path.to_owned(), state }
+    }
+
+    /// Takes it as it is now.
+    pub(crate) fn look(&mut self) {
+        *self = Beside::of(&self.path);
+    }
+
+    pub(crate) fn has_changed(&self) -> bool {
+        Beside::of(&self.path) != *self
+    }
 }
 
 /// Something that whoever wrote the file may want to know.
@@ -111,6 +143,8 @@ pub(crate) fn compose(
             notes,
             foreign,
             bounds,
+            beside: Vec::new(),
+            is_blank: false,
         };
         if let Some(made) = making.make() {
             composed.push(made);
@@ -134,6 +168,8 @@ struct Making<'a> {
     notes: Vec<Note>,
     foreign: Vec<Foreign>,
     bounds: Bounds,
+    beside: Vec<Beside>,
+    is_blank: bool,
 }
 
 impl Making<'_> {
@@ -198,7 +234,8 @@ impl Making<'_> {
             Ok(server) if self.troubles.len() == n_before => {
                 let watched = std::mem::take(&mut self.watched);
                 let (notes, foreign) = (std::mem::take(&mut self.notes), std::mem::take(&mut self.foreign));
-                Some(Composed { server, config: about.clone(), watched, notes, foreign })
+                let (beside, is_blank) = (std::mem::take(&mut self.beside), self.is_blank);
+                Some(Composed { server, config: about.clone(), watched, notes, foreign, beside, is_blank })
             }
             Ok(_) => None,
             Err(error) => {
@@ -259,6 +296,29 @@ impl Making<'_> {
         }
     }
 
+    /// What a tool does. One that is described as it was is the one that it was.
+    fn act_of(&mut self, tool: &config::Tool) -> Option<Arc<dyn Act>> {
+        let connection = match &tool.does {
+            Does::Http(http) => self.backends.http(&http.on).map(|known| Arc::as_ptr(&known).addr()),
+            Does::Sql(sql) => self.backends.sql(&sql.on).map(|known| Arc::as_ptr(&known).addr()),
+            Does::Template(_) | Does::Command(_) => Some(0),
+            Does::Text(_) | Does::Builtin(_) => None,
+        };
+        let Some(connection) = connection else {
+            return self.act(&tool.does, &tool.arguments, &tool.output, &tool.node);
+        };
+        let spot = (self.server.name.clone(), tool.name.clone());
+        let schema = tool.arguments.all();
+        let made_of = (&tool.does, &schema, &tool.output);
+        let act = match self.backends.reuse.find(&spot, made_of, connection) {
+            // A statement that could not be asked about is asked about again.
+            Some(act) if !matches!(tool.does, Does::Sql(_)) || act.output_schema().is_some() => act,
+            _ => self.act(&tool.does, &tool.arguments, &tool.output, &tool.node)?,
+        };
+        self.backends.reuse.keep(spot, made_of, connection, &act);
+        Some(act)
+    }
+
     /// What acts, made of what a table says.
     fn act(
         &mut self,
@@ -314,6 +374,7 @@ impl Making<'_> {
             }
         };
         if self.backends.is_quiet() || self.silent.contains(&sql.on) {
+            self.is_blank = true;
             return Some(act);
         }
         let said = match wait(async { tokio::time::timeout(PATIENCE, act.describe()).await }) {
@@ -324,12 +385,13 @@ impl Making<'_> {
                 format!("the database `{}` does not answer", sql.on)
             }
         };
+        self.is_blank = true;
         self.notes.push(Note::new(node.reach("sql"), format!("what this gives is not known yet: {said}")));
         Some(act)
     }
 
     fn tool(&mut self, tool: &config::Tool) -> Option<ToolSpec> {
-        let act = self.act(&tool.does, &tool.arguments, &tool.output, &tool.node)?;
+        let act = self.act_of(tool)?;
         let promised = act.output_schema();
         let scopes = if self.road == Road::Http { tool.scopes.clone() } else { Vec::new() };
         let taking = Arc::new(Taking::of_tool(&tool.arguments));
@@ -535,7 +597,7 @@ impl Making<'_> {
 pub(crate) fn file_resource(files: &Arc<Files>, listed: &Listed) -> ResourceSpec {
     let (files, path) = (Arc::clone(files), listed.path.clone());
     let spec = ResourceSpec::new(&listed.uri, move || Arc::clone(&files).read(path.clone()))
-        .name(&listed.path)
+        .name(crate::source::files::shown(&listed.path))
         .size(listed.size);
     match &listed.mime {
         Some(mime) => spec.mime(mime),

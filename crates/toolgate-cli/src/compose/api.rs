@@ -9,7 +9,7 @@ use toolgate::{Builder, Context, ResourceSpec, Server, TemplateSpec, ToolSpec};
 use super::backends::shown;
 use super::bounds::Bounds;
 use super::library::{Library, Reader, Words};
-use super::{Making, Note, Plain as _};
+use super::{Beside, Making, Note, Plain as _};
 use crate::config::{self, Argument, Arguments, Document, OpenApi};
 use crate::source::Act;
 use crate::source::http::{HttpAct, HttpConnection};
@@ -45,6 +45,7 @@ impl Making<'_> {
                 return builder;
             }
         };
+        self.beside.extend(imported.files.iter().map(|path| Beside::of(path)));
         let Some(connection) = connection else {
             self.homeless(api, &imported);
             return builder;

@@ -12,6 +12,7 @@ use toolgate::{AuditLog, Events};
 
 use super::bounds::Turns;
 use super::keep::{self, Kept, Probed};
+use super::reuse::Reuse;
 use crate::config::{self, BackendAuth, Config, ConnectionKind, OpenApi, Troubles};
 use crate::source::Problem;
 use crate::source::egress::{Egress, EgressSpec};
@@ -45,6 +46,7 @@ pub(crate) struct Backends {
     is_keeping: bool,
     kept: Option<(config::Storage, Option<Kept>)>,
     audit: Option<(config::Audit, Events)>,
+    pub(super) reuse: Reuse,
     /// Turns of the calls of servers, by their names.
     turns: HashMap<String, (usize, Arc<Turns>)>,
 }
@@ -72,6 +74,7 @@ impl Backends {
     /// What is known of others is asked for again when it is needed next.
     pub(crate) fn doubt(&mut self) {
         self.is_stale = true;
+        self.reuse.clear();
     }
 
     /// Makes what a configuration describes, and forgets what it does not.
@@ -253,6 +256,7 @@ impl Backends {
     /// Everything was asked for again.
     pub(super) fn settle(&mut self) {
         self.is_stale = false;
+        self.reuse.settle();
     }
 
     /// Looks whether descriptions behind URLs have changed. Afterwards they are known as they are now.

@@ -176,3 +176,21 @@ fn several_programs_share_sessions_in_redis() {
     assert_eq!(refused.status.code(), Some(1), "{said}");
     assert!(said.contains("toolgate.toml:2:11: ") && !said.contains("guess-guess"), "{said}");
 }
+
+#[test]
+fn a_database_that_comes_later_tells_what_its_statements_give() {
+    let folder = Folder::new();
+    let shop = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/shop/catalog.db");
+    let served = Served::new(
+        &folder,
+        "[connections.db]\nsqlite = \"file:late.db\"\n[servers.s.tools.find]\n\
+         sql = { on = \"db\", query = \"SELECT sku, price FROM product\" }\n",
+    );
+    let tool = || ask(&served, "tools/list", None, json!({}))["result"]["tools"][0].clone();
+    assert!(tool()["outputSchema"].is_null(), "{}", tool());
+    served.wait_for("what this gives is not known yet", 1);
+    std::fs::copy(shop, folder.path().join("late.new")).unwrap();
+    std::fs::rename(folder.path().join("late.new"), folder.path().join("late.db")).unwrap();
+    until("the schema is there", || tool().to_string().contains("price"));
+    assert!(served.call("find", &json!({})).contains("TEA-B"));
+}
