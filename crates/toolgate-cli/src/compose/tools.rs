@@ -26,6 +26,13 @@ pub(crate) fn patience(tool: &Tool, frame: &Frame) -> Option<Duration> {
     }
 }
 
+/// The arguments of a tool that are put right before they are checked, with their schemas.
+pub(super) fn cleaned(tool: &Tool) -> Vec<(String, Value)> {
+    let arguments = tool.arguments.list.iter();
+    let wanted = arguments.filter(|argument| argument.from.is_none() && argument.clean.unwrap_or(tool.clean));
+    wanted.map(|argument| (argument.name.clone(), argument.schema.clone())).collect()
+}
+
 /// A credential, whose holder sees no tool that they may not call.
 pub(super) fn token(credential: &Credential, server: &Server) -> Token {
     let lacks = |tool: &&Tool| !tool.scopes.iter().all(|scope| credential.scopes.contains(scope));
@@ -47,7 +54,8 @@ pub(super) fn token(credential: &Credential, server: &Server) -> Token {
 /// What a source of values is given: what is written so far.
 pub(super) fn prefix() -> Arguments {
     let schema = json!({ "type": "string" });
-    let prefix = Argument { name: "prefix".into(), schema, default: None, is_required: true, from: None };
+    let prefix =
+        Argument { name: "prefix".into(), schema, default: None, is_required: true, from: None, clean: None };
     Arguments { list: vec![prefix] }
 }
 

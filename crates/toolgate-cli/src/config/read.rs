@@ -12,8 +12,8 @@ use super::text::{Place, Texts, Troubles, meant};
 use super::tree::{Entry, Node, Worth};
 use super::{
     BackendAuth, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, Document, Does,
-    Egress, Frame, Http, HttpBody, HttpConnection, HttpPart, Listen, OpenApi, Output, Prompt, Resource,
-    ResourceKind, Server, Sql, SqlConnection, SqlQuery, Template, Tool,
+    Egress, Frame, Http, HttpBody, HttpConnection, HttpPart, HttpThen, Listen, OpenApi, Output, Prompt,
+    Resource, ResourceKind, Server, Sql, SqlConnection, SqlQuery, Template, Tool, WordPress,
 };
 use crate::source::command::{CommandSpec, Piece, Printed};
 use crate::source::files::FilesSpec;
@@ -309,6 +309,7 @@ impl Reading<'_> {
             rate_per_ip: rate("ip"),
             rate_per_principal: rate("principal"),
             users: Vec::new(),
+            wordpress: None,
             tokens: Vec::new(),
             keys: Vec::new(),
             dialect: self.dialect(node),
@@ -325,6 +326,10 @@ impl Reading<'_> {
                 .collect(),
         };
         self.auth(node, &mut frame);
+        if frame.wordpress.is_some() && !frame.users.is_empty() {
+            let said = "passwords are known here (`basic`) or by the site (`wordpress`), not both";
+            self.troubles.say(node.reach("auth"), said);
+        }
         if let (Some(tool), true, true) = (
             tools.iter().find(|tool| !tool.scopes.is_empty()),
             frame.tokens.is_empty(),
@@ -359,6 +364,9 @@ impl Reading<'_> {
             for user in auth.get("basic").map(Node::items).unwrap_or_default() {
                 self.user(user, frame);
             }
+            if let Some(site) = auth.get("wordpress") {
+                self.wordpress(name, site, item.at, frame);
+            }
             for token in auth.get("bearer").map(Node::items).unwrap_or_default() {
                 frame.tokens.extend(self.credential(token, "token", "subject"));
             }
@@ -366,6 +374,34 @@ impl Reading<'_> {
                 frame.keys.extend(self.credential(key, "key", "id"));
             }
         }
+    }
+
+    fn wordpress(&mut self, name: &str, node: &Node, at: Place, frame: &mut Frame) {
+        let Some(url) = node.text("url") else { return };
+        let host =
+            url.strip_prefix("http://").map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
+        let is_here = host.is_none_or(|host| {
+            let host = host.rsplit_once(':').map_or(host, |(host, _)| host).trim_matches(['[', ']']);
+            host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        });
+        if !is_here && node.flag("insecure") != Some(true) {
+            let said = "passwords would travel unprotected: use `https://`, or say `insecure = true`";
+            self.troubles.say(node.reach("url"), said);
+        }
+        if frame.wordpress.is_some() {
+            self.troubles.say(at, "a server asks one site only who somebody is");
+        }
+        if let (Some(_), None) | (None, Some(_)) = (node.get("user"), node.get("password")) {
+            self.troubles.say(node.at, "`user` and `password` belong together");
+        }
+        frame.wordpress = Some(WordPress {
+            name: name.to_owned(),
+            url: url.trim_end_matches('/').to_owned(),
+            capability: node.text("capability"),
+            cache: node.duration("cache").unwrap_or(MINUTE),
+            probe: node.text("user").zip(node.text("password")),
+            node: node.clone(),
+        });
     }
 
     fn user(&mut self, node: &Node, frame: &mut Frame) {
@@ -468,6 +504,7 @@ impl Reading<'_> {
             scopes: node.texts("scopes"),
             timeout: node.duration("timeout"),
             meta: node.get("meta").map(Node::to_json),
+            clean: node.flag("clean").unwrap_or(false),
             node: node.clone(),
         })
     }
@@ -573,6 +610,8 @@ impl Reading<'_> {
             expect: word("expect", "auto"),
             errors: word("errors", "auto"),
             on_exceed: word("on_exceed", "error"),
+            unavailable: node.texts("unavailable"),
+            then: node.get("then").map(then),
             auth: backend_auth(node),
             idempotent: node.flag("idempotent"),
             timeout: node.duration("timeout"),
@@ -683,6 +722,7 @@ impl Reading<'_> {
                             default: None,
                             is_required: true,
                             from: None,
+                            clean: None,
                         });
                     }
                 }
@@ -862,6 +902,17 @@ fn backend_auth(node: &Node) -> Option<BackendAuth> {
             prefix: auth.text("prefix").unwrap_or_else(|| "Bearer ".into()),
         }),
     }
+}
+
+/// The request that follows: what it does not say itself is as in the first.
+fn then(node: &Node) -> Box<HttpThen> {
+    Box::new(HttpThen {
+        method: node.text("method").unwrap_or_else(|| "POST".into()),
+        path: node.text("path").unwrap_or_default(),
+        query: node.pairs("query"),
+        json: node.get("json").map(Node::to_json),
+        pick: node.text("pick"),
+    })
 }
 
 fn part(entry: &Entry) -> (String, HttpPart) {

@@ -27,8 +27,13 @@ pub(crate) struct ToolEntry {
     pub(crate) later: bool,
     /// A task of it that lost its process may run again.
     pub(crate) resumable: bool,
+    /// Puts arguments right before they are checked.
+    pub(crate) prepare: Option<Prepare>,
     version: Option<String>,
 }
+
+/// Arguments in, arguments out.
+pub(crate) type Prepare = Arc<dyn Fn(Value) -> Value + Send + Sync>;
 
 impl ToolEntry {
     /// Its own version, apart from its server's. Clients are not told: the protocol has no place for it.
@@ -131,6 +136,7 @@ pub struct ToolSpec {
     needs: Vec<Need>,
     later: bool,
     resumable: bool,
+    prepare: Option<Prepare>,
     version: Option<String>,
     /// What was said of single arguments.
     hints: Vec<(String, String)>,
@@ -167,6 +173,7 @@ impl ToolSpec {
             needs: Vec::new(),
             later: false,
             resumable: false,
+            prepare: None,
             version: None,
             hints: Vec::new(),
             demands: H::needs(),
@@ -275,6 +282,28 @@ impl ToolSpec {
         self
     }
 
+    /// Puts arguments right before they are checked against their schema: a number that is too large, an alias. What
+    /// this function gives is checked like what a client sends. It must not block, and is not told who calls.
+    ///
+    /// ```
+    /// # use serde_json::{Value, json};
+    /// # use toolgate::{Server, ToolSpec};
+    /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// # struct Page { n: u32 }
+    /// let tool = ToolSpec::new("page", |page: Page| async move { page.n.to_string() }).prepare(|mut given: Value| {
+    ///     if given["n"].is_null() {
+    ///         given["n"] = json!(1);
+    ///     }
+    ///     given
+    /// });
+    /// # assert!(Server::new("s", "1").add_tool(tool).build().is_ok());
+    /// ```
+    #[must_use]
+    pub fn prepare(mut self, prepare: impl Fn(Value) -> Value + Send + Sync + 'static) -> ToolSpec {
+        self.prepare = Some(Arc::new(prepare));
+        self
+    }
+
     /// The JSON Schema of structured output, instead of one made from the handler's type.
     #[must_use]
     pub fn output_schema(mut self, schema: Value) -> ToolSpec {
@@ -354,6 +383,7 @@ impl ToolSpec {
             needs,
             later,
             resumable,
+            prepare,
             version,
             hints,
             ..
@@ -391,7 +421,19 @@ impl ToolSpec {
         let mirrors = mirror::marks(&schema)?;
         tool.input_schema = Raw::from(schema);
         let tool = Arc::new(tool);
-        Ok(ToolEntry { tool, run, check, output_check, mirrors, timeout, needs, later, resumable, version })
+        Ok(ToolEntry {
+            tool,
+            run,
+            check,
+            output_check,
+            mirrors,
+            timeout,
+            needs,
+            later,
+            resumable,
+            prepare,
+            version,
+        })
     }
 }
 
