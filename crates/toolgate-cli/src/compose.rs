@@ -588,6 +588,10 @@ fn chained(
 ) -> Result<Arc<dyn Act>, Vec<Problem>> {
     let mut known = schema.clone();
     known["properties"][FIRST] = serde_json::json!({});
+    match known["required"].as_array_mut() {
+        Some(required) => required.push(FIRST.into()),
+        None => known["required"] = serde_json::json!([FIRST]),
+    }
     let second = HttpAct::new(requests::following(http, then, output), connection, &known);
     let below = |problem: Problem| Problem { at: format!("then.{}", problem.at), ..problem };
     match (first, second) {
