@@ -30,8 +30,7 @@ const ROW_LIMIT: Duration = Duration::from_secs(20);
 const TESTS_LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// Which ids there are: prefix, digits, the last one.
-const RANGES: [(&str, usize, usize); 4] =
-    [("S0", 2, 39), ("S1", 3, 254), ("S2", 2, 75), ("S4", 2, 43)];
+const RANGES: [(&str, usize, usize); 4] = [("S0", 2, 39), ("S1", 3, 254), ("S2", 2, 75), ("S4", 2, 43)];
 
 /// Documents whose checks are run against one server.
 struct Set {
@@ -222,12 +221,11 @@ fn shell(places: &Places, set: &Set, fixture: &Fixture, book: &mut Book) -> Resu
     }
 }
 
+/// What is asked, if we started it, and the variables that name it.
+type Behind = (Option<Server>, Vec<(String, String)>);
+
 /// Starts what the program asks, if there is such a thing, and says where it is.
-fn backend(
-    places: &Places,
-    set: &Set,
-    work: &Path,
-) -> Result<(Option<Server>, Vec<(String, String)>), String> {
+fn backend(places: &Places, set: &Set, work: &Path) -> Result<Behind, String> {
     let Served::Program { backend: Some(Backend { example, variable }), .. } = set.served else {
         return Ok((None, Vec::new()));
     };

@@ -62,8 +62,15 @@ const LISTS: [(&str, &str); 22] = [
 ];
 
 /// What may be read by nobody else than who has logged in.
-const PRIVATE: [&str; 7] =
-    ["messages", "friends", "notifications", "groups/invites", "groups/membership-requests", "invites", "moderation"];
+const PRIVATE: [&str; 7] = [
+    "messages",
+    "friends",
+    "notifications",
+    "groups/invites",
+    "groups/membership-requests",
+    "invites",
+    "moderation",
+];
 
 /// What cannot be made without these.
 const NEEDED: [(&str, &[&str]); 8] = [
@@ -107,11 +114,15 @@ impl Site {
         let members = USERS.iter().map(|(id, name, ..)| {
             json!({ "id": id, "name": shown(name), "user_login": name, "mention_name": name })
         });
-        let jane = json!({ "id": 42, "name": "Jane Smith", "email": "jane@example.com", "user_login": "jane" });
+        let jane =
+            json!({ "id": 42, "name": "Jane Smith", "email": "jane@example.com", "user_login": "jane" });
         lists.insert("members", members.chain([jane]).collect());
         let mut site = Site { lists, seen: Vec::new(), next: 100, community: true, early_auth: true };
         site.add("groups", json!({ "name": "Gardeners", "status": "public", "creator_id": 3 }));
-        site.add("activity", json!({ "content": { "rendered": "Hello" }, "user_id": 3, "component": "activity" }));
+        site.add(
+            "activity",
+            json!({ "content": { "rendered": "Hello" }, "user_id": 3, "component": "activity" }),
+        );
         site.add("notifications", json!({ "user_id": 1, "component": "messages", "is_new": 1 }));
         site.add("messages", json!({ "subject": { "rendered": "Welcome" }, "sender_id": 3, "unread": true }));
         site.add("xprofile/groups", json!({ "name": "Base" }));
@@ -132,7 +143,14 @@ impl Site {
         value
     }
 
-    fn answer(&mut self, method: &Method, path: &str, query: &BTreeMap<String, String>, headers: &HeaderMap, bytes: &[u8]) -> Answer {
+    fn answer(
+        &mut self,
+        method: &Method,
+        path: &str,
+        query: &BTreeMap<String, String>,
+        headers: &HeaderMap,
+        bytes: &[u8],
+    ) -> Answer {
         match (method.as_str(), path) {
             ("GET", "/_seen") => return told(200, &json!(self.seen)),
             ("DELETE", "/_seen") => {
@@ -164,11 +182,17 @@ impl Site {
             None => None,
             Some((user, password)) => {
                 let Some(found) = USERS.iter().position(|known| known.1 == *user) else {
-                    let said = format!("<strong>Error:</strong> The username <strong>{user}</strong> is not registered on this site.");
+                    let said = format!(
+                        "<strong>Error:</strong> The username <strong>{user}</strong> is not registered on this site."
+                    );
                     return wrong(401, "invalid_username", &said);
                 };
                 if !USERS[found].2.contains(&password.as_str()) {
-                    return wrong(401, "incorrect_password", "The provided password is an invalid application password.");
+                    return wrong(
+                        401,
+                        "incorrect_password",
+                        "The provided password is an invalid application password.",
+                    );
                 }
                 Some(found)
             }
@@ -190,19 +214,27 @@ impl Site {
         let me = if self.early_auth { me } else { None };
         let parts: Vec<&str> = ask.path.split('/').collect();
         let is_admin = ask.me.is_some_and(|me| USERS[me].4);
-        if ask.query.get("group_id").is_some_and(|id| ask.path == "groups/membership-requests" && id.parse::<u64>().is_err()) {
+        if ask
+            .query
+            .get("group_id")
+            .is_some_and(|id| ask.path == "groups/membership-requests" && id.parse::<u64>().is_err())
+        {
             return page(500);
         }
         if let Some(per_page) = ask.query.get("per_page")
             && per_page.parse().is_ok_and(|n: u64| !(1..=100).contains(&n))
         {
             let said = "per_page must be between 1 (inclusive) and 100 (inclusive)";
-            return told(400, &json!({
-                "code": "rest_invalid_param", "message": "Invalid parameter(s): per_page",
-                "data": { "status": 400, "params": { "per_page": said } }
-            }));
+            return told(
+                400,
+                &json!({
+                    "code": "rest_invalid_param", "message": "Invalid parameter(s): per_page",
+                    "data": { "status": 400, "params": { "per_page": said } }
+                }),
+            );
         }
-        let is_private = PRIVATE.iter().any(|path| ask.path == *path || ask.path.starts_with(&format!("{path}/")));
+        let is_private =
+            PRIVATE.iter().any(|path| ask.path == *path || ask.path.starts_with(&format!("{path}/")));
         if me.is_none() && (is_private || *ask.method != Method::GET) {
             let status = if ask.me.is_some() { 403 } else { 401 };
             return wrong(status, "bp_rest_authorization_required", "Sorry, you are not allowed to do that.");
@@ -211,8 +243,13 @@ impl Site {
         for name in ["initiator_id", "inviter_id", "user_id"] {
             let is_mine = ["activity", "friends", "groups/invites"].contains(&ask.path) && name != "user_id"
                 || (ask.path == "activity" && name == "user_id");
-            if *ask.method == Method::POST && is_mine && ask.body.get(name).is_some_and(|id| number(id) != me) {
-                return wrong(403, "bp_rest_authorization_required", "Sorry, you are not allowed to do that.");
+            if *ask.method == Method::POST && is_mine && ask.body.get(name).is_some_and(|id| number(id) != me)
+            {
+                return wrong(
+                    403,
+                    "bp_rest_authorization_required",
+                    "Sorry, you are not allowed to do that.",
+                );
             }
         }
         if ["messages", "notifications", "friends"].contains(&ask.path)
@@ -255,9 +292,10 @@ impl Site {
             ("GET", ["xprofile", field, "data", user]) => {
                 told(200, &json!({ "field_id": field, "user_id": user, "value": { "raw": "Berlin" } }))
             }
-            (_, ["xprofile", field, "data", user]) if !get => {
-                told(200, &json!({ "field_id": field, "user_id": user, "value": { "raw": ask.body.get("value") } }))
-            }
+            (_, ["xprofile", field, "data", user]) if !get => told(
+                200,
+                &json!({ "field_id": field, "user_id": user, "value": { "raw": ask.body.get("value") } }),
+            ),
             ("DELETE", ["groups", group, "members", user]) => {
                 told(200, &json!({ "removed": true, "previous": { "group_id": group, "id": user } }))
             }
@@ -283,7 +321,8 @@ impl Site {
             };
         }
         let Some((list, id)) = ask.path.rsplit_once('/') else { return no_route() };
-        let (Some((name, code)), Ok(id)) = (LISTS.iter().find(|(name, _)| *name == list), id.parse::<u64>()) else {
+        let (Some((name, code)), Ok(id)) = (LISTS.iter().find(|(name, _)| *name == list), id.parse::<u64>())
+        else {
             return no_route();
         };
         let items = self.lists.entry(name).or_default();
@@ -327,10 +366,13 @@ fn core(path: &str, me: Option<usize>) -> Answer {
         ("users/me", Some(me)) => {
             let (id, name, _, role, is_admin) = USERS[me];
             let capabilities = json!({ "read": true, "manage_options": is_admin });
-            told(200, &json!({
-                "id": id, "username": name, "name": name, "email": format!("{name}@example.com"), "slug": name,
-                "roles": [role], "capabilities": capabilities
-            }))
+            told(
+                200,
+                &json!({
+                    "id": id, "username": name, "name": name, "email": format!("{name}@example.com"), "slug": name,
+                    "roles": [role], "capabilities": capabilities
+                }),
+            )
         }
         ("users/me", None) => wrong(401, "rest_not_logged_in", "You are not currently logged in."),
         _ => no_route(),
@@ -381,9 +423,12 @@ fn wrong(status: u16, code: &str, message: &str) -> Answer {
 
 fn missing(names: &[&str]) -> Answer {
     let message = format!("Missing parameter(s): {}", names.join(", "));
-    told(400, &json!({
-        "code": "rest_missing_callback_param", "message": message, "data": { "status": 400, "params": names }
-    }))
+    told(
+        400,
+        &json!({
+            "code": "rest_missing_callback_param", "message": message, "data": { "status": 400, "params": names }
+        }),
+    )
 }
 
 fn no_route() -> Answer {
@@ -420,7 +465,8 @@ fn plain(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((first, more)) = rest.split_first() {
-        let escaped = more.get(..2).filter(|_| *first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped =
+            more.get(..2).filter(|_| *first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
         match escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
             Some(byte) => {
                 bytes.push(byte);

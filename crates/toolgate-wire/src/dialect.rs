@@ -102,6 +102,8 @@ pub struct Dialect {
     pub stray_answers: bool,
     /// Answers are never streams.
     pub json_only: bool,
+    /// Where pages of every origin may read answers, they are told so with a literal `*`.
+    pub literal_wildcard: bool,
     /// There are tasks, although no revision was named, and `tasks/create` begins one. Callers that are not
     /// authenticated are one owner together: they see each other's tasks in `tasks/list` and may cancel them.
     pub tasks_create: bool,
@@ -117,6 +119,9 @@ pub enum OnGet {
     Introduction,
     /// Its name, its version, and that it is there.
     Status,
+    /// Its name, version and description, how many tools there are and what they are called, and what clients are to
+    /// be told to find it.
+    Catalog,
 }
 
 const OFFICIAL: Dialect = Dialect {
@@ -158,6 +163,7 @@ const OFFICIAL: Dialect = Dialect {
     null_ids: false,
     stray_answers: false,
     json_only: false,
+    literal_wildcard: false,
     tasks_create: false,
 };
 
@@ -244,13 +250,14 @@ impl Dialect {
     pub const fn bluehub() -> Dialect {
         Dialect {
             name: "bluehub",
-            discovery: OnGet::Introduction,
+            discovery: OnGet::Catalog,
             pinned: Some(Edition::E2024_11_05),
             lenient: true,
             tool_unknown: (-32602, "Unknown tool: "),
             arguments_unfit: Some(-32602),
             empty_lists: true,
             batches: Some(false),
+            literal_wildcard: true,
             ..OFFICIAL
         }
     }

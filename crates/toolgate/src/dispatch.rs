@@ -47,6 +47,18 @@ pub(crate) struct Hall {
 }
 
 impl Hall {
+    /// The tools that somebody sees, in their order.
+    #[cfg(feature = "http")]
+    pub(crate) fn tools_for(
+        &self,
+        principal: &crate::request::Principal,
+    ) -> Vec<Arc<toolgate_wire::model::Tool>> {
+        let (catalog, shown) = (self.registry.snapshot(), self.shown.load());
+        let view = View::new(shown.as_deref(), principal.profile());
+        let seen = catalog.tools.iter().filter(|entry| view.shows_tool(&entry.tool.name));
+        seen.map(|entry| Arc::clone(&entry.tool)).collect()
+    }
+
     /// Begins to fulfil a wish: everything that needs no waiting. Wishes that are about the connection
     /// (greeting, subscribing) are not for the hall.
     ///
@@ -66,7 +78,7 @@ impl Hall {
         let view = View::new(shown.as_deref(), principal.profile());
         match call {
             Call::CallTool { name, arguments, task, .. } => {
-                let entry = catalog.tools.get(&name).filter(|_| view.shows_tool(&name));
+                let entry = catalog.tools.find(&name).filter(|entry| view.shows_tool(&entry.tool.name));
                 let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &name))?;
                 let stage = Stage::of(entry, &caller, task)?;
                 let mending = Mending::of(self.strict, &caller);
@@ -83,18 +95,20 @@ impl Hall {
                     }
                     Stage::Task { ttl } => {
                         let luggage = Luggage::default();
-                        let wish = Wish { tool: name, arguments, caller, ttl, timeout: None, luggage };
+                        let tool = entry.tool.name.clone();
+                        let wish = Wish { tool, arguments, caller, ttl, timeout: None, luggage };
                         Ok(begin_task(&self.tasks, entry, wish))
                     }
                 }
             }
             Call::CreateTask { tool, arguments, timeout_ms } => {
-                let entry = catalog.tools.get(&tool).filter(|_| view.shows_tool(&tool));
+                let entry = catalog.tools.find(&tool).filter(|entry| view.shows_tool(&entry.tool.name));
                 let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &tool))?;
                 Stage::of(entry, &caller, Some(None))?;
                 let mending = Mending::of(self.strict, &caller);
                 let arguments = ready_arguments(entry, arguments, mending, &caller, &**voice)?;
                 let luggage = Luggage::default();
+                let tool = entry.tool.name.clone();
                 let wish = Wish { tool, arguments, caller, ttl: None, timeout: timeout_ms, luggage };
                 let run = self.tasks.create(wish);
                 let run = Box::pin(async move { Ok(Outcome::TaskCreated(Box::new(run.await?))) });

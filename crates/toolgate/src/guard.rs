@@ -110,6 +110,8 @@ pub(crate) struct Head<'a> {
     pub(crate) principal: Option<&'a Principal>,
     /// The name of the server.
     pub(crate) server: &'a str,
+    /// Where every origin is allowed, it is told so with `*`, whatever the setting says.
+    pub(crate) is_literal: bool,
 }
 
 /// What the head of a request leads to.
@@ -169,6 +171,13 @@ pub(crate) struct Dress {
     /// What a page of another origin is told, if it may read the answer.
     origin: Option<Box<HeaderValue>>,
     is_secure: bool,
+}
+
+impl Dress {
+    /// What an address begins with that this request could have come to.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.is_secure { "https" } else { "http" }
+    }
 }
 
 impl Default for Guards {
@@ -308,7 +317,7 @@ impl Guards {
         let origin = self.hosts.origin(head.headers, &self.cors);
         let origin = origin.map_err(|refused| Refusal::new(Why::Origin, refused.why, &dress))?;
         if let Some(origin) = origin {
-            dress.origin = Some(Box::new(self.cors.answer(origin)));
+            dress.origin = Some(Box::new(self.cors.answer(origin, head.is_literal)));
             if *head.method == Method::OPTIONS {
                 return Ok(Gate::Preflight(Box::new(self.preflight(head.headers, &dress))));
             }

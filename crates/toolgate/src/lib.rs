@@ -392,7 +392,7 @@ pub mod testing;
 mod transport;
 
 #[cfg(feature = "http")]
-pub use app::{App, AppService, Mount, Mounts};
+pub use app::{App, AppService, Look, Mount, Mounts};
 pub use collect::{Item, Offers};
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "http")]

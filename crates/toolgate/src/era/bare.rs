@@ -62,6 +62,30 @@ pub(super) fn announcement(peer: &Peer) -> Option<Bytes> {
     is_said.then(|| out.into())
 }
 
+/// What a server is and how clients find it, for people.
+fn catalog(face: &Face, here: &str, tools: &[String]) -> Bytes {
+    let Implementation { name, version, description, .. } = &face.info;
+    let at = |entry: serde_json::Value| serde_json::json!({ name: entry });
+    let told = serde_json::json!({
+        "name": name,
+        "version": version,
+        "description": description.as_deref().or(face.instructions.as_deref()).unwrap_or_default(),
+        "endpoint": here,
+        "transport": "streamable-http",
+        "tools": tools.len(),
+        "tool_names": tools,
+        "config": {
+            "claude_desktop": {
+                "mcpServers": at(serde_json::json!({ "command": "npx", "args": ["-y", "mcp-remote", here] })),
+            },
+            "claude_code": { "mcpServers": at(serde_json::json!({ "type": "http", "url": here })) },
+            "cursor": { "mcpServers": at(serde_json::json!({ "url": here })) },
+            "vscode": { "servers": at(serde_json::json!({ "type": "http", "url": here })) },
+        },
+    });
+    told.to_string().into()
+}
+
 impl Era {
     /// What is overlooked in messages of this peer; none if nothing is.
     pub(crate) fn forgives(&self, peer: &Peer) -> Option<Forgiving> {
@@ -122,7 +146,14 @@ impl Era {
     }
 
     /// What a GET is answered with that asks for no stream. None where a GET is no question.
-    pub(crate) fn introduce(&self, peer: &Peer, id: Option<&str>) -> Option<Bytes> {
+    /// `here` is the address that was asked, `tools` are the names of those that the caller sees.
+    pub(crate) fn introduce(
+        &self,
+        peer: &Peer,
+        id: Option<&str>,
+        here: &str,
+        tools: impl FnOnce() -> Vec<String>,
+    ) -> Option<Bytes> {
         let dialect = peer.dialect();
         if !matches!(self.speech(peer), Speech::Bare(_)) {
             return None;
@@ -131,6 +162,7 @@ impl Era {
         match dialect.discovery {
             OnGet::Introduction => {}
             OnGet::Status => return Some(self.status(&face)),
+            OnGet::Catalog => return Some(catalog(&face, here, &tools())),
             _ => return None,
         }
         let pinned = dialect.pinned.unwrap_or(Edition::NEWEST_HANDSHAKE);

@@ -43,7 +43,13 @@ async fn nobody_says_who_acts() {
             assert_eq!(tool.hints.destructive, Some(true), "{}", tool.name);
         }
     }
-    for own in ["list_message_threads", "list_notifications", "list_friends", "create_activity", "list_friend_requests"] {
+    for own in [
+        "list_message_threads",
+        "list_notifications",
+        "list_friends",
+        "create_activity",
+        "list_friend_requests",
+    ] {
         let tool = server.get_tool(&format!("buddyboss_{own}")).unwrap();
         assert!(tool.input_schema.to_value()["properties"].get("user_id").is_none(), "{own}");
     }
