@@ -96,3 +96,5 @@ auth = "site"
 packs.buddyboss = { on = "site", phases = [$1] }
 END
 }
+# The same for `check --live`, which logs in.
+wp_live(){ wp_file '"core"' | sed 's/^capability = .*/&\nuser = "admin"\npassword = "${WP_PW}"/'; }

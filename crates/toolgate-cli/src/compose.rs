@@ -121,7 +121,11 @@ impl Making<'_> {
     fn make(&mut self) -> Option<Composed> {
         let n_before = self.troubles.len();
         let about = self.server;
-        let mut builder = Server::new(&about.name, &about.version).changing();
+        let mut builder = Server::new(&about.name, &about.version);
+        // Only who is remembered can be told later that there is something after all.
+        if about.frame.sessions {
+            builder = builder.changing();
+        }
         if let Some(title) = &about.title {
             builder = builder.server_title(title);
         }

@@ -118,7 +118,13 @@ pub(super) async fn probe(about: &WordPress, site: &HttpConnection) -> Result<()
         return site.reach().await;
     };
     let who = login(site, user, password, about.capability.as_deref()).await;
-    let who = who.map_err(|error| format!("logging in as {user}: {error} ({error:?})"))?;
+    // Here, why it could not be checked is no secret.
+    let who = who.map_err(|error| {
+        format!(
+            "logging in as {user}: {error}{}",
+            error.reason().map(|why| format!(": {why}")).unwrap_or_default()
+        )
+    })?;
     let id = who.attribute("id").and_then(Value::as_u64).unwrap_or_default();
     let authorization = authorization(user, password);
     let mut told = HashMap::new();
