@@ -240,9 +240,13 @@ fn limit(config: &Config, tool: &Tool, frame: &Frame) -> Duration {
 
 fn explain_in(config: &Config, made: &Composed, wanted: &str, said: &mut String) {
     let about = &made.config;
+    let site = about.frame.wordpress.as_ref().map(|site| format!("users of {}", site.url));
     let who = match (about.frame.users.len(), about.frame.tokens.len(), about.frame.keys.len()) {
-        (0, 0, 0) => "everybody who reaches the server".to_owned(),
-        (users, tokens, keys) => format!("{users} users, {tokens} tokens, {keys} API keys"),
+        (0, 0, 0) => site.unwrap_or_else(|| "everybody who reaches the server".to_owned()),
+        (users, tokens, keys) => {
+            let known = format!("{users} users, {tokens} tokens, {keys} API keys");
+            site.map_or(known.clone(), |site| format!("{known}, {site}"))
+        }
     };
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() {

@@ -13,6 +13,7 @@ mod memory;
 mod requests;
 mod reuse;
 mod tools;
+mod wordpress;
 
 #[cfg(all(test, unix))]
 mod tests;
@@ -36,9 +37,10 @@ use toolgate::{
 use crate::catalog;
 use crate::config::{self, Arguments, Config, ConnectionKind, Does, Node, Output, Place, Troubles};
 use crate::pack::{self, world::World};
+use crate::source::clean::clean;
 use crate::source::command::CommandAct;
 use crate::source::files::{Files, Listed};
-use crate::source::http::HttpAct;
+use crate::source::http::{ChainAct, FIRST, HttpAct, HttpConnection};
 use crate::source::prompt::Filling;
 use crate::source::sql::SqlAct;
 use crate::source::text::{TemplateAct, TextAct};
@@ -201,6 +203,9 @@ impl Making<'_> {
         if let Some(kept) = self.backends.kept() {
             builder = kept.give(builder);
         }
+        if let (Some(site), Road::Http) = (&about.frame.wordpress, self.road) {
+            builder = builder.logins(wordpress::logins(site, self.backends.site(site)?));
+        }
         if let Some(dialect) =
             Dialect::named(&about.frame.dialect).filter(|_| about.frame.dialect != "official")
         {
@@ -347,8 +352,11 @@ impl Making<'_> {
             }
             Does::Http(http) => {
                 let connection = self.backends.http(&http.on)?;
-                HttpAct::new(requests::request(http, output), connection, &schema)
-                    .map(|act| Arc::new(act) as Arc<dyn Act>)
+                let first = HttpAct::new(requests::request(http, output), Arc::clone(&connection), &schema);
+                match &http.then {
+                    None => first.map(|act| Arc::new(act) as Arc<dyn Act>),
+                    Some(then) => chained(http, then, output, &schema, first, connection),
+                }
             }
             Does::Sql(sql) => return self.sql(sql, &schema, output, node).map(|act| act as Arc<dyn Act>),
             Does::Builtin(name) => pack::builtin(name, self.server, self.world).ok_or_else(|| {
@@ -409,6 +417,7 @@ impl Making<'_> {
         let unpaid = catalog::unpaid(tool);
         let bounds = if tool.task.is_some() { self.bounds.of_tasks() } else { self.bounds.clone() };
         let memory = tool.cache.map(|life| Arc::new(Memory::new(life, tools::whom(tool, self.config))));
+        let cleaned = tools::cleaned(tool);
         let handler = move |given: Value, cx: Context| {
             let (act, taking, scopes) = (Arc::clone(&act), Arc::clone(&taking), scopes.clone());
             let (unpaid, bounds, memory) = (unpaid.clone(), bounds.clone(), memory.clone());
@@ -427,6 +436,9 @@ impl Making<'_> {
         };
         let mut spec =
             ToolSpec::new(&tool.name, handler).input_schema(tool.arguments.seen()).hints(tool.hints.clone());
+        if !cleaned.is_empty() {
+            spec = spec.prepare(move |given| clean(given, &cleaned));
+        }
         if let Some(description) = &tool.description {
             spec = spec.describe(description);
         }
@@ -688,6 +700,32 @@ fn framed(builder: Builder, server: &config::Server, road: Road) -> Builder {
         builder = builder.api_keys(ApiKeys::list(frame.keys.iter().map(token).collect::<Vec<Token>>()));
     }
     builder
+}
+
+/// Two requests, of which the second knows what the first answered.
+fn chained(
+    http: &config::Http,
+    then: &config::HttpThen,
+    output: &Output,
+    schema: &Value,
+    first: Result<HttpAct, Vec<Problem>>,
+    connection: Arc<HttpConnection>,
+) -> Result<Arc<dyn Act>, Vec<Problem>> {
+    let mut known = schema.clone();
+    known["properties"][FIRST] = serde_json::json!({});
+    match known["required"].as_array_mut() {
+        Some(required) => required.push(FIRST.into()),
+        None => known["required"] = serde_json::json!([FIRST]),
+    }
+    let second = HttpAct::new(requests::following(http, then, output), connection, &known);
+    let below = |problem: Problem| Problem { at: format!("then.{}", problem.at), ..problem };
+    match (first, second) {
+        (Ok(first), Ok(second)) => Ok(Arc::new(ChainAct { first, second })),
+        (first, second) => {
+            let second = second.err().unwrap_or_default().into_iter().map(below);
+            Err(first.err().unwrap_or_default().into_iter().chain(second).collect())
+        }
+    }
 }
 
 /// A builder that has settled what was added last.

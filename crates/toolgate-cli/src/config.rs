@@ -100,6 +100,19 @@ pub(crate) struct SqlConnection {
     pub(crate) expose_errors: bool,
 }
 
+/// A site of WordPress that says who somebody is.
+#[derive(Clone, PartialEq)]
+pub(crate) struct WordPress {
+    pub(crate) name: String,
+    pub(crate) node: Node,
+    pub(crate) url: String,
+    /// What a user must be allowed to do there.
+    pub(crate) capability: Option<String>,
+    pub(crate) cache: Duration,
+    /// Whom `check --live` logs in as.
+    pub(crate) probe: Option<(String, String)>,
+}
+
 #[derive(Clone, PartialEq)]
 pub(crate) struct HttpConnection {
     pub(crate) base: String,
@@ -188,6 +201,8 @@ pub(crate) struct Frame {
     pub(crate) response: Option<Response>,
     pub(crate) audit: Option<Audit>,
     pub(crate) users: Vec<Credential>,
+    /// The site whose users may call.
+    pub(crate) wordpress: Option<WordPress>,
     pub(crate) tokens: Vec<Credential>,
     pub(crate) keys: Vec<Credential>,
     pub(crate) dialect: String,
@@ -275,6 +290,9 @@ pub(crate) struct Http {
     /// `error` or `truncate`.
     pub(crate) on_exceed: String,
     pub(crate) auth: Option<BackendAuth>,
+    /// Codes of errors that mean that there is nobody to answer.
+    pub(crate) unavailable: Vec<String>,
+    pub(crate) then: Option<Box<HttpThen>>,
     pub(crate) idempotent: Option<bool>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) max_response: Option<usize>,
@@ -290,6 +308,16 @@ pub(crate) enum HttpBody {
     Multipart(Vec<(String, HttpPart)>),
     Text { text: String, content_type: Option<String> },
     Bytes { argument: String, content_type: Option<String> },
+}
+
+/// A request that follows another one, and knows its answer.
+#[derive(Clone, PartialEq)]
+pub(crate) struct HttpThen {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) query: Vec<(String, String)>,
+    pub(crate) json: Option<Value>,
+    pub(crate) pick: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -334,6 +362,8 @@ pub(crate) struct Tool {
     pub(crate) price: Option<Price>,
     pub(crate) task: Option<Task>,
     pub(crate) cache: Option<Duration>,
+    /// Arguments are put right before they are checked.
+    pub(crate) clean: bool,
 }
 
 /// How calls of a tool run as tasks.

@@ -31,7 +31,13 @@ pub(crate) static PACKS: [Pack; 3] = [
     Pack {
         name: "buddyboss",
         text: include_str!("pack/buddyboss.toml"),
-        phases: &[("core", true), ("buddyboss", true), ("advanced", true)],
+        phases: &[
+            ("core", true),
+            ("buddyboss", true),
+            ("advanced", true),
+            ("learndash", false),
+            ("extra", false),
+        ],
         needs_connection: true,
     },
     Pack { name: "hub", text: include_str!("pack/hub.toml"), phases: &[], needs_connection: true },

@@ -226,6 +226,16 @@ fn ready_arguments(
     }
     check_needs(entry, caller)?;
     check_luggage(voice)?;
+    if let Some(prepare) = &entry.prepare {
+        let given = arguments.to_value();
+        let prepared = std::panic::catch_unwind(AssertUnwindSafe(|| prepare(given)));
+        arguments = Raw::from(prepared.map_err(|panic| {
+            let (reference, panic) = (reference(), words(panic.as_ref()));
+            tracing::error!(tool = %entry.tool.name, reference, panic, "preparing the arguments panicked");
+            let said = format!("the tool failed unexpectedly, ref {reference}");
+            Stop::Tool(Failure::Broken, Box::new(ToolOutput::error(said)))
+        })?);
+    }
     if entry.check.is_needed()
         && let Some(faults) = entry.check.faults(&arguments)
     {

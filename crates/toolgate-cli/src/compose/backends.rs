@@ -13,7 +13,7 @@ use toolgate::{AuditLog, Events};
 use super::bounds::Turns;
 use super::keep::{self, Kept, Probed};
 use super::reuse::Reuse;
-use crate::config::{self, BackendAuth, Config, ConnectionKind, OpenApi, Troubles};
+use crate::config::{self, BackendAuth, Config, ConnectionKind, OpenApi, Troubles, WordPress};
 use crate::source::Problem;
 use crate::source::egress::{Egress, EgressSpec};
 use crate::source::http::{Auth, ConnectionSpec, Fetched, HttpConnection, Outside, Retry};
@@ -101,6 +101,13 @@ impl Backends {
                     None => format!("auth.{at}"),
                 };
                 troubles.say(api.node.reach(&at), said);
+            }
+        }
+        for site in sites(config) {
+            let about = config::HttpConnection::at(site.url.clone());
+            let made = self.renew_http(site_name(site), &about, &old_http);
+            for Problem { said, .. } in made.err().unwrap_or_default() {
+                troubles.say(site.node.reach("url"), said);
             }
         }
         let is_named = |url: &String| apis(config).any(|(_, api)| api.spec.url() == Some(url));
@@ -218,6 +225,11 @@ impl Backends {
         self.sql.get(name).map(|(_, connection)| Arc::clone(connection))
     }
 
+    /// The site that knows who somebody is. None if it could not be made, which was told.
+    pub(super) fn site(&self, site: &WordPress) -> Option<Arc<HttpConnection>> {
+        self.http.get(&site_name(site)).map(|(_, connection)| Arc::clone(connection))
+    }
+
     /// The connection that requests of an API go to.
     pub(super) fn api(&self, server: &str, api: &OpenApi) -> Option<Arc<HttpConnection>> {
         let own = self.http.get(&name_of(server, api)).map(|(_, connection)| Arc::clone(connection));
@@ -313,6 +325,13 @@ impl Backends {
                 silent.push(format!("{}: API {}: {said}", config.texts.locate(api.node.at), api.name));
             }
         }
+        for site in sites(config) {
+            let Some(connection) = self.site(site) else { continue };
+            if let Err(said) = super::wordpress::probe(site, &connection).await {
+                let place = config.texts.locate(site.node.at);
+                silent.push(format!("{place}: auth {}: {said}", site.name));
+            }
+        }
         (silent, notes)
     }
 
@@ -334,6 +353,22 @@ pub(super) fn wait<T>(future: impl Future<Output = T>) -> T {
 
 fn apis(config: &Config) -> impl Iterator<Item = (&str, &OpenApi)> {
     config.servers.iter().flat_map(|server| server.openapi.iter().map(|api| (server.name.as_str(), api)))
+}
+
+/// Sites that servers ask who somebody is; each once.
+fn sites(config: &Config) -> Vec<&WordPress> {
+    let mut sites: Vec<&WordPress> = Vec::new();
+    for site in config.servers.iter().filter_map(|server| server.frame.wordpress.as_ref()) {
+        if !sites.iter().any(|known| known.name == site.name) {
+            sites.push(site);
+        }
+    }
+    sites
+}
+
+/// No server is called like this.
+fn site_name(site: &WordPress) -> Name {
+    (Some("(auth)".to_owned()), site.name.clone())
 }
 
 fn name_of(server: &str, api: &OpenApi) -> Name {

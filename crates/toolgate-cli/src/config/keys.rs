@@ -392,7 +392,7 @@ static AUTH: Table = Table {
     place: "[auth.NAME]",
     about: "One way to prove who one is.",
     is_shared: false,
-    one_of: &["basic", "bearer", "api_keys", "oauth"],
+    one_of: &["basic", "bearer", "api_keys", "wordpress", "oauth"],
     keys: &[
         key(
             "basic",
@@ -407,7 +407,38 @@ static AUTH: Table = Table {
             "Tokens (`Authorization: Bearer`), each a text or a table.",
         ),
         key("api_keys", List(&Kind::Table(&API_KEY)), May, "Keys (`X-API-Key`, or as a bearer token)."),
+        key(
+            "wordpress",
+            Kind::Table(&WORDPRESS),
+            May,
+            "Users of a WordPress site, with application passwords (`Authorization: Basic`). The site is asked who they are.",
+        ),
         later("oauth", "use tokens or API keys, or a proxy that authenticates"),
+    ],
+};
+
+static WORDPRESS: Table = Table {
+    place: "auth.NAME.wordpress",
+    about: "A site that says who its users are. The caller's name is `wordpress:` and the user's number; `principal.id`, `principal.user`, `principal.name`, `principal.roles` and `principal.capabilities` are known too.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key("url", Text, Must, "The site's REST API: `https://example.com/wp-json`."),
+        key(
+            "capability",
+            Text,
+            May,
+            "What a user must be allowed to do there to come in: `manage_options` lets in administrators.",
+        ),
+        key("cache", Duration, Else("\"60s\""), "How long somebody who was right is not asked about again."),
+        key(
+            "insecure",
+            Flag,
+            Else("false"),
+            "Passwords may be sent without TLS to another machine. To this one they always may.",
+        ),
+        key("user", Text, May, "Whom `check --live` logs in as."),
+        key("password", Secret, May, "The application password of that user."),
     ],
 };
 
@@ -704,6 +735,12 @@ static TOOL: Table = Table {
         key("description", Text, May, "What it does, for a model. Say when to use it."),
         key("title", Text, May, "Its name for people."),
         key("args", ARGUMENTS, May, "Its arguments, by name; see below."),
+        key(
+            "clean",
+            Flag,
+            Else("false"),
+            "Arguments are put right before they are checked: numbers lose their sign and are brought into their range, texts lose tags and what surrounds them and are cut after 1000 letters, lists may be written with commas, and what is not among the values of an `enum` is left out. An argument says `clean = false` to stay as it is.",
+        ),
         key("http", Kind::Table(&HTTP), May, "Sends a request to an API."),
         key("sql", Kind::Table(&SQL), May, "Runs a statement of SQL."),
         key("command", Kind::Table(&COMMAND), May, "Runs a program."),
@@ -840,6 +877,18 @@ static HTTP: Table = Table {
             "What happens with an answer that is too large.",
         ),
         key(
+            "unavailable",
+            TEXTS,
+            May,
+            "Codes of errors (`rest_no_route`) that mean that what the tool needs is not there; some dialects have a number for that.",
+        ),
+        key(
+            "then",
+            Kind::Table(&THEN),
+            May,
+            "A second request, if the first went well: its result is the result. What `pick` took of the first answer is its argument `first`.",
+        ),
+        key(
             "auth",
             Kind::Table(&BACKEND_AUTH),
             May,
@@ -860,6 +909,20 @@ static HTTP: Table = Table {
             Else("256"),
             "How many calls wait for their turn; others are told that it is busy.",
         ),
+    ],
+};
+
+static THEN: Table = Table {
+    place: "http.then",
+    about: "A request that follows another one, on the same connection.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key("method", Choice(&["GET", "POST", "PUT", "PATCH", "DELETE"]), Else("\"POST\""), "The method."),
+        key("path", Text, Must, "The path below the connection's base: `/items/{first}`."),
+        key("query", Named(&Text), May, "Query parameters; one whose argument was not given is left out."),
+        key("json", Any, May, "A body of JSON: `{ id = \"{{ first }}\" }`."),
+        key("pick", Text, May, "What of the answer is the result, in the language of jq."),
     ],
 };
 

@@ -12,9 +12,9 @@ use super::text::{Place, Texts, Troubles, meant};
 use super::tree::{Entry, Node, Worth};
 use super::{
     Audit, BackendAuth, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, Document,
-    Does, Egress, Frame, Http, HttpBody, HttpConnection, HttpPart, Listen, OpenApi, Output, Price, Prompt,
-    Resource, ResourceKind, Response, Server, Sql, SqlConnection, SqlQuery, Storage, Task, Template, Tool,
-    storage,
+    Does, Egress, Frame, Http, HttpBody, HttpConnection, HttpPart, HttpThen, Listen, OpenApi, Output, Price,
+    Prompt, Resource, ResourceKind, Response, Server, Sql, SqlConnection, SqlQuery, Storage, Task, Template,
+    Tool, WordPress, storage,
 };
 use crate::source::command::{CommandSpec, Piece, Printed};
 use crate::source::files::FilesSpec;
@@ -374,6 +374,7 @@ impl Reading<'_> {
             rate_per_ip: rate("ip"),
             rate_per_principal: rate("principal"),
             users: Vec::new(),
+            wordpress: None,
             tokens: Vec::new(),
             keys: Vec::new(),
             dialect: self.dialect(node),
@@ -391,6 +392,10 @@ impl Reading<'_> {
                 .collect(),
         };
         self.auth(node, &mut frame);
+        if frame.wordpress.is_some() && !frame.users.is_empty() {
+            let said = "passwords are known here (`basic`) or by the site (`wordpress`), not both";
+            self.troubles.say(node.reach("auth"), said);
+        }
         if let (Some(tool), true, true) = (
             tools.iter().find(|tool| !tool.scopes.is_empty()),
             frame.users.is_empty(),
@@ -424,6 +429,9 @@ impl Reading<'_> {
             for user in auth.get("basic").map(Node::items).unwrap_or_default() {
                 frame.users.extend(self.user(user));
             }
+            if let Some(site) = auth.get("wordpress") {
+                self.wordpress(name, site, item.at, frame);
+            }
             for token in auth.get("bearer").map(Node::items).unwrap_or_default() {
                 frame.tokens.extend(self.credential(token, "token", "subject"));
             }
@@ -431,6 +439,34 @@ impl Reading<'_> {
                 frame.keys.extend(self.credential(key, "key", "id"));
             }
         }
+    }
+
+    fn wordpress(&mut self, name: &str, node: &Node, at: Place, frame: &mut Frame) {
+        let Some(url) = node.text("url") else { return };
+        let host =
+            url.strip_prefix("http://").map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
+        let is_here = host.is_none_or(|host| {
+            let host = host.rsplit_once(':').map_or(host, |(host, _)| host).trim_matches(['[', ']']);
+            host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        });
+        if !is_here && node.flag("insecure") != Some(true) {
+            let said = "passwords would travel unprotected: use `https://`, or say `insecure = true`";
+            self.troubles.say(node.reach("url"), said);
+        }
+        if frame.wordpress.is_some() {
+            self.troubles.say(at, "a server asks one site only who somebody is");
+        }
+        if let (Some(_), None) | (None, Some(_)) = (node.get("user"), node.get("password")) {
+            self.troubles.say(node.at, "`user` and `password` belong together");
+        }
+        frame.wordpress = Some(WordPress {
+            name: name.to_owned(),
+            url: url.trim_end_matches('/').to_owned(),
+            capability: node.text("capability"),
+            cache: node.duration("cache").unwrap_or(MINUTE),
+            probe: node.text("user").zip(node.text("password")),
+            node: node.clone(),
+        });
     }
 
     fn user(&mut self, node: &Node) -> Option<Credential> {
@@ -548,6 +584,7 @@ impl Reading<'_> {
             aliases: node.texts("aliases"),
             category: node.text("category"),
             price: self.price(node),
+            clean: node.flag("clean").unwrap_or(false),
             node: node.clone(),
         })
     }
@@ -676,6 +713,8 @@ impl Reading<'_> {
             expect: word("expect", "auto"),
             errors: word("errors", "auto"),
             on_exceed: word("on_exceed", "error"),
+            unavailable: node.texts("unavailable"),
+            then: node.get("then").map(then),
             auth: backend_auth(node),
             idempotent: node.flag("idempotent"),
             timeout: node.duration("timeout"),
@@ -786,6 +825,7 @@ impl Reading<'_> {
                             default: None,
                             is_required: true,
                             from: None,
+                            clean: None,
                         });
                     }
                 }
@@ -987,6 +1027,17 @@ fn backend_auth(node: &Node) -> Option<BackendAuth> {
             prefix: auth.text("prefix").unwrap_or_else(|| "Bearer ".into()),
         }),
     }
+}
+
+/// The request that follows: what it does not say itself is as in the first.
+fn then(node: &Node) -> Box<HttpThen> {
+    Box::new(HttpThen {
+        method: node.text("method").unwrap_or_else(|| "POST".into()),
+        path: node.text("path").unwrap_or_default(),
+        query: node.pairs("query"),
+        json: node.get("json").map(Node::to_json),
+        pick: node.text("pick"),
+    })
 }
 
 fn part(entry: &Entry) -> (String, HttpPart) {

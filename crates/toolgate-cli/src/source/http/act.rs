@@ -80,7 +80,10 @@ impl HttpAct {
         };
         let answer = match called? {
             Ok(answer) => answer,
-            Err(failure) => return Ok(unanswered(&failure.to_string(), failure.word())),
+            Err(failure) => {
+                let is_unavailable = matches!(failure, Failure::Unreachable(_));
+                return Ok(ToolOutput { is_unavailable, ..unanswered(&failure.to_string(), failure.word()) });
+            }
         };
         let left = time.saturating_sub(start.saturating_sub(cx.time_left()));
         let mut output = self.shape(answer, &outgoing.headers, left).await?;
@@ -363,6 +366,8 @@ impl HttpAct {
             self.connection.note(status.as_u16(), said.as_deref().unwrap_or_default());
         }
         let masked = |text: Option<String>| text.map(|text| self.connection.masked(text, headers));
+        let is_unavailable = !self.spec.unavailable.is_empty()
+            && answer.complaint().1.is_some_and(|code| self.spec.unavailable.contains(&code));
         let mut output = failed(status, masked(message).as_deref(), masked(code).as_deref());
         if let Some(wait) = retry_after(&answer.headers)
             && let Some(first) = output.content.first().and_then(|content| content.as_text())
@@ -370,6 +375,7 @@ impl HttpAct {
             let text = format!("{first}; try again in {} s", wait.as_secs());
             output.content = vec![toolgate::model::Content::text(text)];
         }
+        output.is_unavailable = is_unavailable;
         output
     }
 }
