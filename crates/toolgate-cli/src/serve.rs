@@ -318,10 +318,10 @@ impl Keeper {
         for made in composed.iter().filter(|made| !self.world.servers.has(&made.config.name)) {
             self.world.servers.replace(&made.server);
         }
-        if let Some(places) = &self.mounts {
-            if let Err(error) = places.replace(mounts(composed)) {
-                tracing::error!(%error, "paths stay as they were");
-            }
+        if let Some(places) = &self.mounts
+            && let Err(error) = places.replace(mounts(composed))
+        {
+            tracing::error!(%error, "paths stay as they were");
         }
         for made in composed {
             let name = &made.config.name;
