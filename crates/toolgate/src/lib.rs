@@ -405,7 +405,8 @@ pub use observe::mask as mask_secrets;
 pub use observe::{
     AuditLog, ErrorCode, ErrorContext, ErrorEvent, ErrorStats, Event, Events, LastError, PromptStats,
     RequestEvent, RequestInfo, RequestStats, ResourceStats, ResponseEvent, SecurityStats, ServerChange,
-    ServerEvent, StatsDetail, StatsSummary, Subscription, ToolCalls, ToolEvent, ToolStats, Transport,
+    ServerEvent, SessionInfo, StatsDetail, StatsSummary, Subscription, ToolCalls, ToolEvent, ToolStats,
+    Transport,
 };
 pub use profile::Profile;
 pub use program::Program;
@@ -418,7 +419,7 @@ pub use servers::{Servers, registry};
 #[cfg(feature = "http")]
 pub use transport::http::{Body, Endpoint};
 #[cfg(feature = "http")]
-pub use transport::listen::{Options as ListenOptions, Remote};
+pub use transport::listen::{Connections, Options as ListenOptions, Remote};
 
 /// How a server speaks to clients that name no protocol revision.
 pub use toolgate_wire::Dialect;

@@ -28,7 +28,7 @@ use toolgate_wire::{Dialect, Fault, FaultKind, Raw};
 use tower_service::Service;
 
 pub use body::Body;
-pub(crate) use numbers::{no_numbers, told};
+pub(crate) use numbers::{no_numbers, page, told};
 
 use crate::clock::tick;
 use crate::entry::Entry;
