@@ -27,7 +27,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 /// Says everything that is wrong; nothing but a line if nothing is.
 pub(crate) async fn check(file: &Path, live: bool) -> Result<(), Failure> {
     let backends = if live { Backends::default() } else { Backends::quiet() };
-    let Prepared { loaded, composed, backends } = prepare_with(file, Road::Http, backends).await?;
+    let Prepared { loaded, composed, backends, .. } = prepare_with(file, Road::Http, backends).await?;
     let mut said = String::new();
     for made in &composed {
         let (name, server) = (&made.config.name, &made.server);

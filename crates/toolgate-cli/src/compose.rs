@@ -28,6 +28,7 @@ use toolgate::{
 };
 
 use crate::config::{self, Arguments, Config, ConnectionKind, Does, Node, Output, Place, Troubles};
+use crate::pack::{self, world::World};
 use crate::source::command::CommandAct;
 use crate::source::files::{Files, Listed};
 use crate::source::http::HttpAct;
@@ -77,6 +78,7 @@ impl Note {
 pub(crate) fn compose(
     config: &Config,
     road: Road,
+    world: &Arc<World>,
     backends: &mut Backends,
     troubles: &mut Troubles,
 ) -> Vec<Composed> {
@@ -88,7 +90,8 @@ pub(crate) fn compose(
     for server in &config.servers {
         let (watched, notes, foreign) = (Vec::new(), Vec::new(), Vec::new());
         let silent = &mut silent;
-        let mut making = Making { config, server, road, backends, silent, troubles, watched, notes, foreign };
+        let mut making =
+            Making { config, server, road, world, backends, silent, troubles, watched, notes, foreign };
         if let Some(made) = making.make() {
             composed.push(made);
         }
@@ -102,6 +105,7 @@ struct Making<'a> {
     config: &'a Config,
     server: &'a config::Server,
     road: Road,
+    world: &'a Arc<World>,
     backends: &'a mut Backends,
     /// Databases that did not answer in time: they are not asked again.
     silent: &'a mut HashSet<String>,
@@ -247,6 +251,9 @@ impl Making<'_> {
                     .map(|act| Arc::new(act) as Arc<dyn Act>)
             }
             Does::Sql(sql) => return self.sql(sql, &schema, output, node).map(|act| act as Arc<dyn Act>),
+            Does::Builtin(name) => pack::builtin(name, self.server, self.world).ok_or_else(|| {
+                vec![Problem { at: String::new(), said: format!("there is nothing built in as `{name}`") }]
+            }),
         };
         match made {
             Ok(act) => Some(act),

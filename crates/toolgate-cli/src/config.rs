@@ -10,6 +10,7 @@ mod check;
 mod expand;
 mod human;
 mod keys;
+mod packs;
 mod read;
 pub(crate) mod reference;
 pub(crate) mod schema;
@@ -207,6 +208,8 @@ pub(crate) enum Does {
     Command(Box<CommandSpec>),
     Http(Box<Http>),
     Sql(Sql),
+    /// Something of ours, that a pack names.
+    Builtin(String),
 }
 
 impl Does {
@@ -218,6 +221,7 @@ impl Does {
             Does::Command(_) => "command",
             Does::Http(_) => "http",
             Does::Sql(_) => "sql",
+            Does::Builtin(_) => "builtin",
         }
     }
 }
@@ -427,6 +431,7 @@ pub(crate) fn load_with(path: &Path, variables: expand::Variables<'_>) -> Loaded
         }
     };
     include(&mut tree, &mut texts, &mut troubles);
+    packs::unfold(&mut tree, &mut texts, &mut troubles);
     // Where the grammar is wrong, anything may be missing: complaints about that would be noise.
     if troubles.is_empty() {
         Check { texts: &texts, variables, troubles: &mut troubles }.table(&mut tree, &ROOT, "");

@@ -7,6 +7,7 @@ mod config;
 mod demo;
 mod install;
 mod log;
+mod pack;
 mod serve;
 mod source;
 mod watch;

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use notify::RecursiveMode;
 use tokio::task::JoinSet;
-use toolgate::{App, ListenOptions, Mount, Mounts, Server, Servers};
+use toolgate::{App, ListenOptions, Mount, Mounts, Server};
 
 use crate::cli::LogFormat;
 use crate::compose::{Backends, Composed, Road, compose, file_resource};
 use crate::config::{self, Loaded, Texts};
+use crate::pack::world::World;
 use crate::source::files::Files;
 use crate::watch::Watch;
 use crate::{Failure, bind};
@@ -23,6 +24,7 @@ pub(crate) struct Prepared {
     pub(crate) loaded: Loaded,
     pub(crate) composed: Vec<Composed>,
     pub(crate) backends: Backends,
+    pub(crate) world: Arc<World>,
 }
 
 /// Reads a configuration and makes its servers, or says everything that is wrong.
@@ -40,8 +42,9 @@ pub(crate) async fn prepare_with(
     // Files are read and sources may ask a database what it has: where nobody else has to wait for it.
     let made = tokio::task::spawn_blocking(move || {
         let mut loaded = config::load(&file);
-        let composed = compose(&loaded.config, road, &mut backends, &mut loaded.troubles);
-        Prepared { loaded, composed, backends }
+        let world = Arc::default();
+        let composed = compose(&loaded.config, road, &world, &mut backends, &mut loaded.troubles);
+        Prepared { loaded, composed, backends, world }
     });
     let prepared = made.await.map_err(|error| Failure::Run(error.to_string()))?;
     match prepared.loaded.told() {
@@ -52,10 +55,10 @@ pub(crate) async fn prepare_with(
 
 /// Serves a configuration over HTTP.
 pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat) -> Result<(), Failure> {
-    let Prepared { loaded, composed, backends } = prepare(file, Road::Http).await?;
+    let Prepared { loaded, composed, backends, world } = prepare(file, Road::Http).await?;
     let config = &loaded.config;
-    let servers = Servers::new();
-    let mut app = App::new(&servers)
+    let servers = &world.servers;
+    let mut app = App::new(servers)
         .health()
         .drain(config.listen.shutdown_grace)
         .listener(ListenOptions::default().max_connections(config.listen.max_connections));
@@ -68,7 +71,7 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
     }
     let listener = bind(listen.as_deref().unwrap_or(&config.listen.http)).await.map_err(Failure::Run)?;
     let address = listener.local_addr().map_err(|error| Failure::Run(error.to_string()))?;
-    let mut keeper = Keeper::new(file, Road::Http, servers, Some(app.mounts()), loaded, backends);
+    let mut keeper = Keeper::new(file, Road::Http, world, Some(app.mounts()), loaded, backends);
     let keeping = async {
         // Polled after the serving: whoever reads that we serve may ask us to end, or change the file, at once.
         welcome(&address.to_string(), &composed, format);
@@ -86,13 +89,12 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
 
 /// Serves one server of a configuration to the client that started us.
 pub(crate) async fn stdio(file: &Path, name: Option<&str>) -> Result<(), Failure> {
-    let Prepared { loaded, composed, backends } = prepare(file, Road::Local).await?;
+    let Prepared { loaded, composed, backends, world } = prepare(file, Road::Local).await?;
     let chosen = choose(&composed, name)?;
     let server = chosen.server.clone();
     let only = chosen.config.name.clone();
-    let servers = Servers::new();
-    servers.replace(&server);
-    let mut keeper = Keeper::new(file, Road::Local, servers, None, loaded, backends);
+    world.servers.replace(&server);
+    let mut keeper = Keeper::new(file, Road::Local, world, None, loaded, backends);
     keeper.adopt(composed.into_iter().filter(|made| made.config.name == only).collect());
     let served = tokio::select! {
         biased;
@@ -139,7 +141,7 @@ fn welcome(address: &str, composed: &[Composed], format: LogFormat) {
 struct Keeper {
     file: PathBuf,
     road: Road,
-    servers: Servers,
+    world: Arc<World>,
     mounts: Option<Mounts>,
     texts: Texts,
     listen: config::Listen,
@@ -159,7 +161,7 @@ impl Keeper {
     fn new(
         file: &Path,
         road: Road,
-        servers: Servers,
+        world: Arc<World>,
         mounts: Option<Mounts>,
         loaded: Loaded,
         backends: Backends,
@@ -168,7 +170,7 @@ impl Keeper {
         let mut keeper = Keeper {
             file: file.to_owned(),
             road,
-            servers,
+            world,
             mounts,
             listen: config.listen,
             stats_path: config.stats_path,
@@ -200,7 +202,7 @@ impl Keeper {
                 let (at, said) = (self.texts.locate(note.at), &note.said);
                 tracing::warn!(server = made.config.name, at, "{said}");
             }
-            let Some(server) = self.servers.get(&made.config.name) else { continue };
+            let Some(server) = self.world.servers.get(&made.config.name) else { continue };
             for files in &made.watched {
                 self.tasks.spawn(follow(server.clone(), Arc::clone(files)));
             }
@@ -254,13 +256,14 @@ impl Keeper {
     /// false is what it says.
     async fn reload(&mut self, is_asked: bool) -> bool {
         let (file, road, known) = (self.file.clone(), self.road, self.texts.clone());
+        let world = Arc::clone(&self.world);
         let mut backends = self.backends.clone();
         let made = tokio::task::spawn_blocking(move || {
             let mut loaded = config::load(&file);
             if !is_asked && loaded.config.texts == known {
                 return None;
             }
-            let composed = compose(&loaded.config, road, &mut backends, &mut loaded.troubles);
+            let composed = compose(&loaded.config, road, &world, &mut backends, &mut loaded.troubles);
             Some((loaded, composed, backends))
         });
         let (loaded, mut composed, backends) = match made.await {
@@ -295,8 +298,8 @@ impl Keeper {
     }
 
     fn exchange(&mut self, composed: &[Composed]) {
-        for made in composed.iter().filter(|made| !self.servers.has(&made.config.name)) {
-            self.servers.replace(&made.server);
+        for made in composed.iter().filter(|made| !self.world.servers.has(&made.config.name)) {
+            self.world.servers.replace(&made.server);
         }
         if let Some(mounts) = &self.mounts {
             let paths = composed.iter().map(|made| (&made.config.path, Mount::fixed(&made.config.name)));
@@ -307,21 +310,21 @@ impl Keeper {
         for made in composed {
             let name = &made.config.name;
             let before = self.current.iter().find(|known| known.name == *name);
-            let live = self.servers.get(name).filter(|live| !live.ptr_eq(&made.server));
+            let live = self.world.servers.get(name).filter(|live| !live.ptr_eq(&made.server));
             let (Some(before), Some(live)) = (before, live) else { continue };
             // Who is connected to a server with the same frame stays connected. Another frame is another server: nobody
             // who was let in by the old one meets what the new one guards.
             let is_same = self.road == Road::Local || before.frame == made.config.frame;
             if !is_same {
-                self.servers.replace(&made.server);
+                self.world.servers.replace(&made.server);
             } else if let Err(error) = live.replace_catalog(&made.server) {
                 tracing::error!(server = name, %error, "it stays as it was");
             }
         }
         if self.road == Road::Http {
-            for name in self.servers.names() {
+            for name in self.world.servers.names() {
                 if !composed.iter().any(|made| made.config.name == name) {
-                    self.servers.remove(&name);
+                    self.world.servers.remove(&name);
                 }
             }
         }

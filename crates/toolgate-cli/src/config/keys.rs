@@ -59,6 +59,8 @@ pub(crate) enum Kind {
     Either(&'static [Kind]),
     /// Passed on as it is.
     Any,
+    /// A text that only packs say: in a file it is no key at all.
+    Inside,
     /// Not there yet; what to do meanwhile.
     Later(&'static str),
     /// Will never be there; what to do instead.
@@ -68,7 +70,7 @@ pub(crate) enum Kind {
 impl Kind {
     /// Whether it can be said at all.
     pub(crate) fn is_there(&self) -> bool {
-        !matches!(self, Kind::Later(_) | Kind::Never(_))
+        !matches!(self, Kind::Inside | Kind::Later(_) | Kind::Never(_))
     }
 }
 
@@ -540,16 +542,42 @@ static SERVER: Table = Table {
         later("upstreams", "other MCP servers cannot be put behind this one yet"),
         later("policy", "use `profile`, and `scopes` of tools"),
         later("search", "use `page_size`, and `profile` to hide what is not needed"),
-        later("packs", "there are no packs yet"),
+        key(
+            "packs",
+            Either(&[TEXTS, Named(&Kind::Table(&PACK))]),
+            May,
+            "What the program brings along: a list of `runtime`, `buddyboss` and `hub`, or a table of what is said of each.",
+        ),
     ],
 };
+
+static PACK: Table = Table {
+    place: "[servers.NAME.packs.NAME]",
+    about: "Tools, prompts and resources that the program brings along. What the file says under the same name takes the place of what the pack has.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key(
+            "on",
+            Text,
+            May,
+            "The connection that its requests go to, by its name; packs of requests need it.",
+        ),
+        key("phases", TEXTS, May, "Only these parts of it."),
+        key("include", TEXTS, May, "Only what is called like this; `*` stands for anything."),
+        key("exclude", TEXTS, May, "Nothing that is called like this."),
+    ],
+};
+
+const BUILTIN: Key = key("builtin", Kind::Inside, May, "");
 
 static TOOL: Table = Table {
     place: "[servers.NAME.tools.NAME]",
     about: "Something that can be called. One of `http`, `sql`, `command`, `text` and `template` says what it does.",
     is_shared: false,
-    one_of: &["http", "sql", "command", "text", "template"],
+    one_of: &["http", "sql", "command", "text", "template", "builtin"],
     keys: &[
+        BUILTIN,
         key("description", Text, May, "What it does, for a model. Say when to use it."),
         key("title", Text, May, "Its name for people."),
         key("args", ARGUMENTS, May, "Its arguments, by name; see below."),
@@ -779,8 +807,9 @@ static RESOURCE: Table = Table {
     place: "[servers.NAME.resources.NAME]",
     about: "Something that can be read. One of `text`, `file`, `files`, `template`, `command`, `http` and `sql` says what.",
     is_shared: false,
-    one_of: &["text", "file", "files", "template", "command", "http", "sql"],
+    one_of: &["text", "file", "files", "template", "command", "http", "sql", "builtin"],
     keys: &[
+        BUILTIN,
         key("uri", Text, May, "Where it is: `shop://sizing`. Needed, but for `files`."),
         key("title", Text, May, "Its name for people."),
         key("description", Text, May, "What it is, for a model."),
@@ -832,8 +861,9 @@ static TEMPLATE: Table = Table {
     place: "[servers.NAME.templates.NAME]",
     about: "Many things that can be read, by URIs with holes. One of `template`, `command`, `http` and `sql` says what.",
     is_shared: false,
-    one_of: &["template", "command", "http", "sql"],
+    one_of: &["template", "command", "http", "sql", "builtin"],
     keys: &[
+        BUILTIN,
         key("uri", Text, Must, "The URIs, as RFC 6570 writes them: `shop://product/{sku}`."),
         key("title", Text, May, "Its name for people."),
         key("description", Text, May, "What these are, for a model."),

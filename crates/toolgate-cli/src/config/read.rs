@@ -490,7 +490,7 @@ impl Reading<'_> {
         if let Some(text) = node.text("text") {
             return Some(Does::Text(text));
         }
-        None
+        node.text("builtin").map(Does::Builtin)
     }
 
     fn command(&mut self, node: &Node, patience: Option<Duration>) -> CommandSpec {
