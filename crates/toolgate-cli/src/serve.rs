@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use notify::RecursiveMode;
 use tokio::task::JoinSet;
-use toolgate::{App, ListenOptions, Mount, Mounts, Server};
+use toolgate::{App, Connections, ListenOptions, Mount, Mounts, Server};
 
 use crate::cli::LogFormat;
+use crate::clock::Stopwatch;
 use crate::compose::{Backends, Composed, Road, compose, file_resource};
 use crate::config::{self, Loaded, Texts};
-use crate::pack::world::World;
+use crate::pack::runtime::health;
+use crate::pack::world::{Job, Seen, Served, Watcher, World};
 use crate::source::files::Files;
 use crate::watch::Watch;
 use crate::{Failure, bind};
@@ -58,12 +60,14 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
     let Prepared { loaded, composed, backends, world } = prepare(file, Road::Http).await?;
     let config = &loaded.config;
     let servers = &world.servers;
-    let mut app = App::new(servers)
-        .health()
-        .drain(config.listen.shutdown_grace)
-        .listener(ListenOptions::default().max_connections(config.listen.max_connections));
+    let options = ListenOptions::default().max_connections(config.listen.max_connections);
+    let connections = options.connections();
+    let mut app = App::new(servers).health().drain(config.listen.shutdown_grace).listener(options);
     if let Some(path) = &config.stats_path {
         app = app.stats_at(path);
+    }
+    if let Some(path) = &config.metrics_path {
+        app = app.metrics_at(path);
     }
     for made in &composed {
         servers.replace(&made.server);
@@ -72,6 +76,7 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
     let listener = bind(listen.as_deref().unwrap_or(&config.listen.http)).await.map_err(Failure::Run)?;
     let address = listener.local_addr().map_err(|error| Failure::Run(error.to_string()))?;
     let mut keeper = Keeper::new(file, Road::Http, world, Some(app.mounts()), loaded, backends);
+    keeper.door = Some((address.to_string(), connections));
     let keeping = async {
         // Polled after the serving: whoever reads that we serve may ask us to end, or change the file, at once.
         welcome(&address.to_string(), &composed, format);
@@ -146,6 +151,13 @@ struct Keeper {
     texts: Texts,
     listen: config::Listen,
     stats_path: Option<String>,
+    metrics_path: Option<String>,
+    /// What the files say, without secrets.
+    told: serde_json::Value,
+    /// Where it listens, and who is connected.
+    door: Option<(String, Connections)>,
+    refreshing: Arc<Job>,
+    watcher: Arc<Watcher>,
     /// What each server was made of.
     current: Vec<config::Server>,
     backends: Backends,
@@ -167,6 +179,9 @@ impl Keeper {
         backends: Backends,
     ) -> Keeper {
         let config = loaded.config;
+        let refreshing =
+            world.job("refresh_descriptions", "looks whether descriptions of APIs behind URLs have changed");
+        let folders = config.texts.folders().into_iter().collect();
         let mut keeper = Keeper {
             file: file.to_owned(),
             road,
@@ -174,6 +189,11 @@ impl Keeper {
             mounts,
             listen: config.listen,
             stats_path: config.stats_path,
+            metrics_path: config.metrics_path,
+            told: config.told,
+            door: None,
+            refreshing,
+            watcher: Watcher::new("configuration".to_owned(), "the files of the configuration", folders),
             texts: config.texts,
             current: Vec::new(),
             backends,
@@ -197,6 +217,7 @@ impl Keeper {
     /// What was made is served: from now on its folders are watched.
     fn adopt(&mut self, composed: Vec<Composed>) {
         self.tasks = JoinSet::new();
+        let mut watchers = vec![Arc::clone(&self.watcher)];
         for made in &composed {
             for note in &made.notes {
                 let (at, said) = (self.texts.locate(note.at), &note.said);
@@ -204,11 +225,55 @@ impl Keeper {
             }
             let Some(server) = self.world.servers.get(&made.config.name) else { continue };
             for files in &made.watched {
-                self.tasks.spawn(follow(server.clone(), Arc::clone(files)));
+                let name = format!("{}:{}", made.config.name, files.root().display());
+                let about = "a folder whose files are resources";
+                let watcher = Watcher::new(name, about, vec![files.root().to_owned()]);
+                self.tasks.spawn(follow(server.clone(), Arc::clone(files), Arc::clone(&watcher)));
+                watchers.push(watcher);
             }
         }
+        self.show(&composed, watchers);
         self.current = composed.into_iter().map(|made| made.config).collect();
         self.watch_files();
+    }
+
+    /// What is served is there to be looked at.
+    fn show(&mut self, composed: &[Composed], watchers: Vec<Arc<Watcher>>) {
+        let packs = |name: &str| match &self.told["servers"][name]["packs"] {
+            serde_json::Value::Array(names) => {
+                names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+            }
+            serde_json::Value::Object(named) => named.keys().cloned().collect(),
+            _ => Vec::new(),
+        };
+        let servers = composed.iter().map(|made| {
+            let (name, frame) = (&made.config.name, &made.config.frame);
+            Served {
+                name: name.clone(),
+                path: made.config.path.clone(),
+                dialect: frame.dialect.clone(),
+                packs: packs(name),
+                has_sessions: frame.sessions,
+                is_guarded: !(frame.users.is_empty() && frame.tokens.is_empty() && frame.keys.is_empty()),
+            }
+        });
+        self.world.set_watchers(watchers);
+        self.world.see(Seen {
+            file: self.file.clone(),
+            files: self.texts.files(),
+            config: self.told.clone(),
+            servers: servers.collect(),
+            stores: self.backends.stores(),
+            apis: self.backends.apis(),
+            documents: self.backends.descriptions(),
+            connections: self.door.as_ref().map(|(_, connections)| connections.clone()),
+            max_connections: self.listen.max_connections,
+            address: self.door.as_ref().map(|(address, _)| address.clone()),
+            ..Seen::default()
+        });
+        if self.world.is_watched() {
+            self.tasks.spawn(watch_health(Arc::clone(&self.world)));
+        }
     }
 
     /// Looks at the configuration whenever it changes, or when asked to. Never ends.
@@ -216,15 +281,25 @@ impl Keeper {
         loop {
             // Whatever changed while nobody watched is seen here.
             while self.reload(false).await {}
-            let pause = self.pause();
+            self.refreshing.set_every(self.pause());
+            let (refreshing, watcher) = (Arc::clone(&self.refreshing), Arc::clone(&self.watcher));
+            let world = Arc::clone(&self.world);
             tokio::select! {
                 biased;
                 () = self.asked.heard() => {
                     self.backends.doubt();
                     self.reload(true).await;
                 }
-                () = self.watch.changed() => {}
-                () = rest(pause) => {
+                () = world.reload.notified() => {
+                    self.backends.doubt();
+                    self.reload(true).await;
+                }
+                () = self.watch.changed() => {
+                    watcher.changed();
+                    watcher.stands().await;
+                }
+                () = refreshing.due() => {
+                    let watch = Stopwatch::start();
                     let apis = self.current.iter().flat_map(|server| {
                         server.openapi.iter().map(|api| (server.name.as_str(), api))
                     });
@@ -236,6 +311,7 @@ impl Keeper {
                             self.backends = before;
                         }
                     }
+                    refreshing.done(watch);
                 }
             }
         }
@@ -283,8 +359,11 @@ impl Keeper {
             tracing::error!("the configuration is wrong and the old one stays:\n{told}");
             return true;
         }
-        if loaded.config.listen != self.listen || loaded.config.stats_path != self.stats_path {
-            tracing::warn!("`[listen]` or `stats.path` changed: that needs a restart; all else is served");
+        let paths = (&loaded.config.stats_path, &loaded.config.metrics_path);
+        if loaded.config.listen != self.listen || paths != (&self.stats_path, &self.metrics_path) {
+            tracing::warn!(
+                "`[listen]` or a path of `[stats]` changed: that needs a restart; all else is served"
+            );
         }
         if self.road == Road::Local {
             composed.retain(|made| self.current.iter().any(|known| known.name == made.config.name));
@@ -292,6 +371,7 @@ impl Keeper {
         self.exchange(&composed);
         self.backends = backends;
         self.texts = loaded.config.texts;
+        self.told = loaded.config.told;
         self.adopt(composed);
         tracing::info!(servers = self.current.len(), "the configuration is served anew");
         true
@@ -334,21 +414,51 @@ impl Keeper {
 /// When a description is asked for again that could not be had at all.
 const SOON: Duration = Duration::from_secs(30);
 
-async fn rest(pause: Option<Duration>) {
-    match pause {
-        Some(pause) => tokio::time::sleep(pause).await,
-        None => std::future::pending().await,
+/// How often somebody looks how well everything is.
+const HEALTH: Duration = Duration::from_secs(5);
+
+/// Tells those who subscribed to it when the health of the program becomes another one. Never ends.
+async fn watch_health(world: Arc<World>) {
+    let job = world
+        .job("watch_health", "feels the pulse, and tells subscribers of `runtime://health` when it changes");
+    job.set_every(Some(HEALTH));
+    let mut before = None;
+    loop {
+        let watch = Stopwatch::start();
+        world.feel_pulse(Duration::ZERO);
+        let looking = Arc::clone(&world);
+        let Ok(found) = tokio::task::spawn_blocking(move || health(&looking)["status"].to_string()).await
+        else {
+            return;
+        };
+        if before.as_ref().is_some_and(|before| *before != found) {
+            for served in &world.seen().servers {
+                if served.packs.iter().any(|pack| pack == "runtime")
+                    && let Some(server) = world.servers.get(&served.name)
+                {
+                    server.changes().resource("runtime://health");
+                }
+            }
+        }
+        before = Some(found);
+        job.done(watch);
+        let waiting = Stopwatch::start();
+        job.due().await;
+        // Asked for earlier, it is not late.
+        let lag = waiting.took().saturating_sub(HEALTH);
+        world.feel_pulse(lag);
     }
 }
 
 /// Tells clients what becomes of the files of a folder.
-async fn follow(server: Server, files: Arc<Files>) {
+async fn follow(server: Server, files: Arc<Files>, watcher: Arc<Watcher>) {
     let mut watch = Watch::new();
     watch.add(files.root(), RecursiveMode::Recursive);
     loop {
         // What changed before anybody watched is seen now.
         let looking = Arc::clone(&files);
         let Ok(difference) = tokio::task::spawn_blocking(move || looking.difference()).await else {
+            watcher.failed();
             return;
         };
         for uri in &difference.removed {
@@ -362,6 +472,8 @@ async fn follow(server: Server, files: Arc<Files>) {
             server.changes().resource(&listed.uri);
         }
         watch.changed().await;
+        watcher.changed();
+        watcher.stands().await;
     }
 }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::config::{self, BackendAuth, Config, ConnectionKind, OpenApi, Troubles};
+use crate::config::{self, BackendAuth, Config, ConnectionKind, OpenApi, Troubles, address};
+use crate::pack::world::{Api, Store};
 use crate::source::Problem;
 use crate::source::egress::{Egress, EgressSpec};
 use crate::source::http::{Auth, ConnectionSpec, Fetched, HttpConnection, Outside, Retry};
@@ -205,6 +206,46 @@ impl Backends {
             }
         }
         has_changed
+    }
+
+    /// Every database.
+    pub(crate) fn stores(&self) -> Vec<Store> {
+        let mut stores: Vec<Store> = self
+            .sql
+            .iter()
+            .map(|(name, (spec, connection))| Store {
+                name: name.clone(),
+                engine: spec.driver.key(),
+                address: address(&spec.address),
+                connection: Arc::clone(connection),
+            })
+            .collect();
+        stores.sort_by(|one, other| one.name.cmp(&other.name));
+        stores
+    }
+
+    /// Every API.
+    pub(crate) fn apis(&self) -> Vec<Api> {
+        let mut apis: Vec<Api> = self
+            .http
+            .iter()
+            .map(|((server, name), (about, connection))| Api {
+                name: server.as_ref().map_or_else(|| name.clone(), |server| format!("{server}.{name}")),
+                base: address(&about.base),
+                timeout: about.timeout,
+                connection: Arc::clone(connection),
+            })
+            .collect();
+        apis.sort_by(|one, other| one.name.cmp(&other.name));
+        apis
+    }
+
+    /// Every description that was read from a URL, and how long it is.
+    pub(crate) fn descriptions(&self) -> Vec<(String, usize)> {
+        let mut known: Vec<(String, usize)> =
+            self.documents.iter().map(|(url, fetched)| (shown(url), fetched.text.len())).collect();
+        known.sort();
+        known
     }
 
     /// Whether this description was ever read.

@@ -273,11 +273,29 @@ static STATS: Table = Table {
             "Serves the numbers of each server as JSON below this path, to whoever may call that server.",
         ),
         later("dashboard", "`path` serves the numbers as JSON"),
-        later("prometheus", "`path` serves the numbers as JSON"),
+        key(
+            "prometheus",
+            Kind::Table(&PROMETHEUS),
+            May,
+            "Serves the numbers as Prometheus reads them, to whoever may call a server.",
+        ),
         later("otlp", "`path` serves the numbers as JSON"),
         later("retain", "numbers are kept while the program runs"),
         later("audit", "the library has an audit log; the program has none yet"),
     ],
+};
+
+static PROMETHEUS: Table = Table {
+    place: "stats.prometheus",
+    about: "Numbers as Prometheus reads them. A change needs a restart.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[key(
+        "path",
+        Text,
+        Else("\"/metrics\""),
+        "Where: this path shows every server that the caller may call, and `NAME` below it one of them.",
+    )],
 };
 
 static PROFILE: Table = Table {
