@@ -280,7 +280,7 @@ impl Keeper {
     async fn keep(&mut self) {
         loop {
             // Whatever changed while nobody watched is seen here.
-            while self.reload(false).await {}
+            while !self.watcher.is_stopped() && self.reload(false).await {}
             self.refreshing.set_every(self.pause());
             let (refreshing, watcher) = (Arc::clone(&self.refreshing), Arc::clone(&self.watcher));
             let world = Arc::clone(&self.world);
@@ -294,10 +294,8 @@ impl Keeper {
                     self.backends.doubt();
                     self.reload(true).await;
                 }
-                () = self.watch.changed() => {
-                    watcher.changed();
-                    watcher.stands().await;
-                }
+                () = self.watch.changed() => watcher.changed(),
+                () = watcher.stands(), if watcher.is_stopped() => {}
                 () = refreshing.due() => {
                     let watch = Stopwatch::start();
                     let apis = self.current.iter().flat_map(|server| {
@@ -423,9 +421,9 @@ async fn watch_health(world: Arc<World>) {
         .job("watch_health", "feels the pulse, and tells subscribers of `runtime://health` when it changes");
     job.set_every(Some(HEALTH));
     let mut before = None;
+    world.feel_pulse(Duration::ZERO);
     loop {
         let watch = Stopwatch::start();
-        world.feel_pulse(Duration::ZERO);
         let looking = Arc::clone(&world);
         let Ok(found) = tokio::task::spawn_blocking(move || health(&looking)["status"].to_string()).await
         else {

@@ -571,7 +571,7 @@ static SERVER: Table = Table {
 
 static PACK: Table = Table {
     place: "[servers.NAME.packs.NAME]",
-    about: "Tools, prompts and resources that the program brings along. What the file says under the same name takes the place of what the pack has.",
+    about: "Tools, prompts and resources that the program brings along. What the file says under the same name takes the place of what the pack has: all of it, or, where it does not say what to do, those keys that it says.",
     is_shared: false,
     one_of: &[],
     keys: &[

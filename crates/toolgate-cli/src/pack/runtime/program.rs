@@ -131,12 +131,14 @@ pub(super) fn deed(name: &str) -> Option<Deed> {
 
 pub(super) fn info(here: &Here) -> Value {
     let birth = birth();
-    let version = env!("CARGO_PKG_VERSION");
+    // What is served has a version of its own; a program that serves nothing has only that.
+    let server = here.world.servers.get(&here.server);
+    let version = server.map_or_else(|| env!("CARGO_PKG_VERSION").to_owned(), |server| server.version());
     json!({
-        "product": "toolgate",
-        "version": version,
         // The name that clients of such servers look for.
         "boxlangVersion": version,
+        "version": version,
+        "program": { "name": "toolgate", "version": env!("CARGO_PKG_VERSION") },
         "runtime": { "language": "Rust", "compiler": env!("TOOLGATE_RUSTC"), "profile": env!("TOOLGATE_PROFILE") },
         "os": { "name": std::env::consts::OS, "arch": std::env::consts::ARCH },
         "pid": std::process::id(),
