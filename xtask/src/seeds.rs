@@ -212,12 +212,11 @@ fn shell(places: &Places, set: &Set, fixture: &Fixture, book: &mut Book) -> Resu
     }
 }
 
+/// What is asked, if we started it, and the variables that name it.
+type Behind = (Option<Server>, Vec<(String, String)>);
+
 /// Starts what the program asks, if there is such a thing, and says where it is.
-fn backend(
-    places: &Places,
-    set: &Set,
-    work: &Path,
-) -> Result<(Option<Server>, Vec<(String, String)>), String> {
+fn backend(places: &Places, set: &Set, work: &Path) -> Result<Behind, String> {
     let Served::Program { backend: Some(Backend { example, variable }), .. } = set.served else {
         return Ok((None, Vec::new()));
     };

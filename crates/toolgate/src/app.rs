@@ -16,6 +16,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Request, Response, Uri};
 use tokio_util::sync::CancellationToken;
+use toolgate_wire::model::Tool;
 use toolgate_wire::{Dialect, Fault, FaultKind};
 use tower_service::Service;
 
@@ -26,12 +27,13 @@ use crate::percent;
 use crate::request::BoxFuture;
 use crate::server::Server;
 use crate::servers::{DEFAULT, Servers, registry};
-use crate::transport::http::{Body, Place, Way, no_numbers, page, refuse_at, told};
+use crate::transport::http::{Body, CameTo, Place, Way, measures, no_numbers, nowhere, refuse_at, told};
 use crate::transport::listen::MetAt;
 use crate::transport::{listen, run};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Guard = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
+type Page = Arc<dyn Fn(&Look<'_>) -> serde_json::Value + Send + Sync>;
 
 /// Named servers at one address: which path leads to which server.
 ///
@@ -95,6 +97,8 @@ pub struct Mount {
     dialect: Option<Arc<Dialect>>,
     headers: Vec<(HeaderName, HeaderValue)>,
     guard: Option<Guard>,
+    /// It is no server's endpoint but a page about one.
+    page: Option<Page>,
     faults: Vec<String>,
 }
 
@@ -129,7 +133,30 @@ impl Mount {
     }
 
     fn of(choice: Choice) -> Mount {
-        Mount { choice, dialect: None, headers: Vec::new(), guard: None, faults: Vec::new() }
+        Mount { choice, dialect: None, headers: Vec::new(), guard: None, page: None, faults: Vec::new() }
+    }
+
+    /// A page about a server, for those who speak plain HTTP: a GET of exactly this path is answered with the JSON that
+    /// this makes. Who may call the server may look, by the same guards, and sees there what they would see in lists. It
+    /// is made where the request is served: it must not block.
+    ///
+    /// ```
+    /// # use serde_json::json;
+    /// # use toolgate::{App, Mount, Servers};
+    /// # let servers = Servers::new();
+    /// let names = Mount::page("shop", |look| {
+    ///     let wanted = look.query("like").unwrap_or_default();
+    ///     let names = look.tools().iter().map(|tool| tool.name.as_str());
+    ///     json!({ "tools": names.filter(|name| name.contains(&wanted)).collect::<Vec<_>>() })
+    /// });
+    /// let app = App::new(&servers).mount("/mcp", Mount::fixed("shop")).mount("/tools.json", names);
+    /// # assert!(app.into_service().is_ok());
+    /// ```
+    pub fn page(
+        server: impl Into<String>,
+        page: impl Fn(&Look<'_>) -> serde_json::Value + Send + Sync + 'static,
+    ) -> Mount {
+        Mount { page: Some(Arc::new(page)), ..Mount::fixed(server) }
     }
 
     /// The server that is meant when the request names none, instead of `default`.
@@ -161,6 +188,27 @@ impl Mount {
     pub fn guard(mut self, guard: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Mount {
         self.guard = Some(Arc::new(guard));
         self
+    }
+}
+
+/// A look at a page: see [`Mount::page`].
+#[derive(Debug)]
+pub struct Look<'a> {
+    uri: &'a Uri,
+    tools: Vec<Arc<Tool>>,
+}
+
+impl Look<'_> {
+    /// A parameter of the query, without its escapes.
+    #[must_use]
+    pub fn query(&self, name: &str) -> Option<String> {
+        query(self.uri, name)
+    }
+
+    /// The tools that whoever looks would see in a list, in their order.
+    #[must_use]
+    pub fn tools(&self) -> &[Arc<Tool>] {
+        &self.tools
     }
 }
 
@@ -400,6 +448,20 @@ impl App {
         if !is_preflight && mount.guard.as_ref().is_some_and(|guard| !lets_in(guard, &parts)) {
             return refuse(&parts, Fault::new(FaultKind::Unauthorized, "Unauthorized").with_status(403));
         }
+        if let Some(page) = &mount.page {
+            if !matches!(rest, "" | "/") {
+                return self.plain(nowhere());
+            }
+            let make = |tools| shown(page, &Look { uri: &parts.uri, tools });
+            let mut response = server.endpoint().page(&parts, remote, mount.dialect.clone(), make).await;
+            mount.dress(&mut response);
+            return response;
+        }
+        // Whoever looks may be told where they are.
+        if parts.method == http::Method::GET {
+            let path = parts.uri.path().into();
+            parts.extensions.insert(CameTo(path));
+        }
         if let Some(uri) = with_path(&parts.uri, if rest.is_empty() { "/" } else { rest }) {
             parts.uri = uri;
         }
@@ -467,7 +529,7 @@ impl App {
         Some(match (measured.is_empty(), refusal) {
             (true, Some(refusal)) => refusal,
             (true, None) => self.plain(no_numbers()),
-            (false, _) => self.plain(page(prometheus(&measured))),
+            (false, _) => self.plain(measures(prometheus(&measured))),
         })
     }
 
@@ -603,6 +665,15 @@ where
         let (app, remote) = (Arc::clone(&self.app), self.remote);
         Box::pin(async move { Ok(app.route(request, remote).await) })
     }
+}
+
+/// What a page says. One that panics says nothing.
+fn shown(page: &Page, look: &Look<'_>) -> Bytes {
+    let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| page(look))).unwrap_or_else(|_| {
+        tracing::error!(path = look.uri.path(), "a page panicked; it is shown empty");
+        serde_json::Value::Null
+    });
+    made.to_string().into()
 }
 
 /// What a guard says. One that panics lets nobody in.

@@ -396,6 +396,7 @@ impl Era {
         let mut caller = self.caller(peer, client, meta, false);
         if matches!(speech, Speech::Bare(_)) {
             caller.lenient = peer.dialect().lenient;
+            caller.empty_lists = peer.dialect().empty_lists;
             if peer.dialect().tasks_create {
                 caller.tasks = TaskWay::Asked;
                 caller.owner = caller.principal.id().is_none().then(|| BARE_OWNER.into());
@@ -580,6 +581,7 @@ impl Era {
             meta,
             mirrors,
             lenient: false,
+            empty_lists: false,
             given: BTreeMap::new(),
         }
     }
@@ -690,7 +692,10 @@ impl Era {
             Err(Stop::Fault(fault)) => refuse(&fault),
             Err(Stop::Tool(failure, output)) => match speech.tool_fault(failure, first_words(&output)) {
                 Some(fault) => refuse(&fault),
-                None => self.answer(speech, id, &Outcome::Tool(*output)),
+                None => {
+                    let output = speech.reworded(failure, *output);
+                    self.answer(speech, id, &Outcome::Tool(output))
+                }
             },
             Err(Stop::Cancelled) => Answer::Silence,
             // The hall makes a task of it.

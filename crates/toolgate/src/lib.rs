@@ -24,7 +24,7 @@
 //! | tools, resources, prompts from functions | [`tool`](macro@tool), [`resource`](macro@resource), [`template`](macro@template), [`prompt`](macro@prompt), [`complete`](macro@complete), [`server`](macro@server) |
 //! | the same by hand | [`Server::new`], [`Builder`], [`ToolSpec`] and its like |
 //! | several servers | [`Servers`], [`registry`], [`App`], [`Mount`] |
-//! | to say who may call | [guards](#guards): [`Token`], [`ApiKeys`], [`Rate`], [`Profile`] |
+//! | to say who may call | [guards](#guards): [`Token`], [`ApiKeys`], [`Logins`], [`Rate`], [`Profile`] |
 //! | to know what happens | [`Events`], [`AuditLog`], [`StatsSummary`], [`StatsDetail`] |
 //! | tests | `toolgate::testing` (feature `testing`) |
 //!
@@ -392,11 +392,13 @@ pub mod testing;
 mod transport;
 
 #[cfg(feature = "http")]
-pub use app::{App, AppService, Mount, Mounts};
+pub use app::{App, AppService, Look, Mount, Mounts};
 pub use collect::{Item, Offers};
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "http")]
-pub use guard::{ApiKeys, IntoVerdict, KeyError, KeyRequest, OneOrMany, Rate, SecurityHeaders, Token};
+pub use guard::{
+    ApiKeys, IntoVerdict, KeyError, KeyRequest, LoginError, Logins, OneOrMany, Rate, SecurityHeaders, Token,
+};
 pub use handler::{
     AskError, Changes, Context, Elicited, Extract, Field, Form, Handler, Headers, IntoContents, IntoOutput,
     IntoPrompt, Json, State, ToolError,
@@ -421,14 +423,14 @@ pub use transport::http::{Body, Endpoint};
 #[cfg(feature = "http")]
 pub use transport::listen::{Connections, Options as ListenOptions, Remote};
 
-/// How a server speaks to clients that name no protocol revision.
-pub use toolgate_wire::Dialect;
 /// The errors of erlmcp by name, for servers that speak like it.
 pub use toolgate_wire::ErlmcpError;
 /// Checked JSON text, as it came: what `Context::meta` gives and `ToolOutput` takes.
 pub use toolgate_wire::Raw;
 /// The words of the protocol, as handlers use them.
 pub use toolgate_wire::model;
+/// How a server speaks to clients that name no protocol revision.
+pub use toolgate_wire::{Dialect, OnGet};
 /// An error of the protocol: what a handler returns that has no result, not even a failed one.
 pub use toolgate_wire::{Fault, FaultKind};
 

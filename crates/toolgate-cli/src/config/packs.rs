@@ -11,7 +11,8 @@ use crate::pack::{self, PACKS, Pack};
 const PARTS: [&str; 4] = ["tools", "resources", "templates", "prompts"];
 
 /// Keys that say what an entry does.
-const KINDS: [&str; 9] = ["http", "sql", "command", "text", "template", "builtin", "file", "files", "messages"];
+const KINDS: [&str; 9] =
+    ["http", "sql", "command", "text", "template", "builtin", "file", "files", "messages"];
 
 /// Puts the entries of all packs that servers name into those servers. What a file says itself stays as it is.
 pub(super) fn unfold(tree: &mut Node, texts: &mut Texts, troubles: &mut Troubles) {

@@ -28,6 +28,7 @@ pub(crate) struct ToolEntry {
     /// A task of it that lost its process may run again.
     pub(crate) resumable: bool,
     version: Option<String>,
+    aliases: Vec<String>,
 }
 
 impl ToolEntry {
@@ -49,6 +50,10 @@ impl std::fmt::Debug for ToolEntry {
 impl Keyed for ToolEntry {
     fn key(&self) -> &str {
         &self.tool.name
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
     }
 }
 
@@ -132,6 +137,7 @@ pub struct ToolSpec {
     later: bool,
     resumable: bool,
     version: Option<String>,
+    aliases: Vec<String>,
     /// What was said of single arguments.
     hints: Vec<(String, String)>,
     pub(crate) demands: Needs,
@@ -168,6 +174,7 @@ impl ToolSpec {
             later: false,
             resumable: false,
             version: None,
+            aliases: Vec::new(),
             hints: Vec::new(),
             demands: H::needs(),
         }
@@ -250,6 +257,27 @@ impl ToolSpec {
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> ToolSpec {
         self.version = Some(version.into());
+        self
+    }
+
+    /// Another name under which it can be called: one that it had before, or one that others use for it. Lists do not
+    /// show it. Who may call it, and what is counted, goes by its own name. No tool may have the name, nor the alias, of
+    /// another.
+    ///
+    /// ```
+    /// # use toolgate::{Server, ToolSpec};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), toolgate::Error> {
+    /// let check = ToolSpec::new("honeypot_check", || async { "safe" }).alias("honeypot-check");
+    /// let server = Server::new("hub", "1.0.0").add_tool(check).build()?;
+    /// assert_eq!(server.list_tools().await.len(), 1);
+    /// assert!(server.call_tool("honeypot-check", serde_json::json!({})).await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn alias(mut self, name: impl Into<String>) -> ToolSpec {
+        self.aliases.push(name.into());
         self
     }
 
@@ -355,10 +383,12 @@ impl ToolSpec {
             later,
             resumable,
             version,
+            aliases,
             hints,
             ..
         } = self;
         check_name(&tool.name)?;
+        check_aliases(&tool.name, &aliases)?;
         check_icons(&tool.icons)?;
         let typed = schema.is_none();
         let checked = schema.clone().unwrap_or_else(|| generated.clone());
@@ -391,8 +421,31 @@ impl ToolSpec {
         let mirrors = mirror::marks(&schema)?;
         tool.input_schema = Raw::from(schema);
         let tool = Arc::new(tool);
-        Ok(ToolEntry { tool, run, check, output_check, mirrors, timeout, needs, later, resumable, version })
+        Ok(ToolEntry {
+            tool,
+            run,
+            check,
+            output_check,
+            mirrors,
+            timeout,
+            needs,
+            later,
+            resumable,
+            version,
+            aliases,
+        })
     }
+}
+
+/// Names like any other, each said once.
+fn check_aliases(name: &str, aliases: &[String]) -> Result<(), String> {
+    for (place, alias) in aliases.iter().enumerate() {
+        check_name(alias).map_err(|fault| format!("alias `{alias}`: {fault}"))?;
+        if alias == name || aliases[..place].contains(alias) {
+            return Err(format!("alias `{alias}`: it has this name already"));
+        }
+    }
+    Ok(())
 }
 
 /// What every client takes: 1 to 128 letters, digits, `_`, `-` and `.`.

@@ -395,7 +395,7 @@ impl Server {
         self.clone()
     }
 
-    /// Whether there is a tool of this name.
+    /// Whether there is a tool of this name. Aliases are no names.
     #[must_use]
     pub fn has_tool(&self, name: &str) -> bool {
         self.catalog().tools.get(name).is_some()

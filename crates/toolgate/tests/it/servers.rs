@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolgate::testing::{Revision, TestClient};
-use toolgate::{App, Events, Mount, Server, Servers};
+use toolgate::{App, Events, Mount, Profile, Server, Servers, ToolSpec};
 
 #[tokio::test]
 async fn describing_one_server_may_ask_for_others() {
@@ -105,6 +105,46 @@ async fn replace_catalog(revision: Revision) {
     );
     go.send(true).unwrap();
     assert_eq!(calling.await.unwrap(), "old", "what was under way ends as it began");
+}
+
+/// What a client can call a tool by changes with the tool, and who may call it goes by its name.
+#[tokio::test]
+async fn a_tool_is_called_by_its_aliases_too() {
+    let shop = |tool: ToolSpec| Server::new("shop", "1.0.0").add_tool(tool);
+    let hours = || ToolSpec::new("hours", || async { "9 to 5" });
+    let server = shop(hours().alias("opening-hours")).build().unwrap();
+    for revision in Revision::all() {
+        let client = TestClient::new(server.clone(), revision);
+        let names: Vec<String> = client.tools().await.into_iter().map(|tool| tool.name).collect();
+        assert_eq!(names, ["hours"]);
+        assert_eq!(client.call("opening-hours", json!({})).await.text(), "9 to 5");
+    }
+    assert_eq!(server.stats().tools.by_tool.into_keys().collect::<Vec<_>>(), ["hours"]);
+    assert!(!server.has_tool("opening-hours") && !server.remove_tool("opening-hours"));
+
+    let next = shop(hours().alias("when")).tool("where", || async { "here" }).build().unwrap();
+    server.replace_catalog(&next).unwrap();
+    assert!(server.call_tool("opening-hours", json!({})).await.is_err());
+    assert!(server.call_tool("when", json!({})).await.is_ok());
+    let taken = |tool: ToolSpec| server.add_tool(tool).unwrap_err().to_string();
+    assert!(taken(ToolSpec::new("when", || async { "now" })).contains("is an alias of `hours`"));
+    assert!(taken(ToolSpec::new("now", || async { "now" }).alias("where")).contains("the name of another"));
+    assert!(taken(ToolSpec::new("now", || async { "now" }).alias("a b")).contains("alias `a b`"));
+    assert_eq!(server.tool_count(), 2, "what clashes changes nothing");
+
+    server.with_profile(Profile::new("night").exclude_tools(["hours"]));
+    assert!(server.call_tool("when", json!({})).await.is_err(), "hidden is hidden by any name");
+    server.with_profile(Profile::new("odd").include_tools(["hours"]).exclude_tools(["when"]));
+    assert!(server.call_tool("when", json!({})).await.is_ok(), "an alias is nothing to hide");
+    server.unregister_tool("hours").with_profile(Profile::admin());
+    assert!(server.call_tool("when", json!({})).await.is_err());
+
+    for clash in [hours().alias("where"), hours().alias("hours"), hours().alias("x").alias("x")] {
+        let built = Server::new("shop", "1.0.0").tool("where", || async { "here" }).add_tool(clash).build();
+        assert!(built.unwrap_err().to_string().contains("tool `hours`: "));
+    }
+    let after = Server::new("shop", "1.0.0").add_tool(hours().alias("when")).tool("when", || async { "now" });
+    assert!(after.build().unwrap_err().to_string().contains("tool `when`: its name is an alias of `hours`"));
 }
 
 #[tokio::test]

@@ -98,7 +98,7 @@ pub(crate) fn told(status: u16, said: &str) -> Response<Body> {
 }
 
 /// Numbers as Prometheus reads them.
-pub(crate) fn page(text: String) -> Response<Body> {
+pub(crate) fn measures(text: String) -> Response<Body> {
     let mut response = answer(200, text.into());
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
