@@ -62,15 +62,30 @@ pub(crate) fn read_iso8601(text: &str) -> Option<u64> {
     }
     let (date, time) =
         text.trim_end_matches(['Z', 'z']).split_once(['T', 't', ' ']).unwrap_or((text, "00:00:00"));
-    let mut parts = date.splitn(3, '-');
-    let (year, month, day) = (parts.next()?, parts.next()?.parse::<usize>().ok()?, parts.next()?);
-    let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (year, month, day) = three(date, '-')?;
     let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
     let time = if time.len() == 5 { format!("{time}:00") } else { time.to_owned() };
-    let date = format!("Mon, {day} {} {year} {time} GMT", months.get(month.checked_sub(1)?)?);
-    let at = httpdate::parse_http_date(&date).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    let (hour, minute, second) = three(&time, ':')?;
+    let are_right = (1970..10_000).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=31).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second < 61;
+    if !are_right {
+        return None;
+    }
+    // Years begin in March here, so that the day which is sometimes missing is the last one.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1 - 719_468;
     let millis: u64 = format!("{fraction:0<3}").get(..3)?.parse().ok()?;
-    Some(u64::try_from(at.as_millis()).ok()? + millis)
+    Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000 + millis)
+}
+
+/// Three numbers with something between them.
+fn three(text: &str, between: char) -> Option<(u64, u64, u64)> {
+    let mut parts = text.splitn(3, between).map(|part| part.parse::<u64>().ok());
+    Some((parts.next()??, parts.next()??, parts.next()??))
 }
 
 #[cfg(test)]

@@ -261,6 +261,13 @@ pub(crate) struct Pulse {
     pub(crate) lag: Duration,
 }
 
+impl Pulse {
+    #[cfg(test)]
+    pub(crate) fn of(lag: Duration, load: f64) -> Pulse {
+        Pulse { lag, load, ..Pulse::default() }
+    }
+}
+
 impl World {
     pub(crate) fn seen(&self) -> Arc<Seen> {
         Arc::clone(&lock(&self.seen))

@@ -7,6 +7,7 @@ mod commands;
 mod errors;
 mod house;
 mod reload;
+mod runtime;
 mod serve;
 mod sources;
 

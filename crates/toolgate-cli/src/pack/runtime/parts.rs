@@ -893,7 +893,7 @@ mod tests {
     #[test]
     fn the_runtime_is_judged_by_how_late_it_is() {
         let codes = |lag, load| {
-            let report = executor_report(Pulse { lag: Duration::from_millis(lag), load, ..Pulse::default() });
+            let report = executor_report(Pulse::of(Duration::from_millis(lag), load));
             report.issues.iter().map(|issue| issue.code.clone()).collect::<Vec<_>>()
         };
         assert!(codes(10, 0.5).is_empty());
