@@ -68,3 +68,11 @@ subscribe(){ own_rpc '{"jsonrpc":"2.0","id":6,"method":"resources/subscribe","pa
 unsubscribe(){ own_rpc '{"jsonrpc":"2.0","id":7,"method":"resources/unsubscribe","params":{"uri":"mcp://config"}}'; }
 # The messages of a stream.
 events(){ tr -d '\r' | sed -n 's/^data: //p'; }
+
+# Document 003. B is where the program listens then, with the services behind it in HUB_UPSTREAM. Each row comes from an
+# address of its own, as a proxy would say, so that no row uses up the requests of another.
+HUB=$B/api/mcp
+if test -n "${HUB_UPSTREAM:-}"; then
+  FROM=203.0.$((RANDOM % 250)).$((RANDOM % 250 + 1))
+  curl(){ command curl -H "X-Forwarded-For: $FROM" "$@"; }
+fi

@@ -17,7 +17,7 @@ mod tests;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use toolgate::model::ToolOutput;
 use toolgate::{Context, Raw, ToolError};
 
@@ -153,5 +153,6 @@ pub(crate) fn health(world: &World) -> Value {
 
 /// A list as an answer: an object, so that programs get it as structure.
 fn listed(key: &str, items: Vec<Value>) -> Value {
-    json!({ "count": items.len(), key: items })
+    let count = Value::from(items.len());
+    Value::Object(Map::from_iter([("count".to_owned(), count), (key.to_owned(), Value::Array(items))]))
 }

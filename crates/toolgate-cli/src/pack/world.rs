@@ -304,7 +304,7 @@ impl World {
         listening.push(events.on_response(|answer| note(answer)));
         let kept = Arc::clone(&self.events);
         listening.push(events.on_error(move |error| {
-            keep(&kept, "onMCPError", error.server(), json!({
+            keep(&kept, "onMCPError", error.server(), &json!({
                 "context": error.context().as_str(),
                 "kind": error.kind(),
                 "method": error.request().map(|request| request.method().to_owned()),
@@ -405,7 +405,7 @@ fn note(answer: &toolgate::ResponseEvent) {
     collectors.routes.note(request.method(), request.server(), &subject, took, error);
 }
 
-fn keep(events: &Mutex<VecDeque<Value>>, name: &str, server: &str, about: Value) {
+fn keep(events: &Mutex<VecDeque<Value>>, name: &str, server: &str, about: &Value) {
     let mut events = lock(events);
     // When it is full, the oldest goes.
     while events.len() >= EVENTS {
