@@ -317,7 +317,7 @@ impl World {
                 &kept,
                 &format!("{:?}", event.change()),
                 event.name(),
-                json!({ "version": event.version() }),
+                &json!({ "version": event.version() }),
             );
         }));
     }
