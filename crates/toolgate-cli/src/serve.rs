@@ -14,12 +14,12 @@ use toolgate::{App, Connections, ListenOptions, Mount, Mounts, Server};
 use crate::catalog;
 use crate::cli::LogFormat;
 use crate::clock::Stopwatch;
-use crate::compose::{Backends, Composed, Road, compose, file_resource};
+use crate::compose::{Backends, Beside, Composed, Road, compose, file_resource};
 use crate::config::{self, Loaded, Texts};
 use crate::pack::runtime::health;
 use crate::pack::world::{Job, Seen, Served, Watcher, World};
 use crate::source::files::Files;
-use crate::watch::Watch;
+use crate::watch::{self, Watch};
 use crate::{Failure, bind};
 
 /// What was made of a configuration.
@@ -58,7 +58,8 @@ pub(crate) async fn prepare_with(
 
 /// Serves a configuration over HTTP.
 pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat) -> Result<(), Failure> {
-    let Prepared { loaded, composed, backends, world } = prepare(file, Road::Http).await?;
+    let prepared = prepare_with(file, Road::Http, Backends::keeping()).await?;
+    let Prepared { loaded, composed, backends, world } = prepared;
     let config = &loaded.config;
     let servers = &world.servers;
     let options = ListenOptions::default().max_connections(config.listen.max_connections);
@@ -97,7 +98,8 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
 
 /// Serves one server of a configuration to the client that started us.
 pub(crate) async fn stdio(file: &Path, name: Option<&str>) -> Result<(), Failure> {
-    let Prepared { loaded, composed, backends, world } = prepare(file, Road::Local).await?;
+    let prepared = prepare_with(file, Road::Local, Backends::keeping()).await?;
+    let Prepared { loaded, composed, backends, world } = prepared;
     let chosen = choose(&composed, name)?;
     let server = chosen.server.clone();
     let only = chosen.config.name.clone();
@@ -164,6 +166,10 @@ struct Keeper {
     /// What each server was made of.
     current: Vec<config::Server>,
     backends: Backends,
+    /// Files beside the configuration, as they were read.
+    beside: Vec<Beside>,
+    /// Some database did not say what its statements give; how often it was asked again.
+    blank: Option<u32>,
     /// What was read last is not what is served.
     is_refused: bool,
     watch: Watch,
@@ -200,6 +206,8 @@ impl Keeper {
             texts: config.texts,
             current: Vec::new(),
             backends,
+            beside: Vec::new(),
+            blank: None,
             is_refused: false,
             watch: Watch::new(),
             asked: Asked::new(),
@@ -212,8 +220,10 @@ impl Keeper {
     /// Looks at the folders of all files of the configuration: editors put new files in the place of old ones.
     fn watch_files(&mut self) {
         self.watch = Watch::new();
-        for folder in self.texts.folders() {
-            self.watch.add(&folder, RecursiveMode::NonRecursive);
+        let mut folders = self.texts.folders();
+        folders.extend(self.beside.iter().filter_map(|file| file.path.parent().map(Path::to_owned)));
+        for folder in folders.iter().filter(|folder| folder.is_dir()) {
+            self.watch.add(folder, RecursiveMode::NonRecursive);
         }
     }
 
@@ -236,6 +246,8 @@ impl Keeper {
             }
         }
         self.show(&composed, watchers);
+        self.blank = composed.iter().any(|made| made.is_blank).then(|| self.blank.map_or(0, |n| n + 1));
+        self.beside = composed.iter().flat_map(|made| made.beside.clone()).collect();
         self.current = composed.into_iter().map(|made| made.config).collect();
         self.watch_files();
     }
@@ -297,7 +309,7 @@ impl Keeper {
                     self.backends.doubt();
                     self.reload(true).await;
                 }
-                () = self.watch.changed() => watcher.changed(),
+                () = self.watch.changed(watch::MOMENT) => watcher.changed(),
                 () = watcher.stands(), if watcher.is_stopped() => {}
                 () = refreshing.due() => {
                     let watch = Stopwatch::start();
@@ -305,7 +317,7 @@ impl Keeper {
                         server.openapi.iter().map(|api| (server.name.as_str(), api))
                     });
                     let before = self.backends.clone();
-                    if self.backends.refresh(apis).await {
+                    if self.backends.refresh(apis).await || self.blank.is_some() {
                         self.reload(true).await;
                         // What nobody can read is not kept: the file can still change with the old one.
                         if self.is_refused {
@@ -326,7 +338,7 @@ impl Keeper {
             Some(_) => api.refresh,
             None => None,
         });
-        pauses.min()
+        pauses.chain(self.blank.map(again)).min()
     }
 
     /// Serves the configuration as it is now. Where nothing was asked for and nothing has changed, nothing happens, and
@@ -335,9 +347,10 @@ impl Keeper {
         let (file, road, known) = (self.file.clone(), self.road, self.texts.clone());
         let world = Arc::clone(&self.world);
         let mut backends = self.backends.clone();
+        let beside = self.beside.clone();
         let made = tokio::task::spawn_blocking(move || {
             let mut loaded = config::load(&file);
-            if !is_asked && loaded.config.texts == known {
+            if !is_asked && loaded.config.texts == known && !beside.iter().any(Beside::has_changed) {
                 return None;
             }
             let composed = compose(&loaded.config, road, &world, &mut backends, &mut loaded.troubles);
@@ -356,6 +369,7 @@ impl Keeper {
         if let Some(told) = told {
             // The same text is not complained about again.
             self.texts = loaded.config.texts;
+            self.beside.iter_mut().for_each(Beside::look);
             self.watch_files();
             tracing::error!("the configuration is wrong and the old one stays:\n{told}");
             return true;
@@ -465,6 +479,11 @@ async fn watch_health(world: Arc<World>) {
     }
 }
 
+/// When a database is asked again that did not answer: soon, and less and less often.
+fn again(n_asked: u32) -> Duration {
+    (Duration::from_secs(1) * 2_u32.saturating_pow(n_asked.min(9))).min(Duration::from_secs(300))
+}
+
 /// Tells clients what becomes of the files of a folder.
 async fn follow(server: Server, files: Arc<Files>, watcher: Arc<Watcher>) {
     let mut watch = Watch::new();
@@ -486,7 +505,7 @@ async fn follow(server: Server, files: Arc<Files>, watcher: Arc<Watcher>) {
         for listed in &difference.changed {
             server.changes().resource(&listed.uri);
         }
-        watch.changed().await;
+        watch.changed(watch::PAUSE).await;
         watcher.changed();
         watcher.stands().await;
     }

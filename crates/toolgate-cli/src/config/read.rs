@@ -11,15 +11,18 @@ use super::check::{and, or};
 use super::text::{Place, Texts, Troubles, meant};
 use super::tree::{Entry, Node, Worth};
 use super::{
-    BackendAuth, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, Document, Does,
-    Egress, Frame, Http, HttpBody, HttpConnection, HttpPart, Listen, OpenApi, Output, Price, Prompt,
-    Resource, ResourceKind, Server, Sql, SqlConnection, SqlQuery, Template, Tool,
+    Audit, BackendAuth, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, Document,
+    Does, Egress, Frame, Http, HttpBody, HttpConnection, HttpPart, Listen, OpenApi, Output, Price, Prompt,
+    Resource, ResourceKind, Response, Server, Sql, SqlConnection, SqlQuery, Storage, Task, Template, Tool,
+    storage,
 };
 use crate::source::command::{CommandSpec, Piece, Printed};
 use crate::source::files::FilesSpec;
 use crate::source::prompt::Said;
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// How long tasks are kept where nobody says otherwise.
+const TASK_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// See the module.
 pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Config {
@@ -27,7 +30,8 @@ pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Co
     let listen = reading.listen();
     let (egress, egress_node) = reading.egress();
     let connections = reading.connections();
-    let servers = reading.servers(&listen);
+    let storage = storage::read(tree, reading.texts, reading.troubles);
+    let servers = reading.servers(&listen, &storage);
     let stats_path = tree.get("stats").and_then(|stats| stats.text("path"));
     if let Some(path) = &stats_path
         && !path.starts_with('/')
@@ -68,6 +72,9 @@ pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Co
         told,
         egress,
         egress_node,
+        storage,
+        storage_at: tree.reach("storage.default"),
+        audit_at: tree.reach("stats.audit.file"),
         connections,
         servers,
     }
@@ -208,7 +215,7 @@ impl Reading<'_> {
         }
     }
 
-    fn servers(&mut self, listen: &Listen) -> Vec<Server> {
+    fn servers(&mut self, listen: &Listen, storage: &Storage) -> Vec<Server> {
         let named = self.part("servers");
         let is_alone = named.entries().len() == 1;
         if named.entries().is_empty() && self.troubles.is_empty() {
@@ -216,7 +223,7 @@ impl Reading<'_> {
         }
         let mut servers: Vec<Server> = Vec::new();
         for entry in named.entries() {
-            let server = self.server(entry, is_alone, listen);
+            let server = self.server(entry, is_alone, listen, storage);
             let taken = servers
                 .iter()
                 .find(|known| known.path.trim_end_matches('/') == server.path.trim_end_matches('/'));
@@ -240,7 +247,7 @@ impl Reading<'_> {
         servers
     }
 
-    fn server(&mut self, entry: &Entry, is_alone: bool, listen: &Listen) -> Server {
+    fn server(&mut self, entry: &Entry, is_alone: bool, listen: &Listen, storage: &Storage) -> Server {
         let (name, node) = (entry.key.clone(), &entry.node);
         self.name(entry, "server");
         let path = node.text("path").unwrap_or_else(|| match is_alone {
@@ -263,7 +270,7 @@ impl Reading<'_> {
         let openapi = self.each(node, "openapi", Reading::openapi);
         self.unique_uris(&resources, &templates);
         Server {
-            frame: self.frame(node, listen, &tools),
+            frame: Frame { storage: storage.clone(), ..self.frame(node, listen, &tools) },
             name,
             at: entry.at,
             path,
@@ -343,10 +350,19 @@ impl Reading<'_> {
         let (listening, security, limits, stats) =
             (self.part("listen"), self.part("security"), self.part("limits"), self.part("stats"));
         let own = node.get("limits").cloned().unwrap_or_else(Node::empty);
-        let cors = match security.get("cors") {
-            Some(cors) if matches!(cors.worth, Worth::Table(_)) => cors.texts("origins"),
-            _ => security.texts("cors"),
+        let saying = if node.get("cors").is_some() { node } else { &security };
+        let (cors, cors_max_age) = match saying.get("cors") {
+            Some(cors) if matches!(cors.worth, Worth::Table(_)) => {
+                (cors.texts("origins"), cors.duration("max_age"))
+            }
+            _ => (saying.texts("cors"), None),
         };
+        let audit = stats.get("audit").and_then(|audit| {
+            Some(Audit {
+                file: self.path(audit.get("file")?),
+                has_arguments: audit.flag("args").unwrap_or(false),
+            })
+        });
         let rates = own.get("rate").or_else(|| limits.get("rate"));
         let rate = |per: &str| {
             let items = rates.map(Node::items).unwrap_or_default();
@@ -364,6 +380,11 @@ impl Reading<'_> {
             headers: security.text("headers").as_deref() != Some("none"),
             ip_allow: security.texts("ip_allow"),
             cors,
+            cors_max_age,
+            legacy_sse: listening.flag("legacy_sse").unwrap_or(true),
+            concurrency: own.count("concurrency").or_else(|| limits.count("concurrency")),
+            response: response(&own).or_else(|| response(&limits)),
+            audit,
             body: own.size("body").or_else(|| limits.size("body")).unwrap_or(4 << 20),
             timeout: self.patience,
             rate_per_ip: rate("ip"),
@@ -378,6 +399,7 @@ impl Reading<'_> {
             strict_arguments: node.flag("strict_arguments").unwrap_or(false),
             stats: stats.flag("enabled").unwrap_or(true),
             drain: listen.shutdown_grace,
+            storage: Storage::Memory,
             scoped: tools
                 .iter()
                 .filter(|tool| !tool.scopes.is_empty())
@@ -387,11 +409,10 @@ impl Reading<'_> {
         self.auth(node, &mut frame);
         if let (Some(tool), true, true) = (
             tools.iter().find(|tool| !tool.scopes.is_empty()),
-            frame.tokens.is_empty(),
-            frame.keys.is_empty(),
+            frame.users.is_empty(),
+            frame.tokens.is_empty() && frame.keys.is_empty(),
         ) {
-            let said =
-                "this tool needs scopes, which only tokens and API keys have: give the server such an `auth`";
+            let said = "this tool needs scopes, which only callers have who prove who they are: give the server an `auth`";
             self.troubles.say(tool.node.reach("scopes"), said);
         }
         frame
@@ -417,7 +438,7 @@ impl Reading<'_> {
                 continue;
             };
             for user in auth.get("basic").map(Node::items).unwrap_or_default() {
-                self.user(user, frame);
+                frame.users.extend(self.user(user));
             }
             for token in auth.get("bearer").map(Node::items).unwrap_or_default() {
                 frame.tokens.extend(self.credential(token, "token", "subject"));
@@ -428,21 +449,21 @@ impl Reading<'_> {
         }
     }
 
-    fn user(&mut self, node: &Node, frame: &mut Frame) {
-        let Some(user) = node.text("user") else { return };
+    fn user(&mut self, node: &Node) -> Option<Credential> {
+        let user = node.text("user")?;
         if user.is_empty() || user.contains(':') {
             self.troubles.say(node.reach("user"), "the name of a user is not empty and has no `:`");
-            return;
+            return None;
         }
         if let Some(hash) = node.get("hash")
             && !hash.as_text().is_none_or(is_hash)
         {
             let said = "`hash` must be an Argon2 hash, as `toolgate hash-password` makes them";
             self.troubles.say(hash.at, said);
-            return;
+            return None;
         }
-        let secret = node.text("hash").or_else(|| node.text("password"));
-        frame.users.extend(secret.map(|secret| (user, secret)));
+        let secret = node.text("hash").or_else(|| node.text("password"))?;
+        Some(self.holder(node, secret, Some(user)))
     }
 
     fn credential(&mut self, node: &Node, secret: &str, subject: &str) -> Option<Credential> {
@@ -453,6 +474,7 @@ impl Reading<'_> {
                 scopes: Vec::new(),
                 profile: None,
                 attributes: Vec::new(),
+                quota: None,
             });
         }
         let digest = node.text("sha256");
@@ -464,13 +486,22 @@ impl Reading<'_> {
             return None;
         }
         let secret = digest.map(|digest| format!("sha256:{digest}")).or_else(|| node.text(secret))?;
-        Some(Credential {
+        if let (Some(quota), None) = (node.get("quota"), node.get(subject)) {
+            self.troubles.say(quota.at, format!("`quota` is of somebody: give them a name with `{subject}`"));
+        }
+        Some(self.holder(node, secret, node.text(subject)))
+    }
+
+    /// Who has a secret.
+    fn holder(&mut self, node: &Node, secret: String, subject: Option<String>) -> Credential {
+        Credential {
             secret,
-            subject: node.text(subject),
+            subject,
             scopes: node.texts("scopes"),
             profile: node.get("profile").and_then(|profile| self.profile(profile)),
             attributes: node.named("attributes").iter().map(|e| (e.key.clone(), e.node.to_json())).collect(),
-        })
+            quota: node.text("quota").and_then(|quota| quota.parse().ok()),
+        }
     }
 
     fn profile(&mut self, node: &Node) -> Option<Profile> {
@@ -518,6 +549,8 @@ impl Reading<'_> {
             arguments,
             does: self.does(node)?,
             output: output(node),
+            task: task(node),
+            cache: self.cache(node),
             hints: ToolHints {
                 title: notes.text("title"),
                 read_only: notes.flag("readOnlyHint"),
@@ -535,11 +568,34 @@ impl Reading<'_> {
         })
     }
 
+    /// How long results are kept. What changes something is done each time.
+    fn cache(&mut self, node: &Node) -> Option<Duration> {
+        let cache = node.duration("cache")?;
+        let at = node.reach("cache");
+        let is_read = node.get("annotations").and_then(|notes| notes.flag("readOnlyHint")) == Some(true);
+        let method = node.get("http").and_then(|http| http.text("method")).unwrap_or_else(|| "GET".into());
+        if node.get("sql").and_then(|sql| sql.flag("write")) == Some(true) {
+            self.troubles.say(at, "a statement that changes something is run each time: nothing can be kept");
+        } else if !is_read && !matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "QUERY") {
+            let said = format!(
+                "a {method} may change something; if this one does not, say `annotations = {{ readOnlyHint = true }}`"
+            );
+            self.troubles.say(at, said);
+        }
+        if node.get("task").is_some() {
+            self.troubles.say(at, "a tool is run as a task or its results are kept, not both");
+        }
+        Some(cache)
+    }
+
     /// What a thing is made of. None if that could not be read, which was told.
     fn does(&mut self, node: &Node) -> Option<Does> {
         let table = |key: &str| node.get(key).filter(|inner| matches!(inner.worth, Worth::Table(_)));
         if let Some(inner) = table("command") {
-            return Some(Does::Command(Box::new(self.command(inner, node.duration("timeout")))));
+            // A task may run as long as it is kept.
+            let kept = task(node).map(|task| task.ttl.unwrap_or(TASK_TTL));
+            let patience = node.duration("timeout").or(kept);
+            return Some(Does::Command(Box::new(self.command(inner, patience))));
         }
         if let Some(inner) = table("http") {
             return self.http(inner);
@@ -903,6 +959,28 @@ fn profile(name: &str, node: &Node) -> Profile {
         .exclude_prompts(node.texts("deny_prompts"))
         .include_resources(node.texts("allow_resources"))
         .exclude_resources(node.texts("deny_resources"))
+}
+
+fn response(limits: &Node) -> Option<Response> {
+    let said = limits.get("response")?;
+    let (max, is_cut) = match &said.worth {
+        Worth::Table(_) => (said.size("max")?, said.text("on_exceed").as_deref() == Some("truncate")),
+        _ => (limits.size("response")?, false),
+    };
+    Some(Response { max: usize::try_from(max).unwrap_or(usize::MAX), is_cut })
+}
+
+/// None: calls are no tasks.
+fn task(node: &Node) -> Option<Task> {
+    let task = node.get("task")?;
+    match task.worth {
+        Worth::Flag(false) => None,
+        _ => Some(Task {
+            ttl: task.duration("ttl"),
+            is_required: task.text("mode").as_deref() == Some("required"),
+            is_resumable: task.flag("resumable").unwrap_or(false),
+        }),
+    }
 }
 
 fn output(node: &Node) -> Output {

@@ -27,6 +27,8 @@ pub(crate) struct ToolEntry {
     pub(crate) later: bool,
     /// A task of it that lost its process may run again.
     pub(crate) resumable: bool,
+    /// How long its tasks are kept, unless the client says.
+    pub(crate) task_ttl: Option<Duration>,
     version: Option<String>,
     aliases: Vec<String>,
 }
@@ -136,6 +138,7 @@ pub struct ToolSpec {
     needs: Vec<Need>,
     later: bool,
     resumable: bool,
+    task_ttl: Option<Duration>,
     version: Option<String>,
     aliases: Vec<String>,
     /// What was said of single arguments.
@@ -173,6 +176,7 @@ impl ToolSpec {
             needs: Vec::new(),
             later: false,
             resumable: false,
+            task_ttl: None,
             version: None,
             aliases: Vec::new(),
             hints: Vec::new(),
@@ -366,6 +370,14 @@ impl ToolSpec {
         self
     }
 
+    /// How long a task of it is kept from its beginning, its result included, unless the client says otherwise: instead
+    /// of what the server says ([`Builder::task_ttl`](crate::Builder::task_ttl)). A year at most.
+    #[must_use]
+    pub fn keep_tasks(mut self, ttl: Duration) -> ToolSpec {
+        self.task_ttl = Some(ttl);
+        self
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.tool.name
     }
@@ -382,6 +394,7 @@ impl ToolSpec {
             needs,
             later,
             resumable,
+            task_ttl,
             version,
             aliases,
             hints,
@@ -431,6 +444,7 @@ impl ToolSpec {
             needs,
             later,
             resumable,
+            task_ttl,
             version,
             aliases,
         })
