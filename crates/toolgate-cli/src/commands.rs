@@ -60,9 +60,19 @@ pub(crate) async fn check(file: &Path, live: bool) -> Result<(), Failure> {
 
 /// Whether what a configuration needs is there. Programs and folders were looked for already.
 async fn probe(config: &Config, backends: &Backends) -> Result<(), Failure> {
-    let mut missing = backends.probe(config).await;
-    missing.extend(crate::bind(&config.listen.http).await.err());
+    let (mut missing, mut notes) = backends.probe(config).await;
+    match crate::listen(&config.listen.http).await {
+        Ok(_) => {}
+        // Whoever has it may well be the program that serves this file.
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            notes.push(format!("{} is in use, perhaps by this program", config.listen.http));
+        }
+        Err(error) => missing.push(crate::not_bound(&config.listen.http, &error)),
+    }
     backends.close().await;
+    for note in notes {
+        print(&format!("{note}\n"))?;
+    }
     if missing.is_empty() { Ok(()) } else { Err(Failure::Run(missing.join("\ntoolgate: "))) }
 }
 
@@ -232,9 +242,13 @@ fn limit(config: &Config, tool: &Tool, frame: &Frame) -> Duration {
 
 fn explain_in(config: &Config, made: &Composed, wanted: &str, said: &mut String) {
     let about = &made.config;
+    let site = about.frame.wordpress.as_ref().map(|site| format!("users of {}", site.url));
     let who = match (about.frame.users.len(), about.frame.tokens.len(), about.frame.keys.len()) {
-        (0, 0, 0) => "everybody who reaches the server".to_owned(),
-        (users, tokens, keys) => format!("{users} users, {tokens} tokens, {keys} API keys"),
+        (0, 0, 0) => site.unwrap_or_else(|| "everybody who reaches the server".to_owned()),
+        (users, tokens, keys) => {
+            let known = format!("{users} users, {tokens} tokens, {keys} API keys");
+            site.map_or(known.clone(), |site| format!("{known}, {site}"))
+        }
     };
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() {

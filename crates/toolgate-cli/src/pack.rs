@@ -5,7 +5,7 @@
 //! that the file names for the pack, and `builtin` is something that is written in Rust, which only packs may name.
 
 mod hub;
-mod runtime;
+pub(crate) mod runtime;
 pub(crate) mod world;
 
 use std::sync::Arc;
@@ -31,7 +31,13 @@ pub(crate) static PACKS: [Pack; 3] = [
     Pack {
         name: "buddyboss",
         text: include_str!("pack/buddyboss.toml"),
-        phases: &[("core", true), ("buddyboss", true), ("advanced", true)],
+        phases: &[
+            ("core", true),
+            ("buddyboss", true),
+            ("advanced", true),
+            ("learndash", false),
+            ("extra", false),
+        ],
         needs_connection: true,
     },
     Pack { name: "hub", text: include_str!("pack/hub.toml"), phases: &[], needs_connection: true },
@@ -44,5 +50,5 @@ pub(crate) fn named(name: &str) -> Option<&'static Pack> {
 
 /// What a pack means by `builtin`. None: nothing of that name.
 pub(crate) fn builtin(name: &str, server: &Server, world: &Arc<World>) -> Option<Arc<dyn Act>> {
-    hub::builtin(name, server, world).or_else(|| runtime::builtin(name, world))
+    hub::builtin(name, server, world).or_else(|| runtime::builtin(name, &server.name, world))
 }

@@ -7,7 +7,10 @@ mod catalog;
 mod commands;
 mod errors;
 mod house;
+mod keep;
+mod limits;
 mod reload;
+mod runtime;
 mod serve;
 mod sources;
 

@@ -44,13 +44,15 @@ fn rename_arguments(params: &Raw) -> Option<Raw> {
     Some(Raw::from(serde_json::Value::Object(members)))
 }
 
-/// What is offered to somebody who is not remembered, and so can be told of no change.
+/// What is offered to somebody who is not remembered, and so can set nothing and be told of no change.
 pub(super) fn unheard(offered: ServerCapabilities) -> ServerCapabilities {
     ServerCapabilities {
         tools: offered.tools.map(|_| false),
         resources: offered.resources.map(|_| false),
         prompts: offered.prompts.map(|_| false),
         resource_updates: false,
+        // The level that somebody sets is remembered, or it is nothing.
+        logging: false,
         ..offered
     }
 }

@@ -278,6 +278,7 @@ impl fmt::Debug for Logins {
 /// assert_eq!(LoginError::forbidden("administrators only").to_string(), "administrators only");
 /// let error = LoginError::from("x".parse::<u8>().unwrap_err());
 /// assert_eq!(error.to_string(), "the login could not be checked");
+/// assert_eq!(error.reason(), Some("invalid digit found in string"));
 /// ```
 pub struct LoginError(Failed);
 
@@ -306,6 +307,15 @@ impl LoginError {
     /// Nobody could say, for this reason, which stays in the log. Answered 503.
     pub fn unavailable(reason: impl Into<String>) -> LoginError {
         LoginError(Failed::Kept(reason.into()))
+    }
+
+    /// Why nobody could say, for whoever runs the server. Clients are not told.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match &self.0 {
+            Failed::Kept(reason) => Some(reason),
+            Failed::Wrong | Failed::Forbidden(_) => None,
+        }
     }
 }
 

@@ -27,9 +27,16 @@ pub(crate) struct ToolEntry {
     pub(crate) later: bool,
     /// A task of it that lost its process may run again.
     pub(crate) resumable: bool,
+    /// How long its tasks are kept, unless the client says.
+    pub(crate) task_ttl: Option<Duration>,
+    /// Puts arguments right before they are checked.
+    pub(crate) prepare: Option<Prepare>,
     version: Option<String>,
     aliases: Vec<String>,
 }
+
+/// Arguments in, arguments out.
+pub(crate) type Prepare = Arc<dyn Fn(Value) -> Value + Send + Sync>;
 
 impl ToolEntry {
     /// Its own version, apart from its server's. Clients are not told: the protocol has no place for it.
@@ -136,6 +143,8 @@ pub struct ToolSpec {
     needs: Vec<Need>,
     later: bool,
     resumable: bool,
+    task_ttl: Option<Duration>,
+    prepare: Option<Prepare>,
     version: Option<String>,
     aliases: Vec<String>,
     /// What was said of single arguments.
@@ -173,6 +182,8 @@ impl ToolSpec {
             needs: Vec::new(),
             later: false,
             resumable: false,
+            task_ttl: None,
+            prepare: None,
             version: None,
             aliases: Vec::new(),
             hints: Vec::new(),
@@ -303,6 +314,28 @@ impl ToolSpec {
         self
     }
 
+    /// Puts arguments right before they are checked against their schema: a number that is too large, an alias. What
+    /// this function gives is checked like what a client sends. It must not block, and is not told who calls.
+    ///
+    /// ```
+    /// # use serde_json::{Value, json};
+    /// # use toolgate::{Server, ToolSpec};
+    /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// # struct Page { n: u32 }
+    /// let tool = ToolSpec::new("page", |page: Page| async move { page.n.to_string() }).prepare(|mut given: Value| {
+    ///     if given["n"].is_null() {
+    ///         given["n"] = json!(1);
+    ///     }
+    ///     given
+    /// });
+    /// # assert!(Server::new("s", "1").add_tool(tool).build().is_ok());
+    /// ```
+    #[must_use]
+    pub fn prepare(mut self, prepare: impl Fn(Value) -> Value + Send + Sync + 'static) -> ToolSpec {
+        self.prepare = Some(Arc::new(prepare));
+        self
+    }
+
     /// The JSON Schema of structured output, instead of one made from the handler's type.
     #[must_use]
     pub fn output_schema(mut self, schema: Value) -> ToolSpec {
@@ -366,6 +399,14 @@ impl ToolSpec {
         self
     }
 
+    /// How long a task of it is kept from its beginning, its result included, unless the client says otherwise: instead
+    /// of what the server says ([`Builder::task_ttl`](crate::Builder::task_ttl)). A year at most.
+    #[must_use]
+    pub fn keep_tasks(mut self, ttl: Duration) -> ToolSpec {
+        self.task_ttl = Some(ttl);
+        self
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.tool.name
     }
@@ -382,6 +423,8 @@ impl ToolSpec {
             needs,
             later,
             resumable,
+            task_ttl,
+            prepare,
             version,
             aliases,
             hints,
@@ -431,6 +474,8 @@ impl ToolSpec {
             needs,
             later,
             resumable,
+            task_ttl,
+            prepare,
             version,
             aliases,
         })

@@ -167,3 +167,30 @@ async fn s4_40_others_can_add_tools() {
     assert_eq!(heard.all(), [json!("ours"), json!("theirs_one"), json!("theirs_two")]);
     assert_eq!(super::said(&server, "theirs_two", json!({})).await, "theirs_two");
 }
+
+#[tokio::test]
+async fn s4_36_arguments_can_be_put_right_before_they_are_checked() {
+    let schema = json!({
+        "type": "object",
+        "properties": { "per_page": { "type": "integer", "maximum": 100 } },
+        "required": ["per_page"]
+    });
+    let page = ToolSpec::new("page", |given: Value| async move { given["per_page"].to_string() })
+        .input_schema(schema)
+        .prepare(|mut given: Value| {
+            assert!(given["per_page"] != 13, "an author's mistake");
+            if given["per_page"].as_i64().is_some_and(|n| n > 100) {
+                given["per_page"] = json!(100);
+            }
+            given
+        });
+    let server = super::fresh("s").register_tool(page);
+    assert_eq!(super::said(&server, "page", json!({ "per_page": 5000 })).await, "100");
+    assert_eq!(super::said(&server, "page", json!({ "per_page": 7 })).await, "7");
+    // What comes out of it is checked as anything else, and its panic costs its own call.
+    let said = super::said(&server, "page", json!({ "per_page": "many" })).await;
+    assert!(said.starts_with("Validation error: `per_page`"), "{said}");
+    let said = super::said(&server, "page", json!({ "per_page": 13 })).await;
+    assert!(said.starts_with("the tool failed unexpectedly, ref ") && !said.contains("author"), "{said}");
+    assert_eq!(super::said(&server, "page", json!({ "per_page": 8 })).await, "8");
+}
