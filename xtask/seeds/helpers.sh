@@ -54,12 +54,20 @@ unsubscribe(){ own_rpc '{"jsonrpc":"2.0","id":7,"method":"resources/unsubscribe"
 # The messages of a stream.
 events(){ tr -d '\r' | sed -n 's/^data: //p'; }
 
+# Document 003. B is where the program listens then, with the services behind it in HUB_UPSTREAM. Each row comes from an
+# address of its own, as a proxy would say, so that no row uses up the requests of another.
+HUB=$B/api/mcp
+if test -n "${HUB_UPSTREAM:-}"; then
+  FROM=203.0.$((RANDOM % 250)).$((RANDOM % 250 + 1))
+  curl(){ command curl -H "X-Forwarded-For: $FROM" "$@"; }
+fi
+
 # Document 004. B is where the program listens then, with examples/buddyboss.toml, and WP_URL is the site behind it. A real
 # site is asked as WP_USER with the application password WP_PASSWORD.
 WP=$B/wp-json/buddyboss-mcp/v1/mcp; WU=${WP_USER:-admin}:${WP_PASSWORD:-app-pass}
 # The document's own names.
 wp_names(){ URL=$WP; USER=${WU%%:*}; PASS=${WU#*:}; }
-# Only the site of the tests remembers what it was asked, and can be changed: `tried || …`.
+# Only the site of the tests remembers what it was asked, and can be changed: `real || …`.
 real(){ ! curl -sf "$WP_URL/_seen" >/dev/null; }
 # What the site heard because of a command: `heard COMMAND …`, as a list.
 heard(){ curl -sf -X DELETE "$WP_URL/_seen" >/dev/null; "$@" >/dev/null; curl -sf "$WP_URL/_seen"; }

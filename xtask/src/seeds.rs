@@ -1,8 +1,8 @@
 //! Runs every check of the documents that the framework grew from, against the examples `boxlang` and `erlmcp` and against
 //! the program with the configurations in `examples/`.
 //!
-//! A check has an id, S0-01 to S0-39, S1-001 to S1-254, S2-01 to S2-75 and S4-01 to S4-43. It is a row in `xtask/seeds/s0.txt` and its
-//! like, a command that must succeed; or a test in `crates/toolgate/tests/it/seeds/`, whose name begins with the id; or it
+//! A check has an id, S0-01 to S0-39, S1-001 to S1-254, S2-01 to S2-75, S3-01 to S3-46 and S4-01 to S4-43. It is a row in
+//! `xtask/seeds/s0.txt` and its like, a command that must succeed; or a test in `crates/toolgate/tests/it/seeds/`, whose name begins with the id; or it
 //! is left for later, with a reason. An id that is none of these is a failure. What the documents print as requests and
 //! answers stands letter by letter in `xtask/seeds/documents.txt` and its like.
 //!
@@ -30,7 +30,8 @@ const ROW_LIMIT: Duration = Duration::from_secs(20);
 const TESTS_LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// Which ids there are: prefix, digits, the last one.
-const RANGES: [(&str, usize, usize); 4] = [("S0", 2, 39), ("S1", 3, 254), ("S2", 2, 75), ("S4", 2, 43)];
+const RANGES: [(&str, usize, usize); 5] =
+    [("S0", 2, 39), ("S1", 3, 254), ("S2", 2, 75), ("S3", 2, 46), ("S4", 2, 43)];
 
 /// Documents whose checks are run against one server.
 struct Set {
@@ -69,6 +70,15 @@ const SETS: &[Set] = &[
         served: Served::Program { file: "examples/runtime.toml", backend: None },
         rows: &["s0-program.txt"],
         printed: None,
+    },
+    Set {
+        name: "hub",
+        served: Served::Program {
+            file: "xtask/seeds/hub.toml",
+            backend: Some(Backend { example: "hub_upstream", variable: "HUB_UPSTREAM" }),
+        },
+        rows: &["s3.txt"],
+        printed: Some("documents-bluehub.txt"),
     },
     Set {
         name: "buddyboss",
@@ -408,10 +418,11 @@ mod tests_of_reading {
     #[test]
     fn every_id_is_wanted() {
         let wanted = wanted();
-        assert_eq!(wanted.len(), 39 + 254 + 75 + 43);
+        assert_eq!(wanted.len(), 39 + 254 + 75 + 46 + 43);
         assert!(wanted.contains("S0-01") && wanted.contains("S0-39"));
         assert!(wanted.contains("S1-001") && wanted.contains("S1-254"));
         assert!(wanted.contains("S2-01") && wanted.contains("S2-75"));
+        assert!(wanted.contains("S3-01") && wanted.contains("S3-46"));
         assert!(wanted.contains("S4-01") && wanted.contains("S4-43"));
     }
 

@@ -25,9 +25,10 @@ use serde_json::Value;
 use toolgate::model::PromptArgument;
 use toolgate::{
     ApiKeys, Builder, Context, Dialect, Error, PromptSpec, ResourceSpec, SecurityHeaders, Server,
-    TemplateSpec, Token, ToolSpec,
+    TemplateSpec, Token, ToolError, ToolSpec,
 };
 
+use crate::catalog;
 use crate::config::{self, Arguments, Config, ConnectionKind, Does, Node, Output, Place, Troubles};
 use crate::pack::{self, world::World};
 use crate::source::clean::clean;
@@ -41,6 +42,9 @@ use crate::source::{Act, Problem};
 use backends::{PATIENCE, wait};
 use caller::Taking;
 use library::{Library, Reader, Words};
+
+/// What stands for a number in instructions.
+const TOOL_COUNT: &str = "{tool_count}";
 
 /// Whom a server is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +126,7 @@ impl Making<'_> {
         let n_before = self.troubles.len();
         let about = self.server;
         let mut builder = Server::new(&about.name, &about.version);
-        // Only who is remembered can be told later that there is something after all.
+        // Whoever is remembered was told what there is, and that must hold when the file says more. Others ask again.
         if about.frame.sessions {
             builder = builder.changing();
         }
@@ -176,6 +180,9 @@ impl Making<'_> {
         let built = builder.build();
         match built {
             Ok(server) if self.troubles.len() == n_before => {
+                if let Some(text) = about.instructions.as_ref().filter(|text| text.contains(TOOL_COUNT)) {
+                    server.set_instructions(text.replace(TOOL_COUNT, &server.tool_count().to_string()));
+                }
                 let watched = std::mem::take(&mut self.watched);
                 let (notes, foreign) = (std::mem::take(&mut self.notes), std::mem::take(&mut self.foreign));
                 Some(Composed { server, config: about.clone(), watched, notes, foreign })
@@ -317,10 +324,15 @@ impl Making<'_> {
         let scopes = if self.road == Road::Http { tool.scopes.clone() } else { Vec::new() };
         let taking = Arc::new(Taking::of_tool(&tool.arguments));
         let cleaned = tools::cleaned(tool);
+        let unpaid = catalog::unpaid(tool);
         let handler = move |given: Value, cx: Context| {
             let (act, taking, scopes) = (Arc::clone(&act), Arc::clone(&taking), scopes.clone());
+            let unpaid = unpaid.clone();
             async move {
                 caller::has_scopes(&cx, &scopes)?;
+                if let Some(said) = unpaid {
+                    return Err(ToolError::new(&*said));
+                }
                 let arguments = taking.fill(given, &cx)?;
                 act.act(&cx, &arguments).await
             }
@@ -336,8 +348,11 @@ impl Making<'_> {
         if let Some(title) = &tool.title {
             spec = spec.title(title);
         }
-        if let Some(meta) = &tool.meta {
-            spec = spec.meta(meta.clone());
+        if let Some(meta) = catalog::meta(tool) {
+            spec = spec.meta(meta);
+        }
+        for alias in &tool.aliases {
+            spec = spec.alias(alias);
         }
         let takes = |word: &str| match &tool.does {
             Does::Sql(_) => matches!(word, "rows" | "row" | "value"),

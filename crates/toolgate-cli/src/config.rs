@@ -167,6 +167,8 @@ pub(crate) struct Server {
     pub(crate) version: String,
     pub(crate) instructions: Option<String>,
     pub(crate) website: Option<String>,
+    /// Where its catalogue is served.
+    pub(crate) catalog: Option<String>,
     pub(crate) frame: Frame,
     pub(crate) tools: Vec<Tool>,
     pub(crate) resources: Vec<Resource>,
@@ -330,6 +332,41 @@ pub(crate) struct Tool {
     pub(crate) meta: Option<Value>,
     /// Arguments are put right before they are checked.
     pub(crate) clean: bool,
+    pub(crate) aliases: Vec<String>,
+    pub(crate) category: Option<String>,
+    pub(crate) price: Option<Price>,
+}
+
+/// What a call costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Price {
+    /// US dollars, as a decimal without needless zeros.
+    pub(crate) usd: String,
+}
+
+impl Price {
+    /// Reads digits with perhaps a point among them, and at most six behind it: the smallest coin there is.
+    pub(crate) fn read(text: &str) -> Option<Price> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+        let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !are_digits(whole) || !are_digits(part) || whole.len() > 9 || part.len() > 6 {
+            return None;
+        }
+        let whole = whole.trim_start_matches('0');
+        let whole = if whole.is_empty() { "0" } else { whole };
+        let part = part.trim_end_matches('0');
+        let usd = match part.len() {
+            0 => whole.to_owned(),
+            // Prices are written with cents.
+            1 => format!("{whole}.{part}0"),
+            _ => format!("{whole}.{part}"),
+        };
+        Some(Price { usd })
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
+        self.usd == "0"
+    }
 }
 
 /// What structured output looks like.

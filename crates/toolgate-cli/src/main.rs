@@ -1,5 +1,6 @@
 //! The `toolgate` program: parse, run, say what went wrong.
 
+mod catalog;
 mod cli;
 mod commands;
 mod compose;

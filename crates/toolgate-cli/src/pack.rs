@@ -4,6 +4,7 @@
 //! what a pack says. Beyond that, an entry says to which part of the pack it belongs (`phase`), `on = "@"` is the connection
 //! that the file names for the pack, and `builtin` is something that is written in Rust, which only packs may name.
 
+mod hub;
 mod runtime;
 pub(crate) mod world;
 
@@ -48,6 +49,6 @@ pub(crate) fn named(name: &str) -> Option<&'static Pack> {
 }
 
 /// What a pack means by `builtin`. None: nothing of that name.
-pub(crate) fn builtin(name: &str, _server: &Server, world: &Arc<World>) -> Option<Arc<dyn Act>> {
-    runtime::builtin(name, world)
+pub(crate) fn builtin(name: &str, server: &Server, world: &Arc<World>) -> Option<Arc<dyn Act>> {
+    hub::builtin(name, server, world).or_else(|| runtime::builtin(name, world))
 }

@@ -11,6 +11,7 @@ use notify::RecursiveMode;
 use tokio::task::JoinSet;
 use toolgate::{App, ListenOptions, Mount, Mounts, Server};
 
+use crate::catalog;
 use crate::cli::LogFormat;
 use crate::compose::{Backends, Composed, Road, compose, file_resource};
 use crate::config::{self, Loaded, Texts};
@@ -67,7 +68,9 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
     }
     for made in &composed {
         servers.replace(&made.server);
-        app = app.mount(&made.config.path, Mount::fixed(&made.config.name));
+    }
+    for (path, mount) in mounts(&composed) {
+        app = app.mount(path, mount);
     }
     let listener = bind(listen.as_deref().unwrap_or(&config.listen.http)).await.map_err(Failure::Run)?;
     let address = listener.local_addr().map_err(|error| Failure::Run(error.to_string()))?;
@@ -301,11 +304,10 @@ impl Keeper {
         for made in composed.iter().filter(|made| !self.world.servers.has(&made.config.name)) {
             self.world.servers.replace(&made.server);
         }
-        if let Some(mounts) = &self.mounts {
-            let paths = composed.iter().map(|made| (&made.config.path, Mount::fixed(&made.config.name)));
-            if let Err(error) = mounts.replace(paths) {
-                tracing::error!(%error, "paths stay as they were");
-            }
+        if let Some(places) = &self.mounts
+            && let Err(error) = places.replace(mounts(composed))
+        {
+            tracing::error!(%error, "paths stay as they were");
         }
         for made in composed {
             let name = &made.config.name;
@@ -329,6 +331,21 @@ impl Keeper {
             }
         }
     }
+}
+
+/// Which path leads to which server, and to its catalogue.
+fn mounts(composed: &[Composed]) -> impl Iterator<Item = (&str, Mount)> {
+    composed.iter().flat_map(|made| {
+        let about = &made.config;
+        let catalog = about.catalog.as_deref().map(|path| {
+            let page = Mount::page(&about.name, |look| {
+                let (query, category) = (look.query("query"), look.query("category"));
+                catalog::shown(look.tools(), query.as_deref(), category.as_deref())
+            });
+            (path, page)
+        });
+        [(about.path.as_str(), Mount::fixed(&about.name))].into_iter().chain(catalog)
+    })
 }
 
 /// When a description is asked for again that could not be had at all.

@@ -102,6 +102,8 @@ pub struct Dialect {
     pub stray_answers: bool,
     /// Answers are never streams.
     pub json_only: bool,
+    /// Nothing is said before an answer. Who takes nothing but a stream gets one with the answer alone in it.
+    pub answers_alone: bool,
     /// Where pages of every origin may read answers, they are told so with a literal `*`.
     pub literal_wildcard: bool,
     /// There are tasks, although no revision was named, and `tasks/create` begins one. Callers that are not
@@ -163,6 +165,7 @@ const OFFICIAL: Dialect = Dialect {
     null_ids: false,
     stray_answers: false,
     json_only: false,
+    answers_alone: false,
     literal_wildcard: false,
     tasks_create: false,
 };
@@ -257,6 +260,7 @@ impl Dialect {
             arguments_unfit: Some(-32602),
             empty_lists: true,
             batches: Some(false),
+            answers_alone: true,
             literal_wildcard: true,
             ..OFFICIAL
         }

@@ -531,7 +531,12 @@ static SERVER: Table = Table {
         key("title", Text, May, "Its name for people."),
         key("description", Text, May, "What it is, for people."),
         key("version", Text, Else("\"1.0.0\""), "Its version."),
-        key("instructions", Text, May, "How to use it, for a model."),
+        key(
+            "instructions",
+            Text,
+            May,
+            "How to use it, for a model. `{tool_count}` is how many tools there are.",
+        ),
         key("website", Text, May, "Where to read more."),
         key(
             "auth",
@@ -552,6 +557,12 @@ static SERVER: Table = Table {
             "What anybody sees: a name of `[profiles]`, or a table.",
         ),
         key("page_size", COUNT, Else("1000"), "How many things one page of a list shows."),
+        key(
+            "catalog",
+            Text,
+            May,
+            "Serves what can be called as JSON at this path, with categories and prices; `?query=` and `?category=` choose.",
+        ),
         key("sessions", Flag, Else("true"), "Whether clients are remembered between requests."),
         key(
             "strict_arguments",
@@ -639,10 +650,30 @@ static TOOL: Table = Table {
         key("timeout", Duration, May, "How long a call may take."),
         key("enabled", Flag, Else("true"), "Whether it is there at all."),
         key("meta", Any, May, "`_meta`, for clients that know what to do with it."),
+        key("aliases", TEXTS, May, "Other names under which it can be called. Lists do not show them."),
+        key("category", Text, May, "What kind of tool it is, for the catalogue."),
+        key(
+            "price",
+            Either(&[Text, Kind::Table(&PRICE)]),
+            May,
+            "What a call costs: `\"0.05\"`, or `{ usd = \"0.05\" }`. As nobody can pay yet, a call of a tool that costs something is refused.",
+        ),
         later("cache", "results are not kept"),
         later("task", "calls are not run as tasks; clients that wait are kept informed"),
-        later("price", "everything is free"),
     ],
+};
+
+static PRICE: Table = Table {
+    place: "servers.NAME.tools.NAME.price",
+    about: "What a call costs.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[key(
+        "usd",
+        Text,
+        Must,
+        "US dollars, with at most six digits behind the point: `0.05`. `0` is free.",
+    )],
 };
 
 static ANNOTATIONS: Table = Table {

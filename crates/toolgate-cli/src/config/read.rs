@@ -12,8 +12,8 @@ use super::text::{Place, Texts, Troubles, meant};
 use super::tree::{Entry, Node, Worth};
 use super::{
     BackendAuth, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, Document, Does,
-    Egress, Frame, Http, HttpBody, HttpConnection, HttpPart, HttpThen, Listen, OpenApi, Output, Prompt,
-    Resource, ResourceKind, Server, Sql, SqlConnection, SqlQuery, Template, Tool, WordPress,
+    Egress, Frame, Http, HttpBody, HttpConnection, HttpPart, HttpThen, Listen, OpenApi, Output, Price,
+    Prompt, Resource, ResourceKind, Server, Sql, SqlConnection, SqlQuery, Template, Tool, WordPress,
 };
 use crate::source::command::{CommandSpec, Piece, Printed};
 use crate::source::files::FilesSpec;
@@ -202,6 +202,16 @@ impl Reading<'_> {
             }
             servers.push(server);
         }
+        let taken: Vec<&str> = servers.iter().map(|server| server.path.trim_end_matches('/')).collect();
+        let mut catalogs: Vec<&str> = Vec::new();
+        for server in &servers {
+            let Some(catalog) = server.catalog.as_deref() else { continue };
+            if taken.contains(&catalog) || catalogs.contains(&catalog) {
+                self.troubles
+                    .say(server.at, format!("its catalogue is at {catalog}, where something is already"));
+            }
+            catalogs.push(catalog);
+        }
         servers
     }
 
@@ -237,12 +247,37 @@ impl Reading<'_> {
             version: node.text("version").unwrap_or_else(|| "1.0.0".into()),
             instructions: node.text("instructions"),
             website: node.text("website"),
+            catalog: self.catalog(node),
             tools,
             resources,
             templates,
             prompts,
             openapi,
         }
+    }
+
+    /// Where a catalogue is served, which is nobody else's place.
+    fn catalog(&mut self, node: &Node) -> Option<String> {
+        let path = node.text("catalog")?;
+        if !path.starts_with('/') || path.contains(['?', '#', ' ']) {
+            self.troubles.say(node.reach("catalog"), "a path begins with `/`, and has no `?` and no `#`");
+        }
+        let clean = path.trim_end_matches('/');
+        if matches!(clean, "" | "/health" | "/ready") {
+            self.troubles.say(node.reach("catalog"), "this path is taken; choose another one");
+        }
+        Some(clean.to_owned())
+    }
+
+    fn price(&mut self, node: &Node) -> Option<Price> {
+        let price = node.get("price")?;
+        let usd = price.get("usd").unwrap_or(price);
+        let read = Price::read(usd.as_text()?);
+        if read.is_none() {
+            let said = "a price is a decimal such as \"0.05\", with at most six digits behind the point";
+            self.troubles.say(usd.at, said);
+        }
+        read
     }
 
     fn each<T>(&mut self, node: &Node, key: &str, read: fn(&mut Self, &Entry) -> Option<T>) -> Vec<T> {
@@ -505,6 +540,9 @@ impl Reading<'_> {
             timeout: node.duration("timeout"),
             meta: node.get("meta").map(Node::to_json),
             clean: node.flag("clean").unwrap_or(false),
+            aliases: node.texts("aliases"),
+            category: node.text("category"),
+            price: self.price(node),
             node: node.clone(),
         })
     }

@@ -3,6 +3,7 @@
 // A test that cannot go on says so by panicking, in helpers too.
 #![allow(clippy::unwrap_used)]
 
+mod catalog;
 mod commands;
 mod errors;
 mod house;

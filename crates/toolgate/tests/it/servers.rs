@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
-use toolgate::testing::{Revision, TestClient};
-use toolgate::{App, Events, Mount, Profile, Server, Servers, ToolSpec};
+use toolgate::testing::{Exchange, Fetched, Revision, TestClient, http_request};
+use toolgate::{App, Dialect, Events, Mount, Profile, Rate, Server, Servers, ToolSpec};
 
 #[tokio::test]
 async fn describing_one_server_may_ask_for_others() {
@@ -188,4 +188,86 @@ async fn mounts_are_replaced_while_they_are_served() {
     }
     assert_eq!((status("GET", "/health").await, status("GET", "/ready").await), (200, 200));
     assert_eq!(status("POST", "/health").await, 405);
+}
+
+/// Sends a request without a body to an app.
+async fn look(service: &toolgate::AppService, method: &str, path: &str, headers: &[(&str, &str)]) -> Fetched {
+    let headers = headers.iter().chain(&[("accept", "application/json")]).copied();
+    let request = http_request(method, path, headers, "");
+    Exchange::start(service.clone(), request).fetch().await.unwrap()
+}
+
+fn hub() -> Servers {
+    let servers = Servers::new();
+    servers
+        .server_with("hub", |server| {
+            server.tool("blue_idea", || async { "# Idea" }).tool("hidden", || async { "no" })
+        })
+        .with_dialect(Dialect::bluehub())
+        .with_profile(Profile::new("shown").exclude_tools(["hidden"]))
+        .with_cors("*");
+    servers
+}
+
+/// Whoever looks at a hub is told what they may call and under which address they found it.
+#[tokio::test]
+async fn a_hub_tells_people_what_it_has_and_where_it_is() {
+    let servers = hub();
+    let app = App::new(&servers).mount("/api/mcp", Mount::fixed("hub")).into_service().unwrap();
+    let seen =
+        look(&app, "GET", "/api/mcp", &[("host", "localhost:8080"), ("origin", "https://any.site")]).await;
+    assert_eq!(seen.status, 200);
+    assert_eq!(seen.headers["access-control-allow-origin"], "*");
+    let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
+    assert_eq!((&told["tools"], &told["tool_names"]), (&json!(1), &json!(["blue_idea"])));
+    let here = "http://localhost:8080/api/mcp";
+    assert_eq!(told["config"]["cursor"]["mcpServers"]["hub"]["url"], here);
+    assert_eq!(told["config"]["claude_desktop"]["mcpServers"]["hub"]["args"][2], here);
+
+    servers.get("hub").unwrap().with_public_url("https://hub.example.com");
+    let seen = look(&app, "GET", "/api/mcp", &[("host", "localhost:8080")]).await;
+    let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
+    assert_eq!(told["endpoint"], "https://hub.example.com/api/mcp");
+    servers.get("hub").unwrap().with_public_url("https://hub.example.com/mcp");
+    let seen = look(&app, "GET", "/api/mcp", &[("host", "localhost:8080")]).await;
+    assert!(seen.body.contains(r#""endpoint":"https://hub.example.com/mcp""#), "{}", seen.body);
+}
+
+/// A page is judged as its server is, and shows nobody more than lists do.
+#[tokio::test]
+async fn a_page_about_a_server_is_guarded_by_it() {
+    let servers = hub();
+    let names = Mount::page("hub", |look| {
+        let names: Vec<&str> = look.tools().iter().map(|tool| tool.name.as_str()).collect();
+        json!({ "names": names, "query": look.query("query") })
+    });
+    let app = App::new(&servers).mount("/api", Mount::fixed("hub")).mount("/api/tools", names);
+    let app = app.into_service().unwrap();
+    let host = ("host", "localhost");
+    let seen = look(&app, "GET", "/api/tools?query=a+b", &[host]).await;
+    assert_eq!((seen.status, seen.body.as_str()), (200, r#"{"names":["blue_idea"],"query":"a b"}"#));
+    assert_eq!(seen.headers["content-type"], "application/json");
+    let head = look(&app, "HEAD", "/api/tools", &[host]).await;
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+    assert_eq!(head.headers["content-length"], "36");
+    let wrong = look(&app, "POST", "/api/tools", &[host]).await;
+    assert_eq!((wrong.status, &wrong.headers["allow"]), (405, &"GET, HEAD".parse().unwrap()));
+    assert_eq!(look(&app, "GET", "/api/tools/more", &[host]).await.status, 404);
+    assert_eq!(look(&app, "GET", "/api/tools", &[("host", "evil.example")]).await.status, 403);
+    let asked = [host, ("origin", "https://any.site"), ("access-control-request-method", "GET")];
+    let preflight = look(&app, "OPTIONS", "/api/tools", &asked).await;
+    assert_eq!(
+        (preflight.status, &preflight.headers["access-control-allow-origin"]),
+        (204, &"*".parse().unwrap())
+    );
+
+    let hub = servers.get("hub").unwrap().with_basic_auth("ada", "tiger");
+    assert_eq!(look(&app, "GET", "/api/tools", &[host]).await.status, 401);
+    let ada = ("authorization", "Basic YWRhOnRpZ2Vy");
+    assert_eq!(look(&app, "GET", "/api/tools", &[host, ada]).await.status, 200);
+    hub.with_rate_per_ip(Rate::per_minute(1));
+    assert_eq!(look(&app, "GET", "/api/tools", &[host, ada]).await.status, 200);
+    let many = look(&app, "GET", "/api/tools", &[host, ada]).await;
+    assert_eq!(many.status, 429);
+    assert!(many.headers.contains_key("retry-after") && many.body.contains(r#""jsonrpc":"2.0""#));
 }

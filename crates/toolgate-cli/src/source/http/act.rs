@@ -332,6 +332,13 @@ impl HttpAct {
 
     /// Where an object was promised, anything else is wrapped in one: backends do not always keep their word.
     fn json_output(&self, value: Value) -> ToolOutput {
+        let value = match (&self.parts.pick, value) {
+            // A text that was picked is what is to be read, not JSON.
+            (Some(_), Value::String(text)) if self.spec.output_schema.is_none() => {
+                return ToolOutput::text(text);
+            }
+            (_, value) => value,
+        };
         let text = value.to_string();
         let structured = match value {
             value if self.spec.output_schema.is_some() && !value.is_object() => json!({ "result": value }),
