@@ -61,7 +61,6 @@ if test -n "${HUB_UPSTREAM:-}"; then
   FROM=203.0.$((RANDOM % 250)).$((RANDOM % 250 + 1))
   curl(){ command curl -H "X-Forwarded-For: $FROM" "$@"; }
 fi
-
 # Document 004. B is where the program listens then, with examples/buddyboss.toml, and WP_URL is the site behind it. A real
 # site is asked as WP_USER with the application password WP_PASSWORD.
 WP=$B/wp-json/buddyboss-mcp/v1/mcp; WU=${WP_USER:-admin}:${WP_PASSWORD:-app-pass}

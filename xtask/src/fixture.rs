@@ -137,7 +137,7 @@ fn listening_url(line: &str) -> Option<String> {
 }
 
 /// The path in the last message of `cargo build` that has one for the example.
-fn executable(messages: &str, example: &str) -> Option<PathBuf> {
+pub(crate) fn executable(messages: &str, example: &str) -> Option<PathBuf> {
     let messages = messages.lines().rev();
     let mut parsed = messages.filter_map(|line| serde_json::from_str::<Value>(line).ok());
     parsed.find_map(|message| {

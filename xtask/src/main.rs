@@ -12,6 +12,7 @@ mod fuzz;
 mod install;
 mod interop;
 mod process;
+mod program;
 mod redis;
 mod report;
 mod rust;
@@ -40,6 +41,7 @@ commands:
   interop [--server PROG]       clients of other implementations against the example `everything`
   instructions [--record]       instructions per call under callgrind, against xtask/instructions.txt; not a part of test
   bench [OPTIONS]               speed and memory beside other implementations; not a part of test
+  program                       start and reload of the program, in release; not a part of test
   state                         tasks per second for each store, memory of sessions and listeners; not a part of test
   fuzz [TARGET] [--seconds N]   coverage-guided fuzzing of what reads bytes: frame, message, template
 
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         ["bench", options @ ..] => return bench::run(&Places::find(), options),
         ["instructions", "--record"] => return count(Wish::Record),
         ["instructions"] => return count(Wish::Check),
+        ["program"] => return program::run(&Places::find()),
         ["state"] => return state::run(&Places::find()),
         [command] => (*command, None),
         [command @ ("seeds" | "conformance" | "interop"), "--server", program] => (*command, Some(*program)),

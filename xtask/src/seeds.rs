@@ -1,8 +1,9 @@
 //! Runs every check of the documents that the framework grew from, against the examples `boxlang` and `erlmcp` and against
 //! the program with the configurations in `examples/`.
 //!
-//! A check has an id, S0-01 to S0-39, S1-001 to S1-254, S2-01 to S2-75, S3-01 to S3-46 and S4-01 to S4-43. It is a row in
-//! `xtask/seeds/s0.txt` and its like, a command that must succeed; or a test in `crates/toolgate/tests/it/seeds/`, whose name begins with the id; or it
+//! A check has an id, S0-01 to S0-39, S1-001 to S1-254, S2-01 to S2-75, S3-01 to S3-46 and S4-01 to S4-43. It is a row
+//! in `xtask/seeds/s0.txt` and its
+//! like, a command that must succeed; or a test in `crates/toolgate/tests/it/seeds/`, whose name begins with the id; or it
 //! is left for later, with a reason. An id that is none of these is a failure. What the documents print as requests and
 //! answers stands letter by letter in `xtask/seeds/documents.txt` and its like.
 //!

@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    fn tool(name: &str, description: &str, ours: Value) -> Arc<Tool> {
+    fn tool(name: &str, description: &str, ours: &Value) -> Arc<Tool> {
         let mut tool = Tool::new(name, Raw::empty_object());
         tool.description = Some(description.into());
         tool.meta = Some(Raw::from(json!({ KEY: ours })));
@@ -117,14 +117,14 @@ mod tests {
             tool(
                 "honeypot_check",
                 "Detect rug pulls",
-                json!({ "category": "security", "price": { "usd": "0.05" }, "aliases": ["hp", "honeypot-check"] }),
+                &json!({ "category": "security", "price": { "usd": "0.05" }, "aliases": ["hp", "honeypot-check"] }),
             ),
             tool(
                 "blue_idea",
                 "A brief of an idea",
-                json!({ "category": "console", "price": { "usd": "0" } }),
+                &json!({ "category": "console", "price": { "usd": "0" } }),
             ),
-            tool("plain", "Nothing said", json!({})),
+            tool("plain", "Nothing said", &json!({})),
         ];
         let slugs = |query: Option<&str>, category: Option<&str>| -> Vec<String> {
             let shown = shown(&tools, query, category);

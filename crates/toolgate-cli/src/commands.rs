@@ -60,9 +60,19 @@ pub(crate) async fn check(file: &Path, live: bool) -> Result<(), Failure> {
 
 /// Whether what a configuration needs is there. Programs and folders were looked for already.
 async fn probe(config: &Config, backends: &Backends) -> Result<(), Failure> {
-    let mut missing = backends.probe(config).await;
-    missing.extend(crate::bind(&config.listen.http).await.err());
+    let (mut missing, mut notes) = backends.probe(config).await;
+    match crate::listen(&config.listen.http).await {
+        Ok(_) => {}
+        // Whoever has it may well be the program that serves this file.
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            notes.push(format!("{} is in use, perhaps by this program", config.listen.http));
+        }
+        Err(error) => missing.push(crate::not_bound(&config.listen.http, &error)),
+    }
     backends.close().await;
+    for note in notes {
+        print(&format!("{note}\n"))?;
+    }
     if missing.is_empty() { Ok(()) } else { Err(Failure::Run(missing.join("\ntoolgate: "))) }
 }
 

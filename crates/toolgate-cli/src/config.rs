@@ -14,6 +14,7 @@ mod packs;
 mod read;
 pub(crate) mod reference;
 pub(crate) mod schema;
+mod storage;
 mod text;
 mod tree;
 
@@ -27,6 +28,7 @@ use serde_json::Value;
 use toolgate::{Profile, Rate};
 
 pub(crate) use arguments::{Argument, Arguments, Origin};
+pub(crate) use storage::Storage;
 pub(crate) use text::{Place, Texts, Troubles};
 pub(crate) use tree::Node;
 
@@ -45,6 +47,9 @@ pub(crate) struct Config {
     pub(crate) stats_path: Option<String>,
     pub(crate) egress: Egress,
     pub(crate) egress_node: Node,
+    pub(crate) storage: Storage,
+    pub(crate) storage_at: Place,
+    pub(crate) audit_at: Place,
     /// Where settings for all servers were written, by the name that the library has for them.
     pub(crate) settings: Vec<(&'static str, Place)>,
     pub(crate) connections: Vec<Connection>,
@@ -186,11 +191,16 @@ pub(crate) struct Frame {
     pub(crate) headers: bool,
     pub(crate) ip_allow: Vec<String>,
     pub(crate) cors: Vec<String>,
+    pub(crate) cors_max_age: Option<Duration>,
+    pub(crate) legacy_sse: bool,
     pub(crate) body: u64,
     pub(crate) timeout: Duration,
     pub(crate) rate_per_ip: Option<Rate>,
     pub(crate) rate_per_principal: Option<Rate>,
-    pub(crate) users: Vec<(String, String)>,
+    pub(crate) concurrency: Option<usize>,
+    pub(crate) response: Option<Response>,
+    pub(crate) audit: Option<Audit>,
+    pub(crate) users: Vec<Credential>,
     /// The site whose users may call.
     pub(crate) wordpress: Option<WordPress>,
     pub(crate) tokens: Vec<Credential>,
@@ -202,19 +212,36 @@ pub(crate) struct Frame {
     pub(crate) strict_arguments: bool,
     pub(crate) stats: bool,
     pub(crate) drain: Duration,
+    pub(crate) storage: Storage,
     /// Which tools need which scopes: who sees them is said with the credentials.
     pub(crate) scoped: Vec<(String, Vec<String>)>,
 }
 
-/// A token or a key, and who has it.
+/// How large a result may be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Response {
+    pub(crate) max: usize,
+    /// It is cut, instead of being refused.
+    pub(crate) is_cut: bool,
+}
+
+/// Where calls are written down.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Audit {
+    pub(crate) file: PathBuf,
+    pub(crate) has_arguments: bool,
+}
+
+/// A token, a key or a password, and who has it.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Credential {
-    /// As it is, or `sha256:` and its digest.
+    /// As it is, or `sha256:` and its digest; of a password, its hash.
     pub(crate) secret: String,
     pub(crate) subject: Option<String>,
     pub(crate) scopes: Vec<String>,
     pub(crate) profile: Option<Profile>,
     pub(crate) attributes: Vec<(String, Value)>,
+    pub(crate) quota: Option<Rate>,
 }
 
 /// What something that acts is made of.
@@ -330,11 +357,21 @@ pub(crate) struct Tool {
     pub(crate) scopes: Vec<String>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) meta: Option<Value>,
-    /// Arguments are put right before they are checked.
-    pub(crate) clean: bool,
     pub(crate) aliases: Vec<String>,
     pub(crate) category: Option<String>,
     pub(crate) price: Option<Price>,
+    pub(crate) task: Option<Task>,
+    pub(crate) cache: Option<Duration>,
+    /// Arguments are put right before they are checked.
+    pub(crate) clean: bool,
+}
+
+/// How calls of a tool run as tasks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Task {
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) is_required: bool,
+    pub(crate) is_resumable: bool,
 }
 
 /// What a call costs.

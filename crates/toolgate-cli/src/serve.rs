@@ -13,11 +13,11 @@ use toolgate::{App, ListenOptions, Mount, Mounts, Server};
 
 use crate::catalog;
 use crate::cli::LogFormat;
-use crate::compose::{Backends, Composed, Road, compose, file_resource};
+use crate::compose::{Backends, Beside, Composed, Road, compose, file_resource};
 use crate::config::{self, Loaded, Texts};
 use crate::pack::world::World;
 use crate::source::files::Files;
-use crate::watch::Watch;
+use crate::watch::{self, Watch};
 use crate::{Failure, bind};
 
 /// What was made of a configuration.
@@ -56,7 +56,8 @@ pub(crate) async fn prepare_with(
 
 /// Serves a configuration over HTTP.
 pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat) -> Result<(), Failure> {
-    let Prepared { loaded, composed, backends, world } = prepare(file, Road::Http).await?;
+    let prepared = prepare_with(file, Road::Http, Backends::keeping()).await?;
+    let Prepared { loaded, composed, backends, world } = prepared;
     let config = &loaded.config;
     let servers = &world.servers;
     let mut app = App::new(servers)
@@ -92,7 +93,8 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
 
 /// Serves one server of a configuration to the client that started us.
 pub(crate) async fn stdio(file: &Path, name: Option<&str>) -> Result<(), Failure> {
-    let Prepared { loaded, composed, backends, world } = prepare(file, Road::Local).await?;
+    let prepared = prepare_with(file, Road::Local, Backends::keeping()).await?;
+    let Prepared { loaded, composed, backends, world } = prepared;
     let chosen = choose(&composed, name)?;
     let server = chosen.server.clone();
     let only = chosen.config.name.clone();
@@ -152,6 +154,10 @@ struct Keeper {
     /// What each server was made of.
     current: Vec<config::Server>,
     backends: Backends,
+    /// Files beside the configuration, as they were read.
+    beside: Vec<Beside>,
+    /// Some database did not say what its statements give; how often it was asked again.
+    blank: Option<u32>,
     /// What was read last is not what is served.
     is_refused: bool,
     watch: Watch,
@@ -180,6 +186,8 @@ impl Keeper {
             texts: config.texts,
             current: Vec::new(),
             backends,
+            beside: Vec::new(),
+            blank: None,
             is_refused: false,
             watch: Watch::new(),
             asked: Asked::new(),
@@ -192,8 +200,10 @@ impl Keeper {
     /// Looks at the folders of all files of the configuration: editors put new files in the place of old ones.
     fn watch_files(&mut self) {
         self.watch = Watch::new();
-        for folder in self.texts.folders() {
-            self.watch.add(&folder, RecursiveMode::NonRecursive);
+        let mut folders = self.texts.folders();
+        folders.extend(self.beside.iter().filter_map(|file| file.path.parent().map(Path::to_owned)));
+        for folder in folders.iter().filter(|folder| folder.is_dir()) {
+            self.watch.add(folder, RecursiveMode::NonRecursive);
         }
     }
 
@@ -210,6 +220,8 @@ impl Keeper {
                 self.tasks.spawn(follow(server.clone(), Arc::clone(files)));
             }
         }
+        self.blank = composed.iter().any(|made| made.is_blank).then(|| self.blank.map_or(0, |n| n + 1));
+        self.beside = composed.iter().flat_map(|made| made.beside.clone()).collect();
         self.current = composed.into_iter().map(|made| made.config).collect();
         self.watch_files();
     }
@@ -226,13 +238,13 @@ impl Keeper {
                     self.backends.doubt();
                     self.reload(true).await;
                 }
-                () = self.watch.changed() => {}
+                () = self.watch.changed(watch::MOMENT) => {}
                 () = rest(pause) => {
                     let apis = self.current.iter().flat_map(|server| {
                         server.openapi.iter().map(|api| (server.name.as_str(), api))
                     });
                     let before = self.backends.clone();
-                    if self.backends.refresh(apis).await {
+                    if self.backends.refresh(apis).await || self.blank.is_some() {
                         self.reload(true).await;
                         // What nobody can read is not kept: the file can still change with the old one.
                         if self.is_refused {
@@ -252,7 +264,7 @@ impl Keeper {
             Some(_) => api.refresh,
             None => None,
         });
-        pauses.min()
+        pauses.chain(self.blank.map(again)).min()
     }
 
     /// Serves the configuration as it is now. Where nothing was asked for and nothing has changed, nothing happens, and
@@ -261,9 +273,10 @@ impl Keeper {
         let (file, road, known) = (self.file.clone(), self.road, self.texts.clone());
         let world = Arc::clone(&self.world);
         let mut backends = self.backends.clone();
+        let beside = self.beside.clone();
         let made = tokio::task::spawn_blocking(move || {
             let mut loaded = config::load(&file);
-            if !is_asked && loaded.config.texts == known {
+            if !is_asked && loaded.config.texts == known && !beside.iter().any(Beside::has_changed) {
                 return None;
             }
             let composed = compose(&loaded.config, road, &world, &mut backends, &mut loaded.troubles);
@@ -282,6 +295,7 @@ impl Keeper {
         if let Some(told) = told {
             // The same text is not complained about again.
             self.texts = loaded.config.texts;
+            self.beside.iter_mut().for_each(Beside::look);
             self.watch_files();
             tracing::error!("the configuration is wrong and the old one stays:\n{told}");
             return true;
@@ -351,6 +365,11 @@ fn mounts(composed: &[Composed]) -> impl Iterator<Item = (&str, Mount)> {
 /// When a description is asked for again that could not be had at all.
 const SOON: Duration = Duration::from_secs(30);
 
+/// When a database is asked again that did not answer: soon, and less and less often.
+fn again(n_asked: u32) -> Duration {
+    (Duration::from_secs(1) * 2_u32.saturating_pow(n_asked.min(9))).min(Duration::from_secs(300))
+}
+
 async fn rest(pause: Option<Duration>) {
     match pause {
         Some(pause) => tokio::time::sleep(pause).await,
@@ -378,7 +397,7 @@ async fn follow(server: Server, files: Arc<Files>) {
         for listed in &difference.changed {
             server.changes().resource(&listed.uri);
         }
-        watch.changed().await;
+        watch.changed(watch::PAUSE).await;
     }
 }
 

@@ -95,8 +95,8 @@ impl Hall {
                     }
                     Stage::Task { ttl } => {
                         let luggage = Luggage::default();
-                        let tool = entry.tool.name.clone();
-                        let wish = Wish { tool, arguments, caller, ttl, timeout: None, luggage };
+                        let (tool, usual) = (entry.tool.name.clone(), entry.task_ttl);
+                        let wish = Wish { tool, arguments, caller, ttl, usual, timeout: None, luggage };
                         Ok(begin_task(&self.tasks, entry, wish))
                     }
                 }
@@ -109,7 +109,8 @@ impl Hall {
                 let arguments = ready_arguments(entry, arguments, mending, &caller, &**voice)?;
                 let luggage = Luggage::default();
                 let tool = entry.tool.name.clone();
-                let wish = Wish { tool, arguments, caller, ttl: None, timeout: timeout_ms, luggage };
+                let (ttl, usual, timeout) = (None, entry.task_ttl, timeout_ms);
+                let wish = Wish { tool, arguments, caller, ttl, usual, timeout, luggage };
                 let run = self.tasks.create(wish);
                 let run = Box::pin(async move { Ok(Outcome::TaskCreated(Box::new(run.await?))) });
                 Ok(Work::Task { entry: Some(Arc::clone(entry)), run })
@@ -473,6 +474,7 @@ impl Work {
                     arguments: arguments.clone(),
                     caller: run.cx.caller().clone(),
                     ttl: None,
+                    usual: entry.task_ttl,
                     timeout: None,
                     luggage: run.cx.voice().luggage(),
                 };

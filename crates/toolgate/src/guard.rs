@@ -21,6 +21,7 @@ mod token;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -79,6 +80,8 @@ pub(crate) struct Guards {
     headers: SecurityHeaders,
     per_address: Option<Arc<Limiter>>,
     per_principal: Option<Arc<Limiter>>,
+    /// For those of whom something else was said.
+    of_principals: HashMap<Box<str>, Arc<Limiter>>,
     failures: Arc<Limiter>,
     clock: Clock,
     /// Settings that could not be made. As long as there are any, nobody comes in: a guard that is not there must not
@@ -203,6 +206,7 @@ impl Guards {
             headers: SecurityHeaders::default(),
             per_address: None,
             per_principal: None,
+            of_principals: HashMap::new(),
             failures: Arc::new(Limiter::new(failures(), clock)),
             clock: clock.clone(),
             missing: Vec::new(),
@@ -270,6 +274,16 @@ impl Guards {
     /// How often each caller with a name may come.
     pub(crate) fn set_rate_per_principal(&mut self, rate: Option<Rate>) {
         self.per_principal = rate.map(|rate| Arc::new(Limiter::new(rate, &self.clock)));
+    }
+
+    /// How often the caller of this name may come, instead of what holds for all.
+    pub(crate) fn set_rate_of(&mut self, principal: &str, rate: Rate) {
+        self.of_principals.insert(principal.into(), Arc::new(Limiter::new(rate, &self.clock)));
+    }
+
+    /// The buckets that somebody takes from.
+    fn limiter_of(&self, principal: &str) -> Option<&Arc<Limiter>> {
+        self.of_principals.get(principal).or(self.per_principal.as_ref())
     }
 
     /// What cannot work together.
@@ -425,7 +439,8 @@ impl Guards {
 
     /// Whether requests are counted by all processes together, which takes a look into the store.
     pub(crate) fn counts_together(&self) -> bool {
-        [&self.per_address, &self.per_principal].into_iter().flatten().any(|limiter| limiter.is_shared())
+        let common = [&self.per_address, &self.per_principal].into_iter().flatten();
+        common.chain(self.of_principals.values()).any(|limiter| limiter.is_shared())
     }
 
     /// Counts somebody who came in, in all processes.
@@ -437,7 +452,9 @@ impl Guards {
             let counted = limiter.take_together(Whose::address(pass.client), cellar).await;
             counted.map_err(too_many("too many requests from this address"))?;
         }
-        if let (Some(limiter), Some(name)) = (&self.per_principal, pass.principal.id()) {
+        if let Some(name) = pass.principal.id()
+            && let Some(limiter) = self.limiter_of(name)
+        {
             let counted = limiter.take_together(Whose::Principal(name), cellar).await;
             counted.map_err(too_many("too many requests of this caller"))?;
         }
@@ -464,7 +481,7 @@ impl Guards {
     fn preflight(&self, asked: &HeaderMap, dress: &Dress) -> HeaderMap {
         let mut headers = HeaderMap::new();
         self.dress(&mut headers, dress);
-        Cors::preflight(asked, &mut headers);
+        self.cors.preflight(asked, &mut headers);
         headers
     }
 
@@ -655,7 +672,9 @@ impl Guards {
 
     /// The last look: everything is proven, and only how often this caller comes is left.
     fn admit(&self, pass: Pass) -> Result<Pass, Box<Refusal>> {
-        if let (Some(limiter), Some(id)) = (&self.per_principal, pass.principal.id()) {
+        if let Some(id) = pass.principal.id()
+            && let Some(limiter) = self.limiter_of(id)
+        {
             limiter.take(Whose::Principal(id)).map_err(|seconds| {
                 Refusal::retry(Why::TooMany, "too many requests of this caller", &pass.dress, seconds)
             })?;

@@ -685,6 +685,12 @@ impl<L: Last> Builder<L> {
         self.set(|parts| parts.http.patience = patience)
     }
 
+    /// Whether the two-endpoint HTTP of the first revision (`sse` and `messages`) is served. It is unless said otherwise.
+    #[cfg(feature = "http")]
+    pub fn legacy_sse(self, is_on: bool) -> Builder<L> {
+        self.set(|parts| parts.http.has_pair = is_on)
+    }
+
     /// How often a silent stream says that it is still there. 15 seconds unless said otherwise.
     #[cfg(feature = "http")]
     pub fn heartbeat(self, every: Duration) -> Builder<L> {
@@ -838,6 +844,8 @@ further! { ToolSpec:
     task_later();
     /// A task of the tool whose process ended is run again by another one.
     resumable();
+    /// How long a task of the tool is kept, unless the client says otherwise.
+    keep_tasks(ttl: Duration);
 }
 
 further! { ResourceSpec:

@@ -129,7 +129,12 @@ pub(crate) static ROOT: Table = Table {
             "Databases and APIs, by name; tools refer to them.",
         ),
         key("servers", Named(&Kind::Table(&SERVER)), May, "What is served, by name."),
-        later("storage", "everything is kept in memory"),
+        key(
+            "storage",
+            Kind::Table(&STORAGE),
+            May,
+            "Where is kept what outlives a call: tasks, and sessions that several processes serve.",
+        ),
         later("events", "the library can listen to events; the program cannot yet"),
     ],
 };
@@ -162,9 +167,11 @@ static LISTEN: Table = Table {
         ),
         key("max_connections", COUNT, Else("10000"), "How many connections may be open at once."),
         later("revisions", "all five protocol revisions are served"),
-        later(
+        key(
             "legacy_sse",
-            "the two-endpoint transport of the first revision is always there, at `sse` below each server",
+            Flag,
+            Else("true"),
+            "The two-endpoint transport of the first revision, at `sse` and `messages` below each server.",
         ),
         later(
             "tls",
@@ -203,7 +210,7 @@ static CORS: Table = Table {
     one_of: &[],
     keys: &[
         key("origins", TEXTS, Must, "The origins."),
-        later("max_age", "browsers remember what they may do for a day"),
+        key("max_age", Duration, Else("\"1d\""), "How long browsers remember what pages may do."),
     ],
 };
 
@@ -237,8 +244,34 @@ static LIMITS: Table = Table {
             "How long a call may take, unless its tool says otherwise.",
         ),
         key("rate", List(&Kind::Table(&RATE)), May, "How often callers may call."),
-        later("response", "commands, files and connections have limits of their own"),
-        later("concurrency", "commands and connections have limits of their own"),
+        key(
+            "response",
+            Either(&[Integer(1, 1 << 40), Kind::Table(&RESPONSE), Size]),
+            May,
+            "The largest result of a tool: a size, or a table that also says what happens with a larger one. Not said, commands, files and connections have limits of their own.",
+        ),
+        key(
+            "concurrency",
+            Integer(1, 100_000),
+            May,
+            "How many calls of tools run at once, for each server. Four times as many wait (256 at most, five seconds each); others are told that it is busy. Tools with `task` are not counted.",
+        ),
+    ],
+};
+
+static RESPONSE: Table = Table {
+    place: "limits.response",
+    about: "The largest result of a tool: its texts and media together, and its structured output.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key("max", Size, Must, "So many bytes."),
+        key(
+            "on_exceed",
+            Choice(&["error", "truncate"]),
+            Else("\"error\""),
+            "The call fails; or its texts are cut and say so. Structured output is never cut: then the call fails and shows the beginning of its text.",
+        ),
     ],
 };
 
@@ -254,8 +287,47 @@ static RATE: Table = Table {
             Must,
             "What counts as one caller: an address, or a proven name.",
         ),
-        key("quota", Rate, Must, "`600/min`, `10/s`, `100/h`."),
+        key("quota", Rate, Must, "`600/min`, `10/s`, `100/h`, `1000/day`."),
         key("burst", COUNT, May, "How many may come at once after a pause; the whole quota unless said."),
+    ],
+};
+
+static STORAGE: Table = Table {
+    place: "[storage]",
+    about: "Where is kept what outlives a call: tasks, and sessions that several processes serve.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key(
+            "default",
+            Secret,
+            Else("\"memory:\""),
+            "`memory:`, `redb:PATH` (a file that one process has, found again after a restart), or a Redis that several processes share: `redis://:${PASSWORD}@host:6379/0`, `redis+sentinel://…`, `redis-cluster://…`.",
+        ),
+        key("prefix", Text, Else("\"toolgate:\""), "What all keys in Redis begin with."),
+        later("overrides", "everything is kept in one place"),
+    ],
+};
+
+static TASK: Table = Table {
+    place: "servers.NAME.tools.NAME.task",
+    about: "How calls run as tasks: the client goes on meanwhile, and comes back for the result.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key("ttl", Duration, Else("\"1h\""), "How long a task is kept, and may run, from its beginning."),
+        key(
+            "mode",
+            Choice(&["optional", "required"]),
+            Else("\"optional\""),
+            "Clients that know no tasks wait for the result, or are refused.",
+        ),
+        key(
+            "resumable",
+            Flag,
+            Else("false"),
+            "A task whose process ended is run again from its beginning by the next one. Only where running twice does no harm.",
+        ),
     ],
 };
 
@@ -276,7 +348,28 @@ static STATS: Table = Table {
         later("prometheus", "`path` serves the numbers as JSON"),
         later("otlp", "`path` serves the numbers as JSON"),
         later("retain", "numbers are kept while the program runs"),
-        later("audit", "the library has an audit log; the program has none yet"),
+        key(
+            "audit",
+            Kind::Table(&AUDIT),
+            May,
+            "Writes a line of JSON for each call: who, what, and how it ended.",
+        ),
+    ],
+};
+
+static AUDIT: Table = Table {
+    place: "stats.audit",
+    about: "A log of who called what, and how it ended. Headers and results are never in it.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key(
+            "file",
+            Path,
+            Must,
+            "The file that lines are added to; made if it is not there, for its owner alone.",
+        ),
+        key("args", Flag, Else("false"), "Arguments too, without what looks like a secret."),
     ],
 };
 
@@ -305,7 +398,7 @@ static AUTH: Table = Table {
             "basic",
             List(&Kind::Table(&USER)),
             May,
-            "Users with passwords (`Authorization: Basic`). The caller's name is `user:` and the user; they have no scopes.",
+            "Users with passwords (`Authorization: Basic`). The caller's name is `user:` and the user.",
         ),
         key(
             "bearer",
@@ -358,6 +451,15 @@ static USER: Table = Table {
         key("user", Text, Must, "The name."),
         key("hash", Secret, May, "The Argon2 hash of the password: `toolgate hash-password` makes one."),
         key("password", Secret, May, "The password itself, from a variable or a file."),
+        key("scopes", TEXTS, May, "What the user may do; tools ask for scopes."),
+        key("profile", Text, May, "What the user sees."),
+        key(
+            "attributes",
+            Named(&Any),
+            May,
+            "What else is known of the user, for arguments with `from = \"principal.NAME\"`.",
+        ),
+        key("quota", Rate, May, QUOTA),
     ],
 };
 
@@ -378,8 +480,12 @@ static TOKEN: Table = Table {
             May,
             "What else is known of its holder, for arguments with `from = \"principal.NAME\"`.",
         ),
+        key("quota", Rate, May, QUOTA),
     ],
 };
+
+const QUOTA: &str =
+    "How often its holder may call, instead of `limits.rate` with `per = \"principal\"`: `10000/day`.";
 
 static API_KEY: Table = Table {
     place: "auth.NAME.api_keys",
@@ -398,7 +504,7 @@ static API_KEY: Table = Table {
             May,
             "What else is known of its holder, for arguments with `from = \"principal.NAME\"`.",
         ),
-        later("quota", "`limits.rate` with `per = \"principal\"` holds for all callers alike"),
+        key("quota", Rate, May, QUOTA),
     ],
 };
 
@@ -571,6 +677,12 @@ static SERVER: Table = Table {
             "Refuses `\"5\"` where a number is wanted, instead of reading it as one.",
         ),
         key("limits", Kind::Table(&LIMITS), May, "Its own limits, instead of those for all."),
+        key(
+            "cors",
+            Either(&[TEXTS, Kind::Table(&CORS)]),
+            May,
+            "Pages that may call and read this server, instead of `security.cors`.",
+        ),
         key("tools", Named(&Kind::Table(&TOOL)), May, "What can be called, by name."),
         key("resources", Named(&Kind::Table(&RESOURCE)), May, "What can be read, by name."),
         key(
@@ -658,8 +770,18 @@ static TOOL: Table = Table {
             May,
             "What a call costs: `\"0.05\"`, or `{ usd = \"0.05\" }`. As nobody can pay yet, a call of a tool that costs something is refused.",
         ),
-        later("cache", "results are not kept"),
-        later("task", "calls are not run as tasks; clients that wait are kept informed"),
+        key(
+            "cache",
+            Duration,
+            May,
+            "Keeps what went well for so long, for calls with the same arguments; where the result depends on the caller, for the same caller.",
+        ),
+        key(
+            "task",
+            Either(&[Flag, Kind::Table(&TASK)]),
+            May,
+            "`true`: calls run as tasks where the client knows them. A table says more.",
+        ),
     ],
 };
 

@@ -7,6 +7,8 @@ mod catalog;
 mod commands;
 mod errors;
 mod house;
+mod keep;
+mod limits;
 mod reload;
 mod serve;
 mod sources;

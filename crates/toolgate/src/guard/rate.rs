@@ -47,6 +47,7 @@ const COUNTING: Duration = Duration::from_millis(500);
 /// assert_eq!("600/min".parse::<Rate>()?.burst(20), rate);
 /// assert_eq!("10/s".parse(), Ok(Rate::per_second(10)));
 /// assert_eq!("100/h".parse(), Ok(Rate::per_hour(100)));
+/// assert_eq!("1000/day".parse(), Ok(Rate::per_day(1000)));
 /// assert!("fast".parse::<Rate>().is_err());
 /// # Ok::<(), String>(())
 /// ```
@@ -75,6 +76,12 @@ impl Rate {
     #[must_use]
     pub fn per_hour(amount: u32) -> Rate {
         Rate::per(amount, 3600)
+    }
+
+    /// So many a day, at least 1 and at most a million.
+    #[must_use]
+    pub fn per_day(amount: u32) -> Rate {
+        Rate::per(amount, 86_400)
     }
 
     fn per(amount: u32, seconds: u64) -> Rate {
@@ -114,7 +121,7 @@ impl FromStr for Rate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Rate, String> {
-        let wrong = || format!("{text:?} is not a rate such as `600/min`, `10/s` or `100/h`");
+        let wrong = || format!("{text:?} is not a rate such as `600/min`, `10/s`, `100/h` or `1000/day`");
         let (amount, unit) = text.split_once('/').ok_or_else(wrong)?;
         let amount = amount.trim();
         if !amount.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -125,6 +132,7 @@ impl FromStr for Rate {
             "s" | "sec" | "second" => Ok(Rate::per_second(amount)),
             "m" | "min" | "minute" => Ok(Rate::per_minute(amount)),
             "h" | "hour" => Ok(Rate::per_hour(amount)),
+            "d" | "day" => Ok(Rate::per_day(amount)),
             _ => Err(wrong()),
         }
     }
@@ -135,7 +143,8 @@ impl fmt::Display for Rate {
         let unit = match self.per.as_secs() {
             1 => "s",
             60 => "min",
-            _ => "h",
+            3600 => "h",
+            _ => "day",
         };
         write!(f, "{}/{unit}", self.amount)
     }

@@ -27,6 +27,8 @@ pub(crate) struct ToolEntry {
     pub(crate) later: bool,
     /// A task of it that lost its process may run again.
     pub(crate) resumable: bool,
+    /// How long its tasks are kept, unless the client says.
+    pub(crate) task_ttl: Option<Duration>,
     /// Puts arguments right before they are checked.
     pub(crate) prepare: Option<Prepare>,
     version: Option<String>,
@@ -141,6 +143,7 @@ pub struct ToolSpec {
     needs: Vec<Need>,
     later: bool,
     resumable: bool,
+    task_ttl: Option<Duration>,
     prepare: Option<Prepare>,
     version: Option<String>,
     aliases: Vec<String>,
@@ -179,6 +182,7 @@ impl ToolSpec {
             needs: Vec::new(),
             later: false,
             resumable: false,
+            task_ttl: None,
             prepare: None,
             version: None,
             aliases: Vec::new(),
@@ -395,6 +399,14 @@ impl ToolSpec {
         self
     }
 
+    /// How long a task of it is kept from its beginning, its result included, unless the client says otherwise: instead
+    /// of what the server says ([`Builder::task_ttl`](crate::Builder::task_ttl)). A year at most.
+    #[must_use]
+    pub fn keep_tasks(mut self, ttl: Duration) -> ToolSpec {
+        self.task_ttl = Some(ttl);
+        self
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.tool.name
     }
@@ -411,6 +423,7 @@ impl ToolSpec {
             needs,
             later,
             resumable,
+            task_ttl,
             prepare,
             version,
             aliases,
@@ -461,6 +474,7 @@ impl ToolSpec {
             needs,
             later,
             resumable,
+            task_ttl,
             prepare,
             version,
             aliases,

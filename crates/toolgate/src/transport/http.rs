@@ -89,6 +89,8 @@ pub(crate) struct HttpOptions {
     pub(crate) patience: Duration,
     /// How often a silent stream says that it is still there.
     pub(crate) heartbeat: Duration,
+    /// Whether the two-endpoint form of the first edition is there.
+    pub(crate) has_pair: bool,
 }
 
 impl Default for HttpOptions {
@@ -97,6 +99,7 @@ impl Default for HttpOptions {
             body_timeout: Duration::from_secs(30),
             patience: Duration::from_secs(5),
             heartbeat: Duration::from_secs(15),
+            has_pair: true,
         }
     }
 }
@@ -337,6 +340,9 @@ impl Inner {
     {
         let allowed = match door {
             Door::Nowhere => return plain(StatusCode::NOT_FOUND),
+            Door::PairStream | Door::PairMessages if !self.options.has_pair => {
+                return plain(StatusCode::NOT_FOUND);
+            }
             Door::Messages => "GET, POST, DELETE",
             Door::PairStream => "GET",
             Door::PairMessages => "POST",
