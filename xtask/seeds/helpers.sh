@@ -81,7 +81,7 @@ fi
 WP=$B/wp-json/buddyboss-mcp/v1/mcp; WU=${WP_USER:-admin}:${WP_PASSWORD:-app-pass}
 # The document's own names.
 wp_names(){ URL=$WP; USER=${WU%%:*}; PASS=${WU#*:}; }
-# Only the site of the tests remembers what it was asked, and can be changed: `tried || …`.
+# Only the site of the tests remembers what it was asked, and can be changed: `real || …`.
 real(){ ! curl -sf "$WP_URL/_seen" >/dev/null; }
 # What the site heard because of a command: `heard COMMAND …`, as a list.
 heard(){ curl -sf -X DELETE "$WP_URL/_seen" >/dev/null; "$@" >/dev/null; curl -sf "$WP_URL/_seen"; }

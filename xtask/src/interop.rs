@@ -49,6 +49,12 @@ pub(crate) fn run(places: &Places, fixture: &Fixture, tally: &mut Tally) {
         Ok(hub) => drivers.extend(hub.as_ref().and_then(|hub| drivers::hub(&tools, hub))),
         Err(why) => tally.fail(why),
     }
+    let community = fixture.is_ours.then(|| community(places, &dir)).transpose();
+    match &community {
+        Ok(Some((_, community))) => drivers.extend(drivers::community(&tools, community)),
+        Ok(None) => {}
+        Err(why) => tally.fail(why),
+    }
     tools.report(tally);
     run_all(&drivers, &home, tally);
     if server.is_running() {
@@ -63,6 +69,18 @@ fn hub(places: &Places, dir: &Path) -> Result<Server, String> {
     let file = places.root.join("examples/hub.toml").display().to_string();
     let arguments = ["serve", &file, "--listen", "127.0.0.1:0"];
     Fixture::of_program(places).listen(&arguments, &dir.join("hub.log"))
+}
+
+/// A site, and the program before it.
+fn community(places: &Places, dir: &Path) -> Result<(Server, Server), String> {
+    let site = Fixture::of_example("wordpress", places);
+    let site = site.listen(&["--http", "127.0.0.1:0"], &dir.join("wordpress.log"))?;
+    let file = places.root.join("examples/buddyboss.toml").display().to_string();
+    let arguments = ["serve", &file, "--listen", "127.0.0.1:0"];
+    let variables = [("WP_URL".to_owned(), site.url.trim_end_matches('/').to_owned())];
+    let log = dir.join("community.log");
+    let server = Fixture::of_program(places).listen_with(&arguments, &variables, &log)?;
+    Ok((site, server))
 }
 
 fn run_all(drivers: &[Driver], home: &Path, tally: &mut Tally) {
