@@ -1,7 +1,8 @@
 //! Runs every check of the documents that the framework grew from, against the examples `boxlang` and `erlmcp` and against
 //! the program with the configurations in `examples/`.
 //!
-//! A check has an id, S0-01 to S0-39, S1-001 to S1-254 and S2-01 to S2-75. It is a row in `xtask/seeds/s0.txt` and its
+//! A check has an id, S0-01 to S0-48, S1-001 to S1-254, S2-01 to S2-75, S3-01 to S3-46 and S4-01 to S4-43. It is a row
+//! in `xtask/seeds/s0.txt` and its
 //! like, a command that must succeed; or a test in `crates/toolgate/tests/it/seeds/`, whose name begins with the id; or it
 //! is left for later, with a reason. An id that is none of these is a failure. What the documents print as requests and
 //! answers stands letter by letter in `xtask/seeds/documents.txt` and its like.
@@ -30,7 +31,12 @@ const ROW_LIMIT: Duration = Duration::from_secs(20);
 const TESTS_LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// Which ids there are: prefix, digits, the last one.
-const RANGES: [(&str, usize, usize); 3] = [("S0", 2, 39), ("S1", 3, 254), ("S2", 2, 75)];
+const RANGES: [(&str, usize, usize); 5] =
+    [("S0", 2, 48), ("S1", 3, 254), ("S2", 2, 75), ("S3", 2, 46), ("S4", 2, 43)];
+
+/// Secrets in the environment of the program, which nobody may see.
+const VARIABLES: [(&str, &str); 2] =
+    [("SECRET_KEY", "abc"), ("SEEDS_DATABASE", "postgres://ada:pw@localhost/shop")];
 
 /// Documents whose checks are run against one server.
 struct Set {
@@ -66,9 +72,27 @@ const SETS: &[Set] = &[
     Set { name: ERLMCP, served: Served::Example, rows: &["s2.txt"], printed: Some("documents-erlmcp.txt") },
     Set {
         name: "runtime",
-        served: Served::Program { file: "examples/runtime.toml", backend: None },
+        served: Served::Program { file: "xtask/seeds/runtime.toml", backend: None },
         rows: &["s0-program.txt"],
-        printed: None,
+        printed: Some("documents-runtime.txt"),
+    },
+    Set {
+        name: "hub",
+        served: Served::Program {
+            file: "xtask/seeds/hub.toml",
+            backend: Some(Backend { example: "hub_upstream", variable: "HUB_UPSTREAM" }),
+        },
+        rows: &["s3.txt"],
+        printed: Some("documents-bluehub.txt"),
+    },
+    Set {
+        name: "buddyboss",
+        served: Served::Program {
+            file: "examples/buddyboss.toml",
+            backend: Some(Backend { example: "wordpress", variable: "WP_URL" }),
+        },
+        rows: &["s4.txt"],
+        printed: Some("documents-buddyboss.txt"),
     },
 ];
 
@@ -186,7 +210,8 @@ fn shell(places: &Places, set: &Set, fixture: &Fixture, book: &mut Book) -> Resu
     }
     let work = places.work.join("seeds").join(set.name);
     install::fresh(&work).map_err(Stop::Fail)?;
-    let (behind, variables) = backend(places, set, &work).map_err(Stop::Fail)?;
+    let (behind, mut variables) = backend(places, set, &work).map_err(Stop::Fail)?;
+    variables.extend(VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let log = work.join("server.log");
     let served = match set.served {
         Served::Example => fixture.listen(&["--http", "127.0.0.1:0"], &log),
@@ -212,12 +237,11 @@ fn shell(places: &Places, set: &Set, fixture: &Fixture, book: &mut Book) -> Resu
     }
 }
 
+/// What is asked, if we started it, and the variables that name it.
+type Behind = (Option<Server>, Vec<(String, String)>);
+
 /// Starts what the program asks, if there is such a thing, and says where it is.
-fn backend(
-    places: &Places,
-    set: &Set,
-    work: &Path,
-) -> Result<(Option<Server>, Vec<(String, String)>), String> {
+fn backend(places: &Places, set: &Set, work: &Path) -> Result<Behind, String> {
     let Served::Program { backend: Some(Backend { example, variable }), .. } = set.served else {
         return Ok((None, Vec::new()));
     };
@@ -400,10 +424,12 @@ mod tests_of_reading {
     #[test]
     fn every_id_is_wanted() {
         let wanted = wanted();
-        assert_eq!(wanted.len(), 39 + 254 + 75);
-        assert!(wanted.contains("S0-01") && wanted.contains("S0-39"));
+        assert_eq!(wanted.len(), 48 + 254 + 75 + 46 + 43);
+        assert!(wanted.contains("S0-01") && wanted.contains("S0-48"));
         assert!(wanted.contains("S1-001") && wanted.contains("S1-254"));
         assert!(wanted.contains("S2-01") && wanted.contains("S2-75"));
+        assert!(wanted.contains("S3-01") && wanted.contains("S3-46"));
+        assert!(wanted.contains("S4-01") && wanted.contains("S4-43"));
     }
 
     #[test]

@@ -102,7 +102,7 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
     if !arguments.is_object() {
         return Err(Failure::Usage("the arguments are a JSON object: '{\"name\": \"Ada\"}'".into()));
     }
-    let Prepared { composed, backends, .. } = prepare(file, Road::Local).await?;
+    let Prepared { composed, backends, world, .. } = prepare(file, Road::Local).await?;
     let (server, tool) = split(&composed, name);
     let having = || composed.iter().filter(|made| made.server.has_tool(tool)).collect::<Vec<_>>();
     let made = match (server, having().as_slice()) {
@@ -112,6 +112,8 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
         }
         _ => choose(&composed, server)?,
     };
+    // What is built in looks for it there.
+    world.servers.replace(&made.server);
     let result = ask(&made.server, "tools/call", json!({ "name": tool, "arguments": arguments })).await?;
     backends.close().await;
     if json {
@@ -240,9 +242,13 @@ fn limit(config: &Config, tool: &Tool, frame: &Frame) -> Duration {
 
 fn explain_in(config: &Config, made: &Composed, wanted: &str, said: &mut String) {
     let about = &made.config;
+    let site = about.frame.wordpress.as_ref().map(|site| format!("users of {}", site.url));
     let who = match (about.frame.users.len(), about.frame.tokens.len(), about.frame.keys.len()) {
-        (0, 0, 0) => "everybody who reaches the server".to_owned(),
-        (users, tokens, keys) => format!("{users} users, {tokens} tokens, {keys} API keys"),
+        (0, 0, 0) => site.unwrap_or_else(|| "everybody who reaches the server".to_owned()),
+        (users, tokens, keys) => {
+            let known = format!("{users} users, {tokens} tokens, {keys} API keys");
+            site.map_or(known.clone(), |site| format!("{known}, {site}"))
+        }
     };
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() {

@@ -13,6 +13,7 @@ mod memory;
 mod requests;
 mod reuse;
 mod tools;
+mod wordpress;
 
 #[cfg(all(test, unix))]
 mod tests;
@@ -30,14 +31,16 @@ use serde_json::Value;
 use toolgate::model::PromptArgument;
 use toolgate::{
     ApiKeys, Builder, Context, Dialect, Error, PromptSpec, ResourceSpec, SecurityHeaders, Server,
-    TemplateSpec, Token, ToolSpec,
+    TemplateSpec, Token, ToolError, ToolSpec,
 };
 
+use crate::catalog;
 use crate::config::{self, Arguments, Config, ConnectionKind, Does, Node, Output, Place, Troubles};
 use crate::pack::{self, world::World};
+use crate::source::clean::clean;
 use crate::source::command::CommandAct;
 use crate::source::files::{Files, Listed};
-use crate::source::http::HttpAct;
+use crate::source::http::{ChainAct, FIRST, HttpAct, HttpConnection};
 use crate::source::prompt::Filling;
 use crate::source::sql::SqlAct;
 use crate::source::text::{TemplateAct, TextAct};
@@ -47,6 +50,9 @@ use bounds::Bounds;
 use caller::Taking;
 use library::{Library, Reader, Words};
 use memory::Memory;
+
+/// What stands for a number in instructions.
+const TOOL_COUNT: &str = "{tool_count}";
 
 /// Whom a server is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,7 +182,11 @@ impl Making<'_> {
     fn make(&mut self) -> Option<Composed> {
         let n_before = self.troubles.len();
         let about = self.server;
-        let mut builder = Server::new(&about.name, &about.version).changing();
+        let mut builder = Server::new(&about.name, &about.version);
+        // Whoever is remembered was told what there is, and that must hold when the file says more. Others ask again.
+        if about.frame.sessions {
+            builder = builder.changing();
+        }
         if let Some(title) = &about.title {
             builder = builder.server_title(title);
         }
@@ -192,6 +202,9 @@ impl Making<'_> {
         let mut builder = framed(builder, about, self.road);
         if let Some(kept) = self.backends.kept() {
             builder = kept.give(builder);
+        }
+        if let (Some(site), Road::Http) = (&about.frame.wordpress, self.road) {
+            builder = builder.logins(wordpress::logins(site, self.backends.site(site)?));
         }
         if let Some(dialect) =
             Dialect::named(&about.frame.dialect).filter(|_| about.frame.dialect != "official")
@@ -232,6 +245,9 @@ impl Making<'_> {
         let built = builder.build();
         match built {
             Ok(server) if self.troubles.len() == n_before => {
+                if let Some(text) = about.instructions.as_ref().filter(|text| text.contains(TOOL_COUNT)) {
+                    server.set_instructions(text.replace(TOOL_COUNT, &server.tool_count().to_string()));
+                }
                 let watched = std::mem::take(&mut self.watched);
                 let (notes, foreign) = (std::mem::take(&mut self.notes), std::mem::take(&mut self.foreign));
                 let (beside, is_blank) = (std::mem::take(&mut self.beside), self.is_blank);
@@ -336,8 +352,11 @@ impl Making<'_> {
             }
             Does::Http(http) => {
                 let connection = self.backends.http(&http.on)?;
-                HttpAct::new(requests::request(http, output), connection, &schema)
-                    .map(|act| Arc::new(act) as Arc<dyn Act>)
+                let first = HttpAct::new(requests::request(http, output), Arc::clone(&connection), &schema);
+                match &http.then {
+                    None => first.map(|act| Arc::new(act) as Arc<dyn Act>),
+                    Some(then) => chained(http, then, output, &schema, first, connection),
+                }
             }
             Does::Sql(sql) => return self.sql(sql, &schema, output, node).map(|act| act as Arc<dyn Act>),
             Does::Builtin(name) => pack::builtin(name, self.server, self.world).ok_or_else(|| {
@@ -395,13 +414,18 @@ impl Making<'_> {
         let promised = act.output_schema();
         let scopes = if self.road == Road::Http { tool.scopes.clone() } else { Vec::new() };
         let taking = Arc::new(Taking::of_tool(&tool.arguments));
+        let unpaid = catalog::unpaid(tool);
         let bounds = if tool.task.is_some() { self.bounds.of_tasks() } else { self.bounds.clone() };
         let memory = tool.cache.map(|life| Arc::new(Memory::new(life, tools::whom(tool, self.config))));
+        let cleaned = tools::cleaned(tool);
         let handler = move |given: Value, cx: Context| {
             let (act, taking, scopes) = (Arc::clone(&act), Arc::clone(&taking), scopes.clone());
-            let (bounds, memory) = (bounds.clone(), memory.clone());
+            let (unpaid, bounds, memory) = (unpaid.clone(), bounds.clone(), memory.clone());
             async move {
                 caller::has_scopes(&cx, &scopes)?;
+                if let Some(said) = unpaid {
+                    return Err(ToolError::new(&*said));
+                }
                 let arguments = taking.fill(given, &cx)?;
                 let run = bounds.around(act.act(&cx, &arguments));
                 match &memory {
@@ -412,14 +436,20 @@ impl Making<'_> {
         };
         let mut spec =
             ToolSpec::new(&tool.name, handler).input_schema(tool.arguments.seen()).hints(tool.hints.clone());
+        if !cleaned.is_empty() {
+            spec = spec.prepare(move |given| clean(given, &cleaned));
+        }
         if let Some(description) = &tool.description {
             spec = spec.describe(description);
         }
         if let Some(title) = &tool.title {
             spec = spec.title(title);
         }
-        if let Some(meta) = &tool.meta {
-            spec = spec.meta(meta.clone());
+        if let Some(meta) = catalog::meta(tool) {
+            spec = spec.meta(meta);
+        }
+        for alias in &tool.aliases {
+            spec = spec.alias(alias);
         }
         let takes = |word: &str| match &tool.does {
             Does::Sql(_) => matches!(word, "rows" | "row" | "value"),
@@ -670,6 +700,32 @@ fn framed(builder: Builder, server: &config::Server, road: Road) -> Builder {
         builder = builder.api_keys(ApiKeys::list(frame.keys.iter().map(token).collect::<Vec<Token>>()));
     }
     builder
+}
+
+/// Two requests, of which the second knows what the first answered.
+fn chained(
+    http: &config::Http,
+    then: &config::HttpThen,
+    output: &Output,
+    schema: &Value,
+    first: Result<HttpAct, Vec<Problem>>,
+    connection: Arc<HttpConnection>,
+) -> Result<Arc<dyn Act>, Vec<Problem>> {
+    let mut known = schema.clone();
+    known["properties"][FIRST] = serde_json::json!({});
+    match known["required"].as_array_mut() {
+        Some(required) => required.push(FIRST.into()),
+        None => known["required"] = serde_json::json!([FIRST]),
+    }
+    let second = HttpAct::new(requests::following(http, then, output), connection, &known);
+    let below = |problem: Problem| Problem { at: format!("then.{}", problem.at), ..problem };
+    match (first, second) {
+        (Ok(first), Ok(second)) => Ok(Arc::new(ChainAct { first, second })),
+        (first, second) => {
+            let second = second.err().unwrap_or_default().into_iter().map(below);
+            Err(first.err().unwrap_or_default().into_iter().chain(second).collect())
+        }
+    }
 }
 
 /// A builder that has settled what was added last.

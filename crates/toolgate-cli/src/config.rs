@@ -16,6 +16,7 @@ pub(crate) mod reference;
 pub(crate) mod schema;
 mod storage;
 mod text;
+mod told;
 mod tree;
 
 #[cfg(test)]
@@ -30,6 +31,7 @@ use toolgate::{Profile, Rate};
 pub(crate) use arguments::{Argument, Arguments, Origin};
 pub(crate) use storage::Storage;
 pub(crate) use text::{Place, Texts, Troubles};
+pub(crate) use told::address;
 pub(crate) use tree::Node;
 
 use crate::source::command::CommandSpec;
@@ -45,6 +47,9 @@ pub(crate) struct Config {
     pub(crate) texts: Texts,
     pub(crate) listen: Listen,
     pub(crate) stats_path: Option<String>,
+    pub(crate) metrics_path: Option<String>,
+    /// What was written, without secrets.
+    pub(crate) told: Value,
     pub(crate) egress: Egress,
     pub(crate) egress_node: Node,
     pub(crate) storage: Storage,
@@ -98,6 +103,19 @@ pub(crate) struct SqlConnection {
     pub(crate) max_rows: usize,
     pub(crate) max_bytes: usize,
     pub(crate) expose_errors: bool,
+}
+
+/// A site of WordPress that says who somebody is.
+#[derive(Clone, PartialEq)]
+pub(crate) struct WordPress {
+    pub(crate) name: String,
+    pub(crate) node: Node,
+    pub(crate) url: String,
+    /// What a user must be allowed to do there.
+    pub(crate) capability: Option<String>,
+    pub(crate) cache: Duration,
+    /// Whom `check --live` logs in as.
+    pub(crate) probe: Option<(String, String)>,
 }
 
 #[derive(Clone, PartialEq)]
@@ -159,6 +177,8 @@ pub(crate) struct Server {
     pub(crate) version: String,
     pub(crate) instructions: Option<String>,
     pub(crate) website: Option<String>,
+    /// Where its catalogue is served.
+    pub(crate) catalog: Option<String>,
     pub(crate) frame: Frame,
     pub(crate) tools: Vec<Tool>,
     pub(crate) resources: Vec<Resource>,
@@ -186,6 +206,8 @@ pub(crate) struct Frame {
     pub(crate) response: Option<Response>,
     pub(crate) audit: Option<Audit>,
     pub(crate) users: Vec<Credential>,
+    /// The site whose users may call.
+    pub(crate) wordpress: Option<WordPress>,
     pub(crate) tokens: Vec<Credential>,
     pub(crate) keys: Vec<Credential>,
     pub(crate) dialect: String,
@@ -273,6 +295,9 @@ pub(crate) struct Http {
     /// `error` or `truncate`.
     pub(crate) on_exceed: String,
     pub(crate) auth: Option<BackendAuth>,
+    /// Codes of errors that mean that there is nobody to answer.
+    pub(crate) unavailable: Vec<String>,
+    pub(crate) then: Option<Box<HttpThen>>,
     pub(crate) idempotent: Option<bool>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) max_response: Option<usize>,
@@ -288,6 +313,16 @@ pub(crate) enum HttpBody {
     Multipart(Vec<(String, HttpPart)>),
     Text { text: String, content_type: Option<String> },
     Bytes { argument: String, content_type: Option<String> },
+}
+
+/// A request that follows another one, and knows its answer.
+#[derive(Clone, PartialEq)]
+pub(crate) struct HttpThen {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) query: Vec<(String, String)>,
+    pub(crate) json: Option<Value>,
+    pub(crate) pick: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -327,8 +362,13 @@ pub(crate) struct Tool {
     pub(crate) scopes: Vec<String>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) meta: Option<Value>,
+    pub(crate) aliases: Vec<String>,
+    pub(crate) category: Option<String>,
+    pub(crate) price: Option<Price>,
     pub(crate) task: Option<Task>,
     pub(crate) cache: Option<Duration>,
+    /// Arguments are put right before they are checked.
+    pub(crate) clean: bool,
 }
 
 /// How calls of a tool run as tasks.
@@ -337,6 +377,38 @@ pub(crate) struct Task {
     pub(crate) ttl: Option<Duration>,
     pub(crate) is_required: bool,
     pub(crate) is_resumable: bool,
+}
+
+/// What a call costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Price {
+    /// US dollars, as a decimal without needless zeros.
+    pub(crate) usd: String,
+}
+
+impl Price {
+    /// Reads digits with perhaps a point among them, and at most six behind it: the smallest coin there is.
+    pub(crate) fn read(text: &str) -> Option<Price> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+        let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !are_digits(whole) || !are_digits(part) || whole.len() > 9 || part.len() > 6 {
+            return None;
+        }
+        let whole = whole.trim_start_matches('0');
+        let whole = if whole.is_empty() { "0" } else { whole };
+        let part = part.trim_end_matches('0');
+        let usd = match part.len() {
+            0 => whole.to_owned(),
+            // Prices are written with cents.
+            1 => format!("{whole}.{part}0"),
+            _ => format!("{whole}.{part}"),
+        };
+        Some(Price { usd })
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
+        self.usd == "0"
+    }
 }
 
 /// What structured output looks like.
@@ -468,6 +540,7 @@ pub(crate) fn load_with(path: &Path, variables: expand::Variables<'_>) -> Loaded
         }
     };
     include(&mut tree, &mut texts, &mut troubles);
+    let told = told::told(&tree);
     packs::unfold(&mut tree, &mut texts, &mut troubles);
     // Where the grammar is wrong, anything may be missing: complaints about that would be noise.
     if troubles.is_empty() {
@@ -475,7 +548,8 @@ pub(crate) fn load_with(path: &Path, variables: expand::Variables<'_>) -> Loaded
     } else {
         tree = Node::empty();
     }
-    let config = read::read(&tree, texts, &mut troubles);
+    let mut config = read::read(&tree, texts, &mut troubles);
+    config.told = told;
     Loaded { config, troubles }
 }
 

@@ -1,12 +1,15 @@
 //! The `toolgate` program: parse, run, say what went wrong.
 
+mod catalog;
 mod cli;
+mod clock;
 mod commands;
 mod compose;
 mod config;
 mod demo;
 mod install;
 mod log;
+mod observe;
 mod pack;
 mod serve;
 mod source;
@@ -40,6 +43,8 @@ impl From<toolgate::Error> for Failure {
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    // The first to ask is when it began.
+    let _ = clock::birth();
     let cli = Cli::parse();
     log::start(cli.log_format, cli.log_level);
     match run(cli).await {

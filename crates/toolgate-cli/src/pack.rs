@@ -4,7 +4,8 @@
 //! what a pack says. Beyond that, an entry says to which part of the pack it belongs (`phase`), `on = "@"` is the connection
 //! that the file names for the pack, and `builtin` is something that is written in Rust, which only packs may name.
 
-mod runtime;
+mod hub;
+pub(crate) mod runtime;
 pub(crate) mod world;
 
 use std::sync::Arc;
@@ -30,7 +31,13 @@ pub(crate) static PACKS: [Pack; 3] = [
     Pack {
         name: "buddyboss",
         text: include_str!("pack/buddyboss.toml"),
-        phases: &[("core", true), ("buddyboss", true), ("advanced", true)],
+        phases: &[
+            ("core", true),
+            ("buddyboss", true),
+            ("advanced", true),
+            ("learndash", false),
+            ("extra", false),
+        ],
         needs_connection: true,
     },
     Pack { name: "hub", text: include_str!("pack/hub.toml"), phases: &[], needs_connection: true },
@@ -42,6 +49,6 @@ pub(crate) fn named(name: &str) -> Option<&'static Pack> {
 }
 
 /// What a pack means by `builtin`. None: nothing of that name.
-pub(crate) fn builtin(name: &str, _server: &Server, world: &Arc<World>) -> Option<Arc<dyn Act>> {
-    runtime::builtin(name, world)
+pub(crate) fn builtin(name: &str, server: &Server, world: &Arc<World>) -> Option<Arc<dyn Act>> {
+    hub::builtin(name, server, world).or_else(|| runtime::builtin(name, &server.name, world))
 }

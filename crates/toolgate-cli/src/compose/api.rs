@@ -248,6 +248,7 @@ fn arguments(schema: &Value) -> Arguments {
         default: None,
         is_required: is_required(name),
         from: None,
+        clean: None,
     };
     let list = schema["properties"].as_object().into_iter().flatten().map(argument).collect();
     Arguments { list }

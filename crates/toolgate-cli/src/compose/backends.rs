@@ -13,7 +13,8 @@ use toolgate::{AuditLog, Events};
 use super::bounds::Turns;
 use super::keep::{self, Kept, Probed};
 use super::reuse::Reuse;
-use crate::config::{self, BackendAuth, Config, ConnectionKind, OpenApi, Troubles};
+use crate::config::{self, BackendAuth, Config, ConnectionKind, OpenApi, Troubles, WordPress, address};
+use crate::pack::world::{Api, Store};
 use crate::source::Problem;
 use crate::source::egress::{Egress, EgressSpec};
 use crate::source::http::{Auth, ConnectionSpec, Fetched, HttpConnection, Outside, Retry};
@@ -101,6 +102,13 @@ impl Backends {
                     None => format!("auth.{at}"),
                 };
                 troubles.say(api.node.reach(&at), said);
+            }
+        }
+        for site in sites(config) {
+            let about = config::HttpConnection::at(site.url.clone());
+            let made = self.renew_http(site_name(site), &about, &old_http);
+            for Problem { said, .. } in made.err().unwrap_or_default() {
+                troubles.say(site.node.reach("url"), said);
             }
         }
         let is_named = |url: &String| apis(config).any(|(_, api)| api.spec.url() == Some(url));
@@ -218,6 +226,11 @@ impl Backends {
         self.sql.get(name).map(|(_, connection)| Arc::clone(connection))
     }
 
+    /// The site that knows who somebody is. None if it could not be made, which was told.
+    pub(super) fn site(&self, site: &WordPress) -> Option<Arc<HttpConnection>> {
+        self.http.get(&site_name(site)).map(|(_, connection)| Arc::clone(connection))
+    }
+
     /// The connection that requests of an API go to.
     pub(super) fn api(&self, server: &str, api: &OpenApi) -> Option<Arc<HttpConnection>> {
         let own = self.http.get(&name_of(server, api)).map(|(_, connection)| Arc::clone(connection));
@@ -281,6 +294,46 @@ impl Backends {
         has_changed
     }
 
+    /// Every database.
+    pub(crate) fn stores(&self) -> Vec<Store> {
+        let mut stores: Vec<Store> = self
+            .sql
+            .iter()
+            .map(|(name, (spec, connection))| Store {
+                name: name.clone(),
+                engine: spec.driver.key(),
+                address: address(&spec.address),
+                connection: Arc::clone(connection),
+            })
+            .collect();
+        stores.sort_by(|one, other| one.name.cmp(&other.name));
+        stores
+    }
+
+    /// Every API.
+    pub(crate) fn apis(&self) -> Vec<Api> {
+        let mut apis: Vec<Api> = self
+            .http
+            .iter()
+            .map(|((server, name), (about, connection))| Api {
+                name: server.as_ref().map_or_else(|| name.clone(), |server| format!("{server}.{name}")),
+                base: address(&about.base),
+                timeout: about.timeout,
+                connection: Arc::clone(connection),
+            })
+            .collect();
+        apis.sort_by(|one, other| one.name.cmp(&other.name));
+        apis
+    }
+
+    /// Every description that was read from a URL, and how long it is.
+    pub(crate) fn descriptions(&self) -> Vec<(String, usize)> {
+        let mut known: Vec<(String, usize)> =
+            self.documents.iter().map(|(url, fetched)| (shown(url), fetched.text.len())).collect();
+        known.sort();
+        known
+    }
+
     /// Whether this description was ever read.
     pub(crate) fn has_document(&self, url: &str) -> bool {
         self.documents.contains_key(url)
@@ -313,6 +366,13 @@ impl Backends {
                 silent.push(format!("{}: API {}: {said}", config.texts.locate(api.node.at), api.name));
             }
         }
+        for site in sites(config) {
+            let Some(connection) = self.site(site) else { continue };
+            if let Err(said) = super::wordpress::probe(site, &connection).await {
+                let place = config.texts.locate(site.node.at);
+                silent.push(format!("{place}: auth {}: {said}", site.name));
+            }
+        }
         (silent, notes)
     }
 
@@ -334,6 +394,22 @@ pub(super) fn wait<T>(future: impl Future<Output = T>) -> T {
 
 fn apis(config: &Config) -> impl Iterator<Item = (&str, &OpenApi)> {
     config.servers.iter().flat_map(|server| server.openapi.iter().map(|api| (server.name.as_str(), api)))
+}
+
+/// Sites that servers ask who somebody is; each once.
+fn sites(config: &Config) -> Vec<&WordPress> {
+    let mut sites: Vec<&WordPress> = Vec::new();
+    for site in config.servers.iter().filter_map(|server| server.frame.wordpress.as_ref()) {
+        if !sites.iter().any(|known| known.name == site.name) {
+            sites.push(site);
+        }
+    }
+    sites
+}
+
+/// No server is called like this.
+fn site_name(site: &WordPress) -> Name {
+    (Some("(auth)".to_owned()), site.name.clone())
 }
 
 fn name_of(server: &str, api: &OpenApi) -> Name {

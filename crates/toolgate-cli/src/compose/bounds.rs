@@ -98,7 +98,13 @@ fn fit(output: ToolOutput, Response { max, is_cut }: Response) -> Result<ToolOut
         .push(Content::text(format!("[truncated: the result has {whole} bytes, {max} of them are shown]")));
     // A part of structured output is none: who reads it by its schema is told that this is not it.
     let is_error = output.is_error || output.structured.is_some();
-    Ok(ToolOutput { content, structured: None, is_error, meta: output.meta })
+    Ok(ToolOutput {
+        content,
+        structured: None,
+        is_error,
+        is_unavailable: output.is_unavailable,
+        meta: output.meta,
+    })
 }
 
 pub(super) fn size(content: &Content) -> usize {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod command;
+mod community;
 mod files;
 mod packs;
 mod people;

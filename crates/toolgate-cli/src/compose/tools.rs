@@ -46,6 +46,13 @@ pub(super) fn as_task(spec: ToolSpec, task: Option<Task>) -> ToolSpec {
     }
 }
 
+/// The arguments of a tool that are put right before they are checked, with their schemas.
+pub(super) fn cleaned(tool: &Tool) -> Vec<(String, Value)> {
+    let arguments = tool.arguments.list.iter();
+    let wanted = arguments.filter(|argument| argument.from.is_none() && argument.clean.unwrap_or(tool.clean));
+    wanted.map(|argument| (argument.name.clone(), argument.schema.clone())).collect()
+}
+
 /// A credential, whose holder sees no tool that they may not call.
 pub(super) fn token(credential: &Credential, server: &Server) -> Token {
     let mut token = Token::new(&credential.secret).attribute("scopes", credential.scopes.clone());
@@ -120,7 +127,8 @@ pub(super) fn whom(tool: &Tool, config: &Config) -> Whom {
 /// What a source of values is given: what is written so far.
 pub(super) fn prefix() -> Arguments {
     let schema = json!({ "type": "string" });
-    let prefix = Argument { name: "prefix".into(), schema, default: None, is_required: true, from: None };
+    let prefix =
+        Argument { name: "prefix".into(), schema, default: None, is_required: true, from: None, clean: None };
     Arguments { list: vec![prefix] }
 }
 

@@ -345,7 +345,12 @@ static STATS: Table = Table {
             "Serves the numbers of each server as JSON below this path, to whoever may call that server.",
         ),
         later("dashboard", "`path` serves the numbers as JSON"),
-        later("prometheus", "`path` serves the numbers as JSON"),
+        key(
+            "prometheus",
+            Kind::Table(&PROMETHEUS),
+            May,
+            "Serves the numbers as Prometheus reads them, to whoever may call a server.",
+        ),
         later("otlp", "`path` serves the numbers as JSON"),
         later("retain", "numbers are kept while the program runs"),
         key(
@@ -373,6 +378,19 @@ static AUDIT: Table = Table {
     ],
 };
 
+static PROMETHEUS: Table = Table {
+    place: "stats.prometheus",
+    about: "Numbers as Prometheus reads them. A change needs a restart.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[key(
+        "path",
+        Text,
+        Else("\"/metrics\""),
+        "Where: this path shows every server that the caller may call, and `NAME` below it one of them.",
+    )],
+};
+
 static PROFILE: Table = Table {
     place: "[profiles.NAME]",
     about: "What somebody sees and may call. A pattern is a name in which `*` stands for anything. Without `allow`, everything is allowed.",
@@ -392,7 +410,7 @@ static AUTH: Table = Table {
     place: "[auth.NAME]",
     about: "One way to prove who one is.",
     is_shared: false,
-    one_of: &["basic", "bearer", "api_keys", "oauth"],
+    one_of: &["basic", "bearer", "api_keys", "wordpress", "oauth"],
     keys: &[
         key(
             "basic",
@@ -407,7 +425,38 @@ static AUTH: Table = Table {
             "Tokens (`Authorization: Bearer`), each a text or a table.",
         ),
         key("api_keys", List(&Kind::Table(&API_KEY)), May, "Keys (`X-API-Key`, or as a bearer token)."),
+        key(
+            "wordpress",
+            Kind::Table(&WORDPRESS),
+            May,
+            "Users of a WordPress site, with application passwords (`Authorization: Basic`). The site is asked who they are.",
+        ),
         later("oauth", "use tokens or API keys, or a proxy that authenticates"),
+    ],
+};
+
+static WORDPRESS: Table = Table {
+    place: "auth.NAME.wordpress",
+    about: "A site that says who its users are. The caller's name is `wordpress:` and the user's number; `principal.id`, `principal.user`, `principal.name`, `principal.roles` and `principal.capabilities` are known too.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key("url", Text, Must, "The site's REST API: `https://example.com/wp-json`."),
+        key(
+            "capability",
+            Text,
+            May,
+            "What a user must be allowed to do there to come in: `manage_options` lets in administrators.",
+        ),
+        key("cache", Duration, Else("\"60s\""), "How long somebody who was right is not asked about again."),
+        key(
+            "insecure",
+            Flag,
+            Else("false"),
+            "Passwords may be sent without TLS to another machine. To this one they always may.",
+        ),
+        key("user", Text, May, "Whom `check --live` logs in as."),
+        key("password", Secret, May, "The application password of that user."),
     ],
 };
 
@@ -606,7 +655,12 @@ static SERVER: Table = Table {
         key("title", Text, May, "Its name for people."),
         key("description", Text, May, "What it is, for people."),
         key("version", Text, Else("\"1.0.0\""), "Its version."),
-        key("instructions", Text, May, "How to use it, for a model."),
+        key(
+            "instructions",
+            Text,
+            May,
+            "How to use it, for a model. `{tool_count}` is how many tools there are.",
+        ),
         key("website", Text, May, "Where to read more."),
         key(
             "auth",
@@ -627,6 +681,12 @@ static SERVER: Table = Table {
             "What anybody sees: a name of `[profiles]`, or a table.",
         ),
         key("page_size", COUNT, Else("1000"), "How many things one page of a list shows."),
+        key(
+            "catalog",
+            Text,
+            May,
+            "Serves what can be called as JSON at this path, with categories and prices; `?query=` and `?category=` choose.",
+        ),
         key("sessions", Flag, Else("true"), "Whether clients are remembered between requests."),
         key(
             "strict_arguments",
@@ -665,7 +725,7 @@ static SERVER: Table = Table {
 
 static PACK: Table = Table {
     place: "[servers.NAME.packs.NAME]",
-    about: "Tools, prompts and resources that the program brings along. What the file says under the same name takes the place of what the pack has.",
+    about: "Tools, prompts and resources that the program brings along. What the file says under the same name takes the place of what the pack has: all of it, or, where it does not say what to do, those keys that it says.",
     is_shared: false,
     one_of: &[],
     keys: &[
@@ -693,6 +753,12 @@ static TOOL: Table = Table {
         key("description", Text, May, "What it does, for a model. Say when to use it."),
         key("title", Text, May, "Its name for people."),
         key("args", ARGUMENTS, May, "Its arguments, by name; see below."),
+        key(
+            "clean",
+            Flag,
+            Else("false"),
+            "Arguments are put right before they are checked: numbers lose their sign and are brought into their range, texts lose tags and what surrounds them and are cut after 1000 letters, lists may be written with commas, and what is not among the values of an `enum` is left out. An argument says `clean = false` to stay as it is.",
+        ),
         key("http", Kind::Table(&HTTP), May, "Sends a request to an API."),
         key("sql", Kind::Table(&SQL), May, "Runs a statement of SQL."),
         key("command", Kind::Table(&COMMAND), May, "Runs a program."),
@@ -714,6 +780,14 @@ static TOOL: Table = Table {
         key("timeout", Duration, May, "How long a call may take."),
         key("enabled", Flag, Else("true"), "Whether it is there at all."),
         key("meta", Any, May, "`_meta`, for clients that know what to do with it."),
+        key("aliases", TEXTS, May, "Other names under which it can be called. Lists do not show them."),
+        key("category", Text, May, "What kind of tool it is, for the catalogue."),
+        key(
+            "price",
+            Either(&[Text, Kind::Table(&PRICE)]),
+            May,
+            "What a call costs: `\"0.05\"`, or `{ usd = \"0.05\" }`. As nobody can pay yet, a call of a tool that costs something is refused.",
+        ),
         key(
             "cache",
             Duration,
@@ -726,8 +800,20 @@ static TOOL: Table = Table {
             May,
             "`true`: calls run as tasks where the client knows them. A table says more.",
         ),
-        later("price", "everything is free"),
     ],
+};
+
+static PRICE: Table = Table {
+    place: "servers.NAME.tools.NAME.price",
+    about: "What a call costs.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[key(
+        "usd",
+        Text,
+        Must,
+        "US dollars, with at most six digits behind the point: `0.05`. `0` is free.",
+    )],
 };
 
 static ANNOTATIONS: Table = Table {
@@ -809,6 +895,18 @@ static HTTP: Table = Table {
             "What happens with an answer that is too large.",
         ),
         key(
+            "unavailable",
+            TEXTS,
+            May,
+            "Codes of errors (`rest_no_route`) that mean that what the tool needs is not there; some dialects have a number for that.",
+        ),
+        key(
+            "then",
+            Kind::Table(&THEN),
+            May,
+            "A second request, if the first went well: its result is the result. What `pick` took of the first answer is its argument `first`.",
+        ),
+        key(
             "auth",
             Kind::Table(&BACKEND_AUTH),
             May,
@@ -829,6 +927,20 @@ static HTTP: Table = Table {
             Else("256"),
             "How many calls wait for their turn; others are told that it is busy.",
         ),
+    ],
+};
+
+static THEN: Table = Table {
+    place: "http.then",
+    about: "A request that follows another one, on the same connection.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key("method", Choice(&["GET", "POST", "PUT", "PATCH", "DELETE"]), Else("\"POST\""), "The method."),
+        key("path", Text, Must, "The path below the connection's base: `/items/{first}`."),
+        key("query", Named(&Text), May, "Query parameters; one whose argument was not given is left out."),
+        key("json", Any, May, "A body of JSON: `{ id = \"{{ first }}\" }`."),
+        key("pick", Text, May, "What of the answer is the result, in the language of jq."),
     ],
 };
 

@@ -12,8 +12,9 @@ use super::text::{Place, Texts, Troubles, meant};
 use super::tree::{Entry, Node, Worth};
 use super::{
     Audit, BackendAuth, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, Document,
-    Does, Egress, Frame, Http, HttpBody, HttpConnection, HttpPart, Listen, OpenApi, Output, Prompt, Resource,
-    ResourceKind, Response, Server, Sql, SqlConnection, SqlQuery, Storage, Task, Template, Tool, storage,
+    Does, Egress, Frame, Http, HttpBody, HttpConnection, HttpPart, HttpThen, Listen, OpenApi, Output, Price,
+    Prompt, Resource, ResourceKind, Response, Server, Sql, SqlConnection, SqlQuery, Storage, Task, Template,
+    Tool, WordPress, storage,
 };
 use crate::source::command::{CommandSpec, Piece, Printed};
 use crate::source::files::FilesSpec;
@@ -37,6 +38,19 @@ pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Co
     {
         reading.troubles.say(tree.reach("stats.path"), "a path begins with `/`");
     }
+    let metrics_path = tree.get("stats").and_then(|stats| {
+        let prometheus = stats.get("prometheus")?;
+        Some(prometheus.text("path").unwrap_or_else(|| "/metrics".to_owned()))
+    });
+    if let Some(path) = &metrics_path {
+        if !path.starts_with('/') {
+            reading.troubles.say(tree.reach("stats.prometheus.path"), "a path begins with `/`");
+        }
+        if stats_path.as_ref().is_some_and(|stats| stats.trim_end_matches('/') == path.trim_end_matches('/'))
+        {
+            reading.troubles.say(tree.reach("stats.prometheus.path"), "this is where `stats.path` is");
+        }
+    }
     for (path, text) in reading.more {
         texts.add(path, text);
     }
@@ -48,11 +62,14 @@ pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Co
         ("cors", "security.cors"),
     ];
     let settings = settings.map(|(name, path)| (name, tree.reach(path))).into();
+    let told = serde_json::Value::Null;
     Config {
         texts,
         settings,
         listen,
         stats_path,
+        metrics_path,
+        told,
         egress,
         egress_node,
         storage,
@@ -217,6 +234,16 @@ impl Reading<'_> {
             }
             servers.push(server);
         }
+        let taken: Vec<&str> = servers.iter().map(|server| server.path.trim_end_matches('/')).collect();
+        let mut catalogs: Vec<&str> = Vec::new();
+        for server in &servers {
+            let Some(catalog) = server.catalog.as_deref() else { continue };
+            if taken.contains(&catalog) || catalogs.contains(&catalog) {
+                self.troubles
+                    .say(server.at, format!("its catalogue is at {catalog}, where something is already"));
+            }
+            catalogs.push(catalog);
+        }
         servers
     }
 
@@ -252,12 +279,37 @@ impl Reading<'_> {
             version: node.text("version").unwrap_or_else(|| "1.0.0".into()),
             instructions: node.text("instructions"),
             website: node.text("website"),
+            catalog: self.catalog(node),
             tools,
             resources,
             templates,
             prompts,
             openapi,
         }
+    }
+
+    /// Where a catalogue is served, which is nobody else's place.
+    fn catalog(&mut self, node: &Node) -> Option<String> {
+        let path = node.text("catalog")?;
+        if !path.starts_with('/') || path.contains(['?', '#', ' ']) {
+            self.troubles.say(node.reach("catalog"), "a path begins with `/`, and has no `?` and no `#`");
+        }
+        let clean = path.trim_end_matches('/');
+        if matches!(clean, "" | "/health" | "/ready") {
+            self.troubles.say(node.reach("catalog"), "this path is taken; choose another one");
+        }
+        Some(clean.to_owned())
+    }
+
+    fn price(&mut self, node: &Node) -> Option<Price> {
+        let price = node.get("price")?;
+        let usd = price.get("usd").unwrap_or(price);
+        let read = Price::read(usd.as_text()?);
+        if read.is_none() {
+            let said = "a price is a decimal such as \"0.05\", with at most six digits behind the point";
+            self.troubles.say(usd.at, said);
+        }
+        read
     }
 
     fn each<T>(&mut self, node: &Node, key: &str, read: fn(&mut Self, &Entry) -> Option<T>) -> Vec<T> {
@@ -338,6 +390,7 @@ impl Reading<'_> {
             rate_per_ip: rate("ip"),
             rate_per_principal: rate("principal"),
             users: Vec::new(),
+            wordpress: None,
             tokens: Vec::new(),
             keys: Vec::new(),
             dialect: self.dialect(node),
@@ -355,6 +408,10 @@ impl Reading<'_> {
                 .collect(),
         };
         self.auth(node, &mut frame);
+        if frame.wordpress.is_some() && !frame.users.is_empty() {
+            let said = "passwords are known here (`basic`) or by the site (`wordpress`), not both";
+            self.troubles.say(node.reach("auth"), said);
+        }
         if let (Some(tool), true, true) = (
             tools.iter().find(|tool| !tool.scopes.is_empty()),
             frame.users.is_empty(),
@@ -388,6 +445,9 @@ impl Reading<'_> {
             for user in auth.get("basic").map(Node::items).unwrap_or_default() {
                 frame.users.extend(self.user(user));
             }
+            if let Some(site) = auth.get("wordpress") {
+                self.wordpress(name, site, item.at, frame);
+            }
             for token in auth.get("bearer").map(Node::items).unwrap_or_default() {
                 frame.tokens.extend(self.credential(token, "token", "subject"));
             }
@@ -395,6 +455,34 @@ impl Reading<'_> {
                 frame.keys.extend(self.credential(key, "key", "id"));
             }
         }
+    }
+
+    fn wordpress(&mut self, name: &str, node: &Node, at: Place, frame: &mut Frame) {
+        let Some(url) = node.text("url") else { return };
+        let host =
+            url.strip_prefix("http://").map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
+        let is_here = host.is_none_or(|host| {
+            let host = host.rsplit_once(':').map_or(host, |(host, _)| host).trim_matches(['[', ']']);
+            host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        });
+        if !is_here && node.flag("insecure") != Some(true) {
+            let said = "passwords would travel unprotected: use `https://`, or say `insecure = true`";
+            self.troubles.say(node.reach("url"), said);
+        }
+        if frame.wordpress.is_some() {
+            self.troubles.say(at, "a server asks one site only who somebody is");
+        }
+        if let (Some(_), None) | (None, Some(_)) = (node.get("user"), node.get("password")) {
+            self.troubles.say(node.at, "`user` and `password` belong together");
+        }
+        frame.wordpress = Some(WordPress {
+            name: name.to_owned(),
+            url: url.trim_end_matches('/').to_owned(),
+            capability: node.text("capability"),
+            cache: node.duration("cache").unwrap_or(MINUTE),
+            probe: node.text("user").zip(node.text("password")),
+            node: node.clone(),
+        });
     }
 
     fn user(&mut self, node: &Node) -> Option<Credential> {
@@ -509,6 +597,10 @@ impl Reading<'_> {
             scopes: node.texts("scopes"),
             timeout: node.duration("timeout"),
             meta: node.get("meta").map(Node::to_json),
+            aliases: node.texts("aliases"),
+            category: node.text("category"),
+            price: self.price(node),
+            clean: node.flag("clean").unwrap_or(false),
             node: node.clone(),
         })
     }
@@ -637,6 +729,8 @@ impl Reading<'_> {
             expect: word("expect", "auto"),
             errors: word("errors", "auto"),
             on_exceed: word("on_exceed", "error"),
+            unavailable: node.texts("unavailable"),
+            then: node.get("then").map(then),
             auth: backend_auth(node),
             idempotent: node.flag("idempotent"),
             timeout: node.duration("timeout"),
@@ -747,6 +841,7 @@ impl Reading<'_> {
                             default: None,
                             is_required: true,
                             from: None,
+                            clean: None,
                         });
                     }
                 }
@@ -948,6 +1043,17 @@ fn backend_auth(node: &Node) -> Option<BackendAuth> {
             prefix: auth.text("prefix").unwrap_or_else(|| "Bearer ".into()),
         }),
     }
+}
+
+/// The request that follows: what it does not say itself is as in the first.
+fn then(node: &Node) -> Box<HttpThen> {
+    Box::new(HttpThen {
+        method: node.text("method").unwrap_or_else(|| "POST".into()),
+        path: node.text("path").unwrap_or_default(),
+        query: node.pairs("query"),
+        json: node.get("json").map(Node::to_json),
+        pick: node.text("pick"),
+    })
 }
 
 fn part(entry: &Entry) -> (String, HttpPart) {

@@ -42,6 +42,9 @@ impl Era {
         let mut capabilities = (self.offering)();
         if matches!(peer.road, Road::Post { .. }) && self.sessions.are_off() {
             capabilities = unheard(capabilities);
+            // Who hears nothing but answers hears no log.
+            let dialect = peer.dialect();
+            capabilities.logging &= !(dialect.json_only || dialect.answers_alone);
         }
         // An edition that has tasks in its core, or has none, knows no extension for them.
         if edition.facts().tasks != Tasks::Extension {
@@ -95,6 +98,8 @@ impl Era {
         if let Some(unknown) = version.filter(|version| Edition::of(version).is_none()) {
             return Err(refuse(Fault::version(unknown)));
         }
+        // Where nobody is remembered, nobody can claim to be: the header says nothing.
+        let session = session.filter(|_| !self.sessions.are_off());
         match (session, version) {
             (Some(id), _) => {
                 let session = self.sessions.find(id, &peer.principal, &self.clock);

@@ -118,9 +118,10 @@ impl Cors {
         self.patterns.iter().any(|(_, pattern)| *pattern == Pattern::Any)
     }
 
-    /// What `Access-Control-Allow-Origin` says to an origin that is allowed.
-    pub(super) fn answer(&self, origin: &HeaderValue) -> HeaderValue {
-        if self.is_literal && self.is_any() { ANY } else { origin.clone() }
+    /// What `Access-Control-Allow-Origin` says to an origin that is allowed. `is_literal`: a star is answered as it is,
+    /// whatever is said here.
+    pub(super) fn answer(&self, origin: &HeaderValue, is_literal: bool) -> HeaderValue {
+        if (self.is_literal || is_literal) && self.is_any() { ANY } else { origin.clone() }
     }
 
     /// The headers of an answer that the page may read.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Builder, Last, Server};
 use crate::error::{Error, ErrorKind};
-use crate::guard::{ApiKeys, Guards, KeyRequest, Mode, OneOrMany, Rate, SecurityHeaders, Token};
+use crate::guard::{ApiKeys, Guards, KeyRequest, Logins, Mode, OneOrMany, Rate, SecurityHeaders, Token};
 use crate::request::Principal;
 
 /// One setting, said three times: what it does, how it is written on a description, how on a running server.
@@ -144,8 +144,16 @@ settings! {
         guards.users.add_as(user, password, principal).map(drop)
     };
 
-    /// Forgets all users: passwords are no longer asked for.
-    no_basic_auth / clear_basic_auth () |guards| { guards.users.clear(); Ok(()) };
+    /// Lets in users whose passwords a function knows (`Authorization: Basic`): a directory, a website. It says who they
+    /// are, what is known of them, and who may not come in; see [`Logins`].
+    logins / with_logins (logins: Logins) |guards| { guards.set_logins(Some(logins)); Ok(()) };
+
+    /// Forgets all users, and who knows them: passwords are no longer asked for.
+    no_basic_auth / clear_basic_auth () |guards| {
+        guards.users.clear();
+        guards.set_logins(None);
+        Ok(())
+    };
 
     /// Lets in who has one of these tokens (`Authorization: Bearer`); an empty list, and one of empty texts, asks for none.
     /// Replaces those that were given before.
@@ -253,7 +261,7 @@ impl Server {
     /// Whether passwords are asked for.
     #[must_use]
     pub fn has_basic_auth(&self) -> bool {
-        !self.0.guards.load().users.is_empty()
+        self.0.guards.load().has_users()
     }
 
     /// Whether this value of an `Authorization` header names a user and the right password. Passwords that are
