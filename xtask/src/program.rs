@@ -1,5 +1,6 @@
 //! How fast the program is there, and how fast a change of its configuration is: start to first answer with
-//! `examples/shop.toml`, and the reload of a file with 500 tools of all kinds while calls run.
+//! `examples/shop.toml`, and the reload of a file with 500 tools of all kinds while calls run. Beside the clock, the time of
+//! the processor is told, which says more where others are busy on the same machine.
 
 mod load;
 mod tools;
@@ -58,11 +59,11 @@ fn built(places: &Places) -> Result<PathBuf, String> {
 
 /// Starts it, and asks until somebody answers.
 fn starts(places: &Places, program: &Path) -> Result<bool, String> {
-    let mut times = Vec::new();
+    let (mut times, mut used) = (Vec::new(), Vec::new());
     for _ in 0..STARTS {
         let address = format!("127.0.0.1:{}", free_port()?);
         let begun = Instant::now();
-        let _running = serve(program, &places.root, "examples/shop.toml", &address)?;
+        let running = serve(program, &places.root, "examples/shop.toml", &address)?;
         loop {
             if ask(&address, "/shop/mcp", "tools/list").is_ok_and(|answer| answer.contains("\"hours\"")) {
                 break;
@@ -73,7 +74,9 @@ fn starts(places: &Places, program: &Path) -> Result<bool, String> {
             std::thread::sleep(Duration::from_micros(200));
         }
         times.push(begun.elapsed());
+        used.extend(processor(&running));
     }
+    tell_processor(&mut used);
     Ok(told("start to first answer (examples/shop.toml)", &mut times, START_GOAL))
 }
 
@@ -95,10 +98,11 @@ fn reloads(places: &Places, program: &Path) -> Result<bool, String> {
         std::thread::sleep(Duration::from_millis(5));
     }
     let load = Load::start(&address);
-    let mut times = Vec::new();
+    let (mut times, mut used) = (Vec::new(), Vec::new());
     for round in 1..=RELOADS {
         // What the program watches settles first.
         std::thread::sleep(Duration::from_millis(500));
+        let before = processor(&running);
         tools::write(&folder, &file, round)?;
         let changed = Instant::now();
         while !shows(&address, round) {
@@ -108,9 +112,11 @@ fn reloads(places: &Places, program: &Path) -> Result<bool, String> {
             std::thread::sleep(Duration::from_millis(1));
         }
         times.push(changed.elapsed());
+        used.extend(processor(&running).zip(before).map(|(now, before)| now.saturating_sub(before)));
     }
     let (n_calls, failed) = load.stop();
     drop(running);
+    tell_processor(&mut used);
     let is_quick = told(
         &format!("change of a file with {} tools to its being served", tools::MANY),
         &mut times,
@@ -137,6 +143,23 @@ fn serve(program: &Path, folder: &Path, file: &str, address: &str) -> Result<Gua
         .stderr(Stdio::null())
         .spawn();
     child.map(Guarded).map_err(|error| format!("cannot start {}: {error}", program.display()))
+}
+
+/// How long its threads have run so far, where the system tells.
+fn processor(running: &Guarded) -> Option<Duration> {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", running.0.id())).ok()?;
+    let ran = threads.filter_map(|thread| {
+        let told = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        told.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    Some(Duration::from_nanos(ran.sum()))
+}
+
+fn tell_processor(used: &mut [Duration]) {
+    used.sort();
+    if let Some(median) = used.get(used.len() / 2) {
+        println!("time of the processor: median {:.1} ms", median.as_secs_f64() * 1e3);
+    }
 }
 
 /// Prints the median and the worst, and says whether the median is within the goal.

@@ -283,6 +283,15 @@ fn explain_in(config: &Config, made: &Composed, wanted: &str, said: &mut String)
             _ => {}
         }
         line("timeout", &format!("{:?}", limit(config, tool, &about.frame)));
+        if let Some(task) = tool.task {
+            let kept = task.ttl.map(|ttl| format!(", kept for {ttl:?}")).unwrap_or_default();
+            let who = if task.is_required { "always" } else { "where the client knows tasks" };
+            let again = if task.is_resumable { ", run again if its process ends" } else { "" };
+            line("task", &format!("{who}{kept}{again}"));
+        }
+        if let Some(cache) = tool.cache {
+            line("kept", &format!("results, for {cache:?}"));
+        }
         line("who", &who);
         line("scopes", &tool.scopes.join(", "));
         let hidden: Vec<String> = tool

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::sync::watch;
-use tokio::time::Instant;
 use toolgate::model::ToolOutput;
 use toolgate::{Context, ToolError};
+
+use crate::clock::Stopwatch;
 
 /// How many results of one tool are kept, how many bytes of them, and how large one may be.
 const MOST: usize = 1000;
@@ -76,7 +77,7 @@ enum Slot {
     Kept {
         outcome: Outcome,
         bytes: usize,
-        until: Instant,
+        since: Stopwatch,
     },
 }
 
@@ -130,7 +131,7 @@ impl Memory {
     fn step(&self, key: &Arc<str>) -> Result<Outcome, Step> {
         let mut shelf = self.shelf();
         match shelf.known.get(key) {
-            Some(Slot::Kept { outcome, until, .. }) if Instant::now() < *until => {
+            Some(Slot::Kept { outcome, since, .. }) if since.took() < self.life => {
                 return Ok(Arc::clone(outcome));
             }
             Some(Slot::Kept { .. }) => shelf.forget(key),
@@ -157,11 +158,10 @@ impl Shelf {
     }
 
     /// Makes room: what is over leaves, and then the oldest.
-    fn tidy(&mut self) {
-        let now = Instant::now();
+    fn tidy(&mut self, life: Duration) {
         while let Some(oldest) = self.order.front().cloned() {
             let is_over = match self.known.get(&oldest) {
-                Some(Slot::Kept { until, .. }) => *until <= now,
+                Some(Slot::Kept { since, .. }) => since.took() >= life,
                 _ => true,
             };
             if !is_over && self.order.len() <= MOST && self.bytes <= MOST_BYTES {
@@ -190,12 +190,12 @@ impl Landing<'_> {
         if output.is_error || bytes > LARGEST {
             return;
         }
-        let until = Instant::now() + self.memory.life;
+        let since = Stopwatch::start();
         let mut shelf = self.memory.shelf();
-        shelf.known.insert(Arc::clone(&self.key), Slot::Kept { outcome: Arc::clone(outcome), bytes, until });
+        shelf.known.insert(Arc::clone(&self.key), Slot::Kept { outcome: Arc::clone(outcome), bytes, since });
         shelf.order.push_back(Arc::clone(&self.key));
         shelf.bytes += bytes;
-        shelf.tidy();
+        shelf.tidy(self.memory.life);
     }
 }
 

@@ -387,12 +387,13 @@ mod tests {
             (" 10 / s ", Rate::per_second(10)),
             ("100/h", Rate::per_hour(100)),
             ("100/hour", Rate::per_hour(100)),
+            ("100/day", Rate::per_day(100)),
             ("1000000/s", Rate::per_second(2_000_000)),
         ] {
             assert_eq!(text.parse(), Ok(rate), "{text}");
         }
         for wrong in
-            ["", "600", "/min", "x/min", "-1/s", "+1/s", "0/s", "1/day", "1000001/s", "1/s/s", "1.5/s"]
+            ["", "600", "/min", "x/min", "-1/s", "+1/s", "0/s", "1/week", "1000001/s", "1/s/s", "1.5/s"]
         {
             assert!(wrong.parse::<Rate>().is_err(), "{wrong:?}");
         }
