@@ -42,9 +42,6 @@ impl Era {
         let mut capabilities = (self.offering)();
         if matches!(peer.road, Road::Post { .. }) && self.sessions.are_off() {
             capabilities = unheard(capabilities);
-            // Who hears nothing but answers hears no log.
-            let dialect = peer.dialect();
-            capabilities.logging &= !(dialect.json_only || dialect.answers_alone);
         }
         // An edition that has tasks in its core, or has none, knows no extension for them.
         if edition.facts().tasks != Tasks::Extension {
