@@ -31,6 +31,21 @@ own(){
   return 1
 }
 
+# The same with the program, and a configuration whose lines are given: `serves '[servers.x]' … && …$OWN…`.
+serves(){
+  OWN_LOG=$(mktemp ./own.XXXXXX)
+  printf '%s\n' "$@" >"$OWN_LOG.toml"
+  "$PROGRAM" serve "$OWN_LOG.toml" --listen 127.0.0.1:0 2>"$OWN_LOG" & OWN_PID=$!
+  trap 'kill -KILL $OWN_PID 2>/dev/null; rm -f "$OWN_LOG"*' EXIT
+  for _ in $(seq 100); do
+    OWN=$(sed -n 's|.*listening on \(http://[^ ]*\).*|\1|p' "$OWN_LOG")
+    test -n "$OWN" && return 0
+    sleep 0.05
+  done
+  cat "$OWN_LOG"
+  return 1
+}
+
 # The manual also writes requests without a body: `POST http://localhost/~bxai/mcp.bxm`.
 POST(){ rpc "$1" '{"jsonrpc":"2.0","method":"tools/list","id":"1"}'; }
 

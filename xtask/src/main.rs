@@ -35,7 +35,7 @@ commands:
                                 conformance, interop
   fmt | clippy | tests | deny   one of the parts that need nothing but Rust; tests start a Redis if there is one
   databases                     the tests of SQL tools against a PostgreSQL and a MariaDB of their own
-  seeds [--server PROG]         every check of the documents 000 to 002 against the examples `boxlang` and `erlmcp`
+  seeds [--server PROG]         every check of the documents 000 to 004, against examples of the library and of the program
   specs                         descriptions of real APIs, as tools of the program
   conformance [--server PROG]   the official conformance suite against the example `everything`, in every dialect
   interop [--server PROG]       clients of other implementations against the example `everything`

@@ -1,7 +1,7 @@
 //! Runs every check of the documents that the framework grew from, against the examples `boxlang` and `erlmcp` and against
 //! the program with the configurations in `examples/`.
 //!
-//! A check has an id, S0-01 to S0-39, S1-001 to S1-254, S2-01 to S2-75, S3-01 to S3-46 and S4-01 to S4-43. It is a row
+//! A check has an id, S0-01 to S0-48, S1-001 to S1-254, S2-01 to S2-75, S3-01 to S3-46 and S4-01 to S4-43. It is a row
 //! in `xtask/seeds/s0.txt` and its
 //! like, a command that must succeed; or a test in `crates/toolgate/tests/it/seeds/`, whose name begins with the id; or it
 //! is left for later, with a reason. An id that is none of these is a failure. What the documents print as requests and
@@ -32,7 +32,11 @@ const TESTS_LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// Which ids there are: prefix, digits, the last one.
 const RANGES: [(&str, usize, usize); 5] =
-    [("S0", 2, 39), ("S1", 3, 254), ("S2", 2, 75), ("S3", 2, 46), ("S4", 2, 43)];
+    [("S0", 2, 48), ("S1", 3, 254), ("S2", 2, 75), ("S3", 2, 46), ("S4", 2, 43)];
+
+/// Secrets in the environment of the program, which nobody may see.
+const VARIABLES: [(&str, &str); 2] =
+    [("SECRET_KEY", "abc"), ("SEEDS_DATABASE", "postgres://ada:pw@localhost/shop")];
 
 /// Documents whose checks are run against one server.
 struct Set {
@@ -68,9 +72,9 @@ const SETS: &[Set] = &[
     Set { name: ERLMCP, served: Served::Example, rows: &["s2.txt"], printed: Some("documents-erlmcp.txt") },
     Set {
         name: "runtime",
-        served: Served::Program { file: "examples/runtime.toml", backend: None },
+        served: Served::Program { file: "xtask/seeds/runtime.toml", backend: None },
         rows: &["s0-program.txt"],
-        printed: None,
+        printed: Some("documents-runtime.txt"),
     },
     Set {
         name: "hub",
@@ -206,7 +210,8 @@ fn shell(places: &Places, set: &Set, fixture: &Fixture, book: &mut Book) -> Resu
     }
     let work = places.work.join("seeds").join(set.name);
     install::fresh(&work).map_err(Stop::Fail)?;
-    let (behind, variables) = backend(places, set, &work).map_err(Stop::Fail)?;
+    let (behind, mut variables) = backend(places, set, &work).map_err(Stop::Fail)?;
+    variables.extend(VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let log = work.join("server.log");
     let served = match set.served {
         Served::Example => fixture.listen(&["--http", "127.0.0.1:0"], &log),
@@ -419,8 +424,8 @@ mod tests_of_reading {
     #[test]
     fn every_id_is_wanted() {
         let wanted = wanted();
-        assert_eq!(wanted.len(), 39 + 254 + 75 + 46 + 43);
-        assert!(wanted.contains("S0-01") && wanted.contains("S0-39"));
+        assert_eq!(wanted.len(), 48 + 254 + 75 + 46 + 43);
+        assert!(wanted.contains("S0-01") && wanted.contains("S0-48"));
         assert!(wanted.contains("S1-001") && wanted.contains("S1-254"));
         assert!(wanted.contains("S2-01") && wanted.contains("S2-75"));
         assert!(wanted.contains("S3-01") && wanted.contains("S3-46"));

@@ -102,7 +102,7 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
     if !arguments.is_object() {
         return Err(Failure::Usage("the arguments are a JSON object: '{\"name\": \"Ada\"}'".into()));
     }
-    let Prepared { composed, backends, .. } = prepare(file, Road::Local).await?;
+    let Prepared { composed, backends, world, .. } = prepare(file, Road::Local).await?;
     let (server, tool) = split(&composed, name);
     let having = || composed.iter().filter(|made| made.server.has_tool(tool)).collect::<Vec<_>>();
     let made = match (server, having().as_slice()) {
@@ -112,6 +112,8 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
         }
         _ => choose(&composed, server)?,
     };
+    // What is built in looks for it there.
+    world.servers.replace(&made.server);
     let result = ask(&made.server, "tools/call", json!({ "name": tool, "arguments": arguments })).await?;
     backends.close().await;
     if json {

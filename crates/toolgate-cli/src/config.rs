@@ -16,6 +16,7 @@ pub(crate) mod reference;
 pub(crate) mod schema;
 mod storage;
 mod text;
+mod told;
 mod tree;
 
 #[cfg(test)]
@@ -30,6 +31,7 @@ use toolgate::{Profile, Rate};
 pub(crate) use arguments::{Argument, Arguments, Origin};
 pub(crate) use storage::Storage;
 pub(crate) use text::{Place, Texts, Troubles};
+pub(crate) use told::address;
 pub(crate) use tree::Node;
 
 use crate::source::command::CommandSpec;
@@ -45,6 +47,9 @@ pub(crate) struct Config {
     pub(crate) texts: Texts,
     pub(crate) listen: Listen,
     pub(crate) stats_path: Option<String>,
+    pub(crate) metrics_path: Option<String>,
+    /// What was written, without secrets.
+    pub(crate) told: Value,
     pub(crate) egress: Egress,
     pub(crate) egress_node: Node,
     pub(crate) storage: Storage,
@@ -535,6 +540,7 @@ pub(crate) fn load_with(path: &Path, variables: expand::Variables<'_>) -> Loaded
         }
     };
     include(&mut tree, &mut texts, &mut troubles);
+    let told = told::told(&tree);
     packs::unfold(&mut tree, &mut texts, &mut troubles);
     // Where the grammar is wrong, anything may be missing: complaints about that would be noise.
     if troubles.is_empty() {
@@ -542,7 +548,8 @@ pub(crate) fn load_with(path: &Path, variables: expand::Variables<'_>) -> Loaded
     } else {
         tree = Node::empty();
     }
-    let config = read::read(&tree, texts, &mut troubles);
+    let mut config = read::read(&tree, texts, &mut troubles);
+    config.told = told;
     Loaded { config, troubles }
 }
 

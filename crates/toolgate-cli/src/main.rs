@@ -2,12 +2,14 @@
 
 mod catalog;
 mod cli;
+mod clock;
 mod commands;
 mod compose;
 mod config;
 mod demo;
 mod install;
 mod log;
+mod observe;
 mod pack;
 mod serve;
 mod source;
@@ -41,6 +43,8 @@ impl From<toolgate::Error> for Failure {
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    // The first to ask is when it began.
+    let _ = clock::birth();
     let cli = Cli::parse();
     log::start(cli.log_format, cli.log_level);
     match run(cli).await {

@@ -5,7 +5,7 @@
 //! that the file names for the pack, and `builtin` is something that is written in Rust, which only packs may name.
 
 mod hub;
-mod runtime;
+pub(crate) mod runtime;
 pub(crate) mod world;
 
 use std::sync::Arc;
@@ -50,5 +50,5 @@ pub(crate) fn named(name: &str) -> Option<&'static Pack> {
 
 /// What a pack means by `builtin`. None: nothing of that name.
 pub(crate) fn builtin(name: &str, server: &Server, world: &Arc<World>) -> Option<Arc<dyn Act>> {
-    hub::builtin(name, server, world).or_else(|| runtime::builtin(name, world))
+    hub::builtin(name, server, world).or_else(|| runtime::builtin(name, &server.name, world))
 }

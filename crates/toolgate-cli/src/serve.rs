@@ -9,13 +9,15 @@ use std::time::Duration;
 
 use notify::RecursiveMode;
 use tokio::task::JoinSet;
-use toolgate::{App, ListenOptions, Mount, Mounts, Server};
+use toolgate::{App, Connections, ListenOptions, Mount, Mounts, Server};
 
 use crate::catalog;
 use crate::cli::LogFormat;
+use crate::clock::Stopwatch;
 use crate::compose::{Backends, Beside, Composed, Road, compose, file_resource};
 use crate::config::{self, Loaded, Texts};
-use crate::pack::world::World;
+use crate::pack::runtime::health;
+use crate::pack::world::{Job, Seen, Served, Watcher, World};
 use crate::source::files::Files;
 use crate::watch::{self, Watch};
 use crate::{Failure, bind};
@@ -60,12 +62,14 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
     let Prepared { loaded, composed, backends, world } = prepared;
     let config = &loaded.config;
     let servers = &world.servers;
-    let mut app = App::new(servers)
-        .health()
-        .drain(config.listen.shutdown_grace)
-        .listener(ListenOptions::default().max_connections(config.listen.max_connections));
+    let options = ListenOptions::default().max_connections(config.listen.max_connections);
+    let connections = options.connections();
+    let mut app = App::new(servers).health().drain(config.listen.shutdown_grace).listener(options);
     if let Some(path) = &config.stats_path {
         app = app.stats_at(path);
+    }
+    if let Some(path) = &config.metrics_path {
+        app = app.metrics_at(path);
     }
     for made in &composed {
         servers.replace(&made.server);
@@ -76,6 +80,7 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
     let listener = bind(listen.as_deref().unwrap_or(&config.listen.http)).await.map_err(Failure::Run)?;
     let address = listener.local_addr().map_err(|error| Failure::Run(error.to_string()))?;
     let mut keeper = Keeper::new(file, Road::Http, world, Some(app.mounts()), loaded, backends);
+    keeper.door = Some((address.to_string(), connections));
     let keeping = async {
         // Polled after the serving: whoever reads that we serve may ask us to end, or change the file, at once.
         welcome(&address.to_string(), &composed, format);
@@ -151,6 +156,13 @@ struct Keeper {
     texts: Texts,
     listen: config::Listen,
     stats_path: Option<String>,
+    metrics_path: Option<String>,
+    /// What the files say, without secrets.
+    told: serde_json::Value,
+    /// Where it listens, and who is connected.
+    door: Option<(String, Connections)>,
+    refreshing: Arc<Job>,
+    watcher: Arc<Watcher>,
     /// What each server was made of.
     current: Vec<config::Server>,
     backends: Backends,
@@ -176,6 +188,9 @@ impl Keeper {
         backends: Backends,
     ) -> Keeper {
         let config = loaded.config;
+        let refreshing =
+            world.job("refresh_descriptions", "looks whether descriptions of APIs behind URLs have changed");
+        let folders = config.texts.folders().into_iter().collect();
         let mut keeper = Keeper {
             file: file.to_owned(),
             road,
@@ -183,6 +198,11 @@ impl Keeper {
             mounts,
             listen: config.listen,
             stats_path: config.stats_path,
+            metrics_path: config.metrics_path,
+            told: config.told,
+            door: None,
+            refreshing,
+            watcher: Watcher::new("configuration".to_owned(), "the files of the configuration", folders),
             texts: config.texts,
             current: Vec::new(),
             backends,
@@ -210,6 +230,7 @@ impl Keeper {
     /// What was made is served: from now on its folders are watched.
     fn adopt(&mut self, composed: Vec<Composed>) {
         self.tasks = JoinSet::new();
+        let mut watchers = vec![Arc::clone(&self.watcher)];
         for made in &composed {
             for note in &made.notes {
                 let (at, said) = (self.texts.locate(note.at), &note.said);
@@ -217,29 +238,81 @@ impl Keeper {
             }
             let Some(server) = self.world.servers.get(&made.config.name) else { continue };
             for files in &made.watched {
-                self.tasks.spawn(follow(server.clone(), Arc::clone(files)));
+                let name = format!("{}:{}", made.config.name, files.root().display());
+                let about = "a folder whose files are resources";
+                let watcher = Watcher::new(name, about, vec![files.root().to_owned()]);
+                self.tasks.spawn(follow(server.clone(), Arc::clone(files), Arc::clone(&watcher)));
+                watchers.push(watcher);
             }
         }
+        self.show(&composed, watchers);
         self.blank = composed.iter().any(|made| made.is_blank).then(|| self.blank.map_or(0, |n| n + 1));
         self.beside = composed.iter().flat_map(|made| made.beside.clone()).collect();
         self.current = composed.into_iter().map(|made| made.config).collect();
         self.watch_files();
     }
 
+    /// What is served is there to be looked at.
+    fn show(&mut self, composed: &[Composed], watchers: Vec<Arc<Watcher>>) {
+        let packs = |name: &str| match &self.told["servers"][name]["packs"] {
+            serde_json::Value::Array(names) => {
+                names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+            }
+            serde_json::Value::Object(named) => named.keys().cloned().collect(),
+            _ => Vec::new(),
+        };
+        let servers = composed.iter().map(|made| {
+            let (name, frame) = (&made.config.name, &made.config.frame);
+            Served {
+                name: name.clone(),
+                path: made.config.path.clone(),
+                dialect: frame.dialect.clone(),
+                packs: packs(name),
+                has_sessions: frame.sessions,
+                is_guarded: !(frame.users.is_empty() && frame.tokens.is_empty() && frame.keys.is_empty()),
+            }
+        });
+        self.world.set_watchers(watchers);
+        self.world.see(Seen {
+            file: self.file.clone(),
+            files: self.texts.files(),
+            config: self.told.clone(),
+            servers: servers.collect(),
+            stores: self.backends.stores(),
+            apis: self.backends.apis(),
+            documents: self.backends.descriptions(),
+            connections: self.door.as_ref().map(|(_, connections)| connections.clone()),
+            max_connections: self.listen.max_connections,
+            address: self.door.as_ref().map(|(address, _)| address.clone()),
+            ..Seen::default()
+        });
+        if self.world.is_watched() {
+            self.tasks.spawn(watch_health(Arc::clone(&self.world)));
+        }
+    }
+
     /// Looks at the configuration whenever it changes, or when asked to. Never ends.
     async fn keep(&mut self) {
         loop {
             // Whatever changed while nobody watched is seen here.
-            while self.reload(false).await {}
-            let pause = self.pause();
+            while !self.watcher.is_stopped() && self.reload(false).await {}
+            self.refreshing.set_every(self.pause());
+            let (refreshing, watcher) = (Arc::clone(&self.refreshing), Arc::clone(&self.watcher));
+            let world = Arc::clone(&self.world);
             tokio::select! {
                 biased;
                 () = self.asked.heard() => {
                     self.backends.doubt();
                     self.reload(true).await;
                 }
-                () = self.watch.changed(watch::MOMENT) => {}
-                () = rest(pause) => {
+                () = world.reload.notified() => {
+                    self.backends.doubt();
+                    self.reload(true).await;
+                }
+                () = self.watch.changed(watch::MOMENT) => watcher.changed(),
+                () = watcher.stands(), if watcher.is_stopped() => {}
+                () = refreshing.due() => {
+                    let watch = Stopwatch::start();
                     let apis = self.current.iter().flat_map(|server| {
                         server.openapi.iter().map(|api| (server.name.as_str(), api))
                     });
@@ -251,6 +324,7 @@ impl Keeper {
                             self.backends = before;
                         }
                     }
+                    refreshing.done(watch);
                 }
             }
         }
@@ -300,8 +374,11 @@ impl Keeper {
             tracing::error!("the configuration is wrong and the old one stays:\n{told}");
             return true;
         }
-        if loaded.config.listen != self.listen || loaded.config.stats_path != self.stats_path {
-            tracing::warn!("`[listen]` or `stats.path` changed: that needs a restart; all else is served");
+        let paths = (&loaded.config.stats_path, &loaded.config.metrics_path);
+        if loaded.config.listen != self.listen || paths != (&self.stats_path, &self.metrics_path) {
+            tracing::warn!(
+                "`[listen]` or a path of `[stats]` changed: that needs a restart; all else is served"
+            );
         }
         if self.road == Road::Local {
             composed.retain(|made| self.current.iter().any(|known| known.name == made.config.name));
@@ -309,6 +386,7 @@ impl Keeper {
         self.exchange(&composed);
         self.backends = backends;
         self.texts = loaded.config.texts;
+        self.told = loaded.config.told;
         self.adopt(composed);
         tracing::info!(servers = self.current.len(), "the configuration is served anew");
         true
@@ -365,26 +443,56 @@ fn mounts(composed: &[Composed]) -> impl Iterator<Item = (&str, Mount)> {
 /// When a description is asked for again that could not be had at all.
 const SOON: Duration = Duration::from_secs(30);
 
+/// How often somebody looks how well everything is.
+const HEALTH: Duration = Duration::from_secs(5);
+
+/// Tells those who subscribed to it when the health of the program becomes another one. Never ends.
+async fn watch_health(world: Arc<World>) {
+    let job = world
+        .job("watch_health", "feels the pulse, and tells subscribers of `runtime://health` when it changes");
+    job.set_every(Some(HEALTH));
+    let mut before = None;
+    world.feel_pulse(Duration::ZERO);
+    loop {
+        let watch = Stopwatch::start();
+        let looking = Arc::clone(&world);
+        let Ok(found) = tokio::task::spawn_blocking(move || health(&looking)["status"].to_string()).await
+        else {
+            return;
+        };
+        if before.as_ref().is_some_and(|before| *before != found) {
+            for served in &world.seen().servers {
+                if served.packs.iter().any(|pack| pack == "runtime")
+                    && let Some(server) = world.servers.get(&served.name)
+                {
+                    server.changes().resource("runtime://health");
+                }
+            }
+        }
+        before = Some(found);
+        job.done(watch);
+        let waiting = Stopwatch::start();
+        job.due().await;
+        // Asked for earlier, it is not late.
+        let lag = waiting.took().saturating_sub(HEALTH);
+        world.feel_pulse(lag);
+    }
+}
+
 /// When a database is asked again that did not answer: soon, and less and less often.
 fn again(n_asked: u32) -> Duration {
     (Duration::from_secs(1) * 2_u32.saturating_pow(n_asked.min(9))).min(Duration::from_secs(300))
 }
 
-async fn rest(pause: Option<Duration>) {
-    match pause {
-        Some(pause) => tokio::time::sleep(pause).await,
-        None => std::future::pending().await,
-    }
-}
-
 /// Tells clients what becomes of the files of a folder.
-async fn follow(server: Server, files: Arc<Files>) {
+async fn follow(server: Server, files: Arc<Files>, watcher: Arc<Watcher>) {
     let mut watch = Watch::new();
     watch.add(files.root(), RecursiveMode::Recursive);
     loop {
         // What changed before anybody watched is seen now.
         let looking = Arc::clone(&files);
         let Ok(difference) = tokio::task::spawn_blocking(move || looking.difference()).await else {
+            watcher.failed();
             return;
         };
         for uri in &difference.removed {
@@ -398,6 +506,8 @@ async fn follow(server: Server, files: Arc<Files>) {
             server.changes().resource(&listed.uri);
         }
         watch.changed(watch::PAUSE).await;
+        watcher.changed();
+        watcher.stands().await;
     }
 }
 

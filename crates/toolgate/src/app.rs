@@ -22,11 +22,12 @@ use tower_service::Service;
 
 use crate::error::{Error, ErrorKind};
 use crate::guard::{Dress, Guards};
+use crate::observe::prometheus;
 use crate::percent;
 use crate::request::BoxFuture;
 use crate::server::Server;
 use crate::servers::{DEFAULT, Servers, registry};
-use crate::transport::http::{Body, CameTo, Place, Way, no_numbers, nowhere, refuse_at, told};
+use crate::transport::http::{Body, CameTo, Place, Way, measures, no_numbers, nowhere, refuse_at, told};
 use crate::transport::listen::MetAt;
 use crate::transport::{listen, run};
 
@@ -62,6 +63,7 @@ pub struct App {
     servers: Servers,
     mounts: Mounts,
     stats: Option<String>,
+    metrics: Option<String>,
     /// Whether it is asked how it is, and until when it is ready.
     health: Option<CancellationToken>,
     public_url: Option<String>,
@@ -224,6 +226,7 @@ impl App {
             servers: servers.clone(),
             mounts: Mounts::default(),
             stats: None,
+            metrics: None,
             health: None,
             public_url: None,
             listen: listen::Options::default(),
@@ -259,6 +262,14 @@ impl App {
     /// of a mount is not asked.
     pub fn stats_at(mut self, path: &str) -> App {
         self.stats = Some(path.trim_end_matches('/').to_owned());
+        self
+    }
+
+    /// Serves the numbers as Prometheus reads them at this path: `GET {path}` those of every server that the caller may
+    /// call, `GET {path}/NAME` those of one. Guards of servers judge, as with [`App::stats_at`]; who may call none is told
+    /// what the first of them says. Names of tools are shown to those who may see all tools.
+    pub fn metrics_at(mut self, path: &str) -> App {
+        self.metrics = Some(path.trim_end_matches('/').to_owned());
         self
     }
 
@@ -494,7 +505,38 @@ impl App {
         self.servers.get(name).ok_or_else(|| name.to_owned())
     }
 
+    /// The numbers for Prometheus, if they are asked for.
+    async fn metrics(&self, parts: &Parts, remote: Option<SocketAddr>) -> Option<Response<Body>> {
+        let rest = parts.uri.path().strip_prefix(self.metrics.as_deref()?)?;
+        let names = match rest.strip_prefix('/') {
+            Some(name) if !name.is_empty() => vec![decoded(name, false)],
+            Some(_) => self.servers.names(),
+            None if rest.is_empty() => self.servers.names(),
+            None => return None,
+        };
+        if parts.method != http::Method::GET {
+            let mut response = told(405, "GET");
+            response.headers_mut().insert(http::header::ALLOW, HeaderValue::from_static("GET"));
+            return Some(self.plain(response));
+        }
+        let (mut measured, mut refusal) = (Vec::new(), None);
+        for server in names.iter().filter_map(|name| self.servers.get(name)) {
+            match server.endpoint().may_look(parts, remote).await {
+                Ok(has_names) => measured.push(server.measured(has_names)),
+                Err(response) => refusal = refusal.or(Some(*response)),
+            }
+        }
+        Some(match (measured.is_empty(), refusal) {
+            (true, Some(refusal)) => refusal,
+            (true, None) => self.plain(no_numbers()),
+            (false, _) => self.plain(measures(prometheus(&measured))),
+        })
+    }
+
     async fn stats(&self, parts: &Parts, remote: Option<SocketAddr>) -> Response<Body> {
+        if let Some(told) = self.metrics(parts, remote).await {
+            return told;
+        }
         let at = self.stats.as_deref();
         let Some(rest) = at.and_then(|at| parts.uri.path().strip_prefix(at)?.strip_prefix('/')) else {
             return self.plain(refuse_at(

@@ -45,6 +45,7 @@ use crate::clock::Clock;
 use crate::dispatch::undeclared;
 use crate::handler::Voice;
 use crate::hub::Hub;
+use crate::observe::SessionInfo;
 use crate::observe::Transport;
 use crate::parcel::Parcel;
 use crate::profile::Profile;
@@ -185,6 +186,16 @@ pub(crate) struct Closing {
 }
 
 impl Era {
+    /// What is known of every session here.
+    pub(crate) fn known_sessions(&self) -> Vec<SessionInfo> {
+        self.sessions.each(self.clock.uptime())
+    }
+
+    /// Ends every session here.
+    pub(crate) fn forget_sessions(&self) -> usize {
+        self.sessions.clear()
+    }
+
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn new(
         face: Face,

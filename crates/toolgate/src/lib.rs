@@ -407,7 +407,8 @@ pub use observe::mask as mask_secrets;
 pub use observe::{
     AuditLog, ErrorCode, ErrorContext, ErrorEvent, ErrorStats, Event, Events, LastError, PromptStats,
     RequestEvent, RequestInfo, RequestStats, ResourceStats, ResponseEvent, SecurityStats, ServerChange,
-    ServerEvent, StatsDetail, StatsSummary, Subscription, ToolCalls, ToolEvent, ToolStats, Transport,
+    ServerEvent, SessionInfo, StatsDetail, StatsSummary, Subscription, ToolCalls, ToolEvent, ToolStats,
+    Transport,
 };
 pub use profile::Profile;
 pub use program::Program;
@@ -420,7 +421,7 @@ pub use servers::{Servers, registry};
 #[cfg(feature = "http")]
 pub use transport::http::{Body, Endpoint};
 #[cfg(feature = "http")]
-pub use transport::listen::{Options as ListenOptions, Remote};
+pub use transport::listen::{Connections, Options as ListenOptions, Remote};
 
 /// The errors of erlmcp by name, for servers that speak like it.
 pub use toolgate_wire::ErlmcpError;

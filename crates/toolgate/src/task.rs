@@ -227,6 +227,11 @@ impl Tasks {
         Tasks { core: Arc::new(core), _over: over.drop_guard() }
     }
 
+    /// How many run here, those that are about to begin included.
+    pub(crate) fn running(&self) -> usize {
+        self.core.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner).total
+    }
+
     /// Hears of changes elsewhere and looks after tasks that lost their process, from now on. Once is enough.
     pub(crate) fn rise(&self) {
         self.core.rise();

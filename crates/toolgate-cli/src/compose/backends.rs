@@ -13,7 +13,8 @@ use toolgate::{AuditLog, Events};
 use super::bounds::Turns;
 use super::keep::{self, Kept, Probed};
 use super::reuse::Reuse;
-use crate::config::{self, BackendAuth, Config, ConnectionKind, OpenApi, Troubles, WordPress};
+use crate::config::{self, BackendAuth, Config, ConnectionKind, OpenApi, Troubles, WordPress, address};
+use crate::pack::world::{Api, Store};
 use crate::source::Problem;
 use crate::source::egress::{Egress, EgressSpec};
 use crate::source::http::{Auth, ConnectionSpec, Fetched, HttpConnection, Outside, Retry};
@@ -291,6 +292,46 @@ impl Backends {
             }
         }
         has_changed
+    }
+
+    /// Every database.
+    pub(crate) fn stores(&self) -> Vec<Store> {
+        let mut stores: Vec<Store> = self
+            .sql
+            .iter()
+            .map(|(name, (spec, connection))| Store {
+                name: name.clone(),
+                engine: spec.driver.key(),
+                address: address(&spec.address),
+                connection: Arc::clone(connection),
+            })
+            .collect();
+        stores.sort_by(|one, other| one.name.cmp(&other.name));
+        stores
+    }
+
+    /// Every API.
+    pub(crate) fn apis(&self) -> Vec<Api> {
+        let mut apis: Vec<Api> = self
+            .http
+            .iter()
+            .map(|((server, name), (about, connection))| Api {
+                name: server.as_ref().map_or_else(|| name.clone(), |server| format!("{server}.{name}")),
+                base: address(&about.base),
+                timeout: about.timeout,
+                connection: Arc::clone(connection),
+            })
+            .collect();
+        apis.sort_by(|one, other| one.name.cmp(&other.name));
+        apis
+    }
+
+    /// Every description that was read from a URL, and how long it is.
+    pub(crate) fn descriptions(&self) -> Vec<(String, usize)> {
+        let mut known: Vec<(String, usize)> =
+            self.documents.iter().map(|(url, fetched)| (shown(url), fetched.text.len())).collect();
+        known.sort();
+        known
     }
 
     /// Whether this description was ever read.

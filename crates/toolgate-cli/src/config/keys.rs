@@ -345,7 +345,12 @@ static STATS: Table = Table {
             "Serves the numbers of each server as JSON below this path, to whoever may call that server.",
         ),
         later("dashboard", "`path` serves the numbers as JSON"),
-        later("prometheus", "`path` serves the numbers as JSON"),
+        key(
+            "prometheus",
+            Kind::Table(&PROMETHEUS),
+            May,
+            "Serves the numbers as Prometheus reads them, to whoever may call a server.",
+        ),
         later("otlp", "`path` serves the numbers as JSON"),
         later("retain", "numbers are kept while the program runs"),
         key(
@@ -371,6 +376,19 @@ static AUDIT: Table = Table {
         ),
         key("args", Flag, Else("false"), "Arguments too, without what looks like a secret."),
     ],
+};
+
+static PROMETHEUS: Table = Table {
+    place: "stats.prometheus",
+    about: "Numbers as Prometheus reads them. A change needs a restart.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[key(
+        "path",
+        Text,
+        Else("\"/metrics\""),
+        "Where: this path shows every server that the caller may call, and `NAME` below it one of them.",
+    )],
 };
 
 static PROFILE: Table = Table {
@@ -707,7 +725,7 @@ static SERVER: Table = Table {
 
 static PACK: Table = Table {
     place: "[servers.NAME.packs.NAME]",
-    about: "Tools, prompts and resources that the program brings along. What the file says under the same name takes the place of what the pack has.",
+    about: "Tools, prompts and resources that the program brings along. What the file says under the same name takes the place of what the pack has: all of it, or, where it does not say what to do, those keys that it says.",
     is_shared: false,
     one_of: &[],
     keys: &[

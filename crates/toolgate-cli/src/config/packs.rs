@@ -10,6 +10,10 @@ use crate::pack::{self, PACKS, Pack};
 /// What of a pack can be among a server's own.
 const PARTS: [&str; 4] = ["tools", "resources", "templates", "prompts"];
 
+/// Keys that say what an entry does.
+const KINDS: [&str; 9] =
+    ["http", "sql", "command", "text", "template", "builtin", "file", "files", "messages"];
+
 /// Puts the entries of all packs that servers name into those servers. What a file says itself stays as it is.
 pub(super) fn unfold(tree: &mut Node, texts: &mut Texts, troubles: &mut Troubles) {
     let Some(servers) = tree.get_mut("servers") else { return };
@@ -71,11 +75,26 @@ fn add(server: &mut Node, pack: &Pack, wish: &Entry, texts: &mut Texts, troubles
             let phase = entry.node.take("phase");
             let is_on = phase.as_ref().and_then(|phase| phase.node.as_text());
             let is_on = is_on.is_none_or(|phase| phases.iter().any(|on| on == phase));
-            if !is_on || !choice.allows_tool(&entry.key) || known.iter().any(|own| own.key == entry.key) {
+            if !is_on || !choice.allows_tool(&entry.key) {
                 continue;
             }
             connect(&mut entry.node, settings.get("on"));
-            known.push(entry);
+            match known.iter_mut().find(|own| own.key == entry.key) {
+                Some(own) => refine(&mut own.node, entry.node),
+                None => known.push(entry),
+            }
+        }
+    }
+}
+
+/// What a file says of an entry of the pack, without saying what it does, takes the place of the pack's words; all else is
+/// as the pack says. A file that says what it does has an entry of its own.
+fn refine(own: &mut Node, of_pack: Node) {
+    let is_whole = KINDS.iter().any(|kind| own.get(kind).is_some());
+    let Worth::Table(entries) = of_pack.worth else { return };
+    for entry in entries {
+        if !is_whole && own.get(&entry.key).is_none() {
+            own.put(entry);
         }
     }
 }

@@ -38,6 +38,19 @@ pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Co
     {
         reading.troubles.say(tree.reach("stats.path"), "a path begins with `/`");
     }
+    let metrics_path = tree.get("stats").and_then(|stats| {
+        let prometheus = stats.get("prometheus")?;
+        Some(prometheus.text("path").unwrap_or_else(|| "/metrics".to_owned()))
+    });
+    if let Some(path) = &metrics_path {
+        if !path.starts_with('/') {
+            reading.troubles.say(tree.reach("stats.prometheus.path"), "a path begins with `/`");
+        }
+        if stats_path.as_ref().is_some_and(|stats| stats.trim_end_matches('/') == path.trim_end_matches('/'))
+        {
+            reading.troubles.say(tree.reach("stats.prometheus.path"), "this is where `stats.path` is");
+        }
+    }
     for (path, text) in reading.more {
         texts.add(path, text);
     }
@@ -49,11 +62,14 @@ pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Co
         ("cors", "security.cors"),
     ];
     let settings = settings.map(|(name, path)| (name, tree.reach(path))).into();
+    let told = serde_json::Value::Null;
     Config {
         texts,
         settings,
         listen,
         stats_path,
+        metrics_path,
+        told,
         egress,
         egress_node,
         storage,

@@ -68,6 +68,11 @@ impl Texts {
         self.0.get(file).is_some_and(|text| text.is_inside)
     }
 
+    /// The files, without what the program brings along.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        self.0.iter().filter(|text| !text.is_inside).map(|text| text.path.clone()).collect()
+    }
+
     pub(crate) fn has(&self, path: &Path) -> bool {
         self.0.iter().any(|text| text.path == path)
     }

@@ -145,6 +145,8 @@ fn the_hub_has_all_its_entries() {
         let message = asked["error"]["message"].as_str().unwrap_or_default();
         assert!(!message.starts_with("Unknown tool"), "{second}: {asked}");
     }
+    let called = run(&root, &["call", "examples/hub.toml", "blue_registry", r#"{"query":"honeypot"}"#]);
+    assert!(text(&called.stdout).contains(r#""slug":"honeypot-check""#), "{called:?}");
     let query = json!({ "name": "blue-registry", "arguments": { "category": "quantum" } });
     let (_, found) = served.ask("/api/mcp", &[], "tools/call", &query);
     let found: Value = serde_json::from_str(found["result"]["content"][0]["text"].as_str().unwrap()).unwrap();

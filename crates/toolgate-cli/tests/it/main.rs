@@ -11,6 +11,7 @@ mod house;
 mod keep;
 mod limits;
 mod reload;
+mod runtime;
 mod serve;
 mod sources;
 

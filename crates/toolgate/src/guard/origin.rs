@@ -92,7 +92,8 @@ impl Hosts {
     pub(crate) fn address(&self, scheme: &str, uri: &Uri, headers: &HeaderMap, path: &str) -> String {
         if let Some(public) = &self.public {
             let base = public.trim_end_matches('/');
-            let is_whole = base.parse::<Uri>().is_ok_and(|uri| !uri.path().trim_matches('/').is_empty());
+            // What was said may be the whole address, or what all of them begin with.
+            let is_whole = base.parse::<Uri>().is_ok_and(|uri| uri.path().ends_with(path));
             return if is_whole { base.to_owned() } else { format!("{base}{path}") };
         }
         let named = headers.get(header::HOST).and_then(|host| host.to_str().ok());

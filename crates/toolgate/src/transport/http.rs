@@ -29,7 +29,7 @@ use toolgate_wire::{Dialect, Fault, FaultKind, Raw};
 use tower_service::Service;
 
 pub use body::Body;
-pub(crate) use numbers::{no_numbers, told};
+pub(crate) use numbers::{measures, no_numbers, told};
 pub(crate) use page::nowhere;
 
 use crate::clock::tick;

@@ -228,9 +228,15 @@ async fn a_hub_tells_people_what_it_has_and_where_it_is() {
     let seen = look(&app, "GET", "/api/mcp", &[("host", "localhost:8080")]).await;
     let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
     assert_eq!(told["endpoint"], "https://hub.example.com/api/mcp");
-    servers.get("hub").unwrap().with_public_url("https://hub.example.com/mcp");
-    let seen = look(&app, "GET", "/api/mcp", &[("host", "localhost:8080")]).await;
-    assert!(seen.body.contains(r#""endpoint":"https://hub.example.com/mcp""#), "{}", seen.body);
+    for (public, endpoint) in [
+        ("https://hub.example.com/api/mcp", "https://hub.example.com/api/mcp"),
+        ("https://hub.example.com/blue/", "https://hub.example.com/blue/api/mcp"),
+    ] {
+        servers.get("hub").unwrap().with_public_url(public);
+        let seen = look(&app, "GET", "/api/mcp", &[("host", "localhost:8080")]).await;
+        let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
+        assert_eq!(told["endpoint"], endpoint);
+    }
 }
 
 /// A page is judged as its server is, and shows nobody more than lists do.

@@ -20,6 +20,8 @@ use super::encode::{Serial, header_text, in_header, in_path, percent};
 use super::pick::Pick;
 use super::template::{Braces, Piece, Template, given, plain};
 use super::{Errors, Expect, Field, HttpSpec, OnExceed, Paging, PathStyle};
+use crate::clock::Stopwatch;
+use crate::observe::{self, routes::normalise};
 use crate::source::{Act, Acting, Problem, Reading};
 
 /// The longest address that is sent.
@@ -73,9 +75,29 @@ impl HttpAct {
 
     async fn call(&self, cx: &Context, arguments: &Map<String, Value>) -> Result<ToolOutput, ToolError> {
         let outgoing = self.fill(cx, arguments)?;
+        if !observe::is_on() {
+            return self.ask(cx, &outgoing).await;
+        }
+        let watch = Stopwatch::start();
+        let output = self.ask(cx, &outgoing).await;
+        let is_good = output.as_ref().is_ok_and(|output| !output.is_error);
+        observe::collectors().http.note(watch.took(), is_good, |captures| {
+            // A query may hold anything, and so may a path that was made of arguments.
+            let path = if captures { outgoing.uri.path().to_owned() } else { normalise(outgoing.uri.path()) };
+            json!({
+                "method": outgoing.method.as_str(),
+                "host": outgoing.uri.authority().map(|authority| authority.host().to_owned()),
+                "path": path,
+                "ok": is_good,
+            })
+        });
+        output
+    }
+
+    async fn ask(&self, cx: &Context, outgoing: &Outgoing) -> Result<ToolOutput, ToolError> {
         let start = cx.time_left();
         let time = self.time().min(start);
-        let Ok(called) = tokio::time::timeout(time, self.send(cx, &outgoing, start, time)).await else {
+        let Ok(called) = tokio::time::timeout(time, self.send(cx, outgoing, start, time)).await else {
             return Ok(unanswered("the backend took too long", "timeout"));
         };
         let answer = match called? {
