@@ -5,6 +5,7 @@
 
 mod catalog;
 mod commands;
+mod community;
 mod errors;
 mod house;
 mod keep;
