@@ -289,6 +289,12 @@ static RATE: Table = Table {
         ),
         key("quota", Rate, Must, "`600/min`, `10/s`, `100/h`, `1000/day`."),
         key("burst", COUNT, May, "How many may come at once after a pause; the whole quota unless said."),
+        key(
+            "window",
+            Flag,
+            Else("false"),
+            "Counts in a window that slides: the first one beyond the quota is refused, however slowly they come. Otherwise room comes back one by one.",
+        ),
     ],
 };
 

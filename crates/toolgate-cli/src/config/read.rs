@@ -368,6 +368,7 @@ impl Reading<'_> {
             let items = rates.map(Node::items).unwrap_or_default();
             let found = items.iter().find(|item| item.text("per").as_deref() == Some(per))?;
             let rate: Rate = found.text("quota")?.parse().ok()?;
+            let rate = if found.flag("window") == Some(true) { rate.window() } else { rate };
             Some(match found.integer("burst").and_then(|burst| u32::try_from(burst).ok()) {
                 Some(burst) => rate.burst(burst),
                 None => rate,

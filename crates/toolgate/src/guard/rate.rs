@@ -4,6 +4,8 @@
 //! then, all newcomers share a single bucket: a caller that was slowed down never starts afresh because
 //! others came.
 
+mod window;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -22,6 +24,7 @@ use governor::state::keyed::ShrinkableKeyedStateStore;
 use governor::{Quota, RateLimiter};
 use sha2::{Digest as _, Sha256};
 
+use self::window::Windows;
 use crate::clock::Clock;
 use crate::store::Cellar;
 
@@ -57,6 +60,7 @@ pub struct Rate {
     per: Duration,
     burst: NonZeroU32,
     shared: bool,
+    window: bool,
 }
 
 impl Rate {
@@ -86,7 +90,7 @@ impl Rate {
 
     fn per(amount: u32, seconds: u64) -> Rate {
         let amount = between(amount);
-        Rate { amount, per: Duration::from_secs(seconds), burst: amount, shared: false }
+        Rate { amount, per: Duration::from_secs(seconds), burst: amount, shared: false, window: false }
     }
 
     /// The same, with so many at once after a pause: at least 1 and at most a million. Clients list and call
@@ -103,6 +107,15 @@ impl Rate {
     #[must_use]
     pub fn shared(mut self) -> Rate {
         self.shared = true;
+        self
+    }
+
+    /// The same, counted in a window that slides: the first one beyond the amount is refused, however slowly they come,
+    /// until what came before is that long ago. Without this they are refilled one by one, so that a caller who never
+    /// pauses gets up to twice the amount in the first window, and the exact rate from then on. There is no burst then.
+    #[must_use]
+    pub fn window(mut self) -> Rate {
+        self.window = true;
         self
     }
 
@@ -153,7 +166,10 @@ impl fmt::Display for Rate {
 impl fmt::Debug for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shared = if self.shared { ", shared" } else { "" };
-        write!(f, "Rate({self}, burst {}{shared})", self.burst)
+        match self.window {
+            true => write!(f, "Rate({self}, window{shared})"),
+            false => write!(f, "Rate({self}, burst {}{shared})", self.burst),
+        }
     }
 }
 
@@ -199,6 +215,8 @@ fn first_half(address: Ipv6Addr) -> [u16; 4] {
 pub(crate) struct Limiter {
     rate: Rate,
     buckets: RateLimiter<u64, Table, Uptime, governor::middleware::NoOpMiddleware<Duration>>,
+    /// Instead of buckets, where a window is counted.
+    windows: Option<Windows>,
     /// Who is who: keyed, so that nobody can choose to share a bucket with somebody else.
     names: RandomState,
     clock: Clock,
@@ -226,6 +244,7 @@ impl Limiter {
         Limiter {
             rate,
             buckets: RateLimiter::new(rate.quota(), Table::new(keys), Uptime(clock.clone())),
+            windows: rate.window.then(|| Windows::new(rate.amount.get(), rate.per, keys)),
             names: RandomState::new(),
             clock: clock.clone(),
             max_keys: keys,
@@ -238,11 +257,17 @@ impl Limiter {
     /// # Errors
     /// If it is empty: the seconds until there is one again, at least 1.
     pub(super) fn take(&self, whose: Whose<'_>) -> Result<(), u32> {
-        if self.buckets.len() >= self.max_keys {
-            self.sweep();
-        }
-        self.buckets.check_key(&self.names.hash_one(whose)).map_err(|until| {
-            let wait = until.wait_time_from(self.clock.uptime());
+        let key = self.names.hash_one(whose);
+        let taken = match &self.windows {
+            Some(windows) => windows.take(key, self.clock.uptime()),
+            None => {
+                if self.buckets.len() >= self.max_keys {
+                    self.sweep();
+                }
+                self.buckets.check_key(&key).map_err(|until| until.wait_time_from(self.clock.uptime()))
+            }
+        };
+        taken.map_err(|wait| {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             u32::try_from(seconds).unwrap_or(u32::MAX).max(1)
         })

@@ -61,7 +61,7 @@ fn since(given: Given<'_>) -> Result<u64, ToolError> {
         None | Some(Value::Null) => Ok(0),
         Some(Value::Number(number)) => Ok(number.as_u64().unwrap_or(0)),
         Some(value) => value.as_str().and_then(read_iso8601).ok_or_else(|| {
-            ToolError::new("`since` is a moment like 2026-01-31T12:00:00Z, or milliseconds since 1970")
+            ToolError::new("`since` is a moment like 1999-12-31T12:00:00Z, or milliseconds since 1970")
         }),
     }
 }
