@@ -242,6 +242,10 @@ impl Making<'_> {
                 builder = builder.add_prompt(spec).into_plain();
             }
         }
+        if about.is_open_inside() && self.road == Road::Http {
+            let said = "whoever reaches this server sees the inside of the program (pack `runtime`): an `auth` would ask who they are";
+            self.notes.push(Note::new(about.at, said.to_owned()));
+        }
         let built = builder.build();
         match built {
             Ok(server) if self.troubles.len() == n_before => {

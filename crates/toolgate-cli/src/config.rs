@@ -180,6 +180,8 @@ pub(crate) struct Server {
     /// Where its catalogue is served.
     pub(crate) catalog: Option<String>,
     pub(crate) frame: Frame,
+    /// Names of the packs that are among what it has.
+    pub(crate) packs: Vec<String>,
     pub(crate) tools: Vec<Tool>,
     pub(crate) resources: Vec<Resource>,
     pub(crate) templates: Vec<Template>,
@@ -235,6 +237,15 @@ pub(crate) struct Response {
 pub(crate) struct Audit {
     pub(crate) file: PathBuf,
     pub(crate) has_arguments: bool,
+}
+
+impl Server {
+    /// The inside of the program is shown to whoever reaches this server.
+    pub(crate) fn is_open_inside(&self) -> bool {
+        let Frame { users, tokens, keys, wordpress, .. } = &self.frame;
+        let asks = !users.is_empty() || !tokens.is_empty() || !keys.is_empty() || wordpress.is_some();
+        !asks && self.packs.iter().any(|pack| pack == "runtime")
+    }
 }
 
 /// A token, a key or a password, and who has it.

@@ -79,6 +79,14 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
     }
     let listener = bind(listen.as_deref().unwrap_or(&config.listen.http)).await.map_err(Failure::Run)?;
     let address = listener.local_addr().map_err(|error| Failure::Run(error.to_string()))?;
+    if let Some(open) =
+        composed.iter().find(|made| made.config.is_open_inside() && !address.ip().is_loopback())
+    {
+        let name = &open.config.name;
+        return Err(Failure::Usage(format!(
+            "the server `{name}` shows the inside of this program (pack `runtime`) to whoever reaches {address}: give it an `auth`"
+        )));
+    }
     let mut keeper = Keeper::new(file, Road::Http, world, Some(app.mounts()), loaded, backends);
     keeper.door = Some((address.to_string(), connections));
     let keeping = async {

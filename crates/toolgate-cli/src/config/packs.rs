@@ -59,9 +59,8 @@ fn add(server: &mut Node, pack: &Pack, wish: &Entry, texts: &mut Texts, troubles
         return;
     }
     let phases = phases(pack, settings, troubles);
-    let choice = Profile::new(pack.name)
-        .include_tools(settings.texts("include"))
-        .exclude_tools(settings.texts("exclude"));
+    let included = Profile::new(pack.name).include_tools(settings.texts("include"));
+    let others = Profile::new(pack.name).exclude_tools(settings.texts("exclude"));
     let file = texts.add_inside(pack.name, pack.text);
     let mut text = tree::read(texts, file, troubles);
     for part in PARTS {
@@ -75,7 +74,12 @@ fn add(server: &mut Node, pack: &Pack, wish: &Entry, texts: &mut Texts, troubles
             let phase = entry.node.take("phase");
             let is_on = phase.as_ref().and_then(|phase| phase.node.as_text());
             let is_on = is_on.is_none_or(|phase| phases.iter().any(|on| on == phase));
-            if !is_on || !choice.allows_tool(&entry.key) {
+            // What shows the same as a tool is chosen like that tool, whatever it is called.
+            let builtin = entry.node.text("builtin").unwrap_or_else(|| entry.key.clone());
+            let names = [&entry.key, &builtin];
+            let is_chosen = names.iter().any(|name| included.allows_tool(name))
+                && names.iter().all(|name| others.allows_tool(name));
+            if !is_on || !is_chosen {
                 continue;
             }
             connect(&mut entry.node, settings.get("on"));

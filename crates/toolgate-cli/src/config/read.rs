@@ -232,6 +232,13 @@ impl Reading<'_> {
                     format!("`{}` and `{}` are both served at {}", other.name, server.name, server.path);
                 self.troubles.say_also(server.at, said, other.at, "the other one is here");
             }
+            if server.is_open_inside() && !is_local(&listen.http) {
+                let said = format!(
+                    "the pack `runtime` shows the inside of this program to whoever reaches {}: give the server an `auth`",
+                    listen.http
+                );
+                self.troubles.say(entry.node.reach("packs"), said);
+            }
             servers.push(server);
         }
         let taken: Vec<&str> = servers.iter().map(|server| server.path.trim_end_matches('/')).collect();
@@ -271,6 +278,7 @@ impl Reading<'_> {
         self.unique_uris(&resources, &templates);
         Server {
             frame: Frame { storage: storage.clone(), ..self.frame(node, listen, &tools) },
+            packs: packs(node),
             name,
             at: entry.at,
             path,
@@ -990,6 +998,19 @@ impl Reading<'_> {
             }
         }
     }
+}
+
+/// Names of packs, however they are written.
+fn packs(node: &Node) -> Vec<String> {
+    let listed = node.texts("packs");
+    let named = node.named("packs").iter().map(|entry| entry.key.clone());
+    listed.into_iter().chain(named).collect()
+}
+
+/// Whether only this machine reaches an address.
+fn is_local(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn profile(name: &str, node: &Node) -> Profile {

@@ -21,6 +21,8 @@ fn table(node: &Node, of: &Table) -> Value {
         let value = match kind {
             // The digest of a short secret is soon guessed.
             _ if entry.key == "sha256" => hidden(&entry.node),
+            // What callers and requests carry may be what opens another door.
+            _ if ["attributes", "headers", "cookies"].contains(&entry.key.as_str()) => hidden(&entry.node),
             Some(kind) => shown(&entry.node, kind),
             None => named(&entry.key, plain(&entry.node)),
         };
@@ -108,6 +110,13 @@ pub(crate) fn address(text: &str) -> String {
         return text.to_owned();
     }
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    // A password of a database may have anything in it; in an address of the web, `@` may stand in a path.
+    let end = match rest.rfind('@') {
+        Some(at) if !scheme.starts_with("http") => {
+            rest[at..].find(['/', '?', '#']).map_or(rest.len(), |n| at + n)
+        }
+        _ => end,
+    };
     let (who, path) = rest.split_at(end);
     let place = match who.rsplit_once('@') {
         Some((_, host)) => format!("{HIDDEN}@{host}"),
@@ -143,6 +152,7 @@ mod tests {
             [servers.shop]
             title = "Shop"
             tools.a = { text = "hello", meta = { api_key = "s3cret-9" } }
+            tools.b = { http = { on = "api", path = "/", headers = { X-Auth = "s3cret-10" } } }
         "#;
         let mut texts = Texts::default();
         let file = texts.add("x.toml".into(), text.to_owned());
@@ -159,6 +169,7 @@ mod tests {
     fn addresses_lose_who_logs_in() {
         let rows = [
             ("mysql://a:b@c@host/db", "mysql://***@host/db"),
+            ("postgres://u:ab/c?d@host/db?x=1", "postgres://***@host/db?***"),
             ("https://host/x@y", "https://host/x@y"),
             ("file:data.db?mode=ro", "file:data.db?mode=ro"),
             ("what is this://?", "what is this://?"),

@@ -46,3 +46,24 @@ async fn wrong_packs_are_told_with_their_place() {
     let said = told("[servers.a.tools.b]\nbuiltin = \"runtime_get_info\"\n");
     assert!(said.contains("unknown key `builtin`"), "{said}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_shows_the_same_as_an_excluded_tool_is_excluded_too() {
+    let text =
+        "[servers.a.packs.runtime]\nexclude = [\"process_get_environment_variables\", \"logging_*\"]\n";
+    let server = server(&Folder::new(), text);
+    assert!(server.has_tool("runtime_get_info") && !server.has_tool("logging_read_entries"));
+    assert!(server.has_resource("runtime://info") && !server.has_resource("runtime://env"));
+    let templates: Vec<String> = server.templates().iter().map(|known| known.uri_template.clone()).collect();
+    assert!(!templates.is_empty() && !templates.iter().any(|uri| uri.contains("logs")), "{templates:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_inside_of_the_program_is_not_shown_to_a_network() {
+    let open = "[listen]\nhttp = \"0.0.0.0:8080\"\n[servers.a]\npacks = [\"runtime\"]\n";
+    let said = told(open);
+    assert!(said.contains("give the server an `auth`"), "{said}");
+    let local = "[servers.a]\npacks = [\"runtime\"]\n";
+    let made = composed(&Folder::new(), local, Road::Http).unwrap();
+    assert!(made[0].notes.iter().any(|note| note.said.contains("sees the inside")));
+}

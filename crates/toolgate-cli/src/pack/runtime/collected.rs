@@ -47,7 +47,7 @@ pub(super) fn deed(name: &str) -> Option<Deed> {
         "logging_get_root_logger" => Deed::Now(|_, _| Ok(json!({ "name": "root", "level": log::level() }))),
         "logging_get_appenders" => Deed::Now(|_, _| Ok(listed("appenders", appenders()))),
         "logging_read_entries" => Deed::Now(read_entries),
-        "runtime_logs" => Deed::Now(read_named),
+        "logging_read_named" => Deed::Now(read_named),
         "logging_get_last_error" => Deed::Now(last_error),
         "logging_search_entries" => Deed::Now(search),
         "logging_log_message" => Deed::Now(write),

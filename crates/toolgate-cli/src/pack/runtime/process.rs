@@ -212,7 +212,7 @@ fn limits() -> Value {
     Value::Object(shown.collect())
 }
 
-/// What the environment holds. What a name or a value says to be a secret is not shown.
+/// What the environment holds.
 fn environment(_: &Here, given: Given<'_>) -> Said {
     let prefix = given.text("prefix").unwrap_or_default();
     let mut found: Vec<(String, String)> = std::env::vars_os()
@@ -223,20 +223,37 @@ fn environment(_: &Here, given: Given<'_>) -> Said {
     Ok(masked(found))
 }
 
-/// Names and values without secrets: by the name, and passwords in addresses whatever they are called.
+/// What is shown of the environment. Anything may hold a secret, and names do not tell: only what is known to be harmless
+/// is shown, and of the rest that it is there.
+const HARMLESS: [&str; 18] = [
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TERM",
+    "PWD",
+    "HOSTNAME",
+    "TMPDIR",
+    "RUST_LOG",
+    "RUST_BACKTRACE",
+    "INVOCATION_ID",
+    "KUBERNETES_SERVICE_HOST",
+    "NODE_NAME",
+    "POD_NAME",
+];
+
+/// Names and values without secrets.
 pub(super) fn masked(found: Vec<(String, String)>) -> Value {
-    let is_key = |name: &str| {
-        let name = name.to_ascii_uppercase();
-        name.split(['_', '-', '.'])
-            .any(|word| matches!(word, "KEY" | "AUTH" | "PASS" | "PIN" | "OTP" | "JWT" | "DSN" | "SALT"))
-    };
+    let is_shown = |name: &str| HARMLESS.contains(&name) || name.starts_with("LC_");
     let members = found.into_iter().map(|(name, value)| {
-        let value = if is_key(&name) { "***".to_owned() } else { crate::config::address(&value) };
+        let value = if is_shown(&name) { crate::config::address(&value) } else { "***".to_owned() };
         (name, Value::String(value))
     });
-    let mut shown = Value::Object(members.collect());
-    toolgate::mask_secrets(&mut shown);
-    shown
+    Value::Object(members.collect())
 }
 
 fn descriptors(_: &Here, given: Given<'_>) -> Said {
