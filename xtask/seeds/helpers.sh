@@ -31,6 +31,21 @@ own(){
   return 1
 }
 
+# The same with the program, and a configuration whose lines are given: `serves '[servers.x]' … && …$OWN…`.
+serves(){
+  OWN_LOG=$(mktemp ./own.XXXXXX)
+  printf '%s\n' "$@" >"$OWN_LOG.toml"
+  "$PROGRAM" serve "$OWN_LOG.toml" --listen 127.0.0.1:0 2>"$OWN_LOG" & OWN_PID=$!
+  trap 'kill -KILL $OWN_PID 2>/dev/null; rm -f "$OWN_LOG"*' EXIT
+  for _ in $(seq 100); do
+    OWN=$(sed -n 's|.*listening on \(http://[^ ]*\).*|\1|p' "$OWN_LOG")
+    test -n "$OWN" && return 0
+    sleep 0.05
+  done
+  cat "$OWN_LOG"
+  return 1
+}
+
 # The manual also writes requests without a body: `POST http://localhost/~bxai/mcp.bxm`.
 POST(){ rpc "$1" '{"jsonrpc":"2.0","method":"tools/list","id":"1"}'; }
 
@@ -53,3 +68,55 @@ subscribe(){ own_rpc '{"jsonrpc":"2.0","id":6,"method":"resources/subscribe","pa
 unsubscribe(){ own_rpc '{"jsonrpc":"2.0","id":7,"method":"resources/unsubscribe","params":{"uri":"mcp://config"}}'; }
 # The messages of a stream.
 events(){ tr -d '\r' | sed -n 's/^data: //p'; }
+
+# Document 003. B is where the program listens then, with the services behind it in HUB_UPSTREAM. Each row comes from an
+# address of its own, as a proxy would say, so that no row uses up the requests of another.
+HUB=$B/api/mcp
+if test -n "${HUB_UPSTREAM:-}"; then
+  FROM=203.0.$((RANDOM % 250)).$((RANDOM % 250 + 1))
+  curl(){ command curl -H "X-Forwarded-For: $FROM" "$@"; }
+fi
+# Document 004. B is where the program listens then, with examples/buddyboss.toml, and WP_URL is the site behind it. A real
+# site is asked as WP_USER with the application password WP_PASSWORD.
+WP=$B/wp-json/buddyboss-mcp/v1/mcp; WU=${WP_USER:-admin}:${WP_PASSWORD:-app-pass}
+# The document's own names.
+wp_names(){ URL=$WP; USER=${WU%%:*}; PASS=${WU#*:}; }
+# Only the site of the tests remembers what it was asked, and can be changed: `real || …`.
+real(){ ! curl -sf "$WP_URL/_seen" >/dev/null; }
+# What the site heard because of a command: `heard COMMAND …`, as a list.
+heard(){ curl -sf -X DELETE "$WP_URL/_seen" >/dev/null; "$@" >/dev/null; curl -sf "$WP_URL/_seen"; }
+switch(){ curl -sf -X POST "$WP_URL/_switch" -d "$1" >/dev/null; }
+# A program of the row's own, with the configuration from standard input: `own_file <<<"…" && …$OWN…`.
+own_file(){
+  OWN_LOG=$(mktemp ./own.XXXXXX)
+  cat >"$OWN_LOG.toml"
+  "$PROGRAM" serve "$OWN_LOG.toml" --listen 127.0.0.1:0 2>"$OWN_LOG" & OWN_PID=$!
+  trap 'kill -KILL $OWN_PID 2>/dev/null; rm -f "$OWN_LOG"*' EXIT
+  for _ in $(seq 100); do
+    OWN=$(sed -n 's|.*\(http://127.0.0.1:[0-9]*[^ ]*\).*|\1|p' "$OWN_LOG" | head -1)
+    test -n "$OWN" && return 0
+    sleep 0.05
+  done
+  return 1
+}
+# The configuration of the example, with other parts of the pack.
+wp_file(){
+  local access=${2:-}
+  test -n "$access" || access='auth = { forward = true }'
+  cat <<END
+[security.egress]
+allow = ["127.0.0.1"]
+[connections.site]
+http = "$WP_URL/wp-json"
+$access
+[auth.site.wordpress]
+url = "$WP_URL/wp-json"
+capability = "manage_options"
+[servers.s]
+dialect = "buddyboss"
+auth = "site"
+packs.buddyboss = { on = "site", phases = [$1] }
+END
+}
+# The same for `check --live`, which logs in.
+wp_live(){ wp_file '"core"' | sed 's/^capability = .*/&\nuser = "admin"\npassword = "${WP_PW}"/'; }

@@ -1,5 +1,5 @@
 //! The server that other implementations are run against: the example `everything`, or a program with its two flags.
-//! And those that the seeds' checks are run against: the examples `boxlang` and `erlmcp`.
+//! And those that the seeds' checks are run against: the examples `boxlang` and `erlmcp`, and the program itself.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -40,16 +40,25 @@ impl Fixture {
 
     /// Builds the example, with the selection of packages and features that the tests use, so that little is built twice.
     pub(crate) fn of_example(example: &str, places: &Places) -> Self {
-        println!("\nbuilding the example `{example}`");
+        Self::built("--example", example, places)
+    }
+
+    /// Builds the program.
+    pub(crate) fn of_program(places: &Places) -> Self {
+        Self::built("--bin", "toolgate", places)
+    }
+
+    fn built(kind: &str, name: &str, places: &Places) -> Self {
+        println!("\nbuilding `{name}`");
         let mut build = crate::rust::cargo(places);
-        build.args(["build", "--workspace", "--all-features", "--example", example]);
+        build.args(["build", "--workspace", "--all-features", kind, name]);
         build.args(["--message-format", "json-render-diagnostics"]);
         let program = match process::run(&mut build, BUILD_LIMIT, Show::Quiet) {
-            Ok(finished) if finished.success() => executable(&finished.stdout, example)
-                .ok_or_else(|| format!("cargo named no executable for the example `{example}`")),
+            Ok(finished) if finished.success() => executable(&finished.stdout, name)
+                .ok_or_else(|| format!("cargo named no executable for `{name}`")),
             Ok(finished) => {
                 eprint!("{}", finished.stderr);
-                Err(format!("the example `{example}` does not build: {}", finished.why()))
+                Err(format!("`{name}` does not build: {}", finished.why()))
             }
             Err(error) => Err(format!("cannot run cargo: {error}")),
         };
@@ -62,11 +71,22 @@ impl Fixture {
 
     /// Starts it with these arguments, which make it listen. What it says later goes to `log`.
     pub(crate) fn listen(&self, arguments: &[&str], log: &Path) -> Result<Server, String> {
+        self.listen_with(arguments, &[], log)
+    }
+
+    /// The same, with these variables.
+    pub(crate) fn listen_with(
+        &self,
+        arguments: &[&str],
+        variables: &[(String, String)],
+        log: &Path,
+    ) -> Result<Server, String> {
         let program = self.program()?;
         let mut log_file =
             File::create(log).map_err(|error| format!("cannot write {}: {error}", log.display()))?;
         let child = Command::new(program)
             .args(arguments)
+            .envs(variables.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -117,7 +137,7 @@ fn listening_url(line: &str) -> Option<String> {
 }
 
 /// The path in the last message of `cargo build` that has one for the example.
-fn executable(messages: &str, example: &str) -> Option<PathBuf> {
+pub(crate) fn executable(messages: &str, example: &str) -> Option<PathBuf> {
     let messages = messages.lines().rev();
     let mut parsed = messages.filter_map(|line| serde_json::from_str::<Value>(line).ok());
     parsed.find_map(|message| {

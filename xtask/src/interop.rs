@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Places;
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, Server};
 use crate::install;
 use crate::process::{self, Finished};
 use crate::report::Tally;
@@ -42,7 +42,19 @@ pub(crate) fn run(places: &Places, fixture: &Fixture, tally: &mut Tally) {
         Ok(server) => server,
         Err(why) => return tally.fail(&why),
     };
-    let drivers = drivers::all(&tools, &server, program);
+    let mut drivers = drivers::all(&tools, &server, program);
+    // Ends when all is done.
+    let hub = fixture.is_ours.then(|| hub(places, &dir)).transpose();
+    match &hub {
+        Ok(hub) => drivers.extend(hub.as_ref().and_then(|hub| drivers::hub(&tools, hub))),
+        Err(why) => tally.fail(why),
+    }
+    let community = fixture.is_ours.then(|| community(places, &dir)).transpose();
+    match &community {
+        Ok(Some((_, community))) => drivers.extend(drivers::community(&tools, community)),
+        Ok(None) => {}
+        Err(why) => tally.fail(why),
+    }
     tools.report(tally);
     run_all(&drivers, &home, tally);
     if server.is_running() {
@@ -50,6 +62,25 @@ pub(crate) fn run(places: &Places, fixture: &Fixture, tally: &mut Tally) {
     } else {
         tally.fail("the server did not outlive the clients");
     }
+}
+
+/// The program, with a catalogue.
+fn hub(places: &Places, dir: &Path) -> Result<Server, String> {
+    let file = places.root.join("examples/hub.toml").display().to_string();
+    let arguments = ["serve", &file, "--listen", "127.0.0.1:0"];
+    Fixture::of_program(places).listen(&arguments, &dir.join("hub.log"))
+}
+
+/// A site, and the program before it.
+fn community(places: &Places, dir: &Path) -> Result<(Server, Server), String> {
+    let site = Fixture::of_example("wordpress", places);
+    let site = site.listen(&["--http", "127.0.0.1:0"], &dir.join("wordpress.log"))?;
+    let file = places.root.join("examples/buddyboss.toml").display().to_string();
+    let arguments = ["serve", &file, "--listen", "127.0.0.1:0"];
+    let variables = [("WP_URL".to_owned(), site.url.trim_end_matches('/').to_owned())];
+    let log = dir.join("community.log");
+    let server = Fixture::of_program(places).listen_with(&arguments, &variables, &log)?;
+    Ok((site, server))
 }
 
 fn run_all(drivers: &[Driver], home: &Path, tally: &mut Tally) {

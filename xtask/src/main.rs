@@ -12,10 +12,12 @@ mod fuzz;
 mod install;
 mod interop;
 mod process;
+mod program;
 mod redis;
 mod report;
 mod rust;
 mod seeds;
+mod specs;
 mod state;
 
 use std::path::{Path, PathBuf};
@@ -29,15 +31,17 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
 commands:
-  test                          everything below, in this order: fmt, clippy, tests, databases, seeds, deny, conformance,
-                                interop
+  test                          everything below, in this order: fmt, clippy, tests, databases, seeds, specs, deny,
+                                conformance, interop
   fmt | clippy | tests | deny   one of the parts that need nothing but Rust; tests start a Redis if there is one
   databases                     the tests of SQL tools against a PostgreSQL and a MariaDB of their own
-  seeds [--server PROG]         every check of the documents 000 to 002 against the examples `boxlang` and `erlmcp`
+  seeds [--server PROG]         every check of the documents 000 to 004, against examples of the library and of the program
+  specs                         descriptions of real APIs, as tools of the program
   conformance [--server PROG]   the official conformance suite against the example `everything`, in every dialect
   interop [--server PROG]       clients of other implementations against the example `everything`
   instructions [--record]       instructions per call under callgrind, against xtask/instructions.txt; not a part of test
   bench [OPTIONS]               speed and memory beside other implementations; not a part of test
+  program                       start and reload of the program, in release; not a part of test
   state                         tasks per second for each store, memory of sessions and listeners; not a part of test
   fuzz [TARGET] [--seconds N]   coverage-guided fuzzing of what reads bytes: frame, message, template
 
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         ["bench", options @ ..] => return bench::run(&Places::find(), options),
         ["instructions", "--record"] => return count(Wish::Record),
         ["instructions"] => return count(Wish::Check),
+        ["program"] => return program::run(&Places::find()),
         ["state"] => return state::run(&Places::find()),
         [command] => (*command, None),
         [command @ ("seeds" | "conformance" | "interop"), "--server", program] => (*command, Some(*program)),
@@ -74,6 +79,7 @@ fn main() -> ExitCode {
         "tests" => report.part("tests", |tally| rust::tests(&places, tally)),
         "deny" => report.part("deny", |tally| rust::deny(&places, tally)),
         "databases" => report.part("databases", |tally| databases::run(&places, tally)),
+        "specs" => report.part("specs", |tally| specs::run(&places, tally)),
         "seeds" => try_seeds(&mut report, &places, server),
         "conformance" => {
             let fixture = Fixture::of(server, EVERYTHING, &places);
@@ -94,6 +100,7 @@ fn rust_parts(report: &mut Report, places: &Places) {
     report.part("tests", |tally| rust::tests(places, tally));
     report.part("databases", |tally| databases::run(places, tally));
     try_seeds(report, places, None);
+    report.part("specs", |tally| specs::run(places, tally));
     report.part("deny", |tally| rust::deny(places, tally));
 }
 

@@ -1,6 +1,8 @@
-//! Runs every check of the documents that the framework grew from, against the examples `boxlang` and `erlmcp`.
+//! Runs every check of the documents that the framework grew from, against the examples `boxlang` and `erlmcp` and against
+//! the program with the configurations in `examples/`.
 //!
-//! A check has an id, S0-01 to S0-39, S1-001 to S1-254 and S2-01 to S2-75. It is a row in `xtask/seeds/s0.txt` and its
+//! A check has an id, S0-01 to S0-48, S1-001 to S1-254, S2-01 to S2-75, S3-01 to S3-46 and S4-01 to S4-43. It is a row
+//! in `xtask/seeds/s0.txt` and its
 //! like, a command that must succeed; or a test in `crates/toolgate/tests/it/seeds/`, whose name begins with the id; or it
 //! is left for later, with a reason. An id that is none of these is a failure. What the documents print as requests and
 //! answers stands letter by letter in `xtask/seeds/documents.txt` and its like.
@@ -29,18 +31,69 @@ const ROW_LIMIT: Duration = Duration::from_secs(20);
 const TESTS_LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// Which ids there are: prefix, digits, the last one.
-const RANGES: [(&str, usize, usize); 3] = [("S0", 2, 39), ("S1", 3, 254), ("S2", 2, 75)];
+const RANGES: [(&str, usize, usize); 5] =
+    [("S0", 2, 48), ("S1", 3, 254), ("S2", 2, 75), ("S3", 2, 46), ("S4", 2, 43)];
 
-/// Documents whose checks are run against one example.
+/// Secrets in the environment of the program, which nobody may see.
+const VARIABLES: [(&str, &str); 2] =
+    [("SECRET_KEY", "abc"), ("SEEDS_DATABASE", "postgres://ada:pw@localhost/shop")];
+
+/// Documents whose checks are run against one server.
 struct Set {
-    example: &'static str,
+    name: &'static str,
+    served: Served,
     rows: &'static [&'static str],
-    printed: &'static str,
+    /// None: no document prints requests for it.
+    printed: Option<&'static str>,
 }
 
-const SETS: [Set; 2] = [
-    Set { example: BOXLANG, rows: &["s0.txt", "s1.txt"], printed: "documents.txt" },
-    Set { example: ERLMCP, rows: &["s2.txt"], printed: "documents-erlmcp.txt" },
+/// What serves.
+enum Served {
+    /// An example of the library.
+    Example,
+    /// The program, with this configuration.
+    Program { file: &'static str, backend: Option<Backend> },
+}
+
+/// An example that answers what the program asks for. Where the variable is set already, that is asked instead.
+struct Backend {
+    example: &'static str,
+    /// What the configuration and the rows know its address by.
+    variable: &'static str,
+}
+
+const SETS: &[Set] = &[
+    Set {
+        name: BOXLANG,
+        served: Served::Example,
+        rows: &["s0.txt", "s1.txt"],
+        printed: Some("documents.txt"),
+    },
+    Set { name: ERLMCP, served: Served::Example, rows: &["s2.txt"], printed: Some("documents-erlmcp.txt") },
+    Set {
+        name: "runtime",
+        served: Served::Program { file: "xtask/seeds/runtime.toml", backend: None },
+        rows: &["s0-program.txt"],
+        printed: Some("documents-runtime.txt"),
+    },
+    Set {
+        name: "hub",
+        served: Served::Program {
+            file: "xtask/seeds/hub.toml",
+            backend: Some(Backend { example: "hub_upstream", variable: "HUB_UPSTREAM" }),
+        },
+        rows: &["s3.txt"],
+        printed: Some("documents-bluehub.txt"),
+    },
+    Set {
+        name: "buddyboss",
+        served: Served::Program {
+            file: "examples/buddyboss.toml",
+            backend: Some(Backend { example: "wordpress", variable: "WP_URL" }),
+        },
+        rows: &["s4.txt"],
+        printed: Some("documents-buddyboss.txt"),
+    },
 ];
 
 /// `server` takes the place of the first example. What the others are checked with is not tried then.
@@ -52,7 +105,10 @@ pub(crate) fn run(places: &Places, server: Option<&str>, tally: &mut Tally) {
     let n_sets = if server.is_some() { 1 } else { SETS.len() };
     book.is_partial = n_sets < SETS.len();
     for set in &SETS[..n_sets] {
-        let fixture = Fixture::of(server, set.example, places);
+        let fixture = match set.served {
+            Served::Example => Fixture::of(server, set.name, places),
+            Served::Program { .. } => Fixture::of_program(places),
+        };
         match shell(places, set, &fixture, &mut book) {
             Ok(()) => {}
             Err(Stop::Skip(why)) => {
@@ -141,18 +197,31 @@ fn shell(places: &Places, set: &Set, fixture: &Fixture, book: &mut Book) -> Resu
         all.extend(rows);
         book.left.extend(left);
     }
-    let printed = documents::read(&load(&data.join(set.printed))?);
-    let requests = printed.map_err(|why| Stop::Fail(format!("{}: {why}", set.printed)))?;
+    let requests = match set.printed {
+        None => Vec::new(),
+        Some(file) => {
+            documents::read(&load(&data.join(file))?).map_err(|why| Stop::Fail(format!("{file}: {why}")))?
+        }
+    };
 
     let program = fixture.program().map_err(Stop::Fail)?.to_path_buf();
     for tool in TOOLS {
         install::need(tool, tool).map_err(Stop::Skip)?;
     }
-    let work = places.work.join("seeds").join(set.example);
+    let work = places.work.join("seeds").join(set.name);
     install::fresh(&work).map_err(Stop::Fail)?;
-    let mut server =
-        fixture.listen(&["--http", "127.0.0.1:0"], &work.join("server.log")).map_err(Stop::Fail)?;
-    let bench = Bench::new(&data, &work, program, &server).map_err(Stop::Fail)?;
+    let (behind, mut variables) = backend(places, set, &work).map_err(Stop::Fail)?;
+    variables.extend(VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let log = work.join("server.log");
+    let served = match set.served {
+        Served::Example => fixture.listen(&["--http", "127.0.0.1:0"], &log),
+        Served::Program { file, .. } => {
+            let file = places.root.join(file).display().to_string();
+            fixture.listen_with(&["serve", &file, "--listen", "127.0.0.1:0"], &variables, &log)
+        }
+    };
+    let mut server = served.map_err(Stop::Fail)?;
+    let bench = Bench::new(&data, &work, program, &server, variables).map_err(Stop::Fail)?;
     for Row { id, command } in &all {
         let fault = bench.try_row(command);
         book.note(id, "row", fault);
@@ -161,10 +230,29 @@ fn shell(places: &Places, set: &Set, fixture: &Fixture, book: &mut Book) -> Resu
         let fault = bench.try_request(request);
         book.note(&request.id, "printed", fault);
     }
+    drop(behind);
     match server.is_running() {
         true => Ok(()),
         false => Err(Stop::Fail("the server did not outlive its requests".to_owned())),
     }
+}
+
+/// What is asked, if we started it, and the variables that name it.
+type Behind = (Option<Server>, Vec<(String, String)>);
+
+/// Starts what the program asks, if there is such a thing, and says where it is.
+fn backend(places: &Places, set: &Set, work: &Path) -> Result<Behind, String> {
+    let Served::Program { backend: Some(Backend { example, variable }), .. } = set.served else {
+        return Ok((None, Vec::new()));
+    };
+    if let Ok(known) = std::env::var(variable) {
+        println!("{variable} is set: the checks of `{}` ask {known}", set.name);
+        return Ok((None, vec![(variable.to_owned(), known)]));
+    }
+    let fixture = Fixture::of_example(example, places);
+    let server = fixture.listen(&["--http", "127.0.0.1:0"], &work.join("backend.log"))?;
+    let url = server.url.trim_end_matches('/').to_owned();
+    Ok((Some(server), vec![(variable.to_owned(), url)]))
 }
 
 fn load(path: &Path) -> Result<String, Stop> {
@@ -180,24 +268,34 @@ struct Bench {
     /// `http://127.0.0.1:PORT`
     url: String,
     port: String,
+    variables: Vec<(String, String)>,
 }
 
 impl Bench {
-    fn new(data: &Path, work: &Path, program: PathBuf, server: &Server) -> Result<Self, String> {
-        let port = server.url.rsplit_once(':').map(|(_, port)| port.trim_end_matches('/').to_owned());
+    fn new(
+        data: &Path,
+        work: &Path,
+        program: PathBuf,
+        server: &Server,
+        variables: Vec<(String, String)>,
+    ) -> Result<Self, String> {
+        // The program says where its first server is, which has a path.
+        let host = server.url.trim_start_matches("http://").split('/').next().unwrap_or_default();
+        let port = host.rsplit_once(':').map(|(_, port)| port.to_owned());
         Ok(Self {
             helpers: data.join("helpers.sh"),
             work: work.to_path_buf(),
             program,
-            url: server.url.trim_end_matches('/').to_owned(),
+            url: format!("http://{host}"),
             port: port.ok_or_else(|| format!("{} names no port", server.url))?,
+            variables,
         })
     }
 
     fn shell(&self, script: &str) -> Result<Finished, String> {
         let mut command = Command::new("bash");
         command.current_dir(&self.work).env("B", &self.url).env("PROGRAM", &self.program);
-        command.env_remove("MCP_SERVER_NAME");
+        command.env_remove("MCP_SERVER_NAME").envs(self.variables.iter().cloned());
         let script = format!("source '{}'\n{}", self.helpers.display(), self.ported(script));
         process::run_with_descendants(command.arg("-c").arg(script), ROW_LIMIT)
             .map_err(|error| format!("cannot run bash: {error}"))
@@ -294,7 +392,8 @@ fn id_of(test: &str) -> Option<String> {
     let name = test.rsplit("::").next()?;
     let (prefix, rest) = name.split_once('_')?;
     let (number, _) = rest.split_once('_')?;
-    let is_id = matches!(prefix, "s0" | "s1" | "s2") && number.bytes().all(|byte| byte.is_ascii_digit());
+    let is_id = matches!(prefix, "s0" | "s1" | "s2" | "s3" | "s4")
+        && number.bytes().all(|byte| byte.is_ascii_digit());
     is_id.then(|| format!("{}-{number}", prefix.to_uppercase()))
 }
 
@@ -325,10 +424,12 @@ mod tests_of_reading {
     #[test]
     fn every_id_is_wanted() {
         let wanted = wanted();
-        assert_eq!(wanted.len(), 39 + 254 + 75);
-        assert!(wanted.contains("S0-01") && wanted.contains("S0-39"));
+        assert_eq!(wanted.len(), 48 + 254 + 75 + 46 + 43);
+        assert!(wanted.contains("S0-01") && wanted.contains("S0-48"));
         assert!(wanted.contains("S1-001") && wanted.contains("S1-254"));
         assert!(wanted.contains("S2-01") && wanted.contains("S2-75"));
+        assert!(wanted.contains("S3-01") && wanted.contains("S3-46"));
+        assert!(wanted.contains("S4-01") && wanted.contains("S4-43"));
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 /// Says everything that is wrong; nothing but a line if nothing is.
 pub(crate) async fn check(file: &Path, live: bool) -> Result<(), Failure> {
     let backends = if live { Backends::default() } else { Backends::quiet() };
-    let Prepared { loaded, composed, backends } = prepare_with(file, Road::Http, backends).await?;
+    let Prepared { loaded, composed, backends, .. } = prepare_with(file, Road::Http, backends).await?;
     let mut said = String::new();
     for made in &composed {
         let (name, server) = (&made.config.name, &made.server);
@@ -60,9 +60,19 @@ pub(crate) async fn check(file: &Path, live: bool) -> Result<(), Failure> {
 
 /// Whether what a configuration needs is there. Programs and folders were looked for already.
 async fn probe(config: &Config, backends: &Backends) -> Result<(), Failure> {
-    let mut missing = backends.probe(config).await;
-    missing.extend(crate::bind(&config.listen.http).await.err());
+    let (mut missing, mut notes) = backends.probe(config).await;
+    match crate::listen(&config.listen.http).await {
+        Ok(_) => {}
+        // Whoever has it may well be the program that serves this file.
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            notes.push(format!("{} is in use, perhaps by this program", config.listen.http));
+        }
+        Err(error) => missing.push(crate::not_bound(&config.listen.http, &error)),
+    }
     backends.close().await;
+    for note in notes {
+        print(&format!("{note}\n"))?;
+    }
     if missing.is_empty() { Ok(()) } else { Err(Failure::Run(missing.join("\ntoolgate: "))) }
 }
 
@@ -92,7 +102,7 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
     if !arguments.is_object() {
         return Err(Failure::Usage("the arguments are a JSON object: '{\"name\": \"Ada\"}'".into()));
     }
-    let Prepared { composed, backends, .. } = prepare(file, Road::Local).await?;
+    let Prepared { composed, backends, world, .. } = prepare(file, Road::Local).await?;
     let (server, tool) = split(&composed, name);
     let having = || composed.iter().filter(|made| made.server.has_tool(tool)).collect::<Vec<_>>();
     let made = match (server, having().as_slice()) {
@@ -102,6 +112,8 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
         }
         _ => choose(&composed, server)?,
     };
+    // What is built in looks for it there.
+    world.servers.replace(&made.server);
     let result = ask(&made.server, "tools/call", json!({ "name": tool, "arguments": arguments })).await?;
     backends.close().await;
     if json {
@@ -230,9 +242,13 @@ fn limit(config: &Config, tool: &Tool, frame: &Frame) -> Duration {
 
 fn explain_in(config: &Config, made: &Composed, wanted: &str, said: &mut String) {
     let about = &made.config;
+    let site = about.frame.wordpress.as_ref().map(|site| format!("users of {}", site.url));
     let who = match (about.frame.users.len(), about.frame.tokens.len(), about.frame.keys.len()) {
-        (0, 0, 0) => "everybody who reaches the server".to_owned(),
-        (users, tokens, keys) => format!("{users} users, {tokens} tokens, {keys} API keys"),
+        (0, 0, 0) => site.unwrap_or_else(|| "everybody who reaches the server".to_owned()),
+        (users, tokens, keys) => {
+            let known = format!("{users} users, {tokens} tokens, {keys} API keys");
+            site.map_or(known.clone(), |site| format!("{known}, {site}"))
+        }
     };
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() {
@@ -267,6 +283,15 @@ fn explain_in(config: &Config, made: &Composed, wanted: &str, said: &mut String)
             _ => {}
         }
         line("timeout", &format!("{:?}", limit(config, tool, &about.frame)));
+        if let Some(task) = tool.task {
+            let kept = task.ttl.map(|ttl| format!(", kept for {ttl:?}")).unwrap_or_default();
+            let who = if task.is_required { "always" } else { "where the client knows tasks" };
+            let again = if task.is_resumable { ", run again if its process ends" } else { "" };
+            line("task", &format!("{who}{kept}{again}"));
+        }
+        if let Some(cache) = tool.cache {
+            line("kept", &format!("results, for {cache:?}"));
+        }
         line("who", &who);
         line("scopes", &tool.scopes.join(", "));
         let hidden: Vec<String> = tool

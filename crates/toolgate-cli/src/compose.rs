@@ -5,10 +5,15 @@
 
 mod api;
 mod backends;
+mod bounds;
 mod caller;
+mod keep;
 mod library;
+mod memory;
 mod requests;
+mod reuse;
 mod tools;
+mod wordpress;
 
 #[cfg(all(test, unix))]
 mod tests;
@@ -18,26 +23,36 @@ pub(crate) use backends::Backends;
 pub(crate) use tools::patience;
 
 use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use serde_json::Value;
 use toolgate::model::PromptArgument;
 use toolgate::{
     ApiKeys, Builder, Context, Dialect, Error, PromptSpec, ResourceSpec, SecurityHeaders, Server,
-    TemplateSpec, Token, ToolSpec,
+    TemplateSpec, Token, ToolError, ToolSpec,
 };
 
+use crate::catalog;
 use crate::config::{self, Arguments, Config, ConnectionKind, Does, Node, Output, Place, Troubles};
+use crate::pack::{self, world::World};
+use crate::source::clean::clean;
 use crate::source::command::CommandAct;
 use crate::source::files::{Files, Listed};
-use crate::source::http::HttpAct;
+use crate::source::http::{ChainAct, FIRST, HttpAct, HttpConnection};
 use crate::source::prompt::Filling;
 use crate::source::sql::SqlAct;
 use crate::source::text::{TemplateAct, TextAct};
 use crate::source::{Act, Problem};
 use backends::{PATIENCE, wait};
+use bounds::Bounds;
 use caller::Taking;
 use library::{Library, Reader, Words};
+use memory::Memory;
+
+/// What stands for a number in instructions.
+const TOOL_COUNT: &str = "{tool_count}";
 
 /// Whom a server is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +73,35 @@ pub(crate) struct Composed {
     pub(crate) notes: Vec<Note>,
     /// Tools that are operations of APIs.
     pub(crate) foreign: Vec<Foreign>,
+    /// Files that were read beside the configuration, as they were.
+    pub(crate) beside: Vec<Beside>,
+    /// What a statement gives is not known, because its database did not say.
+    pub(crate) is_blank: bool,
+}
+
+/// A file, and whether it has changed since somebody looked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Beside {
+    pub(crate) path: PathBuf,
+    /// When it was written last, and its size; none if it is not there.
+    state: Option<(Option<SystemTime>, u64)>,
+}
+
+impl Beside {
+    fn of(path: &Path) -> Beside {
+        let about = path.metadata().ok();
+        let state = about.map(|about| (about.modified().ok(), about.len()));
+        Beside { path: path.to_owned(), state }
+    }
+
+    /// Takes it as it is now.
+    pub(crate) fn look(&mut self) {
+        *self = Beside::of(&self.path);
+    }
+
+    pub(crate) fn has_changed(&self) -> bool {
+        Beside::of(&self.path) != *self
+    }
 }
 
 /// Something that whoever wrote the file may want to know.
@@ -77,18 +121,37 @@ impl Note {
 pub(crate) fn compose(
     config: &Config,
     road: Road,
+    world: &Arc<World>,
     backends: &mut Backends,
     troubles: &mut Troubles,
 ) -> Vec<Composed> {
     let mut composed = Vec::new();
     backends.renew(config, troubles);
     // Where something is wrong nothing will be served, and nobody needs to be asked.
+    if troubles.is_empty() && !backends.is_quiet() {
+        backends.keep(config, troubles);
+    }
     let was_quiet = backends.hush(backends.is_quiet() || !troubles.is_empty());
     let mut silent = HashSet::new();
     for server in &config.servers {
         let (watched, notes, foreign) = (Vec::new(), Vec::new(), Vec::new());
         let silent = &mut silent;
-        let mut making = Making { config, server, road, backends, silent, troubles, watched, notes, foreign };
+        let bounds = Bounds::default();
+        let mut making = Making {
+            config,
+            server,
+            road,
+            world,
+            backends,
+            silent,
+            troubles,
+            watched,
+            notes,
+            foreign,
+            bounds,
+            beside: Vec::new(),
+            is_blank: false,
+        };
         if let Some(made) = making.make() {
             composed.push(made);
         }
@@ -102,6 +165,7 @@ struct Making<'a> {
     config: &'a Config,
     server: &'a config::Server,
     road: Road,
+    world: &'a Arc<World>,
     backends: &'a mut Backends,
     /// Databases that did not answer in time: they are not asked again.
     silent: &'a mut HashSet<String>,
@@ -109,13 +173,20 @@ struct Making<'a> {
     watched: Vec<Arc<Files>>,
     notes: Vec<Note>,
     foreign: Vec<Foreign>,
+    bounds: Bounds,
+    beside: Vec<Beside>,
+    is_blank: bool,
 }
 
 impl Making<'_> {
     fn make(&mut self) -> Option<Composed> {
         let n_before = self.troubles.len();
         let about = self.server;
-        let mut builder = Server::new(&about.name, &about.version).changing();
+        let mut builder = Server::new(&about.name, &about.version);
+        // Whoever is remembered was told what there is, and that must hold when the file says more. Others ask again.
+        if about.frame.sessions {
+            builder = builder.changing();
+        }
         if let Some(title) = &about.title {
             builder = builder.server_title(title);
         }
@@ -129,11 +200,22 @@ impl Making<'_> {
             builder = builder.website(website);
         }
         let mut builder = framed(builder, about, self.road);
+        if let Some(kept) = self.backends.kept() {
+            builder = kept.give(builder);
+        }
+        if let (Some(site), Road::Http) = (&about.frame.wordpress, self.road) {
+            builder = builder.logins(wordpress::logins(site, self.backends.site(site)?));
+        }
         if let Some(dialect) =
             Dialect::named(&about.frame.dialect).filter(|_| about.frame.dialect != "official")
         {
             builder = builder.dialect(dialect);
         }
+        if let Some(events) = self.backends.audit() {
+            builder = builder.events(events);
+        }
+        let turns = about.frame.concurrency.map(|at_once| self.backends.turns(&about.name, at_once));
+        self.bounds = Bounds { turns, response: about.frame.response };
         let mut library = Library { profile: about.frame.profile.clone(), ..Library::default() };
         for tool in &about.tools {
             if let Some(spec) = self.tool(tool) {
@@ -160,12 +242,20 @@ impl Making<'_> {
                 builder = builder.add_prompt(spec).into_plain();
             }
         }
+        if about.is_open_inside() && self.road == Road::Http {
+            let said = "whoever reaches this server sees the inside of the program (pack `runtime`): an `auth` would ask who they are";
+            self.notes.push(Note::new(about.at, said.to_owned()));
+        }
         let built = builder.build();
         match built {
             Ok(server) if self.troubles.len() == n_before => {
+                if let Some(text) = about.instructions.as_ref().filter(|text| text.contains(TOOL_COUNT)) {
+                    server.set_instructions(text.replace(TOOL_COUNT, &server.tool_count().to_string()));
+                }
                 let watched = std::mem::take(&mut self.watched);
                 let (notes, foreign) = (std::mem::take(&mut self.notes), std::mem::take(&mut self.foreign));
-                Some(Composed { server, config: about.clone(), watched, notes, foreign })
+                let (beside, is_blank) = (std::mem::take(&mut self.beside), self.is_blank);
+                Some(Composed { server, config: about.clone(), watched, notes, foreign, beside, is_blank })
             }
             Ok(_) => None,
             Err(error) => {
@@ -226,6 +316,29 @@ impl Making<'_> {
         }
     }
 
+    /// What a tool does. One that is described as it was is the one that it was.
+    fn act_of(&mut self, tool: &config::Tool) -> Option<Arc<dyn Act>> {
+        let connection = match &tool.does {
+            Does::Http(http) => self.backends.http(&http.on).map(|known| Arc::as_ptr(&known).addr()),
+            Does::Sql(sql) => self.backends.sql(&sql.on).map(|known| Arc::as_ptr(&known).addr()),
+            Does::Template(_) | Does::Command(_) => Some(0),
+            Does::Text(_) | Does::Builtin(_) => None,
+        };
+        let Some(connection) = connection else {
+            return self.act(&tool.does, &tool.arguments, &tool.output, &tool.node);
+        };
+        let spot = (self.server.name.clone(), tool.name.clone());
+        let schema = tool.arguments.all();
+        let made_of = (&tool.does, &schema, &tool.output);
+        let act = match self.backends.reuse.find(&spot, made_of, connection) {
+            // A statement that could not be asked about is asked about again.
+            Some(act) if !matches!(tool.does, Does::Sql(_)) || act.output_schema().is_some() => act,
+            _ => self.act(&tool.does, &tool.arguments, &tool.output, &tool.node)?,
+        };
+        self.backends.reuse.keep(spot, made_of, connection, &act);
+        Some(act)
+    }
+
     /// What acts, made of what a table says.
     fn act(
         &mut self,
@@ -243,10 +356,16 @@ impl Making<'_> {
             }
             Does::Http(http) => {
                 let connection = self.backends.http(&http.on)?;
-                HttpAct::new(requests::request(http, output), connection, &schema)
-                    .map(|act| Arc::new(act) as Arc<dyn Act>)
+                let first = HttpAct::new(requests::request(http, output), Arc::clone(&connection), &schema);
+                match &http.then {
+                    None => first.map(|act| Arc::new(act) as Arc<dyn Act>),
+                    Some(then) => chained(http, then, output, &schema, first, connection),
+                }
             }
             Does::Sql(sql) => return self.sql(sql, &schema, output, node).map(|act| act as Arc<dyn Act>),
+            Does::Builtin(name) => pack::builtin(name, self.server, self.world).ok_or_else(|| {
+                vec![Problem { at: String::new(), said: format!("there is nothing built in as `{name}`") }]
+            }),
         };
         match made {
             Ok(act) => Some(act),
@@ -278,6 +397,7 @@ impl Making<'_> {
             }
         };
         if self.backends.is_quiet() || self.silent.contains(&sql.on) {
+            self.is_blank = true;
             return Some(act);
         }
         let said = match wait(async { tokio::time::timeout(PATIENCE, act.describe()).await }) {
@@ -288,33 +408,52 @@ impl Making<'_> {
                 format!("the database `{}` does not answer", sql.on)
             }
         };
+        self.is_blank = true;
         self.notes.push(Note::new(node.reach("sql"), format!("what this gives is not known yet: {said}")));
         Some(act)
     }
 
     fn tool(&mut self, tool: &config::Tool) -> Option<ToolSpec> {
-        let act = self.act(&tool.does, &tool.arguments, &tool.output, &tool.node)?;
+        let act = self.act_of(tool)?;
         let promised = act.output_schema();
         let scopes = if self.road == Road::Http { tool.scopes.clone() } else { Vec::new() };
         let taking = Arc::new(Taking::of_tool(&tool.arguments));
+        let unpaid = catalog::unpaid(tool);
+        let bounds = if tool.task.is_some() { self.bounds.of_tasks() } else { self.bounds.clone() };
+        let memory = tool.cache.map(|life| Arc::new(Memory::new(life, tools::whom(tool, self.config))));
+        let cleaned = tools::cleaned(tool);
         let handler = move |given: Value, cx: Context| {
             let (act, taking, scopes) = (Arc::clone(&act), Arc::clone(&taking), scopes.clone());
+            let (unpaid, bounds, memory) = (unpaid.clone(), bounds.clone(), memory.clone());
             async move {
                 caller::has_scopes(&cx, &scopes)?;
+                if let Some(said) = unpaid {
+                    return Err(ToolError::new(&*said));
+                }
                 let arguments = taking.fill(given, &cx)?;
-                act.act(&cx, &arguments).await
+                let run = bounds.around(act.act(&cx, &arguments));
+                match &memory {
+                    Some(memory) => memory.recall(&cx, &arguments, run).await,
+                    None => run.await,
+                }
             }
         };
         let mut spec =
             ToolSpec::new(&tool.name, handler).input_schema(tool.arguments.seen()).hints(tool.hints.clone());
+        if !cleaned.is_empty() {
+            spec = spec.prepare(move |given| clean(given, &cleaned));
+        }
         if let Some(description) = &tool.description {
             spec = spec.describe(description);
         }
         if let Some(title) = &tool.title {
             spec = spec.title(title);
         }
-        if let Some(meta) = &tool.meta {
-            spec = spec.meta(meta.clone());
+        if let Some(meta) = catalog::meta(tool) {
+            spec = spec.meta(meta);
+        }
+        for alias in &tool.aliases {
+            spec = spec.alias(alias);
         }
         let takes = |word: &str| match &tool.does {
             Does::Sql(_) => matches!(word, "rows" | "row" | "value"),
@@ -333,7 +472,7 @@ impl Making<'_> {
         if let Some(timeout) = tools::patience(tool, &self.server.frame) {
             spec = spec.timeout(timeout);
         }
-        Some(spec)
+        Some(tools::as_task(spec, tool.task))
     }
 
     fn resource(&mut self, about: &config::Resource, builder: Builder, library: &mut Library) -> Builder {
@@ -492,7 +631,7 @@ impl Making<'_> {
 pub(crate) fn file_resource(files: &Arc<Files>, listed: &Listed) -> ResourceSpec {
     let (files, path) = (Arc::clone(files), listed.path.clone());
     let spec = ResourceSpec::new(&listed.uri, move || Arc::clone(&files).read(path.clone()))
-        .name(&listed.path)
+        .name(crate::source::files::shown(&listed.path))
         .size(listed.size);
     match &listed.mime {
         Some(mime) => spec.mime(mime),
@@ -537,6 +676,7 @@ fn framed(builder: Builder, server: &config::Server, road: Road) -> Builder {
         .trust_proxies(frame.trusted_proxies.clone())
         .allow_ips(frame.ip_allow.clone())
         .cors(frame.cors.clone())
+        .legacy_sse(frame.legacy_sse)
         .body_limit(bytes)
         .any_credential();
     if let Some(rate) = frame.rate_per_ip {
@@ -545,8 +685,16 @@ fn framed(builder: Builder, server: &config::Server, road: Road) -> Builder {
     if let Some(rate) = frame.rate_per_principal {
         builder = builder.rate_per_principal(rate);
     }
-    for (user, secret) in &frame.users {
-        builder = builder.basic_auth(user, secret);
+    if let Some(age) = frame.cors_max_age {
+        builder = builder.cors_max_age(age);
+    }
+    for user in &frame.users {
+        builder = tools::user(builder, user, server);
+    }
+    for holder in frame.tokens.iter().chain(&frame.keys) {
+        if let (Some(name), Some(rate)) = (&holder.subject, holder.quota) {
+            builder = builder.rate_of(name, rate);
+        }
     }
     let token = |credential: &config::Credential| tools::token(credential, server);
     if !frame.tokens.is_empty() {
@@ -556,6 +704,32 @@ fn framed(builder: Builder, server: &config::Server, road: Road) -> Builder {
         builder = builder.api_keys(ApiKeys::list(frame.keys.iter().map(token).collect::<Vec<Token>>()));
     }
     builder
+}
+
+/// Two requests, of which the second knows what the first answered.
+fn chained(
+    http: &config::Http,
+    then: &config::HttpThen,
+    output: &Output,
+    schema: &Value,
+    first: Result<HttpAct, Vec<Problem>>,
+    connection: Arc<HttpConnection>,
+) -> Result<Arc<dyn Act>, Vec<Problem>> {
+    let mut known = schema.clone();
+    known["properties"][FIRST] = serde_json::json!({});
+    match known["required"].as_array_mut() {
+        Some(required) => required.push(FIRST.into()),
+        None => known["required"] = serde_json::json!([FIRST]),
+    }
+    let second = HttpAct::new(requests::following(http, then, output), connection, &known);
+    let below = |problem: Problem| Problem { at: format!("then.{}", problem.at), ..problem };
+    match (first, second) {
+        (Ok(first), Ok(second)) => Ok(Arc::new(ChainAct { first, second })),
+        (first, second) => {
+            let second = second.err().unwrap_or_default().into_iter().map(below);
+            Err(first.err().unwrap_or_default().into_iter().chain(second).collect())
+        }
+    }
 }
 
 /// A builder that has settled what was added last.

@@ -10,10 +10,13 @@ mod check;
 mod expand;
 mod human;
 mod keys;
+mod packs;
 mod read;
 pub(crate) mod reference;
 pub(crate) mod schema;
+mod storage;
 mod text;
+mod told;
 mod tree;
 
 #[cfg(test)]
@@ -26,7 +29,9 @@ use serde_json::Value;
 use toolgate::{Profile, Rate};
 
 pub(crate) use arguments::{Argument, Arguments, Origin};
+pub(crate) use storage::Storage;
 pub(crate) use text::{Place, Texts, Troubles};
+pub(crate) use told::address;
 pub(crate) use tree::Node;
 
 use crate::source::command::CommandSpec;
@@ -42,8 +47,14 @@ pub(crate) struct Config {
     pub(crate) texts: Texts,
     pub(crate) listen: Listen,
     pub(crate) stats_path: Option<String>,
+    pub(crate) metrics_path: Option<String>,
+    /// What was written, without secrets.
+    pub(crate) told: Value,
     pub(crate) egress: Egress,
     pub(crate) egress_node: Node,
+    pub(crate) storage: Storage,
+    pub(crate) storage_at: Place,
+    pub(crate) audit_at: Place,
     /// Where settings for all servers were written, by the name that the library has for them.
     pub(crate) settings: Vec<(&'static str, Place)>,
     pub(crate) connections: Vec<Connection>,
@@ -92,6 +103,19 @@ pub(crate) struct SqlConnection {
     pub(crate) max_rows: usize,
     pub(crate) max_bytes: usize,
     pub(crate) expose_errors: bool,
+}
+
+/// A site of WordPress that says who somebody is.
+#[derive(Clone, PartialEq)]
+pub(crate) struct WordPress {
+    pub(crate) name: String,
+    pub(crate) node: Node,
+    pub(crate) url: String,
+    /// What a user must be allowed to do there.
+    pub(crate) capability: Option<String>,
+    pub(crate) cache: Duration,
+    /// Whom `check --live` logs in as.
+    pub(crate) probe: Option<(String, String)>,
 }
 
 #[derive(Clone, PartialEq)]
@@ -153,7 +177,11 @@ pub(crate) struct Server {
     pub(crate) version: String,
     pub(crate) instructions: Option<String>,
     pub(crate) website: Option<String>,
+    /// Where its catalogue is served.
+    pub(crate) catalog: Option<String>,
     pub(crate) frame: Frame,
+    /// Names of the packs that are among what it has.
+    pub(crate) packs: Vec<String>,
     pub(crate) tools: Vec<Tool>,
     pub(crate) resources: Vec<Resource>,
     pub(crate) templates: Vec<Template>,
@@ -170,11 +198,18 @@ pub(crate) struct Frame {
     pub(crate) headers: bool,
     pub(crate) ip_allow: Vec<String>,
     pub(crate) cors: Vec<String>,
+    pub(crate) cors_max_age: Option<Duration>,
+    pub(crate) legacy_sse: bool,
     pub(crate) body: u64,
     pub(crate) timeout: Duration,
     pub(crate) rate_per_ip: Option<Rate>,
     pub(crate) rate_per_principal: Option<Rate>,
-    pub(crate) users: Vec<(String, String)>,
+    pub(crate) concurrency: Option<usize>,
+    pub(crate) response: Option<Response>,
+    pub(crate) audit: Option<Audit>,
+    pub(crate) users: Vec<Credential>,
+    /// The site whose users may call.
+    pub(crate) wordpress: Option<WordPress>,
     pub(crate) tokens: Vec<Credential>,
     pub(crate) keys: Vec<Credential>,
     pub(crate) dialect: String,
@@ -184,19 +219,45 @@ pub(crate) struct Frame {
     pub(crate) strict_arguments: bool,
     pub(crate) stats: bool,
     pub(crate) drain: Duration,
+    pub(crate) storage: Storage,
     /// Which tools need which scopes: who sees them is said with the credentials.
     pub(crate) scoped: Vec<(String, Vec<String>)>,
 }
 
-/// A token or a key, and who has it.
+/// How large a result may be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Response {
+    pub(crate) max: usize,
+    /// It is cut, instead of being refused.
+    pub(crate) is_cut: bool,
+}
+
+/// Where calls are written down.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Audit {
+    pub(crate) file: PathBuf,
+    pub(crate) has_arguments: bool,
+}
+
+impl Server {
+    /// The inside of the program is shown to whoever reaches this server.
+    pub(crate) fn is_open_inside(&self) -> bool {
+        let Frame { users, tokens, keys, wordpress, .. } = &self.frame;
+        let asks = !users.is_empty() || !tokens.is_empty() || !keys.is_empty() || wordpress.is_some();
+        !asks && self.packs.iter().any(|pack| pack == "runtime")
+    }
+}
+
+/// A token, a key or a password, and who has it.
 #[derive(Clone, PartialEq)]
 pub(crate) struct Credential {
-    /// As it is, or `sha256:` and its digest.
+    /// As it is, or `sha256:` and its digest; of a password, its hash.
     pub(crate) secret: String,
     pub(crate) subject: Option<String>,
     pub(crate) scopes: Vec<String>,
     pub(crate) profile: Option<Profile>,
     pub(crate) attributes: Vec<(String, Value)>,
+    pub(crate) quota: Option<Rate>,
 }
 
 /// What something that acts is made of.
@@ -207,6 +268,8 @@ pub(crate) enum Does {
     Command(Box<CommandSpec>),
     Http(Box<Http>),
     Sql(Sql),
+    /// Something of ours, that a pack names.
+    Builtin(String),
 }
 
 impl Does {
@@ -218,6 +281,7 @@ impl Does {
             Does::Command(_) => "command",
             Does::Http(_) => "http",
             Does::Sql(_) => "sql",
+            Does::Builtin(_) => "builtin",
         }
     }
 }
@@ -242,6 +306,9 @@ pub(crate) struct Http {
     /// `error` or `truncate`.
     pub(crate) on_exceed: String,
     pub(crate) auth: Option<BackendAuth>,
+    /// Codes of errors that mean that there is nobody to answer.
+    pub(crate) unavailable: Vec<String>,
+    pub(crate) then: Option<Box<HttpThen>>,
     pub(crate) idempotent: Option<bool>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) max_response: Option<usize>,
@@ -257,6 +324,16 @@ pub(crate) enum HttpBody {
     Multipart(Vec<(String, HttpPart)>),
     Text { text: String, content_type: Option<String> },
     Bytes { argument: String, content_type: Option<String> },
+}
+
+/// A request that follows another one, and knows its answer.
+#[derive(Clone, PartialEq)]
+pub(crate) struct HttpThen {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) query: Vec<(String, String)>,
+    pub(crate) json: Option<Value>,
+    pub(crate) pick: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -296,6 +373,53 @@ pub(crate) struct Tool {
     pub(crate) scopes: Vec<String>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) meta: Option<Value>,
+    pub(crate) aliases: Vec<String>,
+    pub(crate) category: Option<String>,
+    pub(crate) price: Option<Price>,
+    pub(crate) task: Option<Task>,
+    pub(crate) cache: Option<Duration>,
+    /// Arguments are put right before they are checked.
+    pub(crate) clean: bool,
+}
+
+/// How calls of a tool run as tasks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Task {
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) is_required: bool,
+    pub(crate) is_resumable: bool,
+}
+
+/// What a call costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Price {
+    /// US dollars, as a decimal without needless zeros.
+    pub(crate) usd: String,
+}
+
+impl Price {
+    /// Reads digits with perhaps a point among them, and at most six behind it: the smallest coin there is.
+    pub(crate) fn read(text: &str) -> Option<Price> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+        let are_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !are_digits(whole) || !are_digits(part) || whole.len() > 9 || part.len() > 6 {
+            return None;
+        }
+        let whole = whole.trim_start_matches('0');
+        let whole = if whole.is_empty() { "0" } else { whole };
+        let part = part.trim_end_matches('0');
+        let usd = match part.len() {
+            0 => whole.to_owned(),
+            // Prices are written with cents.
+            1 => format!("{whole}.{part}0"),
+            _ => format!("{whole}.{part}"),
+        };
+        Some(Price { usd })
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
+        self.usd == "0"
+    }
 }
 
 /// What structured output looks like.
@@ -427,13 +551,16 @@ pub(crate) fn load_with(path: &Path, variables: expand::Variables<'_>) -> Loaded
         }
     };
     include(&mut tree, &mut texts, &mut troubles);
+    let told = told::told(&tree);
+    packs::unfold(&mut tree, &mut texts, &mut troubles);
     // Where the grammar is wrong, anything may be missing: complaints about that would be noise.
     if troubles.is_empty() {
         Check { texts: &texts, variables, troubles: &mut troubles }.table(&mut tree, &ROOT, "");
     } else {
         tree = Node::empty();
     }
-    let config = read::read(&tree, texts, &mut troubles);
+    let mut config = read::read(&tree, texts, &mut troubles);
+    config.told = told;
     Loaded { config, troubles }
 }
 

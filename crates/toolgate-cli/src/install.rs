@@ -59,8 +59,10 @@ pub(crate) async fn install(wish: &Install) -> Result<(), Failure> {
             Some(url) => url.trim_end_matches('/').to_owned(),
             None => format!("http://{}", loaded.config.listen.http),
         };
-        let asks =
-            !(about.frame.users.is_empty() && about.frame.tokens.is_empty() && about.frame.keys.is_empty());
+        let asks = !(about.frame.users.is_empty()
+            && about.frame.tokens.is_empty()
+            && about.frame.keys.is_empty()
+            && about.frame.wordpress.is_none());
         let entry = match (wish.http, asks) {
             (true, false) => json!({ "type": "http", "url": format!("{base}{}", about.path) }),
             (true, true) => json!({

@@ -1,12 +1,16 @@
 //! The `toolgate` program: parse, run, say what went wrong.
 
+mod catalog;
 mod cli;
+mod clock;
 mod commands;
 mod compose;
 mod config;
 mod demo;
 mod install;
 mod log;
+mod observe;
+mod pack;
 mod serve;
 mod source;
 mod watch;
@@ -39,6 +43,8 @@ impl From<toolgate::Error> for Failure {
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    // The first to ask is when it began.
+    let _ = clock::birth();
     let cli = Cli::parse();
     log::start(cli.log_format, cli.log_level);
     match run(cli).await {
@@ -91,12 +97,18 @@ async fn demo(listen: Option<String>) -> Result<(), Failure> {
 }
 
 pub(crate) async fn bind(address: &str) -> Result<tokio::net::TcpListener, String> {
-    tokio::net::TcpListener::bind(address).await.map_err(|error| {
-        let hint = match error.kind() {
-            std::io::ErrorKind::AddrInUse => "; choose another one, for example `--listen 127.0.0.1:0`",
-            std::io::ErrorKind::InvalidInput => "; an address looks like `127.0.0.1:8080`",
-            _ => "",
-        };
-        format!("cannot listen on {address}: {error}{hint}")
-    })
+    listen(address).await.map_err(|error| not_bound(address, &error))
+}
+
+pub(crate) async fn listen(address: &str) -> std::io::Result<tokio::net::TcpListener> {
+    tokio::net::TcpListener::bind(address).await
+}
+
+pub(crate) fn not_bound(address: &str, error: &std::io::Error) -> String {
+    let hint = match error.kind() {
+        std::io::ErrorKind::AddrInUse => "; choose another one, for example `--listen 127.0.0.1:0`",
+        std::io::ErrorKind::InvalidInput => "; an address looks like `127.0.0.1:8080`",
+        _ => "",
+    };
+    format!("cannot listen on {address}: {error}{hint}")
 }

@@ -9,13 +9,17 @@ use std::time::Duration;
 
 use notify::RecursiveMode;
 use tokio::task::JoinSet;
-use toolgate::{App, ListenOptions, Mount, Mounts, Server, Servers};
+use toolgate::{App, Connections, ListenOptions, Mount, Mounts, Server};
 
+use crate::catalog;
 use crate::cli::LogFormat;
-use crate::compose::{Backends, Composed, Road, compose, file_resource};
+use crate::clock::Stopwatch;
+use crate::compose::{Backends, Beside, Composed, Road, compose, file_resource};
 use crate::config::{self, Loaded, Texts};
+use crate::pack::runtime::health;
+use crate::pack::world::{Job, Seen, Served, Watcher, World};
 use crate::source::files::Files;
-use crate::watch::Watch;
+use crate::watch::{self, Watch};
 use crate::{Failure, bind};
 
 /// What was made of a configuration.
@@ -23,6 +27,7 @@ pub(crate) struct Prepared {
     pub(crate) loaded: Loaded,
     pub(crate) composed: Vec<Composed>,
     pub(crate) backends: Backends,
+    pub(crate) world: Arc<World>,
 }
 
 /// Reads a configuration and makes its servers, or says everything that is wrong.
@@ -40,8 +45,9 @@ pub(crate) async fn prepare_with(
     // Files are read and sources may ask a database what it has: where nobody else has to wait for it.
     let made = tokio::task::spawn_blocking(move || {
         let mut loaded = config::load(&file);
-        let composed = compose(&loaded.config, road, &mut backends, &mut loaded.troubles);
-        Prepared { loaded, composed, backends }
+        let world = Arc::default();
+        let composed = compose(&loaded.config, road, &world, &mut backends, &mut loaded.troubles);
+        Prepared { loaded, composed, backends, world }
     });
     let prepared = made.await.map_err(|error| Failure::Run(error.to_string()))?;
     match prepared.loaded.told() {
@@ -52,23 +58,37 @@ pub(crate) async fn prepare_with(
 
 /// Serves a configuration over HTTP.
 pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat) -> Result<(), Failure> {
-    let Prepared { loaded, composed, backends } = prepare(file, Road::Http).await?;
+    let prepared = prepare_with(file, Road::Http, Backends::keeping()).await?;
+    let Prepared { loaded, composed, backends, world } = prepared;
     let config = &loaded.config;
-    let servers = Servers::new();
-    let mut app = App::new(&servers)
-        .health()
-        .drain(config.listen.shutdown_grace)
-        .listener(ListenOptions::default().max_connections(config.listen.max_connections));
+    let servers = &world.servers;
+    let options = ListenOptions::default().max_connections(config.listen.max_connections);
+    let connections = options.connections();
+    let mut app = App::new(servers).health().drain(config.listen.shutdown_grace).listener(options);
     if let Some(path) = &config.stats_path {
         app = app.stats_at(path);
     }
+    if let Some(path) = &config.metrics_path {
+        app = app.metrics_at(path);
+    }
     for made in &composed {
         servers.replace(&made.server);
-        app = app.mount(&made.config.path, Mount::fixed(&made.config.name));
+    }
+    for (path, mount) in mounts(&composed) {
+        app = app.mount(path, mount);
     }
     let listener = bind(listen.as_deref().unwrap_or(&config.listen.http)).await.map_err(Failure::Run)?;
     let address = listener.local_addr().map_err(|error| Failure::Run(error.to_string()))?;
-    let mut keeper = Keeper::new(file, Road::Http, servers, Some(app.mounts()), loaded, backends);
+    if let Some(open) =
+        composed.iter().find(|made| made.config.is_open_inside() && !address.ip().is_loopback())
+    {
+        let name = &open.config.name;
+        return Err(Failure::Usage(format!(
+            "the server `{name}` shows the inside of this program (pack `runtime`) to whoever reaches {address}: give it an `auth`"
+        )));
+    }
+    let mut keeper = Keeper::new(file, Road::Http, world, Some(app.mounts()), loaded, backends);
+    keeper.door = Some((address.to_string(), connections));
     let keeping = async {
         // Polled after the serving: whoever reads that we serve may ask us to end, or change the file, at once.
         welcome(&address.to_string(), &composed, format);
@@ -86,13 +106,13 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
 
 /// Serves one server of a configuration to the client that started us.
 pub(crate) async fn stdio(file: &Path, name: Option<&str>) -> Result<(), Failure> {
-    let Prepared { loaded, composed, backends } = prepare(file, Road::Local).await?;
+    let prepared = prepare_with(file, Road::Local, Backends::keeping()).await?;
+    let Prepared { loaded, composed, backends, world } = prepared;
     let chosen = choose(&composed, name)?;
     let server = chosen.server.clone();
     let only = chosen.config.name.clone();
-    let servers = Servers::new();
-    servers.replace(&server);
-    let mut keeper = Keeper::new(file, Road::Local, servers, None, loaded, backends);
+    world.servers.replace(&server);
+    let mut keeper = Keeper::new(file, Road::Local, world, None, loaded, backends);
     keeper.adopt(composed.into_iter().filter(|made| made.config.name == only).collect());
     let served = tokio::select! {
         biased;
@@ -139,14 +159,25 @@ fn welcome(address: &str, composed: &[Composed], format: LogFormat) {
 struct Keeper {
     file: PathBuf,
     road: Road,
-    servers: Servers,
+    world: Arc<World>,
     mounts: Option<Mounts>,
     texts: Texts,
     listen: config::Listen,
     stats_path: Option<String>,
+    metrics_path: Option<String>,
+    /// What the files say, without secrets.
+    told: serde_json::Value,
+    /// Where it listens, and who is connected.
+    door: Option<(String, Connections)>,
+    refreshing: Arc<Job>,
+    watcher: Arc<Watcher>,
     /// What each server was made of.
     current: Vec<config::Server>,
     backends: Backends,
+    /// Files beside the configuration, as they were read.
+    beside: Vec<Beside>,
+    /// Some database did not say what its statements give; how often it was asked again.
+    blank: Option<u32>,
     /// What was read last is not what is served.
     is_refused: bool,
     watch: Watch,
@@ -159,22 +190,32 @@ impl Keeper {
     fn new(
         file: &Path,
         road: Road,
-        servers: Servers,
+        world: Arc<World>,
         mounts: Option<Mounts>,
         loaded: Loaded,
         backends: Backends,
     ) -> Keeper {
         let config = loaded.config;
+        let refreshing =
+            world.job("refresh_descriptions", "looks whether descriptions of APIs behind URLs have changed");
+        let folders = config.texts.folders().into_iter().collect();
         let mut keeper = Keeper {
             file: file.to_owned(),
             road,
-            servers,
+            world,
             mounts,
             listen: config.listen,
             stats_path: config.stats_path,
+            metrics_path: config.metrics_path,
+            told: config.told,
+            door: None,
+            refreshing,
+            watcher: Watcher::new("configuration".to_owned(), "the files of the configuration", folders),
             texts: config.texts,
             current: Vec::new(),
             backends,
+            beside: Vec::new(),
+            blank: None,
             is_refused: false,
             watch: Watch::new(),
             asked: Asked::new(),
@@ -187,53 +228,111 @@ impl Keeper {
     /// Looks at the folders of all files of the configuration: editors put new files in the place of old ones.
     fn watch_files(&mut self) {
         self.watch = Watch::new();
-        for folder in self.texts.folders() {
-            self.watch.add(&folder, RecursiveMode::NonRecursive);
+        let mut folders = self.texts.folders();
+        folders.extend(self.beside.iter().filter_map(|file| file.path.parent().map(Path::to_owned)));
+        for folder in folders.iter().filter(|folder| folder.is_dir()) {
+            self.watch.add(folder, RecursiveMode::NonRecursive);
         }
     }
 
     /// What was made is served: from now on its folders are watched.
     fn adopt(&mut self, composed: Vec<Composed>) {
         self.tasks = JoinSet::new();
+        let mut watchers = vec![Arc::clone(&self.watcher)];
         for made in &composed {
             for note in &made.notes {
                 let (at, said) = (self.texts.locate(note.at), &note.said);
                 tracing::warn!(server = made.config.name, at, "{said}");
             }
-            let Some(server) = self.servers.get(&made.config.name) else { continue };
+            let Some(server) = self.world.servers.get(&made.config.name) else { continue };
             for files in &made.watched {
-                self.tasks.spawn(follow(server.clone(), Arc::clone(files)));
+                let name = format!("{}:{}", made.config.name, files.root().display());
+                let about = "a folder whose files are resources";
+                let watcher = Watcher::new(name, about, vec![files.root().to_owned()]);
+                self.tasks.spawn(follow(server.clone(), Arc::clone(files), Arc::clone(&watcher)));
+                watchers.push(watcher);
             }
         }
+        self.show(&composed, watchers);
+        self.blank = composed.iter().any(|made| made.is_blank).then(|| self.blank.map_or(0, |n| n + 1));
+        self.beside = composed.iter().flat_map(|made| made.beside.clone()).collect();
         self.current = composed.into_iter().map(|made| made.config).collect();
         self.watch_files();
+    }
+
+    /// What is served is there to be looked at.
+    fn show(&mut self, composed: &[Composed], watchers: Vec<Arc<Watcher>>) {
+        let packs = |name: &str| match &self.told["servers"][name]["packs"] {
+            serde_json::Value::Array(names) => {
+                names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+            }
+            serde_json::Value::Object(named) => named.keys().cloned().collect(),
+            _ => Vec::new(),
+        };
+        let servers = composed.iter().map(|made| {
+            let (name, frame) = (&made.config.name, &made.config.frame);
+            Served {
+                name: name.clone(),
+                path: made.config.path.clone(),
+                dialect: frame.dialect.clone(),
+                packs: packs(name),
+                has_sessions: frame.sessions,
+                is_guarded: !(frame.users.is_empty() && frame.tokens.is_empty() && frame.keys.is_empty()),
+            }
+        });
+        self.world.set_watchers(watchers);
+        self.world.see(Seen {
+            file: self.file.clone(),
+            files: self.texts.files(),
+            config: self.told.clone(),
+            servers: servers.collect(),
+            stores: self.backends.stores(),
+            apis: self.backends.apis(),
+            documents: self.backends.descriptions(),
+            connections: self.door.as_ref().map(|(_, connections)| connections.clone()),
+            max_connections: self.listen.max_connections,
+            address: self.door.as_ref().map(|(address, _)| address.clone()),
+            ..Seen::default()
+        });
+        if self.world.is_watched() {
+            self.tasks.spawn(watch_health(Arc::clone(&self.world)));
+        }
     }
 
     /// Looks at the configuration whenever it changes, or when asked to. Never ends.
     async fn keep(&mut self) {
         loop {
             // Whatever changed while nobody watched is seen here.
-            while self.reload(false).await {}
-            let pause = self.pause();
+            while !self.watcher.is_stopped() && self.reload(false).await {}
+            self.refreshing.set_every(self.pause());
+            let (refreshing, watcher) = (Arc::clone(&self.refreshing), Arc::clone(&self.watcher));
+            let world = Arc::clone(&self.world);
             tokio::select! {
                 biased;
                 () = self.asked.heard() => {
                     self.backends.doubt();
                     self.reload(true).await;
                 }
-                () = self.watch.changed() => {}
-                () = rest(pause) => {
+                () = world.reload.notified() => {
+                    self.backends.doubt();
+                    self.reload(true).await;
+                }
+                () = self.watch.changed(watch::MOMENT) => watcher.changed(),
+                () = watcher.stands(), if watcher.is_stopped() => {}
+                () = refreshing.due() => {
+                    let watch = Stopwatch::start();
                     let apis = self.current.iter().flat_map(|server| {
                         server.openapi.iter().map(|api| (server.name.as_str(), api))
                     });
                     let before = self.backends.clone();
-                    if self.backends.refresh(apis).await {
+                    if self.backends.refresh(apis).await || self.blank.is_some() {
                         self.reload(true).await;
                         // What nobody can read is not kept: the file can still change with the old one.
                         if self.is_refused {
                             self.backends = before;
                         }
                     }
+                    refreshing.done(watch);
                 }
             }
         }
@@ -247,20 +346,22 @@ impl Keeper {
             Some(_) => api.refresh,
             None => None,
         });
-        pauses.min()
+        pauses.chain(self.blank.map(again)).min()
     }
 
     /// Serves the configuration as it is now. Where nothing was asked for and nothing has changed, nothing happens, and
     /// false is what it says.
     async fn reload(&mut self, is_asked: bool) -> bool {
         let (file, road, known) = (self.file.clone(), self.road, self.texts.clone());
+        let world = Arc::clone(&self.world);
         let mut backends = self.backends.clone();
+        let beside = self.beside.clone();
         let made = tokio::task::spawn_blocking(move || {
             let mut loaded = config::load(&file);
-            if !is_asked && loaded.config.texts == known {
+            if !is_asked && loaded.config.texts == known && !beside.iter().any(Beside::has_changed) {
                 return None;
             }
-            let composed = compose(&loaded.config, road, &mut backends, &mut loaded.troubles);
+            let composed = compose(&loaded.config, road, &world, &mut backends, &mut loaded.troubles);
             Some((loaded, composed, backends))
         });
         let (loaded, mut composed, backends) = match made.await {
@@ -276,12 +377,16 @@ impl Keeper {
         if let Some(told) = told {
             // The same text is not complained about again.
             self.texts = loaded.config.texts;
+            self.beside.iter_mut().for_each(Beside::look);
             self.watch_files();
             tracing::error!("the configuration is wrong and the old one stays:\n{told}");
             return true;
         }
-        if loaded.config.listen != self.listen || loaded.config.stats_path != self.stats_path {
-            tracing::warn!("`[listen]` or `stats.path` changed: that needs a restart; all else is served");
+        let paths = (&loaded.config.stats_path, &loaded.config.metrics_path);
+        if loaded.config.listen != self.listen || paths != (&self.stats_path, &self.metrics_path) {
+            tracing::warn!(
+                "`[listen]` or a path of `[stats]` changed: that needs a restart; all else is served"
+            );
         }
         if self.road == Road::Local {
             composed.retain(|made| self.current.iter().any(|known| known.name == made.config.name));
@@ -289,63 +394,113 @@ impl Keeper {
         self.exchange(&composed);
         self.backends = backends;
         self.texts = loaded.config.texts;
+        self.told = loaded.config.told;
         self.adopt(composed);
         tracing::info!(servers = self.current.len(), "the configuration is served anew");
         true
     }
 
     fn exchange(&mut self, composed: &[Composed]) {
-        for made in composed.iter().filter(|made| !self.servers.has(&made.config.name)) {
-            self.servers.replace(&made.server);
+        for made in composed.iter().filter(|made| !self.world.servers.has(&made.config.name)) {
+            self.world.servers.replace(&made.server);
         }
-        if let Some(mounts) = &self.mounts {
-            let paths = composed.iter().map(|made| (&made.config.path, Mount::fixed(&made.config.name)));
-            if let Err(error) = mounts.replace(paths) {
-                tracing::error!(%error, "paths stay as they were");
-            }
+        if let Some(places) = &self.mounts
+            && let Err(error) = places.replace(mounts(composed))
+        {
+            tracing::error!(%error, "paths stay as they were");
         }
         for made in composed {
             let name = &made.config.name;
             let before = self.current.iter().find(|known| known.name == *name);
-            let live = self.servers.get(name).filter(|live| !live.ptr_eq(&made.server));
+            let live = self.world.servers.get(name).filter(|live| !live.ptr_eq(&made.server));
             let (Some(before), Some(live)) = (before, live) else { continue };
             // Who is connected to a server with the same frame stays connected. Another frame is another server: nobody
             // who was let in by the old one meets what the new one guards.
             let is_same = self.road == Road::Local || before.frame == made.config.frame;
             if !is_same {
-                self.servers.replace(&made.server);
+                self.world.servers.replace(&made.server);
             } else if let Err(error) = live.replace_catalog(&made.server) {
                 tracing::error!(server = name, %error, "it stays as it was");
             }
         }
         if self.road == Road::Http {
-            for name in self.servers.names() {
+            for name in self.world.servers.names() {
                 if !composed.iter().any(|made| made.config.name == name) {
-                    self.servers.remove(&name);
+                    self.world.servers.remove(&name);
                 }
             }
         }
     }
 }
 
+/// Which path leads to which server, and to its catalogue.
+fn mounts(composed: &[Composed]) -> impl Iterator<Item = (&str, Mount)> {
+    composed.iter().flat_map(|made| {
+        let about = &made.config;
+        let catalog = about.catalog.as_deref().map(|path| {
+            let page = Mount::page(&about.name, |look| {
+                let (query, category) = (look.query("query"), look.query("category"));
+                catalog::shown(look.tools(), query.as_deref(), category.as_deref())
+            });
+            (path, page)
+        });
+        [(about.path.as_str(), Mount::fixed(&about.name))].into_iter().chain(catalog)
+    })
+}
+
 /// When a description is asked for again that could not be had at all.
 const SOON: Duration = Duration::from_secs(30);
 
-async fn rest(pause: Option<Duration>) {
-    match pause {
-        Some(pause) => tokio::time::sleep(pause).await,
-        None => std::future::pending().await,
+/// How often somebody looks how well everything is.
+const HEALTH: Duration = Duration::from_secs(5);
+
+/// Tells those who subscribed to it when the health of the program becomes another one. Never ends.
+async fn watch_health(world: Arc<World>) {
+    let job = world
+        .job("watch_health", "feels the pulse, and tells subscribers of `runtime://health` when it changes");
+    job.set_every(Some(HEALTH));
+    let mut before = None;
+    world.feel_pulse(Duration::ZERO);
+    loop {
+        let watch = Stopwatch::start();
+        let looking = Arc::clone(&world);
+        let Ok(found) = tokio::task::spawn_blocking(move || health(&looking)["status"].to_string()).await
+        else {
+            return;
+        };
+        if before.as_ref().is_some_and(|before| *before != found) {
+            for served in &world.seen().servers {
+                if served.packs.iter().any(|pack| pack == "runtime")
+                    && let Some(server) = world.servers.get(&served.name)
+                {
+                    server.changes().resource("runtime://health");
+                }
+            }
+        }
+        before = Some(found);
+        job.done(watch);
+        let waiting = Stopwatch::start();
+        job.due().await;
+        // Asked for earlier, it is not late.
+        let lag = waiting.took().saturating_sub(HEALTH);
+        world.feel_pulse(lag);
     }
 }
 
+/// When a database is asked again that did not answer: soon, and less and less often.
+fn again(n_asked: u32) -> Duration {
+    (Duration::from_secs(1) * 2_u32.saturating_pow(n_asked.min(9))).min(Duration::from_secs(300))
+}
+
 /// Tells clients what becomes of the files of a folder.
-async fn follow(server: Server, files: Arc<Files>) {
+async fn follow(server: Server, files: Arc<Files>, watcher: Arc<Watcher>) {
     let mut watch = Watch::new();
     watch.add(files.root(), RecursiveMode::Recursive);
     loop {
         // What changed before anybody watched is seen now.
         let looking = Arc::clone(&files);
         let Ok(difference) = tokio::task::spawn_blocking(move || looking.difference()).await else {
+            watcher.failed();
             return;
         };
         for uri in &difference.removed {
@@ -358,7 +513,9 @@ async fn follow(server: Server, files: Arc<Files>) {
         for listed in &difference.changed {
             server.changes().resource(&listed.uri);
         }
-        watch.changed().await;
+        watch.changed(watch::PAUSE).await;
+        watcher.changed();
+        watcher.stands().await;
     }
 }
 

@@ -1,5 +1,6 @@
 //! What tools are made of, where nobody writes Rust: each source turns a description into something that acts.
 
+pub(crate) mod clean;
 pub(crate) mod command;
 pub(crate) mod egress;
 pub(crate) mod files;

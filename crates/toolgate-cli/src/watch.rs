@@ -8,7 +8,9 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 
 /// Changes come in bursts; what is done about them waits until one is over.
-const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
+/// The same for a file that is written at once: long enough for who empties it first.
+pub(crate) const MOMENT: Duration = Duration::from_millis(15);
 
 /// Stirs when something changes below folders. However much changes, it stirs once.
 pub(crate) struct Watch {
@@ -38,12 +40,12 @@ impl Watch {
         }
     }
 
-    /// Waits until something has changed, and a little longer. Cancel safe: no, a change may be missed.
-    pub(crate) async fn changed(&self) {
+    /// Waits until something has changed, and until nothing more has for a while. Cancel safe: no, a change may be missed.
+    pub(crate) async fn changed(&self, pause: Duration) {
         self.stirred.notified().await;
         // Ends even where something changes all the time.
         for _ in 0..10 {
-            if tokio::time::timeout(PAUSE, self.stirred.notified()).await.is_err() {
+            if tokio::time::timeout(pause, self.stirred.notified()).await.is_err() {
                 break;
             }
         }

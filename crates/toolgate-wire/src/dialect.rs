@@ -24,8 +24,8 @@ use crate::{Edition, Fault, FaultKind};
 pub struct Dialect {
     /// What it is called.
     pub name: &'static str,
-    /// A GET that does not ask for a stream is answered with what the server is.
-    pub discovery: bool,
+    /// What a GET is answered with that does not ask for a stream.
+    pub discovery: OnGet,
     /// The revision that `initialize` without a revision, and the answer to a GET, name.
     pub pinned: Option<Edition>,
     /// What is missing or misspelt is overlooked where it can be: `initialize` without parameters, blanks around
@@ -41,6 +41,14 @@ pub struct Dialect {
     pub prompt_unknown: (i64, &'static str),
     /// The number of the error that a failing tool is answered with. None: the result says that it failed.
     pub tool_failed: Option<i64>,
+    /// What is put before the words of a tool that failed.
+    pub failure_prefix: &'static str,
+    /// What is said of a tool that broke, before the reference. None: what went wrong, without details.
+    pub broken: Option<&'static str>,
+    /// How it is told that something a tool needs is not there now: number, and words. None: as other failures.
+    pub unavailable: Option<(i64, &'static str)>,
+    /// The words before the name of an argument that is missing. None: as the check says it.
+    pub argument_missing: Option<&'static str>,
     /// The number of the error that unfit arguments are answered with. None: the result says so.
     pub arguments_unfit: Option<i64>,
     /// The number of an argument that a prompt lacks.
@@ -57,10 +65,15 @@ pub struct Dialect {
     pub too_large: i64,
     /// The number of missing or wrong credentials.
     pub unauthorized: i64,
+    /// Missing, wrong and insufficient credentials are told as WordPress tells errors: `code`, `message` and
+    /// `data.status`, in no envelope.
+    pub wordpress_refusals: bool,
     /// The number of too many requests.
     pub rate_limited: i64,
     /// The HTTP status of failures of the server's own.
     pub internal_status: u16,
+    /// What is not offered at all is an empty list, instead of an unknown method.
+    pub empty_lists: bool,
     /// Prompts may speak as `system`.
     pub system_role: bool,
     /// Whether an array of messages is taken. None: as the revision does that is assumed.
@@ -89,14 +102,33 @@ pub struct Dialect {
     pub stray_answers: bool,
     /// Answers are never streams.
     pub json_only: bool,
+    /// Nothing is said before an answer. Who takes nothing but a stream gets one with the answer alone in it.
+    pub answers_alone: bool,
+    /// Where pages of every origin may read answers, they are told so with a literal `*`.
+    pub literal_wildcard: bool,
     /// There are tasks, although no revision was named, and `tasks/create` begins one. Callers that are not
     /// authenticated are one owner together: they see each other's tasks in `tasks/list` and may cancel them.
     pub tasks_create: bool,
 }
 
+/// What a GET is answered with that does not ask for a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnGet {
+    /// Nothing: it is no question.
+    Off,
+    /// What the server is and offers, as an answer to `initialize` would say it.
+    Introduction,
+    /// Its name, its version, and that it is there.
+    Status,
+    /// Its name, version and description, how many tools there are and what they are called, and what clients are to
+    /// be told to find it.
+    Catalog,
+}
+
 const OFFICIAL: Dialect = Dialect {
     name: "official",
-    discovery: false,
+    discovery: OnGet::Off,
     pinned: None,
     lenient: false,
     method_unknown: "no such method: ",
@@ -104,10 +136,16 @@ const OFFICIAL: Dialect = Dialect {
     resource_unknown: (-32002, "no such resource: "),
     prompt_unknown: (-32602, "unknown prompt: "),
     tool_failed: None,
+    failure_prefix: "",
+    broken: None,
+    unavailable: None,
+    argument_missing: None,
     arguments_unfit: None,
     unauthorized: -32000,
+    wordpress_refusals: false,
     rate_limited: -32000,
     internal_status: 200,
+    empty_lists: false,
     system_role: false,
     batches: None,
     prompt_argument: -32602,
@@ -127,6 +165,8 @@ const OFFICIAL: Dialect = Dialect {
     null_ids: false,
     stray_answers: false,
     json_only: false,
+    answers_alone: false,
+    literal_wildcard: false,
     tasks_create: false,
 };
 
@@ -142,7 +182,7 @@ impl Dialect {
     pub const fn boxlang() -> Dialect {
         Dialect {
             name: "boxlang",
-            discovery: true,
+            discovery: OnGet::Introduction,
             pinned: Some(Edition::E2024_11_05),
             lenient: true,
             method_unknown: "Method not found: ",
@@ -151,6 +191,7 @@ impl Dialect {
             prompt_unknown: (-32000, "Prompt not found: "),
             rate_limited: -32002,
             internal_status: 500,
+            empty_lists: true,
             system_role: true,
             batches: Some(false),
             ..OFFICIAL
@@ -212,12 +253,15 @@ impl Dialect {
     pub const fn bluehub() -> Dialect {
         Dialect {
             name: "bluehub",
-            discovery: true,
+            discovery: OnGet::Catalog,
             pinned: Some(Edition::E2024_11_05),
             lenient: true,
             tool_unknown: (-32602, "Unknown tool: "),
             arguments_unfit: Some(-32602),
+            empty_lists: true,
             batches: Some(false),
+            answers_alone: true,
+            literal_wildcard: true,
             ..OFFICIAL
         }
     }
@@ -227,10 +271,16 @@ impl Dialect {
     pub const fn buddyboss() -> Dialect {
         Dialect {
             name: "buddyboss",
-            discovery: true,
+            discovery: OnGet::Status,
             pinned: Some(Edition::E2025_11_25),
             lenient: true,
+            method_unknown: "Method not found: ",
             tool_unknown: (-32602, "Tool not found: "),
+            failure_prefix: "Error: ",
+            broken: Some("An unexpected error occurred"),
+            unavailable: Some((-32002, "BuddyBoss not available")),
+            argument_missing: Some("Missing required parameter: "),
+            wordpress_refusals: true,
             batches: Some(false),
             null_ids: true,
             json_only: true,
@@ -272,6 +322,7 @@ impl Dialect {
             FaultKind::Unauthorized => self.unauthorized,
             FaultKind::RateLimited => self.rate_limited,
             FaultKind::Failed => self.tool_failed.unwrap_or(-32603),
+            FaultKind::Unavailable => self.unavailable.map_or(-32603, |(code, _)| code),
             FaultKind::Arguments => self.arguments_unfit.unwrap_or(-32602),
             _ => fault.code(Edition::UNNAMED),
         }
@@ -293,6 +344,7 @@ impl Dialect {
             FaultKind::Tool => self.tool_unknown.1,
             FaultKind::Resource => self.resource_unknown.1,
             FaultKind::Prompt => self.prompt_unknown.1,
+            FaultKind::Unavailable if let Some((_, words)) = self.unavailable => return words.to_owned(),
             _ => return fault.message().to_owned(),
         };
         match fault.subject() {
@@ -361,6 +413,7 @@ mod tests {
             Fault::root("x", "y"),
             Fault::version("x"),
             Fault::new(FaultKind::Uninitialized, "x"),
+            Fault::new(FaultKind::Unavailable, "x"),
         ] {
             assert_eq!(official.data(&fault).as_ref(), fault.data(), "{fault}");
             assert_eq!(official.code(&fault), fault.code(Edition::UNNAMED), "{fault}");
@@ -384,6 +437,9 @@ mod tests {
         assert_eq!(told(&Dialect::erlmcp()), (-32002, "Tool not found".to_owned()));
         assert_eq!(told(&Dialect::bluehub()), (-32602, "Unknown tool: nope".to_owned()));
         assert_eq!(told(&Dialect::buddyboss()), (-32602, "Tool not found: nope".to_owned()));
+        let away = Fault::new(FaultKind::Unavailable, "x");
+        let buddyboss = Dialect::buddyboss();
+        assert_eq!((buddyboss.code(&away), &*buddyboss.message(&away)), (-32002, "BuddyBoss not available"));
     }
 
     #[test]

@@ -78,7 +78,9 @@ pub enum FaultKind {
     Arguments,
     /// A tool ran and failed. Where nothing else is agreed on, this is told as the tool's result.
     Failed,
-    /// Credentials are missing or wrong.
+    /// Something that a tool needs is not there now. Where nothing else is agreed on, this is told as the tool's result.
+    Unavailable,
+    /// Credentials are missing or wrong, or not enough.
     Unauthorized,
     /// The body is longer than is read here.
     TooLarge,
@@ -257,7 +259,7 @@ impl Fault {
             // Spec since 2026-07-28: an absent resource is a bad parameter; the old number must not be sent.
             FaultKind::Resource if edition >= Edition::E2026_07_28 => -32602,
             FaultKind::Resource => -32002,
-            FaultKind::Internal | FaultKind::Busy | FaultKind::Failed => -32603,
+            FaultKind::Internal | FaultKind::Busy | FaultKind::Failed | FaultKind::Unavailable => -32603,
             // These three exist since 2026-07-28; an older peer would not know them.
             FaultKind::Header if edition >= Edition::E2026_07_28 => -32020,
             FaultKind::Header => -32600,

@@ -17,7 +17,7 @@ mod json;
 mod meta;
 pub mod model;
 
-pub use dialect::{Dialect, ErlmcpError};
+pub use dialect::{Dialect, ErlmcpError, OnGet};
 pub use edition::{
     Asking, Edition, Elicitation, Facts, Feeding, Greeting, LogLevels, Resume, Structured, Tasks,
 };

@@ -16,21 +16,24 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Request, Response, Uri};
 use tokio_util::sync::CancellationToken;
+use toolgate_wire::model::Tool;
 use toolgate_wire::{Dialect, Fault, FaultKind};
 use tower_service::Service;
 
 use crate::error::{Error, ErrorKind};
 use crate::guard::{Dress, Guards};
+use crate::observe::prometheus;
 use crate::percent;
 use crate::request::BoxFuture;
 use crate::server::Server;
 use crate::servers::{DEFAULT, Servers, registry};
-use crate::transport::http::{Body, Place, Way, no_numbers, refuse_at, told};
+use crate::transport::http::{Body, CameTo, Place, Way, measures, no_numbers, nowhere, refuse_at, told};
 use crate::transport::listen::{Inbound, Serve};
 use crate::transport::{listen, run};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Guard = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
+type Page = Arc<dyn Fn(&Look<'_>) -> serde_json::Value + Send + Sync>;
 
 /// Named servers at one address: which path leads to which server.
 ///
@@ -60,6 +63,7 @@ pub struct App {
     servers: Servers,
     mounts: Mounts,
     stats: Option<String>,
+    metrics: Option<String>,
     /// Whether it is asked how it is, and until when it is ready.
     health: Option<CancellationToken>,
     public_url: Option<String>,
@@ -93,6 +97,8 @@ pub struct Mount {
     dialect: Option<Arc<Dialect>>,
     headers: Vec<(HeaderName, HeaderValue)>,
     guard: Option<Guard>,
+    /// It is no server's endpoint but a page about one.
+    page: Option<Page>,
     faults: Vec<String>,
 }
 
@@ -127,7 +133,30 @@ impl Mount {
     }
 
     fn of(choice: Choice) -> Mount {
-        Mount { choice, dialect: None, headers: Vec::new(), guard: None, faults: Vec::new() }
+        Mount { choice, dialect: None, headers: Vec::new(), guard: None, page: None, faults: Vec::new() }
+    }
+
+    /// A page about a server, for those who speak plain HTTP: a GET of exactly this path is answered with the JSON that
+    /// this makes. Who may call the server may look, by the same guards, and sees there what they would see in lists. It
+    /// is made where the request is served: it must not block.
+    ///
+    /// ```
+    /// # use serde_json::json;
+    /// # use toolgate::{App, Mount, Servers};
+    /// # let servers = Servers::new();
+    /// let names = Mount::page("shop", |look| {
+    ///     let wanted = look.query("like").unwrap_or_default();
+    ///     let names = look.tools().iter().map(|tool| tool.name.as_str());
+    ///     json!({ "tools": names.filter(|name| name.contains(&wanted)).collect::<Vec<_>>() })
+    /// });
+    /// let app = App::new(&servers).mount("/mcp", Mount::fixed("shop")).mount("/tools.json", names);
+    /// # assert!(app.into_service().is_ok());
+    /// ```
+    pub fn page(
+        server: impl Into<String>,
+        page: impl Fn(&Look<'_>) -> serde_json::Value + Send + Sync + 'static,
+    ) -> Mount {
+        Mount { page: Some(Arc::new(page)), ..Mount::fixed(server) }
     }
 
     /// The server that is meant when the request names none, instead of `default`.
@@ -162,6 +191,27 @@ impl Mount {
     }
 }
 
+/// A look at a page: see [`Mount::page`].
+#[derive(Debug)]
+pub struct Look<'a> {
+    uri: &'a Uri,
+    tools: Vec<Arc<Tool>>,
+}
+
+impl Look<'_> {
+    /// A parameter of the query, without its escapes.
+    #[must_use]
+    pub fn query(&self, name: &str) -> Option<String> {
+        query(self.uri, name)
+    }
+
+    /// The tools that whoever looks would see in a list, in their order.
+    #[must_use]
+    pub fn tools(&self) -> &[Arc<Tool>] {
+        &self.tools
+    }
+}
+
 impl Default for App {
     /// The servers of this process, mounted nowhere yet.
     fn default() -> App {
@@ -176,6 +226,7 @@ impl App {
             servers: servers.clone(),
             mounts: Mounts::default(),
             stats: None,
+            metrics: None,
             health: None,
             public_url: None,
             listen: listen::Options::default(),
@@ -211,6 +262,14 @@ impl App {
     /// of a mount is not asked.
     pub fn stats_at(mut self, path: &str) -> App {
         self.stats = Some(path.trim_end_matches('/').to_owned());
+        self
+    }
+
+    /// Serves the numbers as Prometheus reads them at this path: `GET {path}` those of every server that the caller may
+    /// call, `GET {path}/NAME` those of one. Guards of servers judge, as with [`App::stats_at`]; who may call none is told
+    /// what the first of them says. Names of tools are shown to those who may see all tools.
+    pub fn metrics_at(mut self, path: &str) -> App {
+        self.metrics = Some(path.trim_end_matches('/').to_owned());
         self
     }
 
@@ -389,6 +448,20 @@ impl App {
         if !is_preflight && mount.guard.as_ref().is_some_and(|guard| !lets_in(guard, &parts)) {
             return refuse(&parts, Fault::new(FaultKind::Unauthorized, "Unauthorized").with_status(403));
         }
+        if let Some(page) = &mount.page {
+            if !matches!(rest, "" | "/") {
+                return self.plain(nowhere());
+            }
+            let make = |tools| shown(page, &Look { uri: &parts.uri, tools });
+            let mut response = server.endpoint().page(&parts, remote, mount.dialect.clone(), make).await;
+            mount.dress(&mut response);
+            return response;
+        }
+        // Whoever looks may be told where they are.
+        if parts.method == http::Method::GET {
+            let path = parts.uri.path().into();
+            parts.extensions.insert(CameTo(path));
+        }
         if let Some(uri) = with_path(&parts.uri, if rest.is_empty() { "/" } else { rest }) {
             parts.uri = uri;
         }
@@ -432,7 +505,38 @@ impl App {
         self.servers.get(name).ok_or_else(|| name.to_owned())
     }
 
+    /// The numbers for Prometheus, if they are asked for.
+    async fn metrics(&self, parts: &Parts, remote: Option<SocketAddr>) -> Option<Response<Body>> {
+        let rest = parts.uri.path().strip_prefix(self.metrics.as_deref()?)?;
+        let names = match rest.strip_prefix('/') {
+            Some(name) if !name.is_empty() => vec![decoded(name, false)],
+            Some(_) => self.servers.names(),
+            None if rest.is_empty() => self.servers.names(),
+            None => return None,
+        };
+        if parts.method != http::Method::GET {
+            let mut response = told(405, "GET");
+            response.headers_mut().insert(http::header::ALLOW, HeaderValue::from_static("GET"));
+            return Some(self.plain(response));
+        }
+        let (mut measured, mut refusal) = (Vec::new(), None);
+        for server in names.iter().filter_map(|name| self.servers.get(name)) {
+            match server.endpoint().may_look(parts, remote).await {
+                Ok(has_names) => measured.push(server.measured(has_names)),
+                Err(response) => refusal = refusal.or(Some(*response)),
+            }
+        }
+        Some(match (measured.is_empty(), refusal) {
+            (true, Some(refusal)) => refusal,
+            (true, None) => self.plain(no_numbers()),
+            (false, _) => self.plain(measures(prometheus(&measured))),
+        })
+    }
+
     async fn stats(&self, parts: &Parts, remote: Option<SocketAddr>) -> Response<Body> {
+        if let Some(told) = self.metrics(parts, remote).await {
+            return told;
+        }
         let at = self.stats.as_deref();
         let Some(rest) = at.and_then(|at| parts.uri.path().strip_prefix(at)?.strip_prefix('/')) else {
             return self.plain(refuse_at(
@@ -568,6 +672,15 @@ where
         let (app, remote) = (Arc::clone(&self.app), self.remote);
         Box::pin(async move { Ok(app.route(request, remote).await) })
     }
+}
+
+/// What a page says. One that panics says nothing.
+fn shown(page: &Page, look: &Look<'_>) -> Bytes {
+    let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| page(look))).unwrap_or_else(|_| {
+        tracing::error!(path = look.uri.path(), "a page panicked; it is shown empty");
+        serde_json::Value::Null
+    });
+    made.to_string().into()
 }
 
 /// What a guard says. One that panics lets nobody in.

@@ -27,7 +27,7 @@ pub struct Item {
 }
 
 enum What {
-    Tool(ToolSpec),
+    Tool(Box<ToolSpec>),
     Resource(ResourceSpec),
     Template(TemplateSpec),
     Prompt(PromptSpec),
@@ -97,7 +97,7 @@ macro_rules! whats {
     ($($spec:ident $what:ident)*) => {$(
         impl From<$spec> for Item {
             fn from(spec: $spec) -> Item {
-                Item { origin: "", what: What::$what(spec) }
+                Item { origin: "", what: What::$what(spec.into()) }
             }
         }
     )*};
@@ -233,7 +233,7 @@ pub(crate) fn sort(offered: Offered) -> Sorted {
     let (mut templates, mut prompts, mut completers) = (Vec::new(), Vec::new(), Vec::new());
     for Item { origin, what } in offered.items {
         match what {
-            What::Tool(tool) => sorted.tools.push(tool),
+            What::Tool(tool) => sorted.tools.push(*tool),
             What::Resource(resource) => sorted.resources.push(resource),
             What::Template(template) => templates.push((origin, template)),
             What::Prompt(prompt) => prompts.push((origin, prompt)),

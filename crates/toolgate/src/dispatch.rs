@@ -47,6 +47,18 @@ pub(crate) struct Hall {
 }
 
 impl Hall {
+    /// The tools that somebody sees, in their order.
+    #[cfg(feature = "http")]
+    pub(crate) fn tools_for(
+        &self,
+        principal: &crate::request::Principal,
+    ) -> Vec<Arc<toolgate_wire::model::Tool>> {
+        let (catalog, shown) = (self.registry.snapshot(), self.shown.load());
+        let view = View::new(shown.as_deref(), principal.profile());
+        let seen = catalog.tools.iter().filter(|entry| view.shows_tool(&entry.tool.name));
+        seen.map(|entry| Arc::clone(&entry.tool)).collect()
+    }
+
     /// Begins to fulfil a wish: everything that needs no waiting. Wishes that are about the connection
     /// (greeting, subscribing) are not for the hall.
     ///
@@ -58,15 +70,15 @@ impl Hall {
             Context::new(caller, Arc::clone(voice), cancel, Arc::clone(&self.shared), limit)
         };
         let catalog = self.registry.snapshot();
-        // Where much is overlooked, nothing of a kind is an empty list.
-        if !caller.lenient && !is_offered(&self.registry, &call) {
+        // Some dialects are told that nothing of a kind is an empty list.
+        if !caller.empty_lists && !is_offered(&self.registry, &call) {
             return Err(Fault::method(call.method()).into());
         }
         let (shown, principal) = (self.shown.load(), caller.principal.clone());
         let view = View::new(shown.as_deref(), principal.profile());
         match call {
             Call::CallTool { name, arguments, task, .. } => {
-                let entry = catalog.tools.get(&name).filter(|_| view.shows_tool(&name));
+                let entry = catalog.tools.find(&name).filter(|entry| view.shows_tool(&entry.tool.name));
                 let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &name))?;
                 let stage = Stage::of(entry, &caller, task)?;
                 let mending = Mending::of(self.strict, &caller);
@@ -83,19 +95,22 @@ impl Hall {
                     }
                     Stage::Task { ttl } => {
                         let luggage = Luggage::default();
-                        let wish = Wish { tool: name, arguments, caller, ttl, timeout: None, luggage };
+                        let (tool, usual) = (entry.tool.name.clone(), entry.task_ttl);
+                        let wish = Wish { tool, arguments, caller, ttl, usual, timeout: None, luggage };
                         Ok(begin_task(&self.tasks, entry, wish))
                     }
                 }
             }
             Call::CreateTask { tool, arguments, timeout_ms } => {
-                let entry = catalog.tools.get(&tool).filter(|_| view.shows_tool(&tool));
+                let entry = catalog.tools.find(&tool).filter(|entry| view.shows_tool(&entry.tool.name));
                 let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &tool))?;
                 Stage::of(entry, &caller, Some(None))?;
                 let mending = Mending::of(self.strict, &caller);
                 let arguments = ready_arguments(entry, arguments, mending, &caller, &**voice)?;
                 let luggage = Luggage::default();
-                let wish = Wish { tool, arguments, caller, ttl: None, timeout: timeout_ms, luggage };
+                let tool = entry.tool.name.clone();
+                let (ttl, usual, timeout) = (None, entry.task_ttl, timeout_ms);
+                let wish = Wish { tool, arguments, caller, ttl, usual, timeout, luggage };
                 let run = self.tasks.create(wish);
                 let run = Box::pin(async move { Ok(Outcome::TaskCreated(Box::new(run.await?))) });
                 Ok(Work::Task { entry: Some(Arc::clone(entry)), run })
@@ -211,6 +226,16 @@ fn ready_arguments(
     }
     check_needs(entry, caller)?;
     check_luggage(voice)?;
+    if let Some(prepare) = &entry.prepare {
+        let given = arguments.to_value();
+        let prepared = std::panic::catch_unwind(AssertUnwindSafe(|| prepare(given)));
+        arguments = Raw::from(prepared.map_err(|panic| {
+            let (reference, panic) = (reference(), words(panic.as_ref()));
+            tracing::error!(tool = %entry.tool.name, reference, panic, "preparing the arguments panicked");
+            let said = format!("the tool failed unexpectedly, ref {reference}");
+            Stop::Tool(Failure::Broken, Box::new(ToolOutput::error(said)))
+        })?);
+    }
     if entry.check.is_needed()
         && let Some(faults) = entry.check.faults(&arguments)
     {
@@ -449,6 +474,7 @@ impl Work {
                     arguments: arguments.clone(),
                     caller: run.cx.caller().clone(),
                     ttl: None,
+                    usual: entry.task_ttl,
                     timeout: None,
                     luggage: run.cx.voice().luggage(),
                 };
@@ -510,6 +536,11 @@ impl Work {
 fn end_tool(entry: &ToolEntry, arguments: &Raw, ended: Result<ToolOutput, Failed>) -> Result<Outcome, Stop> {
     let name = &entry.tool.name;
     match ended {
+        // However it is said: some ways of speaking have an error for it.
+        Ok(output) if output.is_error => {
+            let how = if output.is_unavailable { Failure::Unavailable } else { Failure::Returned };
+            Err(Stop::Tool(how, Box::new(output)))
+        }
         Ok(output) => match broken_promise(entry, &output) {
             None => Ok(Outcome::Tool(output)),
             Some(fault) => {
@@ -583,23 +614,19 @@ impl<T> Running<T> {
             Ended::Panicked(what) => {
                 let reference = reference();
                 tracing::error!(kind, name, reference, panic = %what, "handler panicked");
-                self.broken(format!("the {kind} failed unexpectedly, ref {reference}"))
+                self.broken(Failure::Broken, format!("the {kind} failed unexpectedly, ref {reference}"))
             }
             Ended::TimedOut => {
                 let limit = cx.limit();
                 tracing::warn!(kind, name, ?limit, "handler ran out of time");
-                self.broken(format!("timeout: the {kind} did not finish within {limit:?}"))
+                self.broken(Failure::Late, format!("timeout: the {kind} did not finish within {limit:?}"))
             }
         }
     }
 
-    fn broken(&self, said: String) -> Result<Result<T, Failed>, Stop> {
+    fn broken(&self, how: Failure, said: String) -> Result<Result<T, Failed>, Stop> {
         let output = Box::new(ToolOutput::error(said));
-        if self.kind == TOOL {
-            Err(Stop::Tool(Failure::Broken, output))
-        } else {
-            Ok(Err(Failed::Handler(output)))
-        }
+        if self.kind == TOOL { Err(Stop::Tool(how, output)) } else { Ok(Err(Failed::Handler(output))) }
     }
 
     /// Panics are caught and time is bounded. No timer is set before the first time it has to wait: most

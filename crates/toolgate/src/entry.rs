@@ -74,6 +74,14 @@ impl Entry {
         }
     }
 
+    /// What a GET is answered with that asks for no stream, at this address. None where a GET is no question.
+    #[cfg(feature = "http")]
+    pub(crate) fn introduce(&self, peer: &Peer, id: Option<&str>, here: &str) -> Option<Bytes> {
+        self.era.introduce(peer, id, here, || {
+            self.hall.tools_for(&peer.principal).iter().map(|tool| tool.name.clone()).collect()
+        })
+    }
+
     /// A message that is broken, but not for this peer.
     fn forgiven(&self, bytes: &Bytes, broken: &Broken, peer: &Peer) -> Option<Frame> {
         let may_be = matches!(broken.kind, BrokenKind::Params | BrokenKind::Invalid);

@@ -44,6 +44,7 @@ use crate::clock::Clock;
 use crate::dispatch::undeclared;
 use crate::handler::Voice;
 use crate::hub::Hub;
+use crate::observe::SessionInfo;
 use crate::observe::Transport;
 use crate::parcel::Parcel;
 use crate::profile::Profile;
@@ -185,6 +186,16 @@ pub(crate) struct Closing {
 }
 
 impl Era {
+    /// What is known of every session here.
+    pub(crate) fn known_sessions(&self) -> Vec<SessionInfo> {
+        self.sessions.each(self.clock.uptime())
+    }
+
+    /// Ends every session here.
+    pub(crate) fn forget_sessions(&self) -> usize {
+        self.sessions.clear()
+    }
+
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn new(
         face: Face,
@@ -386,6 +397,7 @@ impl Era {
         let mut caller = self.caller(peer, client, meta, false);
         if matches!(speech, Speech::Bare(_)) {
             caller.lenient = peer.dialect().lenient;
+            caller.empty_lists = peer.dialect().empty_lists;
             if peer.dialect().tasks_create {
                 caller.tasks = TaskWay::Asked;
                 caller.owner = caller.principal.id().is_none().then(|| BARE_OWNER.into());
@@ -570,6 +582,7 @@ impl Era {
             meta,
             mirrors,
             lenient: false,
+            empty_lists: false,
             given: None,
         }
     }
@@ -680,7 +693,10 @@ impl Era {
             Err(Stop::Fault(fault)) => refuse(&fault),
             Err(Stop::Tool(failure, output)) => match speech.tool_fault(failure, first_words(&output)) {
                 Some(fault) => refuse(&fault),
-                None => self.answer(speech, id, &Outcome::Tool(*output)),
+                None => {
+                    let output = speech.reworded(failure, *output);
+                    self.answer(speech, id, &Outcome::Tool(output))
+                }
             },
             Err(Stop::Cancelled) => Answer::Silence,
             // The hall makes a task of it.

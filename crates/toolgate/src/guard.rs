@@ -9,6 +9,7 @@ mod authorization;
 mod basic;
 mod cors;
 mod keys;
+mod logins;
 mod many;
 mod origin;
 mod rate;
@@ -20,6 +21,7 @@ mod token;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -34,6 +36,7 @@ pub(crate) use refusal::{Kind, Refusal, Why, too_large};
 pub(crate) use token::Tokens;
 
 pub use keys::{ApiKeys, IntoVerdict, KeyError, KeyRequest};
+pub use logins::{LoginError, Logins};
 pub use many::OneOrMany;
 pub use rate::Rate;
 pub use shield::SecurityHeaders;
@@ -45,17 +48,15 @@ use crate::store::Cellar;
 use authorization::{Authorization, Given};
 use basic::{Login, Proof, Unchecked};
 use keys::Verdict;
+use logins::{Look, Trial, Verdict as Told};
 use origin::Named;
 use rate::Whose;
-use refusal::{bearer, missing, too_many_failures, unavailable, wrong};
+use refusal::{bearer, busy, missing, too_many_failures, unavailable, wrong};
 
 /// Wrong passwords, tokens and keys from one address: so many at once, and then one every two seconds.
 fn failures() -> Rate {
     Rate::per_minute(30).burst(50)
 }
-
-/// When whoever could not be let in because others were before them may come again.
-const SOON: u32 = 1;
 
 /// All that stands between a request and a server.
 ///
@@ -72,12 +73,16 @@ pub(crate) struct Guards {
     /// Whose headers we believe.
     pub(crate) proxies: Addresses,
     pub(crate) users: Users,
+    /// Instead of users whose passwords are known here.
+    logins: Option<Logins>,
     pub(crate) mode: Mode,
     tokens: Tokens,
     keys: Option<ApiKeys>,
     headers: SecurityHeaders,
     per_address: Option<Arc<Limiter>>,
     per_principal: Option<Arc<Limiter>>,
+    /// For those of whom something else was said.
+    of_principals: HashMap<Box<str>, Arc<Limiter>>,
     failures: Arc<Limiter>,
     clock: Clock,
     /// Settings that could not be made. As long as there are any, nobody comes in: a guard that is not there must not
@@ -109,6 +114,8 @@ pub(crate) struct Head<'a> {
     pub(crate) principal: Option<&'a Principal>,
     /// The name of the server.
     pub(crate) server: &'a str,
+    /// Where every origin is allowed, it is told so with `*`, whatever the setting says.
+    pub(crate) is_literal: bool,
 }
 
 /// What the head of a request leads to.
@@ -147,11 +154,19 @@ impl Gate {
 /// Who says they may come in.
 pub(crate) struct Claim {
     pass: Pass,
-    login: Option<Login>,
+    login: Option<Unproven>,
     key: Given,
     /// Credentials were given that are wrong. With [`Mode::Any`] others may still be right.
     is_wrong: bool,
     challenges: Vec<HeaderValue>,
+}
+
+/// A user and a password that are still to be checked.
+enum Unproven {
+    /// Against a hash.
+    Hash(Login),
+    /// By whoever knows them.
+    Ask(Trial),
 }
 
 /// What the headers of an answer depend on.
@@ -160,6 +175,13 @@ pub(crate) struct Dress {
     /// What a page of another origin is told, if it may read the answer.
     origin: Option<Box<HeaderValue>>,
     is_secure: bool,
+}
+
+impl Dress {
+    /// What an address begins with that this request could have come to.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.is_secure { "https" } else { "http" }
+    }
 }
 
 impl Default for Guards {
@@ -178,12 +200,14 @@ impl Guards {
             addresses: Addresses::default(),
             proxies: Addresses::default(),
             users: Users::default(),
+            logins: None,
             mode: Mode::default(),
             tokens: Tokens::default(),
             keys: None,
             headers: SecurityHeaders::default(),
             per_address: None,
             per_principal: None,
+            of_principals: HashMap::new(),
             failures: Arc::new(Limiter::new(failures(), clock)),
             clock: clock.clone(),
             missing: Vec::new(),
@@ -226,6 +250,16 @@ impl Guards {
         self.keys.as_ref()
     }
 
+    /// Only who has a password comes in, and somebody else knows it.
+    pub(crate) fn set_logins(&mut self, logins: Option<Logins>) {
+        self.logins = logins;
+    }
+
+    /// Whether users with passwords are asked for.
+    pub(crate) fn has_users(&self) -> bool {
+        !self.users.is_empty() || self.logins.is_some()
+    }
+
     pub(crate) fn set_headers(&mut self, headers: SecurityHeaders) -> Result<(), String> {
         headers.check()?;
         self.headers = headers;
@@ -243,12 +277,27 @@ impl Guards {
         self.per_principal = rate.map(|rate| Arc::new(Limiter::new(rate, &self.clock)));
     }
 
+    /// How often the caller of this name may come, instead of what holds for all.
+    pub(crate) fn set_rate_of(&mut self, principal: &str, rate: Rate) {
+        self.of_principals.insert(principal.into(), Arc::new(Limiter::new(rate, &self.clock)));
+    }
+
+    /// The buckets that somebody takes from.
+    fn limiter_of(&self, principal: &str) -> Option<&Arc<Limiter>> {
+        self.of_principals.get(principal).or(self.per_principal.as_ref())
+    }
+
     /// What cannot work together.
     ///
     /// # Errors
     /// If nobody could ever come in.
     pub(crate) fn check(&self) -> Result<(), String> {
-        if self.mode == Mode::All && !self.users.is_empty() && !self.tokens.is_empty() {
+        if !self.users.is_empty() && self.logins.is_some() {
+            return Err(
+                "passwords are known here (`basic_auth`) or elsewhere (`logins`), not both".to_owned()
+            );
+        }
+        if self.mode == Mode::All && self.has_users() && !self.tokens.is_empty() {
             return Err(
                 "passwords and bearer tokens are sent in the same header, so that nobody can send both; \
                         say `any_credential` to accept either"
@@ -284,7 +333,7 @@ impl Guards {
         let origin = self.hosts.origin(&named, &self.cors);
         let origin = origin.map_err(|refused| Refusal::new(Why::Origin, refused.why, &dress))?;
         if let Some(origin) = origin {
-            dress.origin = Some(Box::new(self.cors.answer(origin)));
+            dress.origin = Some(Box::new(self.cors.answer(origin, head.is_literal)));
             if *head.method == Method::OPTIONS {
                 return Ok(Gate::Preflight(Box::new(self.preflight(head.headers, &dress))));
             }
@@ -302,8 +351,10 @@ impl Guards {
     ///
     /// Cancel safe: yes, because nothing is changed here after the await.
     pub(crate) async fn prove(&self, mut claim: Box<Claim>) -> Result<Gate, Box<Refusal>> {
-        let Some(login) = claim.login.take() else {
-            return self.after_login(claim);
+        let login = match claim.login.take() {
+            Some(Unproven::Hash(login)) => login,
+            Some(Unproven::Ask(trial)) => return self.ask_about(claim, trial).await,
+            None => return self.after_login(claim),
         };
         // Every hash that is computed counts as a mistake until it is known for none: whoever guesses must not keep those
         // who log in from their turn. Right ones are remembered and are not computed again.
@@ -311,26 +362,56 @@ impl Guards {
             return Err(too_many_failures(Kind::Basic, &claim.pass, seconds));
         }
         match self.users.prove(login).await {
-            Ok(Some(principal)) => {
-                claim.pass.becomes(&principal);
-                match self.mode {
-                    Mode::All => self.after_login(claim),
-                    Mode::Any => self.admit(claim.pass).map(Gate::Open),
-                }
-            }
-            Ok(None) if self.mode == Mode::Any && claim.key != Given::Missing => {
-                claim.is_wrong = true;
-                self.after_login(claim)
-            }
-            Ok(None) => Err(wrong(Kind::Basic, claim.challenges, &claim.pass)),
-            Err(Unchecked::TooMany) => Err(Refusal::retry(
-                Why::Busy,
-                "too many passwords are being checked; try again",
-                &claim.pass.dress,
-                SOON,
-            )),
+            Ok(Some(principal)) => self.proven(claim, &principal),
+            Ok(None) => self.disproven(claim),
+            Err(Unchecked::TooMany) => Err(busy(&claim.pass.dress)),
             Err(Unchecked::Broken) => Err(unavailable(&claim.pass.dress)),
         }
+    }
+
+    /// Asks whoever knows the passwords.
+    ///
+    /// Cancel safe: yes, because nothing is changed here after the await.
+    async fn ask_about(&self, claim: Box<Claim>, trial: Trial) -> Result<Gate, Box<Refusal>> {
+        let Some(logins) = &self.logins else {
+            return Err(unavailable(&claim.pass.dress));
+        };
+        // As with hashes: who is asked about counts as a mistake, unless it was right not long ago.
+        let was_right = trial.was_right;
+        if !was_right && let Err(seconds) = self.failures.take(Whose::address(claim.pass.client)) {
+            return Err(too_many_failures(Kind::Basic, &claim.pass, seconds));
+        }
+        match logins.judge(trial).await {
+            Told::Right(principal) => self.proven(claim, &principal),
+            Told::Wrong if was_right => {
+                self.failures
+                    .take(Whose::address(claim.pass.client))
+                    .map_err(|seconds| too_many_failures(Kind::Basic, &claim.pass, seconds))?;
+                self.disproven(claim)
+            }
+            Told::Wrong => self.disproven(claim),
+            Told::Forbidden(message) => Err(Refusal::new(Why::Forbidden, message, &claim.pass.dress)),
+            Told::TooMany => Err(busy(&claim.pass.dress)),
+            Told::Unavailable => Err(unavailable(&claim.pass.dress)),
+        }
+    }
+
+    /// A password was right.
+    fn proven(&self, mut claim: Box<Claim>, principal: &Principal) -> Result<Gate, Box<Refusal>> {
+        claim.pass.becomes(principal);
+        match self.mode {
+            Mode::All => self.after_login(claim),
+            Mode::Any => self.admit(claim.pass).map(Gate::Open),
+        }
+    }
+
+    /// A password was wrong, and counted.
+    fn disproven(&self, mut claim: Box<Claim>) -> Result<Gate, Box<Refusal>> {
+        if self.mode == Mode::Any && claim.key != Given::Missing {
+            claim.is_wrong = true;
+            return self.after_login(claim);
+        }
+        Err(wrong(Kind::Basic, claim.challenges, &claim.pass))
     }
 
     /// Checks an API key.
@@ -360,7 +441,8 @@ impl Guards {
 
     /// Whether requests are counted by all processes together, which takes a look into the store.
     pub(crate) fn counts_together(&self) -> bool {
-        [&self.per_address, &self.per_principal].into_iter().flatten().any(|limiter| limiter.is_shared())
+        let common = [&self.per_address, &self.per_principal].into_iter().flatten();
+        common.chain(self.of_principals.values()).any(|limiter| limiter.is_shared())
     }
 
     /// Counts somebody who came in, in all processes.
@@ -372,7 +454,9 @@ impl Guards {
             let counted = limiter.take_together(Whose::address(pass.client), cellar).await;
             counted.map_err(too_many("too many requests from this address"))?;
         }
-        if let (Some(limiter), Some(name)) = (&self.per_principal, pass.principal.id()) {
+        if let Some(name) = pass.principal.id()
+            && let Some(limiter) = self.limiter_of(name)
+        {
             let counted = limiter.take_together(Whose::Principal(name), cellar).await;
             counted.map_err(too_many("too many requests of this caller"))?;
         }
@@ -399,7 +483,7 @@ impl Guards {
     fn preflight(&self, asked: &HeaderMap, dress: &Dress) -> HeaderMap {
         let mut headers = HeaderMap::new();
         self.dress(&mut headers, dress);
-        Cors::preflight(asked, &mut headers);
+        self.cors.preflight(asked, &mut headers);
         headers
     }
 
@@ -426,7 +510,7 @@ impl Guards {
 
     /// Whether credentials of any kind are asked for.
     pub(crate) fn asks(&self) -> bool {
-        !self.users.is_empty() || !self.tokens.is_empty() || self.keys.is_some()
+        self.has_users() || !self.tokens.is_empty() || self.keys.is_some()
     }
 
     fn identify(&self, head: &Head<'_>, pass: Pass) -> Result<Gate, Box<Refusal>> {
@@ -452,9 +536,17 @@ impl Guards {
         if !self.users.is_empty() {
             match self.users.look(authorization) {
                 Proof::Right(principal) => pass.becomes(&principal),
-                Proof::Open(open) => login = Some(open),
+                Proof::Open(open) => login = Some(Unproven::Hash(open)),
                 Proof::Wrong => return Err(self.wrong(Kind::Basic, basic(), &pass)),
                 Proof::Missing => return Err(missing(Kind::Basic, basic(), &pass)),
+            }
+        }
+        if let Some(logins) = &self.logins {
+            match logins.look(authorization, || asked(head, &pass)) {
+                Look::Right(principal) => pass.becomes(&principal),
+                Look::Open(trial) => login = Some(Unproven::Ask(trial)),
+                Look::Wrong => return Err(self.wrong(Kind::Basic, basic(), &pass)),
+                Look::Missing => return Err(missing(Kind::Basic, basic(), &pass)),
             }
         }
         if !self.tokens.is_empty() {
@@ -497,9 +589,19 @@ impl Guards {
                     pass.becomes(&principal);
                     return self.admit(pass).map(Gate::Open);
                 }
-                Proof::Open(open) => login = Some(open),
+                Proof::Open(open) => login = Some(Unproven::Hash(open)),
                 Proof::Wrong | Proof::Missing => is_wrong = true,
             },
+            Authorization::Basic(_) if let Some(logins) = &self.logins => {
+                match logins.look(authorization, || asked(head, &pass)) {
+                    Look::Right(principal) => {
+                        pass.becomes(&principal);
+                        return self.admit(pass).map(Gate::Open);
+                    }
+                    Look::Open(trial) => login = Some(Unproven::Ask(trial)),
+                    Look::Wrong | Look::Missing => is_wrong = true,
+                }
+            }
             Authorization::Bearer(secret) if !self.tokens.is_empty() => {
                 if let Some(holder) = self.tokens.holder(secret) {
                     pass.becomes(holder);
@@ -552,7 +654,7 @@ impl Guards {
     /// Everything that is set up.
     fn challenges(&self, head: &Head<'_>, is_wrong: bool) -> Vec<HeaderValue> {
         let mut challenges = Vec::new();
-        if !self.users.is_empty() {
+        if self.has_users() {
             challenges.push(basic::challenge(head.server));
         }
         if !self.tokens.is_empty() || self.keys.is_some() {
@@ -563,16 +665,18 @@ impl Guards {
 
     /// The first kind that is set up: what is blamed where any would do.
     fn kind(&self) -> Kind {
-        match (self.users.is_empty(), self.tokens.is_empty()) {
-            (false, _) => Kind::Basic,
-            (true, false) => Kind::Bearer,
-            (true, true) => Kind::ApiKey,
+        match (self.has_users(), self.tokens.is_empty()) {
+            (true, _) => Kind::Basic,
+            (false, false) => Kind::Bearer,
+            (false, true) => Kind::ApiKey,
         }
     }
 
     /// The last look: everything is proven, and only how often this caller comes is left.
     fn admit(&self, pass: Pass) -> Result<Pass, Box<Refusal>> {
-        if let (Some(limiter), Some(id)) = (&self.per_principal, pass.principal.id()) {
+        if let Some(id) = pass.principal.id()
+            && let Some(limiter) = self.limiter_of(id)
+        {
             limiter.take(Whose::Principal(id)).map_err(|seconds| {
                 Refusal::retry(Why::TooMany, "too many requests of this caller", &pass.dress, seconds)
             })?;
@@ -587,6 +691,14 @@ impl Guards {
             Err(seconds) => too_many_failures(kind, pass, seconds),
         }
     }
+}
+
+/// What whoever knows the passwords gets to see: everything but the body, which is not read yet.
+fn asked(head: &Head<'_>, pass: &Pass) -> KeyRequest {
+    KeyRequest::new(head.server)
+        .with_headers(head.headers.clone())
+        .with_http_method(head.method.clone())
+        .with_remote_addr(pass.client)
 }
 
 /// A body that says itself that it is too long is not read.

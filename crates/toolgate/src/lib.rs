@@ -24,7 +24,7 @@
 //! | tools, resources, prompts from functions | [`tool`](macro@tool), [`resource`](macro@resource), [`template`](macro@template), [`prompt`](macro@prompt), [`complete`](macro@complete), [`server`](macro@server) |
 //! | the same by hand | [`Server::new`], [`Builder`], [`ToolSpec`] and its like |
 //! | several servers | [`Servers`], [`registry`], [`App`], [`Mount`] |
-//! | to say who may call | [guards](#guards): [`Token`], [`ApiKeys`], [`Rate`], [`Profile`] |
+//! | to say who may call | [guards](#guards): [`Token`], [`ApiKeys`], [`Logins`], [`Rate`], [`Profile`] |
 //! | to know what happens | [`Events`], [`AuditLog`], [`StatsSummary`], [`StatsDetail`] |
 //! | tests | `toolgate::testing` (feature `testing`) |
 //!
@@ -392,11 +392,13 @@ pub mod testing;
 mod transport;
 
 #[cfg(feature = "http")]
-pub use app::{App, AppService, Mount, Mounts};
+pub use app::{App, AppService, Look, Mount, Mounts};
 pub use collect::{Item, Offers};
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "http")]
-pub use guard::{ApiKeys, IntoVerdict, KeyError, KeyRequest, OneOrMany, Rate, SecurityHeaders, Token};
+pub use guard::{
+    ApiKeys, IntoVerdict, KeyError, KeyRequest, LoginError, Logins, OneOrMany, Rate, SecurityHeaders, Token,
+};
 pub use handler::{
     AskError, Changes, Context, Elicited, Extract, Field, Form, Handler, Headers, IntoContents, IntoOutput,
     IntoPrompt, Json, State, ToolError,
@@ -405,7 +407,8 @@ pub use observe::mask as mask_secrets;
 pub use observe::{
     AuditLog, ErrorCode, ErrorContext, ErrorEvent, ErrorStats, Event, Events, LastError, PromptStats,
     RequestEvent, RequestInfo, RequestStats, ResourceStats, ResponseEvent, SecurityStats, ServerChange,
-    ServerEvent, StatsDetail, StatsSummary, Subscription, ToolCalls, ToolEvent, ToolStats, Transport,
+    ServerEvent, SessionInfo, StatsDetail, StatsSummary, Subscription, ToolCalls, ToolEvent, ToolStats,
+    Transport,
 };
 pub use profile::Profile;
 pub use program::Program;
@@ -418,16 +421,16 @@ pub use servers::{Servers, registry};
 #[cfg(feature = "http")]
 pub use transport::http::{Body, Endpoint};
 #[cfg(feature = "http")]
-pub use transport::listen::{Options as ListenOptions, Remote};
+pub use transport::listen::{Connections, Options as ListenOptions, Remote};
 
-/// How a server speaks to clients that name no protocol revision.
-pub use toolgate_wire::Dialect;
 /// The errors of erlmcp by name, for servers that speak like it.
 pub use toolgate_wire::ErlmcpError;
 /// Checked JSON text, as it came: what `Context::meta` gives and `ToolOutput` takes.
 pub use toolgate_wire::Raw;
 /// The words of the protocol, as handlers use them.
 pub use toolgate_wire::model;
+/// How a server speaks to clients that name no protocol revision.
+pub use toolgate_wire::{Dialect, OnGet};
 /// An error of the protocol: what a handler returns that has no result, not even a failed one.
 pub use toolgate_wire::{Fault, FaultKind};
 

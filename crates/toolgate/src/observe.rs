@@ -8,6 +8,7 @@ mod bus;
 mod event;
 mod mask;
 mod names;
+mod prometheus;
 mod stats;
 mod timing;
 mod view;
@@ -28,10 +29,11 @@ pub use event::{
 };
 pub(crate) use event::{Incoming, Rejection, Topic};
 pub use mask::mask;
+pub(crate) use prometheus::{Measured, text as prometheus};
 pub(crate) use stats::{Began, Finished, Refusal, Stats, Subject, Verdict};
 pub use view::{
-    ErrorCode, ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, StatsDetail,
-    StatsSummary, ToolCalls, ToolStats,
+    ErrorCode, ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, SessionInfo,
+    StatsDetail, StatsSummary, ToolCalls, ToolStats,
 };
 
 /// Everything that watches one server: what it counts, and whom it tells.

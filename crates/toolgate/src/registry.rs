@@ -63,6 +63,11 @@ impl Snapshot {
 /// Something with a unique key.
 pub(crate) trait Keyed {
     fn key(&self) -> &str;
+
+    /// Other keys under which it is found too, if nothing has them for its own.
+    fn aliases(&self) -> &[String] {
+        &[]
+    }
 }
 
 /// Things in order, to be found by key.
@@ -70,6 +75,8 @@ pub(crate) trait Keyed {
 pub(crate) struct Shelf<T> {
     items: Vec<Arc<T>>,
     places: HashMap<Box<str>, usize, BuildHasherDefault<Fnv>>,
+    /// Where things are that have further keys. None of these is in `places`.
+    aliases: HashMap<Box<str>, usize, BuildHasherDefault<Fnv>>,
 }
 
 /// FNV-1a. Keys are chosen by whoever writes the server, so nobody can make them collide from outside, and
@@ -97,19 +104,41 @@ impl Hasher for Fnv {
 
 impl<T> Default for Shelf<T> {
     fn default() -> Shelf<T> {
-        Shelf { items: Vec::new(), places: HashMap::default() }
+        Shelf { items: Vec::new(), places: HashMap::default(), aliases: HashMap::default() }
     }
 }
 
 impl<T> Clone for Shelf<T> {
     fn clone(&self) -> Shelf<T> {
-        Shelf { items: self.items.clone(), places: self.places.clone() }
+        Shelf { items: self.items.clone(), places: self.places.clone(), aliases: self.aliases.clone() }
     }
 }
 
 impl<T: Keyed> Shelf<T> {
     pub(crate) fn get(&self, key: &str) -> Option<&Arc<T>> {
         self.places.get(key).map(|place| &self.items[*place])
+    }
+
+    /// The thing with this key, or else the one that has it for an alias.
+    pub(crate) fn find(&self, key: &str) -> Option<&Arc<T>> {
+        self.get(key).or_else(|| self.aliases.get(key).map(|place| &self.items[*place]))
+    }
+
+    /// Why a thing cannot be put here: one of its keys leads to another thing. One with the same key is no hindrance, as
+    /// this would be put in its place.
+    pub(crate) fn clash(&self, item: &T) -> Option<String> {
+        let own = self.place(item.key());
+        let is_other = |place: Option<&usize>| place.is_some_and(|place| Some(*place) != own);
+        if let Some(place) = self.aliases.get(item.key()) {
+            return Some(format!("its name is an alias of `{}`", self.items[*place].key()));
+        }
+        item.aliases().iter().find_map(|alias| {
+            if is_other(self.places.get(alias.as_str())) {
+                return Some(format!("its alias `{alias}` is the name of another"));
+            }
+            let place = self.aliases.get(alias.as_str()).filter(|place| is_other(Some(place)))?;
+            Some(format!("its alias `{alias}` is one of `{}` too", self.items[*place].key()))
+        })
     }
 
     pub(crate) fn place(&self, key: &str) -> Option<usize> {
@@ -128,12 +157,16 @@ impl<T: Keyed> Shelf<T> {
         self.items.is_empty()
     }
 
-    /// Adds a thing, or puts it in the place of the one with the same key. Always a change.
+    /// Adds a thing, or puts it in the place of the one with the same key. Always a change. Nothing clashes with it: who
+    /// puts something that has aliases has asked.
     pub(crate) fn put(&mut self, item: T) -> bool {
-        match self.places.get(item.key()) {
-            Some(place) => self.items[*place] = Arc::new(item),
+        let place = self.place(item.key()).unwrap_or(self.items.len());
+        self.aliases.retain(|_, of| *of != place);
+        self.aliases.extend(item.aliases().iter().map(|alias| (alias.as_str().into(), place)));
+        match self.items.get_mut(place) {
+            Some(before) => *before = Arc::new(item),
             None => {
-                self.places.insert(item.key().into(), self.items.len());
+                self.places.insert(item.key().into(), place);
                 self.items.push(Arc::new(item));
             }
         }
@@ -143,6 +176,7 @@ impl<T: Keyed> Shelf<T> {
     /// Takes everything out, and says whether there was anything.
     pub(crate) fn clear(&mut self) -> bool {
         self.places.clear();
+        self.aliases.clear();
         !std::mem::take(&mut self.items).is_empty()
     }
 
@@ -152,7 +186,8 @@ impl<T: Keyed> Shelf<T> {
             return false;
         };
         self.items.remove(place);
-        for later in self.places.values_mut() {
+        self.aliases.retain(|_, of| *of != place);
+        for later in self.places.values_mut().chain(self.aliases.values_mut()) {
             if *later > place {
                 *later -= 1;
             }
@@ -269,12 +304,20 @@ impl Snapshot {
 mod tests {
     use super::*;
 
-    struct Thing(&'static str, u8);
+    struct Thing(&'static str, u8, Vec<String>);
 
     impl Keyed for Thing {
         fn key(&self) -> &str {
             self.0
         }
+
+        fn aliases(&self) -> &[String] {
+            &self.2
+        }
+    }
+
+    fn thing(key: &'static str, value: u8, aliases: &[&str]) -> Thing {
+        Thing(key, value, aliases.iter().map(|alias| (*alias).to_owned()).collect())
     }
 
     fn keys(shelf: &Shelf<Thing>) -> Vec<(&str, u8)> {
@@ -285,7 +328,7 @@ mod tests {
     fn order_is_the_order_of_registration() {
         let mut shelf = Shelf::default();
         for (key, value) in [("c", 1), ("a", 2), ("b", 3), ("a", 4)] {
-            shelf.put(Thing(key, value));
+            shelf.put(thing(key, value, &[]));
         }
         assert_eq!(keys(&shelf), [("c", 1), ("a", 4), ("b", 3)]);
         assert!(shelf.remove("c"));
@@ -293,5 +336,45 @@ mod tests {
         assert_eq!(keys(&shelf), [("a", 4), ("b", 3)]);
         assert_eq!(shelf.get("b").unwrap().1, 3);
         assert_eq!(shelf.place("b"), Some(1));
+    }
+
+    #[test]
+    fn aliases_lead_to_what_has_them_for_as_long_as_it_has_them() {
+        let mut shelf = Shelf::default();
+        shelf.put(thing("a", 1, &[]));
+        shelf.put(thing("b", 2, &["bee", "be"]));
+        shelf.put(thing("c", 3, &["see"]));
+        let found = |shelf: &Shelf<Thing>, key: &str| shelf.find(key).map(|thing| thing.1);
+        assert_eq!(
+            [found(&shelf, "b"), found(&shelf, "bee"), found(&shelf, "see")],
+            [Some(2), Some(2), Some(3)]
+        );
+        assert!(shelf.get("bee").is_none(), "an alias is no key");
+        assert!(!shelf.remove("bee"));
+        assert!(shelf.remove("a"));
+        assert_eq!([found(&shelf, "bee"), found(&shelf, "see")], [Some(2), Some(3)]);
+        shelf.put(thing("b", 4, &["be", "bea"]));
+        assert_eq!(
+            [found(&shelf, "bee"), found(&shelf, "be"), found(&shelf, "bea")],
+            [None, Some(4), Some(4)]
+        );
+        assert!(shelf.remove("b"));
+        assert_eq!([found(&shelf, "be"), found(&shelf, "see")], [None, Some(3)]);
+        assert!(shelf.clear());
+        assert_eq!(found(&shelf, "see"), None);
+    }
+
+    #[test]
+    fn keys_that_lead_elsewhere_clash() {
+        let mut shelf = Shelf::default();
+        shelf.put(thing("a", 1, &["ah"]));
+        shelf.put(thing("b", 2, &[]));
+        let clash = |key, aliases: &[&str]| shelf.clash(&thing(key, 0, aliases)).unwrap_or_default();
+        assert_eq!(clash("ah", &[]), "its name is an alias of `a`");
+        assert_eq!(clash("c", &["x", "b"]), "its alias `b` is the name of another");
+        assert_eq!(clash("c", &["ah"]), "its alias `ah` is one of `a` too");
+        assert_eq!(clash("b", &["ah"]), "its alias `ah` is one of `a` too");
+        assert_eq!(clash("a", &["ah", "aha"]), "", "it goes where the one was that has them");
+        assert_eq!(clash("c", &["sea"]), "");
     }
 }

@@ -153,9 +153,10 @@ pub(crate) struct Caller {
     pub(crate) meta: Meta,
     /// Marked arguments must stand in headers too, and agree.
     pub(crate) mirrors: bool,
-    /// It named no edition, and the server overlooks what it can: a text may be sent as any JSON, and what is not
-    /// offered is an empty list.
+    /// It named no edition, and the server overlooks what it can: a text may be sent as any JSON.
     pub(crate) lenient: bool,
+    /// It named no edition, and is told of an empty list where nothing of a kind is offered.
+    pub(crate) empty_lists: bool,
     /// What the other arguments are already, while one of them is completed.
     pub(crate) given: Option<BTreeMap<String, String>>,
     /// How its way of speaking deals with work that takes long.
@@ -226,7 +227,11 @@ pub(crate) enum Failure {
     Arguments,
     /// It said so itself.
     Returned,
-    /// It panicked, took too long, or gave what it did not promise.
+    /// It said that something it needs is not there now.
+    Unavailable,
+    /// It took too long.
+    Late,
+    /// It panicked, or gave what it did not promise.
     Broken,
 }
 

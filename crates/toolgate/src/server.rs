@@ -245,11 +245,15 @@ impl Server {
         let fault = |fault| description(&[format!("tool `{name}`: {fault}")]);
         self.meets(&tool.demands).map_err(fault)?;
         let entry = tool.finish().map_err(fault)?;
-        self.registry().change(&Topic::Tools, |catalog| catalog.tools.put(entry));
-        Ok(())
+        let mut clash = None;
+        self.registry().change(&Topic::Tools, |catalog| {
+            clash = catalog.tools.clash(&entry);
+            clash.is_none() && catalog.tools.put(entry)
+        });
+        clash.map_or(Ok(()), |clash| Err(fault(clash)))
     }
 
-    /// Takes a tool away and tells connected clients; false if there was none of that name.
+    /// Takes a tool away, with its aliases, and tells connected clients; false if there was none of that name.
     #[must_use]
     pub fn remove_tool(&self, name: &str) -> bool {
         self.registry().change(&Topic::Tools, |catalog| catalog.tools.remove(name))
@@ -453,9 +457,12 @@ macro_rules! lasts {
                 // States may be given later; whether they were is seen when all is there.
                 parts.demands.push((format!(concat!($what, " `{}`"), key), self.demands.clone()));
                 match self.finish() {
-                    Ok(entry) => {
-                        parts.catalog.$shelf.put(entry);
-                    }
+                    Ok(entry) => match parts.catalog.$shelf.clash(&entry) {
+                        None => {
+                            parts.catalog.$shelf.put(entry);
+                        }
+                        Some(fault) => parts.faults.push(format!(concat!($what, " `{}`: {}"), key, fault)),
+                    },
                     Err(fault) => parts.faults.push(format!(concat!($what, " `{}`: {}"), key, fault)),
                 }
             }
@@ -678,6 +685,12 @@ impl<L: Last> Builder<L> {
         self.set(|parts| parts.http.patience = patience)
     }
 
+    /// Whether the two-endpoint HTTP of the first revision (`sse` and `messages`) is served. It is unless said otherwise.
+    #[cfg(feature = "http")]
+    pub fn legacy_sse(self, is_on: bool) -> Builder<L> {
+        self.set(|parts| parts.http.has_pair = is_on)
+    }
+
     /// How often a silent stream says that it is still there. 15 seconds unless said otherwise.
     #[cfg(feature = "http")]
     pub fn heartbeat(self, every: Duration) -> Builder<L> {
@@ -805,6 +818,8 @@ further! { ToolSpec:
     idempotent();
     /// The tool touches nothing beyond this server.
     closed_world();
+    /// Another name under which the tool can be called, which lists do not show.
+    alias(name: impl Into<String>);
     /// A picture of the tool.
     icon(icon: Icon);
     /// The tool's `_meta`, a JSON object.
@@ -829,6 +844,8 @@ further! { ToolSpec:
     task_later();
     /// A task of the tool whose process ended is run again by another one.
     resumable();
+    /// How long a task of the tool is kept, unless the client says otherwise.
+    keep_tasks(ttl: Duration);
 }
 
 further! { ResourceSpec:
@@ -1152,8 +1169,18 @@ impl Server {
         }
         let registry = self.registry();
         registry.change(&Topic::Tools, |catalog| {
-            tools.into_iter().fold(false, |_, entry| catalog.tools.put(entry))
+            let mut changed = false;
+            for entry in tools {
+                match catalog.tools.clash(&entry) {
+                    None => changed = catalog.tools.put(entry),
+                    Some(fault) => faults.push(format!("tool `{}`: {fault}", entry.tool.name)),
+                }
+            }
+            changed && faults.is_empty()
         });
+        if !faults.is_empty() {
+            return Err(description(&faults));
+        }
         registry.change(&Topic::Resources, |catalog| {
             let changed = resources.into_iter().fold(false, |_, entry| catalog.resources.put(entry));
             templates.into_iter().fold(changed, |_, entry| catalog.templates.put(entry))

@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use crate::error::{Error, ErrorKind};
-use crate::observe::{Events, ServerChange};
+use crate::observe::{Events, ServerChange, prometheus};
 use crate::server::{Builder, Server};
 
 /// The name of the server that is meant when none is named.
@@ -227,6 +227,20 @@ impl Servers {
     #[must_use]
     pub fn events(&self) -> &Events {
         &self.0.events
+    }
+
+    /// The numbers of all servers as Prometheus reads them.
+    ///
+    /// ```
+    /// # use toolgate::Servers;
+    /// let servers = Servers::new();
+    /// servers.server("shop");
+    /// assert!(servers.prometheus().contains("mcp_requests_total{server=\"shop\"} 0"));
+    /// ```
+    #[must_use]
+    pub fn prometheus(&self) -> String {
+        let servers = self.names().into_iter().filter_map(|name| self.get(&name));
+        prometheus(&servers.map(|server| server.measured(true)).collect::<Vec<_>>())
     }
 
     fn put(&self, name: &str, made: &Server) {

@@ -132,6 +132,8 @@ pub(crate) struct Wish {
     pub(crate) caller: Caller,
     /// How long the client would like it kept, in milliseconds.
     pub(crate) ttl: Option<u64>,
+    /// How long the tool says, if it does.
+    pub(crate) usual: Option<Duration>,
     /// After how many milliseconds it has failed.
     pub(crate) timeout: Option<u64>,
     /// What the call has found out already.
@@ -223,6 +225,11 @@ impl Tasks {
             over: over.clone(),
         };
         Tasks { core: Arc::new(core), _over: over.drop_guard() }
+    }
+
+    /// How many run here, those that are about to begin included.
+    pub(crate) fn running(&self) -> usize {
+        self.core.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner).total
     }
 
     /// Hears of changes elsewhere and looks after tasks that lost their process, from now on. Once is enough.
@@ -386,7 +393,7 @@ impl Core {
         let place = self.reserve(&owner)?;
         let life = match wish.ttl {
             Some(ttl) => Duration::from_millis(ttl).clamp(LIVES.0, LIVES.1),
-            None => self.limits.ttl,
+            None => wish.usual.unwrap_or(self.limits.ttl).min(TaskLimits::LONGEST),
         };
         let id = token();
         let record = first_record(&id, &wish, self.clock.unix_millis(), life, self.limits.poll);

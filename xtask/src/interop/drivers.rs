@@ -16,6 +16,8 @@ use crate::report::Tally;
 const FETCH_LIMIT: Duration = Duration::from_secs(300);
 const BUILD_LIMIT: Duration = Duration::from_secs(15 * 60);
 
+const HUB: &[&str] = &["connect", "list tools", "call tool", "call by alias"];
+const COMMUNITY: &[&str] = &["connect", "list tools", "call tool"];
 const CALLS: &[&str] = &["list tools", "call tool", "read resource", "get prompt"];
 const ALL: &[&str] =
     &["connect", "list tools", "call tool", "progress", "read resource", "get prompt", "complete", "elicit"];
@@ -104,7 +106,7 @@ impl Node {
         let program = install::node(places)?;
         install::npm_packages(dir, &read(&source.join("package.json"))?)?;
         // Imports are resolved from where a script lies, so the scripts go to the packages.
-        for script in ["steps.mjs", "client.mjs", "sdk.mjs", "inspector.mjs"] {
+        for script in ["steps.mjs", "client.mjs", "sdk.mjs", "inspector.mjs", "hub.mjs", "community.mjs"] {
             let (from, to) = (source.join(script), dir.join(script));
             fs::copy(&from, to).map_err(|error| format!("cannot copy {}: {error}", from.display()))?;
         }
@@ -200,6 +202,26 @@ pub(super) fn all(tools: &Tools, server: &Server, program: &Path) -> Vec<Driver>
         }
     }
     drivers
+}
+
+/// The bridge of clients that only know a URL, against the program with a catalogue. None without npm.
+pub(super) fn hub(tools: &Tools, server: &Server) -> Option<Driver> {
+    let node = tools.node.as_ref().ok()?;
+    let runtime = node.program.to_string_lossy();
+    let bridge = node.dir.join("node_modules/mcp-remote/dist/proxy.js");
+    let args = [&*runtime, &*bridge.to_string_lossy(), &*server.url];
+    Some(node.driver("mcp-remote/hub", "hub.mjs", &args, HUB))
+}
+
+/// The same bridge and the Inspector, against the program before a community that asks for a password. None without npm.
+pub(super) fn community(tools: &Tools, server: &Server) -> Vec<Driver> {
+    let Ok(node) = tools.node.as_ref() else { return Vec::new() };
+    // `admin:app-pass`
+    let args = |way| [way, &*server.url, "Basic YWRtaW46YXBwLXBhc3M="];
+    vec![
+        node.driver("mcp-remote/community", "community.mjs", &args("bridge"), COMMUNITY),
+        node.driver("inspector/community", "community.mjs", &args("inspector"), &COMMUNITY[1..]),
+    ]
 }
 
 fn node_drivers(node: &Node, server: &Server, stdio: [&str; 2], drivers: &mut Vec<Driver>) {

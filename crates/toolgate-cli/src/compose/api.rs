@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 use toolgate::{Builder, Context, ResourceSpec, Server, TemplateSpec, ToolSpec};
 
 use super::backends::shown;
+use super::bounds::Bounds;
 use super::library::{Library, Reader, Words};
-use super::{Making, Note, Plain as _};
+use super::{Beside, Making, Note, Plain as _};
 use crate::config::{self, Argument, Arguments, Document, OpenApi};
 use crate::source::Act;
 use crate::source::http::{HttpAct, HttpConnection};
@@ -44,6 +45,7 @@ impl Making<'_> {
                 return builder;
             }
         };
+        self.beside.extend(imported.files.iter().map(|path| Beside::of(path)));
         let Some(connection) = connection else {
             self.homeless(api, &imported);
             return builder;
@@ -127,7 +129,7 @@ impl Making<'_> {
             let (tool, route) = (name.clone(), route.clone());
             let security = operation.security.clone();
             self.foreign.push(Foreign { tool, at: api.node.at, route, security });
-            let spec = tool_of(&operation, act);
+            let spec = tool_of(&operation, act, &self.bounds);
             return Ok(Box::new(|builder| builder.add_tool(spec).into_plain()));
         }
         let uri = operation.uri(&api.name);
@@ -187,15 +189,16 @@ fn spec(api: &OpenApi) -> OpenApiSpec {
     }
 }
 
-fn tool_of(operation: &Operation, act: Arc<dyn Act>) -> ToolSpec {
+fn tool_of(operation: &Operation, act: Arc<dyn Act>, bounds: &Bounds) -> ToolSpec {
+    let bounds = bounds.clone();
     let handler = move |given: Value, cx: Context| {
-        let act = Arc::clone(&act);
+        let (act, bounds) = (Arc::clone(&act), bounds.clone());
         async move {
             let arguments = match given {
                 Value::Object(arguments) => arguments,
                 _ => Map::new(),
             };
-            act.act(&cx, &arguments).await
+            bounds.around(act.act(&cx, &arguments)).await
         }
     };
     let mut spec = ToolSpec::new(&operation.name, handler)
@@ -226,7 +229,7 @@ impl Act for Nothing {
 fn trial<'a>(operations: impl IntoIterator<Item = &'a Operation>) -> Result<(), String> {
     let mut builder = Server::new("trial", "1");
     for operation in operations {
-        builder = builder.add_tool(tool_of(operation, Arc::new(Nothing))).into_plain();
+        builder = builder.add_tool(tool_of(operation, Arc::new(Nothing), &Bounds::default())).into_plain();
     }
     builder.build().map(drop).map_err(|error| error.to_string())
 }
@@ -245,6 +248,7 @@ fn arguments(schema: &Value) -> Arguments {
         default: None,
         is_required: is_required(name),
         from: None,
+        clean: None,
     };
     let list = schema["properties"].as_object().into_iter().flatten().map(argument).collect();
     Arguments { list }

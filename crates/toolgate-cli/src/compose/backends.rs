@@ -8,8 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use toolgate::{AuditLog, Events};
 
-use crate::config::{self, BackendAuth, Config, ConnectionKind, OpenApi, Troubles};
+use super::bounds::Turns;
+use super::keep::{self, Kept, Probed};
+use super::reuse::Reuse;
+use crate::config::{self, BackendAuth, Config, ConnectionKind, OpenApi, Troubles, WordPress, address};
+use crate::pack::world::{Api, Store};
 use crate::source::Problem;
 use crate::source::egress::{Egress, EgressSpec};
 use crate::source::http::{Auth, ConnectionSpec, Fetched, HttpConnection, Outside, Retry};
@@ -38,12 +43,24 @@ pub(crate) struct Backends {
     is_stale: bool,
     /// Nobody is asked anything: what is not in files is not known.
     is_quiet: bool,
+    /// Whether something is kept at all: whoever only looks keeps nothing, and is in nobody's way.
+    is_keeping: bool,
+    kept: Option<(config::Storage, Option<Kept>)>,
+    audit: Option<(config::Audit, Events)>,
+    pub(super) reuse: Reuse,
+    /// Turns of the calls of servers, by their names.
+    turns: HashMap<String, (usize, Arc<Turns>)>,
 }
 
 impl Backends {
     /// For those who only look at files.
     pub(crate) fn quiet() -> Backends {
         Backends { is_quiet: true, ..Backends::default() }
+    }
+
+    /// For those who serve: what outlives a call is kept where the configuration says.
+    pub(crate) fn keeping() -> Backends {
+        Backends { is_keeping: true, ..Backends::default() }
     }
 
     pub(super) fn is_quiet(&self) -> bool {
@@ -58,6 +75,7 @@ impl Backends {
     /// What is known of others is asked for again when it is needed next.
     pub(crate) fn doubt(&mut self) {
         self.is_stale = true;
+        self.reuse.clear();
     }
 
     /// Makes what a configuration describes, and forgets what it does not.
@@ -86,8 +104,71 @@ impl Backends {
                 troubles.say(api.node.reach(&at), said);
             }
         }
+        for site in sites(config) {
+            let about = config::HttpConnection::at(site.url.clone());
+            let made = self.renew_http(site_name(site), &about, &old_http);
+            for Problem { said, .. } in made.err().unwrap_or_default() {
+                troubles.say(site.node.reach("url"), said);
+            }
+        }
         let is_named = |url: &String| apis(config).any(|(_, api)| api.spec.url() == Some(url));
         self.documents.retain(|url, _| is_named(url));
+        self.turns.retain(|name, _| config.servers.iter().any(|server| server.name == *name));
+    }
+
+    /// Opens what is kept, unless it is open already.
+    pub(super) fn keep(&mut self, config: &Config, troubles: &mut Troubles) {
+        if !self.is_keeping {
+            return;
+        }
+        self.renew_audit(config, troubles);
+        if self.kept.as_ref().is_some_and(|(known, _)| *known == config.storage) {
+            return;
+        }
+        match Kept::open(&config.storage) {
+            Ok(kept) => self.kept = Some((config.storage.clone(), kept)),
+            Err(said) => troubles.say(config.storage_at, said),
+        }
+    }
+
+    fn renew_audit(&mut self, config: &Config, troubles: &mut Troubles) {
+        let wanted = config.servers.first().and_then(|server| server.frame.audit.as_ref());
+        if self.audit.as_ref().map(|(known, _)| known) == wanted {
+            return;
+        }
+        self.audit = None;
+        let Some(wanted) = wanted else { return };
+        match AuditLog::file(&wanted.file) {
+            Ok(log) => {
+                let log = if wanted.has_arguments { log.with_arguments() } else { log };
+                let events = Events::new();
+                let _heard = log.attach(&events);
+                self.audit = Some((wanted.clone(), events));
+            }
+            Err(error) => troubles.say(config.audit_at, error.to_string()),
+        }
+    }
+
+    /// Who hears of each call.
+    pub(super) fn audit(&self) -> Option<&Events> {
+        self.audit.as_ref().map(|(_, events)| events)
+    }
+
+    /// The turns of a server's calls. They outlive a change of everything else.
+    pub(super) fn turns(&mut self, server: &str, at_once: usize) -> Arc<Turns> {
+        match self.turns.get(server) {
+            Some((known, turns)) if *known == at_once => Arc::clone(turns),
+            _ => {
+                let turns = Arc::new(Turns::new(at_once));
+                self.turns.insert(server.to_owned(), (at_once, Arc::clone(&turns)));
+                turns
+            }
+        }
+    }
+
+    /// Where it is kept, if that is not the memory.
+    pub(super) fn kept(&self) -> Option<&Kept> {
+        self.kept.as_ref().and_then(|(_, kept)| kept.as_ref())
     }
 
     fn renew_outside(&mut self, config: &Config, troubles: &mut Troubles) {
@@ -145,6 +226,11 @@ impl Backends {
         self.sql.get(name).map(|(_, connection)| Arc::clone(connection))
     }
 
+    /// The site that knows who somebody is. None if it could not be made, which was told.
+    pub(super) fn site(&self, site: &WordPress) -> Option<Arc<HttpConnection>> {
+        self.http.get(&site_name(site)).map(|(_, connection)| Arc::clone(connection))
+    }
+
     /// The connection that requests of an API go to.
     pub(super) fn api(&self, server: &str, api: &OpenApi) -> Option<Arc<HttpConnection>> {
         let own = self.http.get(&name_of(server, api)).map(|(_, connection)| Arc::clone(connection));
@@ -183,6 +269,7 @@ impl Backends {
     /// Everything was asked for again.
     pub(super) fn settle(&mut self) {
         self.is_stale = false;
+        self.reuse.settle();
     }
 
     /// Looks whether descriptions behind URLs have changed. Afterwards they are known as they are now.
@@ -207,14 +294,60 @@ impl Backends {
         has_changed
     }
 
+    /// Every database.
+    pub(crate) fn stores(&self) -> Vec<Store> {
+        let mut stores: Vec<Store> = self
+            .sql
+            .iter()
+            .map(|(name, (spec, connection))| Store {
+                name: name.clone(),
+                engine: spec.driver.key(),
+                address: address(&spec.address),
+                connection: Arc::clone(connection),
+            })
+            .collect();
+        stores.sort_by(|one, other| one.name.cmp(&other.name));
+        stores
+    }
+
+    /// Every API.
+    pub(crate) fn apis(&self) -> Vec<Api> {
+        let mut apis: Vec<Api> = self
+            .http
+            .iter()
+            .map(|((server, name), (about, connection))| Api {
+                name: server.as_ref().map_or_else(|| name.clone(), |server| format!("{server}.{name}")),
+                base: address(&about.base),
+                timeout: about.timeout,
+                connection: Arc::clone(connection),
+            })
+            .collect();
+        apis.sort_by(|one, other| one.name.cmp(&other.name));
+        apis
+    }
+
+    /// Every description that was read from a URL, and how long it is.
+    pub(crate) fn descriptions(&self) -> Vec<(String, usize)> {
+        let mut known: Vec<(String, usize)> =
+            self.documents.iter().map(|(url, fetched)| (shown(url), fetched.text.len())).collect();
+        known.sort();
+        known
+    }
+
     /// Whether this description was ever read.
     pub(crate) fn has_document(&self, url: &str) -> bool {
         self.documents.contains_key(url)
     }
 
-    /// Tries everybody, and says who does not answer.
-    pub(crate) async fn probe(&self, config: &Config) -> Vec<String> {
-        let mut silent = Vec::new();
+    /// Tries everybody, and says who does not answer; and, for themselves, things that need not be faults.
+    pub(crate) async fn probe(&self, config: &Config) -> (Vec<String>, Vec<String>) {
+        let (mut silent, mut notes) = (Vec::new(), Vec::new());
+        let at = config.texts.locate(config.storage_at);
+        match keep::probe(&config.storage).await {
+            Probed::There => {}
+            Probed::Held(said) => notes.push(format!("{at}: {said}")),
+            Probed::Missing(said) => silent.push(format!("{at}: {said}")),
+        }
         for connection in &config.connections {
             let name = &connection.name;
             let tried = match (self.sql.get(name), self.http.get(&(None, name.clone()))) {
@@ -233,13 +366,23 @@ impl Backends {
                 silent.push(format!("{}: API {}: {said}", config.texts.locate(api.node.at), api.name));
             }
         }
-        silent
+        for site in sites(config) {
+            let Some(connection) = self.site(site) else { continue };
+            if let Err(said) = super::wordpress::probe(site, &connection).await {
+                let place = config.texts.locate(site.node.at);
+                silent.push(format!("{place}: auth {}: {said}", site.name));
+            }
+        }
+        (silent, notes)
     }
 
     /// Says goodbye to databases.
     pub(crate) async fn close(&self) {
         for (_, connection) in self.sql.values() {
             let _ = tokio::time::timeout(GOODBYE, connection.close()).await;
+        }
+        if let Some(kept) = self.kept() {
+            let _ = tokio::time::timeout(GOODBYE, kept.close()).await;
         }
     }
 }
@@ -251,6 +394,22 @@ pub(super) fn wait<T>(future: impl Future<Output = T>) -> T {
 
 fn apis(config: &Config) -> impl Iterator<Item = (&str, &OpenApi)> {
     config.servers.iter().flat_map(|server| server.openapi.iter().map(|api| (server.name.as_str(), api)))
+}
+
+/// Sites that servers ask who somebody is; each once.
+fn sites(config: &Config) -> Vec<&WordPress> {
+    let mut sites: Vec<&WordPress> = Vec::new();
+    for site in config.servers.iter().filter_map(|server| server.frame.wordpress.as_ref()) {
+        if !sites.iter().any(|known| known.name == site.name) {
+            sites.push(site);
+        }
+    }
+    sites
+}
+
+/// No server is called like this.
+fn site_name(site: &WordPress) -> Name {
+    (Some("(auth)".to_owned()), site.name.clone())
 }
 
 fn name_of(server: &str, api: &OpenApi) -> Name {

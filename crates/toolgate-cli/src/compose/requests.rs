@@ -34,6 +34,7 @@ pub(super) fn request(http: &config::Http, output: &config::Output) -> HttpSpec 
             _ => Errors::Auto,
         },
         on_exceed: if http.on_exceed == "truncate" { OnExceed::Truncate } else { OnExceed::Error },
+        unavailable: http.unavailable.clone(),
         auth: http.auth.as_ref().map(auth),
         timeout: http.timeout,
         response_limit: http.max_response,
@@ -44,6 +45,24 @@ pub(super) fn request(http: &config::Http, output: &config::Output) -> HttpSpec 
             config::Output::Schema(schema) => Some(schema.clone()),
             _ => None,
         },
+    }
+}
+
+/// The request that follows it: what it does not say itself is as in the first.
+pub(super) fn following(http: &config::Http, then: &config::HttpThen, output: &config::Output) -> HttpSpec {
+    HttpSpec {
+        method: then.method.clone(),
+        path: then.path.clone(),
+        url: None,
+        query: fields(&then.query),
+        cookies: Vec::new(),
+        body: then
+            .json
+            .as_ref()
+            .map_or(BodySpec::None, |json| BodySpec::Json { value: json.clone(), is_optional: false }),
+        pick: then.pick.clone(),
+        idempotent: None,
+        ..request(http, output)
     }
 }
 

@@ -4,11 +4,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod command;
+mod community;
 mod files;
+mod packs;
 mod people;
 mod texts;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
@@ -49,7 +52,8 @@ impl Drop for Folder {
 
 fn composed(folder: &Folder, text: &str, road: Road) -> Result<Vec<Composed>, String> {
     let mut loaded = config::load_with(&folder.write("test.toml", text), &|_| None);
-    let composed = compose(&loaded.config, road, &mut Backends::default(), &mut loaded.troubles);
+    let composed =
+        compose(&loaded.config, road, &Arc::default(), &mut Backends::default(), &mut loaded.troubles);
     match loaded.told() {
         None => Ok(composed),
         Some(told) => Err(told),

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use toolgate::{Context, Profile, Token};
+use toolgate::{Builder, Context, Principal, Profile, Token, ToolSpec};
 
-use crate::config::{Argument, Arguments, Credential, Does, Frame, Server, Tool};
+use super::memory::Whom;
+use crate::config::{
+    Argument, Arguments, BackendAuth, Config, ConnectionKind, Credential, Does, Frame, Server, Task, Tool,
+};
 use crate::source::Act;
 use crate::source::sql::SqlAct;
 
@@ -21,15 +24,37 @@ const SPARE: Duration = Duration::from_secs(5);
 /// How long a call of a tool may take, where it says so. A program is stopped by its own source, which knows how.
 pub(crate) fn patience(tool: &Tool, frame: &Frame) -> Option<Duration> {
     match &tool.does {
+        // As a task it may run as long as that is kept; a call that waits has the time of all calls.
+        Does::Command(_) if tool.task.is_some() && !says_timeout(tool) => None,
         Does::Command(spec) => Some(spec.timeout + SPARE),
         _ => tool.timeout.filter(|timeout| *timeout != frame.timeout),
     }
 }
 
+fn says_timeout(tool: &Tool) -> bool {
+    tool.timeout.is_some() || tool.node.get("command").is_some_and(|command| command.get("timeout").is_some())
+}
+
+/// How calls of a tool become tasks.
+pub(super) fn as_task(spec: ToolSpec, task: Option<Task>) -> ToolSpec {
+    let Some(task) = task else { return spec };
+    let spec = if task.is_required { spec.task_required() } else { spec.task_optional() };
+    let spec = if task.is_resumable { spec.resumable() } else { spec };
+    match task.ttl {
+        Some(ttl) => spec.keep_tasks(ttl),
+        None => spec,
+    }
+}
+
+/// The arguments of a tool that are put right before they are checked, with their schemas.
+pub(super) fn cleaned(tool: &Tool) -> Vec<(String, Value)> {
+    let arguments = tool.arguments.list.iter();
+    let wanted = arguments.filter(|argument| argument.from.is_none() && argument.clean.unwrap_or(tool.clean));
+    wanted.map(|argument| (argument.name.clone(), argument.schema.clone())).collect()
+}
+
 /// A credential, whose holder sees no tool that they may not call.
 pub(super) fn token(credential: &Credential, server: &Server) -> Token {
-    let lacks = |tool: &&Tool| !tool.scopes.iter().all(|scope| credential.scopes.contains(scope));
-    let hidden: Vec<&str> = server.tools.iter().filter(lacks).map(|tool| tool.name.as_str()).collect();
     let mut token = Token::new(&credential.secret).attribute("scopes", credential.scopes.clone());
     for (name, value) in &credential.attributes {
         token = token.attribute(name, value.clone());
@@ -37,17 +62,73 @@ pub(super) fn token(credential: &Credential, server: &Server) -> Token {
     if let Some(subject) = &credential.subject {
         token = token.subject(subject);
     }
-    match (&credential.profile, hidden.is_empty()) {
-        (None, true) => token,
-        (None, false) => token.profile(Profile::new("scopes").exclude_tools(hidden)),
-        (Some(profile), _) => token.profile(profile.clone().exclude_tools(hidden)),
+    match seen(credential, server) {
+        Some(profile) => token.profile(profile),
+        None => token,
     }
+}
+
+/// What the holder of a credential sees, where that is not everything.
+fn seen(credential: &Credential, server: &Server) -> Option<Profile> {
+    let lacks = |tool: &&Tool| !tool.scopes.iter().all(|scope| credential.scopes.contains(scope));
+    let hidden: Vec<&str> = server.tools.iter().filter(lacks).map(|tool| tool.name.as_str()).collect();
+    match (&credential.profile, hidden.is_empty()) {
+        (None, true) => None,
+        (None, false) => Some(Profile::new("scopes").exclude_tools(hidden)),
+        (Some(profile), _) => Some(profile.clone().exclude_tools(hidden)),
+    }
+}
+
+/// Somebody with a password, and all that is known of them.
+pub(super) fn user(builder: Builder, user: &Credential, server: &Server) -> Builder {
+    let name = user.subject.as_deref().unwrap_or_default();
+    let id = format!("user:{name}");
+    let mut principal = Principal::new(id.as_str()).with_attribute("scopes", user.scopes.clone());
+    for (name, value) in &user.attributes {
+        principal = principal.with_attribute(name, value.clone());
+    }
+    if let Some(profile) = seen(user, server) {
+        principal = principal.with_profile(profile);
+    }
+    let builder = builder.basic_user(name, &user.secret, principal);
+    match user.quota {
+        Some(rate) => builder.rate_of(&id, rate),
+        None => builder,
+    }
+}
+
+/// Of whom the results of a tool depend.
+pub(super) fn whom(tool: &Tool, config: &Config) -> Whom {
+    let auth = match &tool.does {
+        Does::Text(_) | Does::Template(_) | Does::Command(_) | Does::Sql(_) => None,
+        // Nobody knows what it looks at.
+        Does::Builtin(_) => return Whom::default(),
+        Does::Http(http) => http.auth.as_ref().or_else(|| {
+            let named = config.connections.iter().find(|known| known.name == http.on)?;
+            match &named.kind {
+                ConnectionKind::Http(connection) => connection.auth.as_ref(),
+                ConnectionKind::Sql(_) => None,
+            }
+        }),
+    };
+    let (headers, attributes) = match auth {
+        Some(BackendAuth::Forward) => (vec!["authorization".to_owned()], Vec::new()),
+        Some(BackendAuth::Headers(names)) => (names.clone(), Vec::new()),
+        Some(BackendAuth::Attribute { attribute, .. }) => (Vec::new(), vec![attribute.clone()]),
+        // What comes from the caller is among the arguments already; their name beside it does no harm.
+        None if tool.arguments.list.iter().any(|argument| argument.from.is_some()) => {
+            (Vec::new(), Vec::new())
+        }
+        None => return Whom::anybody(),
+    };
+    Whom { is_anybody: false, headers, attributes }
 }
 
 /// What a source of values is given: what is written so far.
 pub(super) fn prefix() -> Arguments {
     let schema = json!({ "type": "string" });
-    let prefix = Argument { name: "prefix".into(), schema, default: None, is_required: true, from: None };
+    let prefix =
+        Argument { name: "prefix".into(), schema, default: None, is_required: true, from: None, clean: None };
     Arguments { list: vec![prefix] }
 }
 

@@ -21,6 +21,8 @@ pub(crate) struct Argument {
     pub(crate) is_required: bool,
     /// It comes from the caller, and no model sees it.
     pub(crate) from: Option<Origin>,
+    /// Whether it is put right before it is checked, where that is not as the tool says.
+    pub(crate) clean: Option<bool>,
 }
 
 /// Where in a call an argument comes from.
@@ -139,7 +141,14 @@ pub(crate) fn read(entries: &[Entry], troubles: &mut Troubles) -> Arguments {
                 }
                 // It is there, whatever it is: who uses it does nothing wrong.
                 let (name, schema) = (name.clone(), json!({}));
-                list.push(Argument { name, schema, default: None, is_required: false, from: None });
+                list.push(Argument {
+                    name,
+                    schema,
+                    default: None,
+                    is_required: false,
+                    from: None,
+                    clean: None,
+                });
             }
         }
     }
@@ -181,7 +190,7 @@ fn shorthand(name: &str, text: &str) -> Result<Argument, String> {
         schema.insert("default".into(), default.clone());
     }
     let is_required = !is_optional && default.is_none();
-    Ok(Argument { name: name.to_owned(), schema, default, is_required, from: None })
+    Ok(Argument { name: name.to_owned(), schema, default, is_required, from: None, clean: None })
 }
 
 /// A table: JSON Schema, and `from` and `required` beside it.
@@ -199,6 +208,11 @@ fn full(name: &str, node: &Node, troubles: &mut Troubles) -> Result<Argument, St
         Some(_) => return Err("`from` must be a text".into()),
         None => None,
     };
+    let clean = match schema.remove("clean") {
+        Some(Value::Bool(clean)) => Some(clean),
+        Some(_) => return Err("`clean` must be true or false".into()),
+        None => None,
+    };
     let required = match schema.get("required") {
         Some(Value::Bool(required)) => {
             let required = *required;
@@ -214,7 +228,7 @@ fn full(name: &str, node: &Node, troubles: &mut Troubles) -> Result<Argument, St
     }
     let default = schema.get("default").cloned();
     let is_required = required.unwrap_or(default.is_none());
-    Ok(Argument { name: name.to_owned(), schema: Value::Object(schema), default, is_required, from })
+    Ok(Argument { name: name.to_owned(), schema: Value::Object(schema), default, is_required, from, clean })
 }
 
 /// Every word of a schema is known, at each level.
@@ -222,7 +236,7 @@ fn words(node: &Node, troubles: &mut Troubles) {
     for entry in node.entries() {
         let key = entry.key.as_str();
         match key {
-            "from" => {}
+            "from" | "clean" => {}
             "type" => {
                 let kinds = match entry.node.as_text() {
                     Some(_) => std::slice::from_ref(&entry.node),
@@ -255,7 +269,7 @@ fn words(node: &Node, troubles: &mut Troubles) {
             }
             _ if WORDS.contains(&key) => {}
             _ => {
-                let hint = match meant(key, WORDS.into_iter().chain(["from"])) {
+                let hint = match meant(key, WORDS.into_iter().chain(["from", "clean"])) {
                     Some(meant) => format!("; did you mean `{meant}`?"),
                     None => String::new(),
                 };

@@ -29,6 +29,9 @@ impl Check<'_> {
             let inner = join(path, &entry.key);
             match table.keys.iter().find(|known| known.name == entry.key) {
                 None => self.unknown(entry, table, path),
+                Some(Key { kind: Kind::Inside, .. }) if !self.texts.is_inside(entry.at.file) => {
+                    self.unknown(entry, table, path);
+                }
                 Some(known) => {
                     self.beside(entry, known, &kinds);
                     self.value(&mut entry.node, &known.kind, &inner, Some(entry.at));
@@ -92,7 +95,7 @@ impl Check<'_> {
         match kind {
             Kind::Flag => self.fits(node, path, "true or false", |worth| matches!(worth, Worth::Flag(_))),
             Kind::Integer(least, most) => self.integer(node, path, *least, *most),
-            Kind::Text | Kind::Path => {
+            Kind::Text | Kind::Path | Kind::Inside => {
                 self.fits(node, path, "a text", |worth| matches!(worth, Worth::Text(_)))
             }
             Kind::Secret => self.secret(node, path),

@@ -59,6 +59,8 @@ pub(crate) enum Kind {
     Either(&'static [Kind]),
     /// Passed on as it is.
     Any,
+    /// A text that only packs say: in a file it is no key at all.
+    Inside,
     /// Not there yet; what to do meanwhile.
     Later(&'static str),
     /// Will never be there; what to do instead.
@@ -68,7 +70,7 @@ pub(crate) enum Kind {
 impl Kind {
     /// Whether it can be said at all.
     pub(crate) fn is_there(&self) -> bool {
-        !matches!(self, Kind::Later(_) | Kind::Never(_))
+        !matches!(self, Kind::Inside | Kind::Later(_) | Kind::Never(_))
     }
 }
 
@@ -127,7 +129,12 @@ pub(crate) static ROOT: Table = Table {
             "Databases and APIs, by name; tools refer to them.",
         ),
         key("servers", Named(&Kind::Table(&SERVER)), May, "What is served, by name."),
-        later("storage", "everything is kept in memory"),
+        key(
+            "storage",
+            Kind::Table(&STORAGE),
+            May,
+            "Where is kept what outlives a call: tasks, and sessions that several processes serve.",
+        ),
         later("events", "the library can listen to events; the program cannot yet"),
     ],
 };
@@ -160,9 +167,11 @@ static LISTEN: Table = Table {
         ),
         key("max_connections", COUNT, Else("10000"), "How many connections may be open at once."),
         later("revisions", "all five protocol revisions are served"),
-        later(
+        key(
             "legacy_sse",
-            "the two-endpoint transport of the first revision is always there, at `sse` below each server",
+            Flag,
+            Else("true"),
+            "The two-endpoint transport of the first revision, at `sse` and `messages` below each server.",
         ),
         later(
             "tls",
@@ -201,7 +210,7 @@ static CORS: Table = Table {
     one_of: &[],
     keys: &[
         key("origins", TEXTS, Must, "The origins."),
-        later("max_age", "browsers remember what they may do for a day"),
+        key("max_age", Duration, Else("\"1d\""), "How long browsers remember what pages may do."),
     ],
 };
 
@@ -235,8 +244,34 @@ static LIMITS: Table = Table {
             "How long a call may take, unless its tool says otherwise.",
         ),
         key("rate", List(&Kind::Table(&RATE)), May, "How often callers may call."),
-        later("response", "commands, files and connections have limits of their own"),
-        later("concurrency", "commands and connections have limits of their own"),
+        key(
+            "response",
+            Either(&[Integer(1, 1 << 40), Kind::Table(&RESPONSE), Size]),
+            May,
+            "The largest result of a tool: a size, or a table that also says what happens with a larger one. Not said, commands, files and connections have limits of their own.",
+        ),
+        key(
+            "concurrency",
+            Integer(1, 100_000),
+            May,
+            "How many calls of tools run at once, for each server. Four times as many wait (256 at most, five seconds each); others are told that it is busy. Tools with `task` are not counted.",
+        ),
+    ],
+};
+
+static RESPONSE: Table = Table {
+    place: "limits.response",
+    about: "The largest result of a tool: its texts and media together, and its structured output.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key("max", Size, Must, "So many bytes."),
+        key(
+            "on_exceed",
+            Choice(&["error", "truncate"]),
+            Else("\"error\""),
+            "The call fails; or its texts are cut and say so. Structured output is never cut: then the call fails and shows the beginning of its text.",
+        ),
     ],
 };
 
@@ -252,8 +287,53 @@ static RATE: Table = Table {
             Must,
             "What counts as one caller: an address, or a proven name.",
         ),
-        key("quota", Rate, Must, "`600/min`, `10/s`, `100/h`."),
+        key("quota", Rate, Must, "`600/min`, `10/s`, `100/h`, `1000/day`."),
         key("burst", COUNT, May, "How many may come at once after a pause; the whole quota unless said."),
+        key(
+            "window",
+            Flag,
+            Else("false"),
+            "Counts in a window that slides: the first one beyond the quota is refused, however slowly they come. Otherwise room comes back one by one.",
+        ),
+    ],
+};
+
+static STORAGE: Table = Table {
+    place: "[storage]",
+    about: "Where is kept what outlives a call: tasks, and sessions that several processes serve.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key(
+            "default",
+            Secret,
+            Else("\"memory:\""),
+            "`memory:`, `redb:PATH` (a file that one process has, found again after a restart), or a Redis that several processes share: `redis://:${PASSWORD}@host:6379/0`, `redis+sentinel://…`, `redis-cluster://…`.",
+        ),
+        key("prefix", Text, Else("\"toolgate:\""), "What all keys in Redis begin with."),
+        later("overrides", "everything is kept in one place"),
+    ],
+};
+
+static TASK: Table = Table {
+    place: "servers.NAME.tools.NAME.task",
+    about: "How calls run as tasks: the client goes on meanwhile, and comes back for the result.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key("ttl", Duration, Else("\"1h\""), "How long a task is kept, and may run, from its beginning."),
+        key(
+            "mode",
+            Choice(&["optional", "required"]),
+            Else("\"optional\""),
+            "Clients that know no tasks wait for the result, or are refused.",
+        ),
+        key(
+            "resumable",
+            Flag,
+            Else("false"),
+            "A task whose process ended is run again from its beginning by the next one. Only where running twice does no harm.",
+        ),
     ],
 };
 
@@ -271,11 +351,50 @@ static STATS: Table = Table {
             "Serves the numbers of each server as JSON below this path, to whoever may call that server.",
         ),
         later("dashboard", "`path` serves the numbers as JSON"),
-        later("prometheus", "`path` serves the numbers as JSON"),
+        key(
+            "prometheus",
+            Kind::Table(&PROMETHEUS),
+            May,
+            "Serves the numbers as Prometheus reads them, to whoever may call a server.",
+        ),
         later("otlp", "`path` serves the numbers as JSON"),
         later("retain", "numbers are kept while the program runs"),
-        later("audit", "the library has an audit log; the program has none yet"),
+        key(
+            "audit",
+            Kind::Table(&AUDIT),
+            May,
+            "Writes a line of JSON for each call: who, what, and how it ended.",
+        ),
     ],
+};
+
+static AUDIT: Table = Table {
+    place: "stats.audit",
+    about: "A log of who called what, and how it ended. Headers and results are never in it.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key(
+            "file",
+            Path,
+            Must,
+            "The file that lines are added to; made if it is not there, for its owner alone.",
+        ),
+        key("args", Flag, Else("false"), "Arguments too, without what looks like a secret."),
+    ],
+};
+
+static PROMETHEUS: Table = Table {
+    place: "stats.prometheus",
+    about: "Numbers as Prometheus reads them. A change needs a restart.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[key(
+        "path",
+        Text,
+        Else("\"/metrics\""),
+        "Where: this path shows every server that the caller may call, and `NAME` below it one of them.",
+    )],
 };
 
 static PROFILE: Table = Table {
@@ -297,13 +416,13 @@ static AUTH: Table = Table {
     place: "[auth.NAME]",
     about: "One way to prove who one is.",
     is_shared: false,
-    one_of: &["basic", "bearer", "api_keys", "oauth"],
+    one_of: &["basic", "bearer", "api_keys", "wordpress", "oauth"],
     keys: &[
         key(
             "basic",
             List(&Kind::Table(&USER)),
             May,
-            "Users with passwords (`Authorization: Basic`). The caller's name is `user:` and the user; they have no scopes.",
+            "Users with passwords (`Authorization: Basic`). The caller's name is `user:` and the user.",
         ),
         key(
             "bearer",
@@ -312,7 +431,38 @@ static AUTH: Table = Table {
             "Tokens (`Authorization: Bearer`), each a text or a table.",
         ),
         key("api_keys", List(&Kind::Table(&API_KEY)), May, "Keys (`X-API-Key`, or as a bearer token)."),
+        key(
+            "wordpress",
+            Kind::Table(&WORDPRESS),
+            May,
+            "Users of a WordPress site, with application passwords (`Authorization: Basic`). The site is asked who they are.",
+        ),
         later("oauth", "use tokens or API keys, or a proxy that authenticates"),
+    ],
+};
+
+static WORDPRESS: Table = Table {
+    place: "auth.NAME.wordpress",
+    about: "A site that says who its users are. The caller's name is `wordpress:` and the user's number; `principal.id`, `principal.user`, `principal.name`, `principal.roles` and `principal.capabilities` are known too.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key("url", Text, Must, "The site's REST API: `https://example.com/wp-json`."),
+        key(
+            "capability",
+            Text,
+            May,
+            "What a user must be allowed to do there to come in: `manage_options` lets in administrators.",
+        ),
+        key("cache", Duration, Else("\"60s\""), "How long somebody who was right is not asked about again."),
+        key(
+            "insecure",
+            Flag,
+            Else("false"),
+            "Passwords may be sent without TLS to another machine. To this one they always may.",
+        ),
+        key("user", Text, May, "Whom `check --live` logs in as."),
+        key("password", Secret, May, "The application password of that user."),
     ],
 };
 
@@ -325,6 +475,15 @@ static USER: Table = Table {
         key("user", Text, Must, "The name."),
         key("hash", Secret, May, "The Argon2 hash of the password: `toolgate hash-password` makes one."),
         key("password", Secret, May, "The password itself, from a variable or a file."),
+        key("scopes", TEXTS, May, "What the user may do; tools ask for scopes."),
+        key("profile", Text, May, "What the user sees."),
+        key(
+            "attributes",
+            Named(&Any),
+            May,
+            "What else is known of the user, for arguments with `from = \"principal.NAME\"`.",
+        ),
+        key("quota", Rate, May, QUOTA),
     ],
 };
 
@@ -345,8 +504,12 @@ static TOKEN: Table = Table {
             May,
             "What else is known of its holder, for arguments with `from = \"principal.NAME\"`.",
         ),
+        key("quota", Rate, May, QUOTA),
     ],
 };
+
+const QUOTA: &str =
+    "How often its holder may call, instead of `limits.rate` with `per = \"principal\"`: `10000/day`.";
 
 static API_KEY: Table = Table {
     place: "auth.NAME.api_keys",
@@ -365,7 +528,7 @@ static API_KEY: Table = Table {
             May,
             "What else is known of its holder, for arguments with `from = \"principal.NAME\"`.",
         ),
-        later("quota", "`limits.rate` with `per = \"principal\"` holds for all callers alike"),
+        key("quota", Rate, May, QUOTA),
     ],
 };
 
@@ -498,7 +661,12 @@ static SERVER: Table = Table {
         key("title", Text, May, "Its name for people."),
         key("description", Text, May, "What it is, for people."),
         key("version", Text, Else("\"1.0.0\""), "Its version."),
-        key("instructions", Text, May, "How to use it, for a model."),
+        key(
+            "instructions",
+            Text,
+            May,
+            "How to use it, for a model. `{tool_count}` is how many tools there are.",
+        ),
         key("website", Text, May, "Where to read more."),
         key(
             "auth",
@@ -519,6 +687,12 @@ static SERVER: Table = Table {
             "What anybody sees: a name of `[profiles]`, or a table.",
         ),
         key("page_size", COUNT, Else("1000"), "How many things one page of a list shows."),
+        key(
+            "catalog",
+            Text,
+            May,
+            "Serves what can be called as JSON at this path, with categories and prices; `?query=` and `?category=` choose.",
+        ),
         key("sessions", Flag, Else("true"), "Whether clients are remembered between requests."),
         key(
             "strict_arguments",
@@ -527,6 +701,12 @@ static SERVER: Table = Table {
             "Refuses `\"5\"` where a number is wanted, instead of reading it as one.",
         ),
         key("limits", Kind::Table(&LIMITS), May, "Its own limits, instead of those for all."),
+        key(
+            "cors",
+            Either(&[TEXTS, Kind::Table(&CORS)]),
+            May,
+            "Pages that may call and read this server, instead of `security.cors`.",
+        ),
         key("tools", Named(&Kind::Table(&TOOL)), May, "What can be called, by name."),
         key("resources", Named(&Kind::Table(&RESOURCE)), May, "What can be read, by name."),
         key(
@@ -540,19 +720,51 @@ static SERVER: Table = Table {
         later("upstreams", "other MCP servers cannot be put behind this one yet"),
         later("policy", "use `profile`, and `scopes` of tools"),
         later("search", "use `page_size`, and `profile` to hide what is not needed"),
-        later("packs", "there are no packs yet"),
+        key(
+            "packs",
+            Either(&[TEXTS, Named(&Kind::Table(&PACK))]),
+            May,
+            "What the program brings along: a list of `runtime`, `buddyboss` and `hub`, or a table of what is said of each.",
+        ),
     ],
 };
+
+static PACK: Table = Table {
+    place: "[servers.NAME.packs.NAME]",
+    about: "Tools, prompts and resources that the program brings along. What the file says under the same name takes the place of what the pack has: all of it, or, where it does not say what to do, those keys that it says.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key(
+            "on",
+            Text,
+            May,
+            "The connection that its requests go to, by its name; packs of requests need it.",
+        ),
+        key("phases", TEXTS, May, "Only these parts of it."),
+        key("include", TEXTS, May, "Only what is called like this; `*` stands for anything."),
+        key("exclude", TEXTS, May, "Nothing that is called like this."),
+    ],
+};
+
+const BUILTIN: Key = key("builtin", Kind::Inside, May, "");
 
 static TOOL: Table = Table {
     place: "[servers.NAME.tools.NAME]",
     about: "Something that can be called. One of `http`, `sql`, `command`, `text` and `template` says what it does.",
     is_shared: false,
-    one_of: &["http", "sql", "command", "text", "template"],
+    one_of: &["http", "sql", "command", "text", "template", "builtin"],
     keys: &[
+        BUILTIN,
         key("description", Text, May, "What it does, for a model. Say when to use it."),
         key("title", Text, May, "Its name for people."),
         key("args", ARGUMENTS, May, "Its arguments, by name; see below."),
+        key(
+            "clean",
+            Flag,
+            Else("false"),
+            "Arguments are put right before they are checked: numbers lose their sign and are brought into their range, texts lose tags and what surrounds them and are cut after 1000 letters, lists may be written with commas, and what is not among the values of an `enum` is left out. An argument says `clean = false` to stay as it is.",
+        ),
         key("http", Kind::Table(&HTTP), May, "Sends a request to an API."),
         key("sql", Kind::Table(&SQL), May, "Runs a statement of SQL."),
         key("command", Kind::Table(&COMMAND), May, "Runs a program."),
@@ -574,10 +786,40 @@ static TOOL: Table = Table {
         key("timeout", Duration, May, "How long a call may take."),
         key("enabled", Flag, Else("true"), "Whether it is there at all."),
         key("meta", Any, May, "`_meta`, for clients that know what to do with it."),
-        later("cache", "results are not kept"),
-        later("task", "calls are not run as tasks; clients that wait are kept informed"),
-        later("price", "everything is free"),
+        key("aliases", TEXTS, May, "Other names under which it can be called. Lists do not show them."),
+        key("category", Text, May, "What kind of tool it is, for the catalogue."),
+        key(
+            "price",
+            Either(&[Text, Kind::Table(&PRICE)]),
+            May,
+            "What a call costs: `\"0.05\"`, or `{ usd = \"0.05\" }`. As nobody can pay yet, a call of a tool that costs something is refused.",
+        ),
+        key(
+            "cache",
+            Duration,
+            May,
+            "Keeps what went well for so long, for calls with the same arguments; where the result depends on the caller, for the same caller.",
+        ),
+        key(
+            "task",
+            Either(&[Flag, Kind::Table(&TASK)]),
+            May,
+            "`true`: calls run as tasks where the client knows them. A table says more.",
+        ),
     ],
+};
+
+static PRICE: Table = Table {
+    place: "servers.NAME.tools.NAME.price",
+    about: "What a call costs.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[key(
+        "usd",
+        Text,
+        Must,
+        "US dollars, with at most six digits behind the point: `0.05`. `0` is free.",
+    )],
 };
 
 static ANNOTATIONS: Table = Table {
@@ -659,6 +901,18 @@ static HTTP: Table = Table {
             "What happens with an answer that is too large.",
         ),
         key(
+            "unavailable",
+            TEXTS,
+            May,
+            "Codes of errors (`rest_no_route`) that mean that what the tool needs is not there; some dialects have a number for that.",
+        ),
+        key(
+            "then",
+            Kind::Table(&THEN),
+            May,
+            "A second request, if the first went well: its result is the result. What `pick` took of the first answer is its argument `first`.",
+        ),
+        key(
             "auth",
             Kind::Table(&BACKEND_AUTH),
             May,
@@ -679,6 +933,20 @@ static HTTP: Table = Table {
             Else("256"),
             "How many calls wait for their turn; others are told that it is busy.",
         ),
+    ],
+};
+
+static THEN: Table = Table {
+    place: "http.then",
+    about: "A request that follows another one, on the same connection.",
+    is_shared: false,
+    one_of: &[],
+    keys: &[
+        key("method", Choice(&["GET", "POST", "PUT", "PATCH", "DELETE"]), Else("\"POST\""), "The method."),
+        key("path", Text, Must, "The path below the connection's base: `/items/{first}`."),
+        key("query", Named(&Text), May, "Query parameters; one whose argument was not given is left out."),
+        key("json", Any, May, "A body of JSON: `{ id = \"{{ first }}\" }`."),
+        key("pick", Text, May, "What of the answer is the result, in the language of jq."),
     ],
 };
 
@@ -779,8 +1047,9 @@ static RESOURCE: Table = Table {
     place: "[servers.NAME.resources.NAME]",
     about: "Something that can be read. One of `text`, `file`, `files`, `template`, `command`, `http` and `sql` says what.",
     is_shared: false,
-    one_of: &["text", "file", "files", "template", "command", "http", "sql"],
+    one_of: &["text", "file", "files", "template", "command", "http", "sql", "builtin"],
     keys: &[
+        BUILTIN,
         key("uri", Text, May, "Where it is: `shop://sizing`. Needed, but for `files`."),
         key("title", Text, May, "Its name for people."),
         key("description", Text, May, "What it is, for a model."),
@@ -832,8 +1101,9 @@ static TEMPLATE: Table = Table {
     place: "[servers.NAME.templates.NAME]",
     about: "Many things that can be read, by URIs with holes. One of `template`, `command`, `http` and `sql` says what.",
     is_shared: false,
-    one_of: &["template", "command", "http", "sql"],
+    one_of: &["template", "command", "http", "sql", "builtin"],
     keys: &[
+        BUILTIN,
         key("uri", Text, Must, "The URIs, as RFC 6570 writes them: `shop://product/{sku}`."),
         key("title", Text, May, "Its name for people."),
         key("description", Text, May, "What these are, for a model."),

@@ -11,15 +11,18 @@ use super::check::{and, or};
 use super::text::{Place, Texts, Troubles, meant};
 use super::tree::{Entry, Node, Worth};
 use super::{
-    BackendAuth, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, Document, Does,
-    Egress, Frame, Http, HttpBody, HttpConnection, HttpPart, Listen, OpenApi, Output, Prompt, Resource,
-    ResourceKind, Server, Sql, SqlConnection, SqlQuery, Template, Tool,
+    Audit, BackendAuth, Completion, CompletionKind, Config, Connection, ConnectionKind, Credential, Document,
+    Does, Egress, Frame, Http, HttpBody, HttpConnection, HttpPart, HttpThen, Listen, OpenApi, Output, Price,
+    Prompt, Resource, ResourceKind, Response, Server, Sql, SqlConnection, SqlQuery, Storage, Task, Template,
+    Tool, WordPress, storage,
 };
 use crate::source::command::{CommandSpec, Piece, Printed};
 use crate::source::files::FilesSpec;
 use crate::source::prompt::Said;
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// How long tasks are kept where nobody says otherwise.
+const TASK_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// See the module.
 pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Config {
@@ -27,12 +30,26 @@ pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Co
     let listen = reading.listen();
     let (egress, egress_node) = reading.egress();
     let connections = reading.connections();
-    let servers = reading.servers(&listen);
+    let storage = storage::read(tree, reading.texts, reading.troubles);
+    let servers = reading.servers(&listen, &storage);
     let stats_path = tree.get("stats").and_then(|stats| stats.text("path"));
     if let Some(path) = &stats_path
         && !path.starts_with('/')
     {
         reading.troubles.say(tree.reach("stats.path"), "a path begins with `/`");
+    }
+    let metrics_path = tree.get("stats").and_then(|stats| {
+        let prometheus = stats.get("prometheus")?;
+        Some(prometheus.text("path").unwrap_or_else(|| "/metrics".to_owned()))
+    });
+    if let Some(path) = &metrics_path {
+        if !path.starts_with('/') {
+            reading.troubles.say(tree.reach("stats.prometheus.path"), "a path begins with `/`");
+        }
+        if stats_path.as_ref().is_some_and(|stats| stats.trim_end_matches('/') == path.trim_end_matches('/'))
+        {
+            reading.troubles.say(tree.reach("stats.prometheus.path"), "this is where `stats.path` is");
+        }
     }
     for (path, text) in reading.more {
         texts.add(path, text);
@@ -45,7 +62,22 @@ pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Co
         ("cors", "security.cors"),
     ];
     let settings = settings.map(|(name, path)| (name, tree.reach(path))).into();
-    Config { texts, settings, listen, stats_path, egress, egress_node, connections, servers }
+    let told = serde_json::Value::Null;
+    Config {
+        texts,
+        settings,
+        listen,
+        stats_path,
+        metrics_path,
+        told,
+        egress,
+        egress_node,
+        storage,
+        storage_at: tree.reach("storage.default"),
+        audit_at: tree.reach("stats.audit.file"),
+        connections,
+        servers,
+    }
 }
 
 struct Reading<'a> {
@@ -183,7 +215,7 @@ impl Reading<'_> {
         }
     }
 
-    fn servers(&mut self, listen: &Listen) -> Vec<Server> {
+    fn servers(&mut self, listen: &Listen, storage: &Storage) -> Vec<Server> {
         let named = self.part("servers");
         let is_alone = named.entries().len() == 1;
         if named.entries().is_empty() && self.troubles.is_empty() {
@@ -191,7 +223,7 @@ impl Reading<'_> {
         }
         let mut servers: Vec<Server> = Vec::new();
         for entry in named.entries() {
-            let server = self.server(entry, is_alone, listen);
+            let server = self.server(entry, is_alone, listen, storage);
             let taken = servers
                 .iter()
                 .find(|known| known.path.trim_end_matches('/') == server.path.trim_end_matches('/'));
@@ -200,12 +232,29 @@ impl Reading<'_> {
                     format!("`{}` and `{}` are both served at {}", other.name, server.name, server.path);
                 self.troubles.say_also(server.at, said, other.at, "the other one is here");
             }
+            if server.is_open_inside() && !is_local(&listen.http) {
+                let said = format!(
+                    "the pack `runtime` shows the inside of this program to whoever reaches {}: give the server an `auth`",
+                    listen.http
+                );
+                self.troubles.say(entry.node.reach("packs"), said);
+            }
             servers.push(server);
+        }
+        let taken: Vec<&str> = servers.iter().map(|server| server.path.trim_end_matches('/')).collect();
+        let mut catalogs: Vec<&str> = Vec::new();
+        for server in &servers {
+            let Some(catalog) = server.catalog.as_deref() else { continue };
+            if taken.contains(&catalog) || catalogs.contains(&catalog) {
+                self.troubles
+                    .say(server.at, format!("its catalogue is at {catalog}, where something is already"));
+            }
+            catalogs.push(catalog);
         }
         servers
     }
 
-    fn server(&mut self, entry: &Entry, is_alone: bool, listen: &Listen) -> Server {
+    fn server(&mut self, entry: &Entry, is_alone: bool, listen: &Listen, storage: &Storage) -> Server {
         let (name, node) = (entry.key.clone(), &entry.node);
         self.name(entry, "server");
         let path = node.text("path").unwrap_or_else(|| match is_alone {
@@ -228,7 +277,8 @@ impl Reading<'_> {
         let openapi = self.each(node, "openapi", Reading::openapi);
         self.unique_uris(&resources, &templates);
         Server {
-            frame: self.frame(node, listen, &tools),
+            frame: Frame { storage: storage.clone(), ..self.frame(node, listen, &tools) },
+            packs: packs(node),
             name,
             at: entry.at,
             path,
@@ -237,12 +287,37 @@ impl Reading<'_> {
             version: node.text("version").unwrap_or_else(|| "1.0.0".into()),
             instructions: node.text("instructions"),
             website: node.text("website"),
+            catalog: self.catalog(node),
             tools,
             resources,
             templates,
             prompts,
             openapi,
         }
+    }
+
+    /// Where a catalogue is served, which is nobody else's place.
+    fn catalog(&mut self, node: &Node) -> Option<String> {
+        let path = node.text("catalog")?;
+        if !path.starts_with('/') || path.contains(['?', '#', ' ']) {
+            self.troubles.say(node.reach("catalog"), "a path begins with `/`, and has no `?` and no `#`");
+        }
+        let clean = path.trim_end_matches('/');
+        if matches!(clean, "" | "/health" | "/ready") {
+            self.troubles.say(node.reach("catalog"), "this path is taken; choose another one");
+        }
+        Some(clean.to_owned())
+    }
+
+    fn price(&mut self, node: &Node) -> Option<Price> {
+        let price = node.get("price")?;
+        let usd = price.get("usd").unwrap_or(price);
+        let read = Price::read(usd.as_text()?);
+        if read.is_none() {
+            let said = "a price is a decimal such as \"0.05\", with at most six digits behind the point";
+            self.troubles.say(usd.at, said);
+        }
+        read
     }
 
     fn each<T>(&mut self, node: &Node, key: &str, read: fn(&mut Self, &Entry) -> Option<T>) -> Vec<T> {
@@ -283,15 +358,25 @@ impl Reading<'_> {
         let (listening, security, limits, stats) =
             (self.part("listen"), self.part("security"), self.part("limits"), self.part("stats"));
         let own = node.get("limits").cloned().unwrap_or_else(Node::empty);
-        let cors = match security.get("cors") {
-            Some(cors) if matches!(cors.worth, Worth::Table(_)) => cors.texts("origins"),
-            _ => security.texts("cors"),
+        let saying = if node.get("cors").is_some() { node } else { &security };
+        let (cors, cors_max_age) = match saying.get("cors") {
+            Some(cors) if matches!(cors.worth, Worth::Table(_)) => {
+                (cors.texts("origins"), cors.duration("max_age"))
+            }
+            _ => (saying.texts("cors"), None),
         };
+        let audit = stats.get("audit").and_then(|audit| {
+            Some(Audit {
+                file: self.path(audit.get("file")?),
+                has_arguments: audit.flag("args").unwrap_or(false),
+            })
+        });
         let rates = own.get("rate").or_else(|| limits.get("rate"));
         let rate = |per: &str| {
             let items = rates.map(Node::items).unwrap_or_default();
             let found = items.iter().find(|item| item.text("per").as_deref() == Some(per))?;
             let rate: Rate = found.text("quota")?.parse().ok()?;
+            let rate = if found.flag("window") == Some(true) { rate.window() } else { rate };
             Some(match found.integer("burst").and_then(|burst| u32::try_from(burst).ok()) {
                 Some(burst) => rate.burst(burst),
                 None => rate,
@@ -304,11 +389,17 @@ impl Reading<'_> {
             headers: security.text("headers").as_deref() != Some("none"),
             ip_allow: security.texts("ip_allow"),
             cors,
+            cors_max_age,
+            legacy_sse: listening.flag("legacy_sse").unwrap_or(true),
+            concurrency: own.count("concurrency").or_else(|| limits.count("concurrency")),
+            response: response(&own).or_else(|| response(&limits)),
+            audit,
             body: own.size("body").or_else(|| limits.size("body")).unwrap_or(4 << 20),
             timeout: self.patience,
             rate_per_ip: rate("ip"),
             rate_per_principal: rate("principal"),
             users: Vec::new(),
+            wordpress: None,
             tokens: Vec::new(),
             keys: Vec::new(),
             dialect: self.dialect(node),
@@ -318,6 +409,7 @@ impl Reading<'_> {
             strict_arguments: node.flag("strict_arguments").unwrap_or(false),
             stats: stats.flag("enabled").unwrap_or(true),
             drain: listen.shutdown_grace,
+            storage: Storage::Memory,
             scoped: tools
                 .iter()
                 .filter(|tool| !tool.scopes.is_empty())
@@ -325,13 +417,16 @@ impl Reading<'_> {
                 .collect(),
         };
         self.auth(node, &mut frame);
+        if frame.wordpress.is_some() && !frame.users.is_empty() {
+            let said = "passwords are known here (`basic`) or by the site (`wordpress`), not both";
+            self.troubles.say(node.reach("auth"), said);
+        }
         if let (Some(tool), true, true) = (
             tools.iter().find(|tool| !tool.scopes.is_empty()),
-            frame.tokens.is_empty(),
-            frame.keys.is_empty(),
+            frame.users.is_empty(),
+            frame.tokens.is_empty() && frame.keys.is_empty(),
         ) {
-            let said =
-                "this tool needs scopes, which only tokens and API keys have: give the server such an `auth`";
+            let said = "this tool needs scopes, which only callers have who prove who they are: give the server an `auth`";
             self.troubles.say(tool.node.reach("scopes"), said);
         }
         frame
@@ -357,7 +452,10 @@ impl Reading<'_> {
                 continue;
             };
             for user in auth.get("basic").map(Node::items).unwrap_or_default() {
-                self.user(user, frame);
+                frame.users.extend(self.user(user));
+            }
+            if let Some(site) = auth.get("wordpress") {
+                self.wordpress(name, site, item.at, frame);
             }
             for token in auth.get("bearer").map(Node::items).unwrap_or_default() {
                 frame.tokens.extend(self.credential(token, "token", "subject"));
@@ -368,21 +466,49 @@ impl Reading<'_> {
         }
     }
 
-    fn user(&mut self, node: &Node, frame: &mut Frame) {
-        let Some(user) = node.text("user") else { return };
+    fn wordpress(&mut self, name: &str, node: &Node, at: Place, frame: &mut Frame) {
+        let Some(url) = node.text("url") else { return };
+        let host =
+            url.strip_prefix("http://").map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
+        let is_here = host.is_none_or(|host| {
+            let host = host.rsplit_once(':').map_or(host, |(host, _)| host).trim_matches(['[', ']']);
+            host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        });
+        if !is_here && node.flag("insecure") != Some(true) {
+            let said = "passwords would travel unprotected: use `https://`, or say `insecure = true`";
+            self.troubles.say(node.reach("url"), said);
+        }
+        if frame.wordpress.is_some() {
+            self.troubles.say(at, "a server asks one site only who somebody is");
+        }
+        if let (Some(_), None) | (None, Some(_)) = (node.get("user"), node.get("password")) {
+            self.troubles.say(node.at, "`user` and `password` belong together");
+        }
+        frame.wordpress = Some(WordPress {
+            name: name.to_owned(),
+            url: url.trim_end_matches('/').to_owned(),
+            capability: node.text("capability"),
+            cache: node.duration("cache").unwrap_or(MINUTE),
+            probe: node.text("user").zip(node.text("password")),
+            node: node.clone(),
+        });
+    }
+
+    fn user(&mut self, node: &Node) -> Option<Credential> {
+        let user = node.text("user")?;
         if user.is_empty() || user.contains(':') {
             self.troubles.say(node.reach("user"), "the name of a user is not empty and has no `:`");
-            return;
+            return None;
         }
         if let Some(hash) = node.get("hash")
             && !hash.as_text().is_none_or(is_hash)
         {
             let said = "`hash` must be an Argon2 hash, as `toolgate hash-password` makes them";
             self.troubles.say(hash.at, said);
-            return;
+            return None;
         }
-        let secret = node.text("hash").or_else(|| node.text("password"));
-        frame.users.extend(secret.map(|secret| (user, secret)));
+        let secret = node.text("hash").or_else(|| node.text("password"))?;
+        Some(self.holder(node, secret, Some(user)))
     }
 
     fn credential(&mut self, node: &Node, secret: &str, subject: &str) -> Option<Credential> {
@@ -393,6 +519,7 @@ impl Reading<'_> {
                 scopes: Vec::new(),
                 profile: None,
                 attributes: Vec::new(),
+                quota: None,
             });
         }
         let digest = node.text("sha256");
@@ -404,13 +531,22 @@ impl Reading<'_> {
             return None;
         }
         let secret = digest.map(|digest| format!("sha256:{digest}")).or_else(|| node.text(secret))?;
-        Some(Credential {
+        if let (Some(quota), None) = (node.get("quota"), node.get(subject)) {
+            self.troubles.say(quota.at, format!("`quota` is of somebody: give them a name with `{subject}`"));
+        }
+        Some(self.holder(node, secret, node.text(subject)))
+    }
+
+    /// Who has a secret.
+    fn holder(&mut self, node: &Node, secret: String, subject: Option<String>) -> Credential {
+        Credential {
             secret,
-            subject: node.text(subject),
+            subject,
             scopes: node.texts("scopes"),
             profile: node.get("profile").and_then(|profile| self.profile(profile)),
             attributes: node.named("attributes").iter().map(|e| (e.key.clone(), e.node.to_json())).collect(),
-        })
+            quota: node.text("quota").and_then(|quota| quota.parse().ok()),
+        }
     }
 
     fn profile(&mut self, node: &Node) -> Option<Profile> {
@@ -458,6 +594,8 @@ impl Reading<'_> {
             arguments,
             does: self.does(node)?,
             output: output(node),
+            task: task(node),
+            cache: self.cache(node),
             hints: ToolHints {
                 title: notes.text("title"),
                 read_only: notes.flag("readOnlyHint"),
@@ -468,15 +606,42 @@ impl Reading<'_> {
             scopes: node.texts("scopes"),
             timeout: node.duration("timeout"),
             meta: node.get("meta").map(Node::to_json),
+            aliases: node.texts("aliases"),
+            category: node.text("category"),
+            price: self.price(node),
+            clean: node.flag("clean").unwrap_or(false),
             node: node.clone(),
         })
+    }
+
+    /// How long results are kept. What changes something is done each time.
+    fn cache(&mut self, node: &Node) -> Option<Duration> {
+        let cache = node.duration("cache")?;
+        let at = node.reach("cache");
+        let is_read = node.get("annotations").and_then(|notes| notes.flag("readOnlyHint")) == Some(true);
+        let method = node.get("http").and_then(|http| http.text("method")).unwrap_or_else(|| "GET".into());
+        if node.get("sql").and_then(|sql| sql.flag("write")) == Some(true) {
+            self.troubles.say(at, "a statement that changes something is run each time: nothing can be kept");
+        } else if !is_read && !matches!(method.as_str(), "GET" | "HEAD" | "OPTIONS" | "QUERY") {
+            let said = format!(
+                "a {method} may change something; if this one does not, say `annotations = {{ readOnlyHint = true }}`"
+            );
+            self.troubles.say(at, said);
+        }
+        if node.get("task").is_some() {
+            self.troubles.say(at, "a tool is run as a task or its results are kept, not both");
+        }
+        Some(cache)
     }
 
     /// What a thing is made of. None if that could not be read, which was told.
     fn does(&mut self, node: &Node) -> Option<Does> {
         let table = |key: &str| node.get(key).filter(|inner| matches!(inner.worth, Worth::Table(_)));
         if let Some(inner) = table("command") {
-            return Some(Does::Command(Box::new(self.command(inner, node.duration("timeout")))));
+            // A task may run as long as it is kept.
+            let kept = task(node).map(|task| task.ttl.unwrap_or(TASK_TTL));
+            let patience = node.duration("timeout").or(kept);
+            return Some(Does::Command(Box::new(self.command(inner, patience))));
         }
         if let Some(inner) = table("http") {
             return self.http(inner);
@@ -490,7 +655,7 @@ impl Reading<'_> {
         if let Some(text) = node.text("text") {
             return Some(Does::Text(text));
         }
-        None
+        node.text("builtin").map(Does::Builtin)
     }
 
     fn command(&mut self, node: &Node, patience: Option<Duration>) -> CommandSpec {
@@ -573,6 +738,8 @@ impl Reading<'_> {
             expect: word("expect", "auto"),
             errors: word("errors", "auto"),
             on_exceed: word("on_exceed", "error"),
+            unavailable: node.texts("unavailable"),
+            then: node.get("then").map(then),
             auth: backend_auth(node),
             idempotent: node.flag("idempotent"),
             timeout: node.duration("timeout"),
@@ -683,6 +850,7 @@ impl Reading<'_> {
                             default: None,
                             is_required: true,
                             from: None,
+                            clean: None,
                         });
                     }
                 }
@@ -832,6 +1000,19 @@ impl Reading<'_> {
     }
 }
 
+/// Names of packs, however they are written.
+fn packs(node: &Node) -> Vec<String> {
+    let listed = node.texts("packs");
+    let named = node.named("packs").iter().map(|entry| entry.key.clone());
+    listed.into_iter().chain(named).collect()
+}
+
+/// Whether only this machine reaches an address.
+fn is_local(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
 fn profile(name: &str, node: &Node) -> Profile {
     Profile::new(name)
         .include_tools(node.texts("allow"))
@@ -840,6 +1021,28 @@ fn profile(name: &str, node: &Node) -> Profile {
         .exclude_prompts(node.texts("deny_prompts"))
         .include_resources(node.texts("allow_resources"))
         .exclude_resources(node.texts("deny_resources"))
+}
+
+fn response(limits: &Node) -> Option<Response> {
+    let said = limits.get("response")?;
+    let (max, is_cut) = match &said.worth {
+        Worth::Table(_) => (said.size("max")?, said.text("on_exceed").as_deref() == Some("truncate")),
+        _ => (limits.size("response")?, false),
+    };
+    Some(Response { max: usize::try_from(max).unwrap_or(usize::MAX), is_cut })
+}
+
+/// None: calls are no tasks.
+fn task(node: &Node) -> Option<Task> {
+    let task = node.get("task")?;
+    match task.worth {
+        Worth::Flag(false) => None,
+        _ => Some(Task {
+            ttl: task.duration("ttl"),
+            is_required: task.text("mode").as_deref() == Some("required"),
+            is_resumable: task.flag("resumable").unwrap_or(false),
+        }),
+    }
 }
 
 fn output(node: &Node) -> Output {
@@ -862,6 +1065,17 @@ fn backend_auth(node: &Node) -> Option<BackendAuth> {
             prefix: auth.text("prefix").unwrap_or_else(|| "Bearer ".into()),
         }),
     }
+}
+
+/// The request that follows: what it does not say itself is as in the first.
+fn then(node: &Node) -> Box<HttpThen> {
+    Box::new(HttpThen {
+        method: node.text("method").unwrap_or_else(|| "POST".into()),
+        path: node.text("path").unwrap_or_default(),
+        query: node.pairs("query"),
+        json: node.get("json").map(Node::to_json),
+        pick: node.text("pick"),
+    })
 }
 
 fn part(entry: &Entry) -> (String, HttpPart) {

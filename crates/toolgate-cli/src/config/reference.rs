@@ -112,7 +112,7 @@ fn takes(kind: &Kind) -> String {
         Kind::Table(table) => format!("table `{}`", table.place),
         Kind::Either(kinds) => kinds.iter().map(takes).collect::<Vec<_>>().join(", or "),
         Kind::Any => "anything".into(),
-        Kind::Later(_) | Kind::Never(_) => String::new(),
+        Kind::Inside | Kind::Later(_) | Kind::Never(_) => String::new(),
     }
 }
 

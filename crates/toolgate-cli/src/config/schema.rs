@@ -45,7 +45,9 @@ fn table(of: &Table) -> Value {
             schema.insert("required".into(), required.into());
         }
         if !of.one_of.is_empty() {
-            let each: Vec<Value> = of.one_of.iter().map(|kind| json!({ "required": [kind] })).collect();
+            let is_there = |kind: &&&str| of.keys.iter().any(|key| key.name == **kind && key.kind.is_there());
+            let kinds = of.one_of.iter().filter(is_there);
+            let each: Vec<Value> = kinds.map(|kind| json!({ "required": [kind] })).collect();
             schema.insert("oneOf".into(), each.into());
         }
     }
@@ -67,6 +69,6 @@ fn kind(of: &Kind) -> Value {
         Kind::Table(inner) => table(inner),
         Kind::Either(kinds) => json!({ "anyOf": kinds.iter().map(kind).collect::<Vec<_>>() }),
         Kind::Any => json!({}),
-        Kind::Later(_) | Kind::Never(_) => json!(false),
+        Kind::Inside | Kind::Later(_) | Kind::Never(_) => json!(false),
     }
 }

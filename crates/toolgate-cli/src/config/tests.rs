@@ -23,6 +23,7 @@ fn the_schema_and_the_program_agree() {
     for (name, text) in [
         ("starter.toml", include_str!("../starter.toml")),
         ("shop.toml", include_str!("../../../../examples/shop.toml")),
+        ("buddyboss.toml", include_str!("../../../../examples/buddyboss.toml")),
     ] {
         let mut texts = Texts::default();
         let file = texts.add(name.into(), text.into());

@@ -12,6 +12,8 @@ pub(crate) struct Texts(Vec<Text>, Vec<PathBuf>);
 struct Text {
     path: PathBuf,
     text: String,
+    /// It is part of the program, not a file.
+    is_inside: bool,
 }
 
 /// A piece of one of them.
@@ -48,8 +50,27 @@ impl std::fmt::Debug for Troubles {
 
 impl Texts {
     pub(crate) fn add(&mut self, path: PathBuf, text: String) -> usize {
-        self.0.push(Text { path, text });
+        self.0.push(Text { path, text, is_inside: false });
         self.0.len() - 1
+    }
+
+    /// A text that the program brings along. It is there once, however often it is used.
+    pub(crate) fn add_inside(&mut self, name: &str, text: &str) -> usize {
+        let path = PathBuf::from(format!("(pack {name})"));
+        if let Some(known) = self.0.iter().position(|text| text.is_inside && text.path == path) {
+            return known;
+        }
+        self.0.push(Text { path, text: text.to_owned(), is_inside: true });
+        self.0.len() - 1
+    }
+
+    pub(crate) fn is_inside(&self, file: usize) -> bool {
+        self.0.get(file).is_some_and(|text| text.is_inside)
+    }
+
+    /// The files, without what the program brings along.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        self.0.iter().filter(|text| !text.is_inside).map(|text| text.path.clone()).collect()
     }
 
     pub(crate) fn has(&self, path: &Path) -> bool {
@@ -63,7 +84,8 @@ impl Texts {
 
     /// All folders that have to do with it.
     pub(crate) fn folders(&self) -> BTreeSet<PathBuf> {
-        (0..self.0.len()).map(|file| self.folder(file).to_owned()).chain(self.1.iter().cloned()).collect()
+        let files = (0..self.0.len()).filter(|file| !self.is_inside(*file));
+        files.map(|file| self.folder(file).to_owned()).chain(self.1.iter().cloned()).collect()
     }
 
     pub(crate) fn text(&self, file: usize) -> &str {

@@ -139,6 +139,18 @@ impl Node {
         self.entry(key).map(|entry| &entry.node)
     }
 
+    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+        let Worth::Table(entries) = &mut self.worth else { return None };
+        entries.iter_mut().find(|entry| entry.key == key).map(|entry| &mut entry.node)
+    }
+
+    /// Adds what is not there yet.
+    pub(crate) fn put(&mut self, entry: Entry) {
+        if let Worth::Table(entries) = &mut self.worth {
+            entries.push(entry);
+        }
+    }
+
     /// What stands at a dotted path, or as much of the way as there is.
     pub(crate) fn reach(&self, path: &str) -> Place {
         let mut at = (self, self.at);

@@ -100,6 +100,48 @@ struct Element {
     is_open: bool,
 }
 
+/// Programs that run a text, and the option before it.
+const INTERPRETERS: [(&str, &str); 19] = [
+    ("sh", "c"),
+    ("bash", "c"),
+    ("dash", "c"),
+    ("ash", "c"),
+    ("zsh", "c"),
+    ("ksh", "c"),
+    ("mksh", "c"),
+    ("fish", "c"),
+    ("csh", "c"),
+    ("tcsh", "c"),
+    ("busybox", "c"),
+    ("pwsh", "c"),
+    ("python", "c"),
+    ("perl", "eE"),
+    ("ruby", "e"),
+    ("node", "ep"),
+    ("php", "r"),
+    ("lua", "e"),
+    ("osascript", "e"),
+];
+
+/// Whether this element is a text that an interpreter runs: behind `-c` of a shell, say.
+fn is_script(argv: &[Piece], program: &Path, n: usize) -> bool {
+    let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = name.trim_end_matches(|last: char| last.is_ascii_digit() || last == '.');
+    let Some((_, options)) = INTERPRETERS.iter().find(|(known, _)| *known == name) else { return false };
+    let before = n.checked_sub(1).and_then(|before| argv.get(before));
+    let Some(Piece::One(before)) = before else { return false };
+    match before.strip_prefix('-') {
+        Some(letters) if !letters.starts_with('-') => letters.contains(|letter| options.contains(letter)),
+        _ => false,
+    }
+}
+
+fn script(name: &str) -> String {
+    format!(
+        "this text is a program, and `{{{name}}}` could become a part of it: write `\"$1\"` for it and put `{{{name}}}` behind, as an element of its own"
+    )
+}
+
 /// Why a program was stopped.
 #[derive(Debug)]
 enum Stop {
@@ -138,6 +180,9 @@ impl CommandAct {
                 let at = format!("argv.{n}");
                 if let Some(said) = unknown(holes, arguments) {
                     say(at.clone(), said);
+                } else if let (true, Some(name)) = (is_script(&spec.argv, &program, n), holes.names().next())
+                {
+                    say(at, script(name));
                 } else if let (true, false, Some(name)) = (is_open, spec.allow_leading_dash, holes.first())
                     && may_begin_with_dash(arguments, name)
                 {
@@ -233,11 +278,13 @@ impl CommandAct {
             .kill_on_drop(true);
         #[cfg(unix)]
         command.process_group(0);
+        confine();
         let mut child = command.spawn().map_err(|error| {
             tracing::warn!(program = %self.program.display(), %error, "cannot start a program");
             ToolError::new("the program could not be started")
         })?;
         let mut group = Group::of(&child);
+        group.bound(self.spec.timeout);
         let pipe = child.stdin.take();
         let fed = async {
             if let (Some(input), Some(mut pipe)) = (input, pipe) {
@@ -489,6 +536,14 @@ impl Drop for Waiting<'_> {
     }
 }
 
+/// What this thread starts gets no rights that we do not have: `sudo` and its like do not work.
+fn confine() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::thread::set_no_new_privs(true) {
+        tracing::debug!(%error, "programs may get more rights than we have");
+    }
+}
+
 /// A program and everything it started. Whoever drops it before its end ends it.
 struct Group {
     #[cfg(unix)]
@@ -501,6 +556,21 @@ impl Group {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         Group { leader: id.and_then(rustix::process::Pid::from_raw) }
     }
+
+    /// Whatever leaves the group, and lives on, has only so much of the processor; and nobody's memory is written to a file.
+    #[cfg(target_os = "linux")]
+    fn bound(&self, timeout: Duration) {
+        use rustix::process::{Resource, Rlimit, prlimit};
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+        let seconds = timeout.as_secs().saturating_add(1).saturating_mul(threads);
+        for (resource, most) in [(Resource::Cpu, seconds), (Resource::Core, 0)] {
+            // It may have ended already.
+            let _ = prlimit(self.leader, resource, Rlimit { current: Some(most), maximum: Some(most) });
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn bound(&self, _: Duration) {}
 
     fn signal(&self, signal: rustix::process::Signal) {
         if let Some(leader) = self.leader {
@@ -541,6 +611,8 @@ impl Group {
     }
 
     fn kill(&mut self) {}
+
+    fn bound(&self, _: Duration) {}
 
     async fn end(&mut self, child: &mut Child) {
         let _ = child.kill().await;

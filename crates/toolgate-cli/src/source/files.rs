@@ -87,6 +87,23 @@ pub(crate) struct Listed {
     pub(crate) changed: Option<SystemTime>,
 }
 
+/// The name of a file, as lists show it: what would hide or turn round a part of it is written out.
+pub(crate) fn shown(path: &str) -> String {
+    let is_odd = |letter: char| {
+        letter.is_control()
+            || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+    };
+    let mut shown = String::with_capacity(path.len());
+    for letter in path.chars() {
+        if is_odd(letter) {
+            shown.extend(letter.escape_unicode());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
 /// What became of files since somebody last looked.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {

@@ -7,6 +7,7 @@
 mod act;
 mod answer;
 mod body;
+mod chain;
 mod connection;
 mod dial;
 mod encode;
@@ -22,6 +23,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 pub(crate) use act::HttpAct;
+pub(crate) use chain::{ChainAct, FIRST};
 pub(crate) use connection::{Fetched, HttpConnection};
 pub(crate) use dial::Outside;
 pub(crate) use encode::{Serial, Style, unescaped};
@@ -116,6 +118,8 @@ pub(crate) struct HttpSpec {
     pub(crate) expect: Expect,
     pub(crate) errors: Errors,
     pub(crate) on_exceed: OnExceed,
+    /// Codes of errors that mean that what the tool needs is not there.
+    pub(crate) unavailable: Vec<String>,
     /// Instead of the connection's.
     pub(crate) auth: Option<Auth>,
     /// Tighter than the connection's.
@@ -146,6 +150,7 @@ impl Default for HttpSpec {
             expect: Expect::default(),
             errors: Errors::default(),
             on_exceed: OnExceed::default(),
+            unavailable: Vec::new(),
             auth: None,
             timeout: None,
             response_limit: None,

@@ -73,6 +73,8 @@ pub(crate) struct Imported {
     pub(crate) server: Option<String>,
     /// How callers may show who they are.
     pub(crate) schemes: Vec<Scheme>,
+    /// Other files that it refers to, whether they are there or not.
+    pub(crate) files: Vec<PathBuf>,
 }
 
 /// One operation, ready to be served.
@@ -140,7 +142,7 @@ pub(crate) fn import(text: &str, spec: &OpenApiSpec) -> Result<Imported, Vec<Pro
         kinds: patterns("as", &mut spec.kinds.iter().map(|(pattern, _)| pattern)),
         names: Names::new(&spec.prefix, &spec.rename),
         seen: HashMap::new(),
-        imported: Imported::default(),
+        imported: Imported { files: document.sought().to_vec(), ..Imported::default() },
         document: &document,
         spec,
     };

@@ -23,12 +23,14 @@ use serde_json::{Map, Value, json};
 use toolgate::model::{Content, ToolOutput};
 use toolgate::{Context, Raw, ToolError};
 
-pub(crate) use self::connection::SqlConnection;
 use self::connection::{Job, Plans};
+pub(crate) use self::connection::{Pooled, SqlConnection};
 use self::fail::Failure;
 use self::gather::{Found, Limits, distinct};
 use self::statement::{May, Statement};
 use super::{Act, Acting, Problem, Reading};
+use crate::clock::Stopwatch;
+use crate::observe;
 
 /// How many completions a client is shown.
 const COMPLETIONS: usize = 100;
@@ -285,7 +287,22 @@ impl SqlAct {
             timeout: self.spec.timeout,
             plan: Arc::clone(&self.plan),
         };
-        self.connection.run(job).await
+        if !observe::is_on() {
+            return self.connection.run(job).await;
+        }
+        let (watch, text) = (Stopwatch::start(), Arc::clone(&job.statement));
+        let found = self.connection.run(job).await;
+        observe::collectors().sql.note(watch.took(), found.is_ok(), |captures| {
+            json!({
+                "connection": self.connection.name,
+                "driver": self.connection.driver.key(),
+                // With names where arguments are: those are not kept, and neither is what a client wrote itself.
+                "statement": (captures && self.statement.is_some()).then(|| text.brief()),
+                "rows": found.as_ref().map(|found| found.rows.len()).ok(),
+                "ok": found.is_ok(),
+            })
+        });
+        found
     }
 
     fn shape(&self, found: Found) -> Result<ToolOutput, Failure> {

@@ -3,10 +3,15 @@
 // A test that cannot go on says so by panicking, in helpers too.
 #![allow(clippy::unwrap_used)]
 
+mod catalog;
 mod commands;
+mod community;
 mod errors;
 mod house;
+mod keep;
+mod limits;
 mod reload;
+mod runtime;
 mod serve;
 mod sources;
 

@@ -222,3 +222,34 @@ fn over_stdio_it_is_served_anew_too() {
     writeln!(input, "{}", request(3, "tools/call", &json!({ "name": "t1" }))).unwrap();
     assert_eq!(next()["result"]["content"][0]["text"], "2");
 }
+
+#[test]
+fn files_that_a_description_refers_to_are_looked_at_too() {
+    let folder = Folder::new();
+    let spec = |name: &str| {
+        format!(
+            "openapi: 3.0.0\ninfo: {{ title: t, version: '1' }}\npaths:\n  /a:\n    $ref: 'paths/a.yaml#/{name}'\n"
+        )
+    };
+    let path = |id: &str| {
+        format!("a:\n  get:\n    operationId: {id}\n    responses: {{ '200': {{ description: ok }} }}\n")
+    };
+    folder.write("api/paths/a.yaml", &path("first"));
+    folder.write("api/openapi.yaml", &spec("a"));
+    let served = Served::new(
+        &folder,
+        "[servers.s.openapi.api]\nspec = \"api/openapi.yaml\"\nbase = \"http://127.0.0.1:9\"\n[security.egress]\ndeny_private = false\n",
+    );
+    let names = || {
+        let (_, answer) = served.ask("/mcp", &[], "tools/list", &json!({}));
+        answer["result"]["tools"].to_string()
+    };
+    assert!(names().contains("first"), "{}", names());
+    folder.write("api/paths/a.yaml", &path("second"));
+    until("the other file is served", || names().contains("second"));
+    // One that makes no sense is told, and what was there stays or is left out; it can be mended.
+    folder.write("api/paths/a.yaml", "a: [");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    folder.write("api/paths/a.yaml", &path("third"));
+    until("the mended file is served", || names().contains("third"));
+}

@@ -170,7 +170,9 @@ fn put_outcome(out: &mut Vec<u8>, edition: Edition, outcome: &Outcome, around: A
 /// Answers of nothing but text, which nearly all are: what the writers below
 /// would write, in as few pieces as can be. False if this is another answer.
 fn put_text_output(out: &mut Vec<u8>, edition: Edition, output: &ToolOutput, around: Around<'_>) -> bool {
-    let ToolOutput { content, structured: None, is_error, meta: None } = output else { return false };
+    let ToolOutput { content, structured: None, is_error, is_unavailable: _, meta: None } = output else {
+        return false;
+    };
     let Around { server, task: None, inlined: false, dialect: _ } = around else { return false };
     let plain = |content: &Content| match content {
         Content { kind: ContentKind::Text(text), annotations: None, meta: None } => Some(text.len()),
@@ -236,7 +238,7 @@ fn put_cache(object: Object<'_>, cache: CacheHint) -> Object<'_> {
 
 /// Everything but `_meta`, which the caller says.
 fn put_tool_output<'o>(object: Object<'o>, edition: Edition, output: &ToolOutput) -> Object<'o> {
-    let ToolOutput { content, structured, is_error, meta: _ } = output;
+    let ToolOutput { content, structured, is_error, is_unavailable: _, meta: _ } = output;
     let object = put_blocks(object, edition, content, structured.as_ref());
     object.some("isError", &Flag(*is_error))
 }

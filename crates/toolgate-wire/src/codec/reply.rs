@@ -103,6 +103,7 @@ pub(super) fn read_tool_output(edition: Edition, part: Part<'_>) -> Result<ToolO
         content: content.list(read_content)?,
         structured: read_structured(edition, structured),
         is_error: is_error.maybe_bool()?.unwrap_or(false),
+        is_unavailable: false,
         meta: meta.maybe_object()?,
     })
 }

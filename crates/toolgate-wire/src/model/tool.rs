@@ -85,6 +85,9 @@ pub struct ToolOutput {
     pub structured: Option<Raw>,
     /// The tool failed, in a way that the content explains.
     pub is_error: bool,
+    /// It failed because something it needs is not there now, such as a backend. Only dialects that have a number for
+    /// that tell it apart from other failures.
+    pub is_unavailable: bool,
     /// `_meta`, a JSON object.
     pub meta: Option<Raw>,
 }
@@ -98,5 +101,10 @@ impl ToolOutput {
     /// A failure that a model can act on.
     pub fn error(text: impl Into<String>) -> ToolOutput {
         ToolOutput { is_error: true, ..ToolOutput::text(text) }
+    }
+
+    /// A failure because something that the tool needs is not there now.
+    pub fn unavailable(text: impl Into<String>) -> ToolOutput {
+        ToolOutput { is_unavailable: true, ..ToolOutput::error(text) }
     }
 }

@@ -301,6 +301,7 @@ pub(crate) fn tool_outputs() -> Vec<ToolOutput> {
             structured: Some(raw(json!({ "a": [1, 2.5, null] }))),
             is_error: true,
             meta: meta(),
+            ..ToolOutput::default()
         },
         ToolOutput::default(),
         ToolOutput::text("ok"),

@@ -2,10 +2,11 @@
 //! them of itself.
 
 use std::borrow::Cow;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use toolgate_wire::model::{Implementation, Notice, Outcome, ServerCapabilities, Welcome};
-use toolgate_wire::{Edition, Fault, FaultKind, Forgiving, Kind, Raw, RequestId, codec};
+use toolgate_wire::{Edition, Fault, FaultKind, Forgiving, Kind, OnGet, Raw, RequestId, codec};
 
 use super::speech::Speech;
 use super::{Answer, Era, Face, Peer, Road, Speaker};
@@ -43,13 +44,15 @@ fn rename_arguments(params: &Raw) -> Option<Raw> {
     Some(Raw::from(serde_json::Value::Object(members)))
 }
 
-/// What is offered to somebody who is not remembered, and so can be told of no change.
+/// What is offered to somebody who is not remembered, and so can set nothing and be told of no change.
 pub(super) fn unheard(offered: ServerCapabilities) -> ServerCapabilities {
     ServerCapabilities {
         tools: offered.tools.map(|_| false),
         resources: offered.resources.map(|_| false),
         prompts: offered.prompts.map(|_| false),
         resource_updates: false,
+        // The level that somebody sets is remembered, or it is nothing.
+        logging: false,
         ..offered
     }
 }
@@ -59,6 +62,30 @@ pub(super) fn announcement(peer: &Peer) -> Option<Bytes> {
     let mut out = Vec::new();
     let is_said = peer.dialect().announces && Speech::bare(peer).notice(&mut out, &Notice::Initialized, None);
     is_said.then(|| out.into())
+}
+
+/// What a server is and how clients find it, for people.
+fn catalog(face: &Face, here: &str, tools: &[String]) -> Bytes {
+    let Implementation { name, version, description, .. } = &face.info;
+    let at = |entry: serde_json::Value| serde_json::json!({ name: entry });
+    let told = serde_json::json!({
+        "name": name,
+        "version": version,
+        "description": description.as_deref().or(face.instructions.as_deref()).unwrap_or_default(),
+        "endpoint": here,
+        "transport": "streamable-http",
+        "tools": tools.len(),
+        "tool_names": tools,
+        "config": {
+            "claude_desktop": {
+                "mcpServers": at(serde_json::json!({ "command": "npx", "args": ["-y", "mcp-remote", here] })),
+            },
+            "claude_code": { "mcpServers": at(serde_json::json!({ "type": "http", "url": here })) },
+            "cursor": { "mcpServers": at(serde_json::json!({ "url": here })) },
+            "vscode": { "servers": at(serde_json::json!({ "type": "http", "url": here })) },
+        },
+    });
+    told.to_string().into()
 }
 
 impl Era {
@@ -121,12 +148,25 @@ impl Era {
     }
 
     /// What a GET is answered with that asks for no stream. None where a GET is no question.
-    pub(crate) fn introduce(&self, peer: &Peer, id: Option<&str>) -> Option<Bytes> {
+    /// `here` is the address that was asked, `tools` are the names of those that the caller sees.
+    pub(crate) fn introduce(
+        &self,
+        peer: &Peer,
+        id: Option<&str>,
+        here: &str,
+        tools: impl FnOnce() -> Vec<String>,
+    ) -> Option<Bytes> {
         let dialect = peer.dialect();
-        if !dialect.discovery || !matches!(self.speech(peer), Speech::Bare(_)) {
+        if !matches!(self.speech(peer), Speech::Bare(_)) {
             return None;
         }
         let face = self.face.load();
+        match dialect.discovery {
+            OnGet::Introduction => {}
+            OnGet::Status => return Some(self.status(&face)),
+            OnGet::Catalog => return Some(catalog(&face, here, &tools())),
+            _ => return None,
+        }
         let pinned = dialect.pinned.unwrap_or(Edition::NEWEST_HANDSHAKE);
         let outcome = self.introduction(pinned, &face, None);
         let mut out = b"{\"jsonrpc\":\"2.0\",\"result\":".to_vec();
@@ -138,6 +178,14 @@ impl Era {
         }
         out.push(b'}');
         Some(out.into())
+    }
+
+    /// That the server is there.
+    fn status(&self, face: &Face) -> Bytes {
+        let state = if self.paused.load(Ordering::Relaxed) { "paused" } else { "active" };
+        let told =
+            serde_json::json!({ "name": face.info.name, "version": face.info.version, "status": state });
+        told.to_string().into()
     }
 
     fn introduction(&self, edition: Edition, face: &Face, instructions: Option<String>) -> Outcome {

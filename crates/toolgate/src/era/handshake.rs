@@ -102,6 +102,8 @@ impl Era {
         if let Some(unknown) = version.filter(|version| Edition::of(version).is_none()) {
             return Err(refuse(Fault::version(unknown)));
         }
+        // Where nobody is remembered, nobody can claim to be: the header says nothing.
+        let session = session.filter(|_| !self.sessions.are_off());
         match (session, version) {
             (Some(id), _) => {
                 let session = self.sessions.find(id, &peer.principal, &self.clock);

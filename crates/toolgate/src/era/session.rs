@@ -23,6 +23,7 @@ use super::{Era, Peer};
 use crate::cancel::Cancel;
 use crate::clock::Clock;
 use crate::hub::{Hub, Subscriber};
+use crate::observe::SessionInfo;
 use crate::request::{BoxFuture, Principal, owner};
 use crate::seal::token;
 use crate::stream::{Capacity, Stream};
@@ -360,6 +361,33 @@ impl Sessions {
             self.swept.store(now, Ordering::Relaxed);
         }
         due
+    }
+
+    /// What is known of each of them.
+    pub(crate) fn each(&self, now: Duration) -> Vec<SessionInfo> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let told = open.values().filter(|session| !session.is_stale(now)).map(|session| {
+            let info = session.client.info.as_ref();
+            SessionInfo {
+                client: info.map(|info| info.name.clone()),
+                client_version: info.map(|info| info.version.clone()),
+                revision: session.client.edition.date().to_owned(),
+                principal: session.principal.id().map(str::to_owned),
+                idle_ms: u64::try_from(session.silent(now).as_millis()).unwrap_or(u64::MAX),
+                calls: session.calls.len(),
+                listening: session.is_listening(),
+            }
+        });
+        told.collect()
+    }
+
+    /// Ends all of them here; says how many there were.
+    pub(crate) fn clear(&self) -> usize {
+        let all = std::mem::take(&mut *self.open.write().unwrap_or_else(PoisonError::into_inner));
+        for session in all.values() {
+            session.end();
+        }
+        all.len()
     }
 
     pub(super) fn close(&self, session: &Session) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use toolgate_wire::model::{Notice, Outcome};
+use toolgate_wire::model::{Content, ContentKind, Notice, Outcome, ToolOutput};
 use toolgate_wire::{Dialect, Edition, Fault, FaultKind, RequestId, codec};
 
 use super::header::{SESSION, VERSION, single};
@@ -83,14 +83,44 @@ impl Speech {
         let Speech::Bare(Some(dialect)) = self else { return None };
         match failure {
             Failure::Arguments => dialect.arguments_unfit?,
-            Failure::Returned | Failure::Broken => dialect.tool_failed?,
+            Failure::Unavailable if let Some((code, _)) = dialect.unavailable => code,
+            Failure::Returned | Failure::Unavailable | Failure::Late | Failure::Broken => {
+                dialect.tool_failed?
+            }
         };
         let kind = match failure {
             Failure::Arguments => FaultKind::Arguments,
-            Failure::Returned => FaultKind::Failed,
-            Failure::Broken => FaultKind::Internal,
+            Failure::Unavailable if dialect.unavailable.is_some() => FaultKind::Unavailable,
+            Failure::Returned | Failure::Unavailable => FaultKind::Failed,
+            Failure::Late | Failure::Broken => FaultKind::Internal,
         };
         Some(Fault::new(kind, said))
+    }
+
+    /// A tool's failure as a result, in these words.
+    pub(super) fn reworded(&self, failure: Failure, mut output: ToolOutput) -> ToolOutput {
+        let Speech::Bare(Some(dialect)) = self else { return output };
+        let [Content { kind: ContentKind::Text(text), .. }] = output.content.as_mut_slice() else {
+            return output;
+        };
+        match failure {
+            Failure::Arguments => {
+                if let Some(words) = dialect.argument_missing {
+                    *text = missing_named(text, words);
+                }
+            }
+            Failure::Returned | Failure::Unavailable | Failure::Late => {
+                text.insert_str(0, dialect.failure_prefix);
+            }
+            Failure::Broken => {
+                if let Some(words) = dialect.broken {
+                    // Whoever runs the server finds the rest by the reference.
+                    let reference = text.rsplit_once(", ref ").map(|(_, reference)| reference);
+                    *text = reference.map_or(words.into(), |reference| format!("{words} (ref {reference})"));
+                }
+            }
+        }
+        output
     }
 }
 
@@ -137,6 +167,26 @@ impl Era {
     }
 }
 
+/// What the check says of arguments that are missing, in other words. The rest stays as it is.
+fn missing_named(said: &str, words: &str) -> String {
+    let each = said.split("; ").map(|fault| {
+        let (before, rest) = match fault.strip_prefix("Validation error: ") {
+            Some(rest) => ("Validation error: ", rest),
+            None => ("", fault),
+        };
+        let name = rest.strip_prefix('`').and_then(|rest| rest.strip_suffix("` is required and missing"));
+        name.map_or_else(|| fault.to_owned(), |name| format!("{before}{words}{name}"))
+    });
+    each.collect::<Vec<_>>().join("; ")
+}
+
+/// A refusal as WordPress tells it.
+fn wordpress(fault: &Fault, status: u16) -> Bytes {
+    let data = serde_json::json!({ "status": status });
+    let told = serde_json::json!({ "code": "rest_forbidden", "message": fault.message(), "data": data });
+    told.to_string().into()
+}
+
 /// The refusal of a request of which only the head was looked at: status and body.
 pub(crate) fn refuse_head(
     headers: &HeaderMap,
@@ -153,6 +203,13 @@ pub(crate) fn refuse_head(
         (Ok(None), Ok(Some(_))) => Edition::NEWEST_HANDSHAKE.into(),
         _ => newest(),
     };
+    if let Speech::Bare(Some(dialect)) = &speech
+        && dialect.wordpress_refusals
+        && fault.kind() == FaultKind::Unauthorized
+    {
+        let status = dialect.status(fault);
+        return (status, wordpress(fault, status));
+    }
     match speech.refusal(None, fault) {
         Answer::Body { status, body, .. } => (status, body.whole()),
         Answer::Accepted | Answer::Silence => (500, Bytes::new()),

@@ -108,6 +108,19 @@ impl Users {
     /// # Errors
     /// If the name cannot be sent, or the hash is not one.
     pub(crate) fn add(&mut self, name: &str, password: &str) -> Result<bool, String> {
+        self.add_as(name, password, Principal::new(format!("user:{name}")))
+    }
+
+    /// The same, with everything that is known of the user.
+    ///
+    /// # Errors
+    /// If the name cannot be sent, or the hash is not one.
+    pub(crate) fn add_as(
+        &mut self,
+        name: &str,
+        password: &str,
+        principal: Principal,
+    ) -> Result<bool, String> {
         if name.contains(':') {
             return Err(format!("the user {name:?} has a colon in its name: Basic cannot send that"));
         }
@@ -117,7 +130,7 @@ impl Users {
         let user = User {
             name: Digest::of(name.as_bytes()),
             secret: Secret::written(password).map_err(|fault| format!("the user {name:?}: {fault}"))?,
-            principal: Principal::new(format!("user:{name}")),
+            principal,
         };
         self.users.retain(|known| !bool::from(known.name.is(&user.name)));
         self.users.push(user);

@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use super::many::OneOrMany;
@@ -17,7 +19,7 @@ const HEADERS: &str = "Content-Type, Authorization, X-API-Key, Accept, Mcp-Sessi
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "Mcp-Session-Id, WWW-Authenticate, Retry-After, X-Request-ID, MCP-Protocol-Version",
 );
-const A_DAY: HeaderValue = HeaderValue::from_static("86400");
+const A_DAY: Duration = Duration::from_secs(86_400);
 const ANY: HeaderValue = HeaderValue::from_static("*");
 
 /// Headers that mirror arguments have names of their own; more of them than this are not asked for in one call.
@@ -33,6 +35,8 @@ pub(crate) struct Cors {
     patterns: Vec<(String, Pattern)>,
     /// `*` is answered as it is, not with the origin that asked.
     is_literal: bool,
+    /// How long browsers remember; a day if none.
+    max_age: Option<Duration>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +67,7 @@ impl Cors {
     /// # Errors
     /// If one is not a pattern; then nothing changes.
     pub(crate) fn set(&mut self, origins: impl OneOrMany) -> Result<(), String> {
-        let mut fresh = Cors { patterns: Vec::new(), is_literal: self.is_literal };
+        let mut fresh = Cors { patterns: Vec::new(), ..*self };
         for origin in origins.into_texts() {
             fresh.add(&origin)?;
         }
@@ -88,6 +92,11 @@ impl Cors {
         self.is_literal = is_literal;
     }
 
+    /// How long browsers remember what they were told.
+    pub(crate) fn set_max_age(&mut self, age: Duration) {
+        self.max_age = Some(age);
+    }
+
     /// The patterns, as they were given.
     pub(crate) fn allowed_origins(&self) -> Vec<String> {
         self.patterns.iter().map(|(given, _)| given.clone()).collect()
@@ -109,9 +118,10 @@ impl Cors {
         self.patterns.iter().any(|(_, pattern)| *pattern == Pattern::Any)
     }
 
-    /// What `Access-Control-Allow-Origin` says to an origin that is allowed.
-    pub(super) fn answer(&self, origin: &HeaderValue) -> HeaderValue {
-        if self.is_literal && self.is_any() { ANY } else { origin.clone() }
+    /// What `Access-Control-Allow-Origin` says to an origin that is allowed. `is_literal`: a star is answered as it is,
+    /// whatever is said here.
+    pub(super) fn answer(&self, origin: &HeaderValue, is_literal: bool) -> HeaderValue {
+        if (self.is_literal || is_literal) && self.is_any() { ANY } else { origin.clone() }
     }
 
     /// The headers of an answer that the page may read.
@@ -124,10 +134,11 @@ impl Cors {
     }
 
     /// What a browser is told that asks before it sends.
-    pub(super) fn preflight(asked: &HeaderMap, headers: &mut HeaderMap) {
+    pub(super) fn preflight(&self, asked: &HeaderMap, headers: &mut HeaderMap) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed_headers(asked));
-        headers.insert(header::ACCESS_CONTROL_MAX_AGE, A_DAY);
+        let seconds = self.max_age.unwrap_or(A_DAY).as_secs();
+        headers.insert(header::ACCESS_CONTROL_MAX_AGE, seconds.into());
     }
 }
 

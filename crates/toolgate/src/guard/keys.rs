@@ -159,7 +159,7 @@ pub(super) enum Verdict {
 }
 
 /// Runs something to its end, or to its panic: then `None`.
-async fn caught<T>(start: impl FnOnce() -> BoxFuture<'static, T>) -> Option<T> {
+pub(super) async fn caught<T>(start: impl FnOnce() -> BoxFuture<'static, T>) -> Option<T> {
     let mut running = catch_unwind(AssertUnwindSafe(start)).ok()?;
     std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx))) {
         Ok(Poll::Ready(done)) => Poll::Ready(Some(done)),

@@ -12,6 +12,8 @@ pub(crate) struct Hosts {
     /// Host names, lower case, without port.
     hosts: Vec<String>,
     origins: Vec<Origin>,
+    /// The address that clients know the server by, as it was said.
+    public: Option<String>,
 }
 
 /// Where a page comes from.
@@ -80,7 +82,23 @@ impl Hosts {
             uri.scheme_str().filter(|scheme| matches!(*scheme, "http" | "https")).ok_or_else(wrong)?;
         let authority = uri.authority().ok_or_else(wrong)?;
         self.allow_origin(&format!("{scheme}://{authority}"))?;
-        self.allow_host(&host)
+        self.allow_host(&host)?;
+        self.public = Some(url.to_owned());
+        Ok(())
+    }
+
+    /// The address that a request came to, as clients know it: what was said to be it, or else what the request itself
+    /// is for, whose host is one that is served.
+    pub(crate) fn address(&self, scheme: &str, uri: &Uri, headers: &HeaderMap, path: &str) -> String {
+        if let Some(public) = &self.public {
+            let base = public.trim_end_matches('/');
+            // What was said may be the whole address, or what all of them begin with.
+            let is_whole = base.parse::<Uri>().is_ok_and(|uri| uri.path().ends_with(path));
+            return if is_whole { base.to_owned() } else { format!("{base}{path}") };
+        }
+        let named = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let host = named.or_else(|| uri.authority().map(Authority::as_str)).unwrap_or("localhost");
+        format!("{scheme}://{host}{path}")
     }
 
     /// Judges the head of a request, where no other origins are allowed.

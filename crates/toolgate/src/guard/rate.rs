@@ -4,6 +4,8 @@
 //! then, all newcomers share a single bucket: a caller that was slowed down never starts afresh because
 //! others came.
 
+mod window;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -22,6 +24,7 @@ use governor::state::keyed::ShrinkableKeyedStateStore;
 use governor::{Quota, RateLimiter};
 use sha2::{Digest as _, Sha256};
 
+use self::window::Windows;
 use crate::clock::Clock;
 use crate::store::Cellar;
 
@@ -47,6 +50,7 @@ const COUNTING: Duration = Duration::from_millis(500);
 /// assert_eq!("600/min".parse::<Rate>()?.burst(20), rate);
 /// assert_eq!("10/s".parse(), Ok(Rate::per_second(10)));
 /// assert_eq!("100/h".parse(), Ok(Rate::per_hour(100)));
+/// assert_eq!("1000/day".parse(), Ok(Rate::per_day(1000)));
 /// assert!("fast".parse::<Rate>().is_err());
 /// # Ok::<(), String>(())
 /// ```
@@ -56,6 +60,7 @@ pub struct Rate {
     per: Duration,
     burst: NonZeroU32,
     shared: bool,
+    window: bool,
 }
 
 impl Rate {
@@ -77,9 +82,15 @@ impl Rate {
         Rate::per(amount, 3600)
     }
 
+    /// So many a day, at least 1 and at most a million.
+    #[must_use]
+    pub fn per_day(amount: u32) -> Rate {
+        Rate::per(amount, 86_400)
+    }
+
     fn per(amount: u32, seconds: u64) -> Rate {
         let amount = between(amount);
-        Rate { amount, per: Duration::from_secs(seconds), burst: amount, shared: false }
+        Rate { amount, per: Duration::from_secs(seconds), burst: amount, shared: false, window: false }
     }
 
     /// The same, with so many at once after a pause: at least 1 and at most a million. Clients list and call
@@ -99,6 +110,15 @@ impl Rate {
         self
     }
 
+    /// The same, counted in a window that slides: the first one beyond the amount is refused, however slowly they come,
+    /// until what came before is that long ago. Without this they are refilled one by one, so that a caller who never
+    /// pauses gets up to twice the amount in the first window, and the exact rate from then on. There is no burst then.
+    #[must_use]
+    pub fn window(mut self) -> Rate {
+        self.window = true;
+        self
+    }
+
     fn quota(self) -> Quota {
         // At least a microsecond for each, by the bounds above.
         let each = (self.per / self.amount.get()).max(Duration::from_nanos(1));
@@ -114,7 +134,7 @@ impl FromStr for Rate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Rate, String> {
-        let wrong = || format!("{text:?} is not a rate such as `600/min`, `10/s` or `100/h`");
+        let wrong = || format!("{text:?} is not a rate such as `600/min`, `10/s`, `100/h` or `1000/day`");
         let (amount, unit) = text.split_once('/').ok_or_else(wrong)?;
         let amount = amount.trim();
         if !amount.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -125,6 +145,7 @@ impl FromStr for Rate {
             "s" | "sec" | "second" => Ok(Rate::per_second(amount)),
             "m" | "min" | "minute" => Ok(Rate::per_minute(amount)),
             "h" | "hour" => Ok(Rate::per_hour(amount)),
+            "d" | "day" => Ok(Rate::per_day(amount)),
             _ => Err(wrong()),
         }
     }
@@ -135,7 +156,8 @@ impl fmt::Display for Rate {
         let unit = match self.per.as_secs() {
             1 => "s",
             60 => "min",
-            _ => "h",
+            3600 => "h",
+            _ => "day",
         };
         write!(f, "{}/{unit}", self.amount)
     }
@@ -144,7 +166,10 @@ impl fmt::Display for Rate {
 impl fmt::Debug for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shared = if self.shared { ", shared" } else { "" };
-        write!(f, "Rate({self}, burst {}{shared})", self.burst)
+        match self.window {
+            true => write!(f, "Rate({self}, window{shared})"),
+            false => write!(f, "Rate({self}, burst {}{shared})", self.burst),
+        }
     }
 }
 
@@ -190,6 +215,8 @@ fn first_half(address: Ipv6Addr) -> [u16; 4] {
 pub(crate) struct Limiter {
     rate: Rate,
     buckets: RateLimiter<u64, Table, Uptime, governor::middleware::NoOpMiddleware<Duration>>,
+    /// Instead of buckets, where a window is counted.
+    windows: Option<Windows>,
     /// Who is who: keyed, so that nobody can choose to share a bucket with somebody else.
     names: RandomState,
     clock: Clock,
@@ -217,6 +244,7 @@ impl Limiter {
         Limiter {
             rate,
             buckets: RateLimiter::new(rate.quota(), Table::new(keys), Uptime(clock.clone())),
+            windows: rate.window.then(|| Windows::new(rate.amount.get(), rate.per, keys)),
             names: RandomState::new(),
             clock: clock.clone(),
             max_keys: keys,
@@ -229,11 +257,17 @@ impl Limiter {
     /// # Errors
     /// If it is empty: the seconds until there is one again, at least 1.
     pub(super) fn take(&self, whose: Whose<'_>) -> Result<(), u32> {
-        if self.buckets.len() >= self.max_keys {
-            self.sweep();
-        }
-        self.buckets.check_key(&self.names.hash_one(whose)).map_err(|until| {
-            let wait = until.wait_time_from(self.clock.uptime());
+        let key = self.names.hash_one(whose);
+        let taken = match &self.windows {
+            Some(windows) => windows.take(key, self.clock.uptime()),
+            None => {
+                if self.buckets.len() >= self.max_keys {
+                    self.sweep();
+                }
+                self.buckets.check_key(&key).map_err(|until| until.wait_time_from(self.clock.uptime()))
+            }
+        };
+        taken.map_err(|wait| {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             u32::try_from(seconds).unwrap_or(u32::MAX).max(1)
         })
@@ -378,12 +412,13 @@ mod tests {
             (" 10 / s ", Rate::per_second(10)),
             ("100/h", Rate::per_hour(100)),
             ("100/hour", Rate::per_hour(100)),
+            ("100/day", Rate::per_day(100)),
             ("1000000/s", Rate::per_second(2_000_000)),
         ] {
             assert_eq!(text.parse(), Ok(rate), "{text}");
         }
         for wrong in
-            ["", "600", "/min", "x/min", "-1/s", "+1/s", "0/s", "1/day", "1000001/s", "1/s/s", "1.5/s"]
+            ["", "600", "/min", "x/min", "-1/s", "+1/s", "0/s", "1/week", "1000001/s", "1/s/s", "1.5/s"]
         {
             assert!(wrong.parse::<Rate>().is_err(), "{wrong:?}");
         }

@@ -6,6 +6,9 @@ use http::{HeaderMap, HeaderValue, header};
 
 use super::{Dress, Pass};
 
+/// When whoever could not be let in because others were before them may come again.
+const SOON: u32 = 1;
+
 /// When credentials may be checked again.
 const LATER: u32 = 5;
 
@@ -38,6 +41,8 @@ pub(crate) enum Why {
     TooMany,
     /// Credentials are missing or wrong.
     Credentials(Kind),
+    /// Credentials are right, and whose they are may not come in.
+    Forbidden,
     /// Credentials are wrong, and were so too often.
     TooManyFailures(Kind),
     /// Too many passwords are being checked.
@@ -60,7 +65,7 @@ impl Why {
         match self {
             Why::BadHead => 400,
             Why::Credentials(_) => 401,
-            Why::Host | Why::Origin | Why::Address => 403,
+            Why::Host | Why::Origin | Why::Address | Why::Forbidden => 403,
             Why::TooLarge { .. } => 413,
             Why::TooMany | Why::TooManyFailures(_) | Why::Busy => 429,
             Why::Unavailable => 503,
@@ -121,6 +126,10 @@ pub(super) fn missing(kind: Kind, challenges: Vec<HeaderValue>, pass: &Pass) -> 
     let mut refusal = Refusal::new(Why::Credentials(kind), message, &pass.dress);
     refusal.challenges = challenges;
     refusal
+}
+
+pub(super) fn busy(dress: &Dress) -> Box<Refusal> {
+    Refusal::retry(Why::Busy, "too many passwords are being checked; try again", dress, SOON)
 }
 
 pub(super) fn unavailable(dress: &Dress) -> Box<Refusal> {

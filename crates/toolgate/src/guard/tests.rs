@@ -87,6 +87,7 @@ impl Guards {
             is_tls: false,
             principal: ask.principal.as_ref(),
             server: "test",
+            is_literal: false,
         };
         match self.go(&head, ask.body).await {
             Ok(got) => got,
@@ -570,6 +571,7 @@ proptest! {
                 is_tls: false,
                 principal: None,
                 server: "test",
+                is_literal: false,
             };
             prop_assert!(guards.gate(&head).is_err());
         }

@@ -385,6 +385,25 @@ impl Events {
         self.bus.patience.store(millis, Relaxed);
     }
 
+    /// How many listen to each kind of event, here and where it is told on; by the names that [`Events::on`] takes.
+    ///
+    /// ```
+    /// # use toolgate::Events;
+    /// let events = Events::new();
+    /// events.on_error(|error| eprintln!("{}", error.message()));
+    /// assert!(events.listeners().contains(&("onMCPError", 1)));
+    /// ```
+    #[must_use]
+    pub fn listeners(&self) -> Vec<(&'static str, usize)> {
+        Topic::ALL.iter().map(|topic| (topic.name(), self.listening_to(*topic))).collect()
+    }
+
+    fn listening_to(&self, topic: Topic) -> usize {
+        let parents = self.bus.parents.load();
+        let above: usize = parents.iter().map(|parent| parent.listening_to(topic)).sum();
+        self.bus.listening_to(topic).count() + above
+    }
+
     /// How many events the listeners in the background have not heard, because they were too slow.
     #[must_use]
     pub fn dropped(&self) -> u64 {

@@ -221,6 +221,27 @@ pub struct LastError {
     pub timestamp: String,
 }
 
+/// A client that a server remembers: one of [`Server::sessions`](crate::Server::sessions).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct SessionInfo {
+    /// What the client calls itself.
+    pub client: Option<String>,
+    /// The version it says it has.
+    pub client_version: Option<String>,
+    /// The protocol revision that was agreed on.
+    pub revision: String,
+    /// Who it is, if that was proven.
+    pub principal: Option<String>,
+    /// How long it has said nothing, in milliseconds.
+    pub idle_ms: u64,
+    /// Calls of it that are under way.
+    pub calls: usize,
+    /// Whether its standing stream is being read.
+    pub listening: bool,
+}
+
 /// What kind of error an answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

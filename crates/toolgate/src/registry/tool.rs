@@ -27,8 +27,16 @@ pub(crate) struct ToolEntry {
     pub(crate) later: bool,
     /// A task of it that lost its process may run again.
     pub(crate) resumable: bool,
+    /// How long its tasks are kept, unless the client says.
+    pub(crate) task_ttl: Option<Duration>,
+    /// Puts arguments right before they are checked.
+    pub(crate) prepare: Option<Prepare>,
     version: Option<String>,
+    aliases: Vec<String>,
 }
+
+/// Arguments in, arguments out.
+pub(crate) type Prepare = Arc<dyn Fn(Value) -> Value + Send + Sync>;
 
 impl ToolEntry {
     /// Its own version, apart from its server's. Clients are not told: the protocol has no place for it.
@@ -49,6 +57,10 @@ impl std::fmt::Debug for ToolEntry {
 impl Keyed for ToolEntry {
     fn key(&self) -> &str {
         &self.tool.name
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
     }
 }
 
@@ -131,7 +143,10 @@ pub struct ToolSpec {
     needs: Vec<Need>,
     later: bool,
     resumable: bool,
+    task_ttl: Option<Duration>,
+    prepare: Option<Prepare>,
     version: Option<String>,
+    aliases: Vec<String>,
     /// What was said of single arguments.
     hints: Vec<(String, String)>,
     pub(crate) demands: Needs,
@@ -167,7 +182,10 @@ impl ToolSpec {
             needs: Vec::new(),
             later: false,
             resumable: false,
+            task_ttl: None,
+            prepare: None,
             version: None,
+            aliases: Vec::new(),
             hints: Vec::new(),
             demands: H::needs(),
         }
@@ -253,6 +271,27 @@ impl ToolSpec {
         self
     }
 
+    /// Another name under which it can be called: one that it had before, or one that others use for it. Lists do not
+    /// show it. Who may call it, and what is counted, goes by its own name. No tool may have the name, nor the alias, of
+    /// another.
+    ///
+    /// ```
+    /// # use toolgate::{Server, ToolSpec};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), toolgate::Error> {
+    /// let check = ToolSpec::new("honeypot_check", || async { "safe" }).alias("honeypot-check");
+    /// let server = Server::new("hub", "1.0.0").add_tool(check).build()?;
+    /// assert_eq!(server.list_tools().await.len(), 1);
+    /// assert!(server.call_tool("honeypot-check", serde_json::json!({})).await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn alias(mut self, name: impl Into<String>) -> ToolSpec {
+        self.aliases.push(name.into());
+        self
+    }
+
     /// A picture for lists.
     #[must_use]
     pub fn icon(mut self, icon: Icon) -> ToolSpec {
@@ -272,6 +311,28 @@ impl ToolSpec {
     #[must_use]
     pub fn input_schema(mut self, schema: Value) -> ToolSpec {
         self.schema = Some(schema);
+        self
+    }
+
+    /// Puts arguments right before they are checked against their schema: a number that is too large, an alias. What
+    /// this function gives is checked like what a client sends. It must not block, and is not told who calls.
+    ///
+    /// ```
+    /// # use serde_json::{Value, json};
+    /// # use toolgate::{Server, ToolSpec};
+    /// # #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// # struct Page { n: u32 }
+    /// let tool = ToolSpec::new("page", |page: Page| async move { page.n.to_string() }).prepare(|mut given: Value| {
+    ///     if given["n"].is_null() {
+    ///         given["n"] = json!(1);
+    ///     }
+    ///     given
+    /// });
+    /// # assert!(Server::new("s", "1").add_tool(tool).build().is_ok());
+    /// ```
+    #[must_use]
+    pub fn prepare(mut self, prepare: impl Fn(Value) -> Value + Send + Sync + 'static) -> ToolSpec {
+        self.prepare = Some(Arc::new(prepare));
         self
     }
 
@@ -338,6 +399,14 @@ impl ToolSpec {
         self
     }
 
+    /// How long a task of it is kept from its beginning, its result included, unless the client says otherwise: instead
+    /// of what the server says ([`Builder::task_ttl`](crate::Builder::task_ttl)). A year at most.
+    #[must_use]
+    pub fn keep_tasks(mut self, ttl: Duration) -> ToolSpec {
+        self.task_ttl = Some(ttl);
+        self
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.tool.name
     }
@@ -354,11 +423,15 @@ impl ToolSpec {
             needs,
             later,
             resumable,
+            task_ttl,
+            prepare,
             version,
+            aliases,
             hints,
             ..
         } = self;
         check_name(&tool.name)?;
+        check_aliases(&tool.name, &aliases)?;
         check_icons(&tool.icons)?;
         let typed = schema.is_none();
         let checked = schema.clone().unwrap_or_else(|| generated.clone());
@@ -391,8 +464,33 @@ impl ToolSpec {
         let mirrors = mirror::marks(&schema)?;
         tool.input_schema = Raw::from(schema);
         let tool = Arc::new(tool);
-        Ok(ToolEntry { tool, run, check, output_check, mirrors, timeout, needs, later, resumable, version })
+        Ok(ToolEntry {
+            tool,
+            run,
+            check,
+            output_check,
+            mirrors,
+            timeout,
+            needs,
+            later,
+            resumable,
+            task_ttl,
+            prepare,
+            version,
+            aliases,
+        })
     }
+}
+
+/// Names like any other, each said once.
+fn check_aliases(name: &str, aliases: &[String]) -> Result<(), String> {
+    for (place, alias) in aliases.iter().enumerate() {
+        check_name(alias).map_err(|fault| format!("alias `{alias}`: {fault}"))?;
+        if alias == name || aliases[..place].contains(alias) {
+            return Err(format!("alias `{alias}`: it has this name already"));
+        }
+    }
+    Ok(())
 }
 
 /// What every client takes: 1 to 128 letters, digits, `_`, `-` and `.`.

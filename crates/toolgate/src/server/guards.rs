@@ -1,10 +1,12 @@
 //! Who may call a server: the same settings for a description and for a server that runs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Builder, Last, Server};
 use crate::error::{Error, ErrorKind};
-use crate::guard::{ApiKeys, Guards, KeyRequest, Mode, OneOrMany, Rate, SecurityHeaders, Token};
+use crate::guard::{ApiKeys, Guards, KeyRequest, Logins, Mode, OneOrMany, Rate, SecurityHeaders, Token};
+use crate::request::Principal;
 
 /// One setting, said three times: what it does, how it is written on a description, how on a running server.
 macro_rules! settings {
@@ -63,6 +65,9 @@ settings! {
     /// Where every origin may read answers, says so with a literal `*` instead of the origin that asks.
     literal_wildcard / with_literal_wildcard () |guards| { guards.cors.literal(true); Ok(()) };
 
+    /// How long browsers remember what pages may do, instead of a day; whole seconds.
+    cors_max_age / with_cors_max_age (age: Duration) |guards| { guards.cors.set_max_age(age); Ok(()) };
+
     /// Bodies of requests have at most so many bytes, and are else answered 413; 0 is no limit of this kind. The limit for
     /// messages on every transport (`message_limit`) holds beside it.
     body_limit / with_body_limit (bytes: usize) |guards| { guards.set_body_limit(bytes); Ok(()) };
@@ -101,6 +106,12 @@ settings! {
         Ok(())
     };
 
+    /// How often the caller of this name may call, instead of what holds for all.
+    rate_of / with_rate_of (principal: &str, rate: Rate) |guards| {
+        guards.set_rate_of(principal, rate);
+        Ok(())
+    };
+
     /// Lets in who knows this user's password, as it is or as an Argon2 hash (`$argon2id$…`). May be called for
     /// several users. An empty user or password is none, and where there is none, nobody is asked. The caller's name
     /// is `user:` and the user.
@@ -121,8 +132,28 @@ settings! {
         })
     };
 
-    /// Forgets all users: passwords are no longer asked for.
-    no_basic_auth / clear_basic_auth () |guards| { guards.users.clear(); Ok(()) };
+    /// The same as `basic_auth`, for somebody of whom more is known than a name: what they see, and attributes.
+    ///
+    /// ```
+    /// # use toolgate::{Principal, Profile, Server};
+    /// let ada = Principal::new("user:ada").with_profile(Profile::readonly()).with_attribute("tenant", 7);
+    /// let server = Server::new("shop", "1.0.0").basic_user("ada", "tiger", ada);
+    /// # assert!(server.build().is_ok());
+    /// ```
+    basic_user / with_basic_user (user: &str, password: &str, principal: Principal) |guards| {
+        guards.users.add_as(user, password, principal).map(drop)
+    };
+
+    /// Lets in users whose passwords a function knows (`Authorization: Basic`): a directory, a website. It says who they
+    /// are, what is known of them, and who may not come in; see [`Logins`].
+    logins / with_logins (logins: Logins) |guards| { guards.set_logins(Some(logins)); Ok(()) };
+
+    /// Forgets all users, and who knows them: passwords are no longer asked for.
+    no_basic_auth / clear_basic_auth () |guards| {
+        guards.users.clear();
+        guards.set_logins(None);
+        Ok(())
+    };
 
     /// Lets in who has one of these tokens (`Authorization: Bearer`); an empty list, and one of empty texts, asks for none.
     /// Replaces those that were given before.
@@ -230,7 +261,7 @@ impl Server {
     /// Whether passwords are asked for.
     #[must_use]
     pub fn has_basic_auth(&self) -> bool {
-        !self.0.guards.load().users.is_empty()
+        self.0.guards.load().has_users()
     }
 
     /// Whether this value of an `Authorization` header names a user and the right password. Passwords that are

@@ -19,8 +19,8 @@ use crate::era::{Answer, Face, Line, Peer, Road};
 use crate::error::{Error, ErrorKind};
 use crate::hub::Topic;
 use crate::observe::{
-    ErrorContext, ErrorEvent, Events, ServerChange, ServerEvent, StatsDetail, StatsSummary, Subscription,
-    Transport,
+    ErrorContext, ErrorEvent, Events, Measured, ServerChange, ServerEvent, SessionInfo, StatsDetail,
+    StatsSummary, Subscription, Transport,
 };
 use crate::observe::{RequestEvent, ResponseEvent};
 use crate::profile::Profile;
@@ -395,7 +395,7 @@ impl Server {
         self.clone()
     }
 
-    /// Whether there is a tool of this name.
+    /// Whether there is a tool of this name. Aliases are no names.
     #[must_use]
     pub fn has_tool(&self, name: &str) -> bool {
         self.catalog().tools.get(name).is_some()
@@ -694,6 +694,35 @@ impl Server {
     }
 }
 
+/// Who is connected, and what goes on.
+impl Server {
+    /// The clients that are remembered here: those that opened a session and did not end it. Ids are not told, because
+    /// whoever has one is that client.
+    ///
+    /// ```
+    /// # let server = toolgate::Servers::new().server("shop");
+    /// for session in server.sessions() {
+    ///     println!("{:?} idle for {} ms", session.client, session.idle_ms);
+    /// }
+    /// ```
+    #[must_use]
+    pub fn sessions(&self) -> Vec<SessionInfo> {
+        self.0.entry.era.known_sessions()
+    }
+
+    /// Ends all sessions of this process; says how many there were. Calls of theirs are cancelled, and their clients have
+    /// to greet again. Sessions that a [store](crate::store) keeps come back with their next request.
+    pub fn clear_sessions(&self) -> usize {
+        self.0.entry.era.forget_sessions()
+    }
+
+    /// How many tasks run here.
+    #[must_use]
+    pub fn running_tasks(&self) -> usize {
+        self.0.entry.hall.tasks.running()
+    }
+}
+
 /// What it counts. See [`StatsSummary`] and [`StatsDetail`] for what there is.
 ///
 /// ```
@@ -717,6 +746,11 @@ impl Server {
     #[must_use]
     pub fn stats(&self) -> StatsDetail {
         self.0.entry.watch.stats.detail()
+    }
+
+    /// All numbers, to be written in another form.
+    pub(crate) fn measured(&self, has_names: bool) -> Measured {
+        Measured { server: self.name(), is_paused: self.is_paused(), stats: self.stats(), has_names }
     }
 
     /// Whether it counts.

@@ -100,6 +100,14 @@ impl RedisOptions {
         self
     }
 
+    /// Whether the address can be used at all. Nobody is asked.
+    ///
+    /// # Errors
+    /// If it is none, or names what is not built in.
+    pub fn check(&self) -> Result<(), StoreError> {
+        Target::parse(&self.url).map(drop)
+    }
+
     async fn open(self) -> Result<RedisStore, StoreError> {
         let names = Names::new(&self.prefix);
         let target = Target::parse(&self.url)?;

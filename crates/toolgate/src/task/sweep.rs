@@ -227,6 +227,7 @@ impl Core {
                     meta: told_by(id, amended.record.meta.clone()),
                     mirrors: false,
                     lenient: false,
+                    empty_lists: false,
                     given: None,
                     tasks: TaskWay::Never,
                     owner: Some(Arc::clone(&owner)),

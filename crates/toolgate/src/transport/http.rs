@@ -9,6 +9,7 @@ mod body;
 mod duplex;
 mod headers;
 mod numbers;
+mod page;
 mod sse;
 
 use std::convert::Infallible;
@@ -29,7 +30,8 @@ use toolgate_wire::{Dialect, Fault, FaultKind, Raw};
 use tower_service::Service;
 
 pub use body::Body;
-pub(crate) use numbers::{no_numbers, told};
+pub(crate) use numbers::{measures, no_numbers, told};
+pub(crate) use page::nowhere;
 
 use crate::clock::tick;
 use crate::entry::{Entry, Started};
@@ -65,6 +67,10 @@ pub(crate) enum Place {
     Mounted,
 }
 
+/// The path of a request before a router of ours took its own part off: among the extensions of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct CameTo(pub(crate) Box<str>);
+
 /// How a request came here.
 #[derive(Clone, Debug)]
 pub(crate) struct Way {
@@ -84,6 +90,8 @@ pub(crate) struct HttpOptions {
     pub(crate) patience: Duration,
     /// How often a silent stream says that it is still there.
     pub(crate) heartbeat: Duration,
+    /// Whether the two-endpoint form of the first edition is there.
+    pub(crate) has_pair: bool,
 }
 
 impl Default for HttpOptions {
@@ -92,6 +100,7 @@ impl Default for HttpOptions {
             body_timeout: Duration::from_secs(30),
             patience: Duration::from_secs(5),
             heartbeat: Duration::from_secs(15),
+            has_pair: true,
         }
     }
 }
@@ -344,6 +353,9 @@ impl Inner {
     {
         let allowed = match door {
             Door::Nowhere => return plain(StatusCode::NOT_FOUND),
+            Door::PairStream | Door::PairMessages if !self.options.has_pair => {
+                return plain(StatusCode::NOT_FOUND);
+            }
             Door::Messages => "GET, POST, DELETE",
             Door::PairStream => "GET",
             Door::PairMessages => "POST",
@@ -394,6 +406,7 @@ impl Inner {
             is_tls: false,
             principal: parts.extensions.get::<Principal>(),
             server: face.as_ref().map_or("", |face| &face.info.name),
+            is_literal: way.dialect.as_ref().is_some_and(|dialect| dialect.literal_wildcard),
         })
     }
 
@@ -449,7 +462,7 @@ impl Inner {
             Why::BadHead | Why::Host | Why::Origin | Why::Address => Fault::invalid(message),
             Why::TooLarge { .. } => Fault::new(FaultKind::TooLarge, message),
             Why::TooMany | Why::TooManyFailures(_) | Why::Busy => Fault::new(FaultKind::RateLimited, message),
-            Why::Credentials(_) => Fault::new(FaultKind::Unauthorized, message),
+            Why::Credentials(_) | Why::Forbidden => Fault::new(FaultKind::Unauthorized, message),
             Why::Unavailable => Fault::new(FaultKind::Busy, message),
         };
         self.note(parts, way, refusal.why, message);
@@ -465,7 +478,7 @@ impl Inner {
             Why::Credentials(Kind::ApiKey) | Why::TooManyFailures(Kind::ApiKey) => {
                 Some(observe::Refusal::ApiKey)
             }
-            Why::Credentials(_) | Why::TooManyFailures(_) => Some(observe::Refusal::Auth),
+            Why::Credentials(_) | Why::Forbidden | Why::TooManyFailures(_) => Some(observe::Refusal::Auth),
             Why::TooLarge { .. } => Some(observe::Refusal::BodySize),
             Why::Address => Some(observe::Refusal::Ip),
             Why::Host | Why::Origin => Some(observe::Refusal::Origin),
@@ -607,6 +620,7 @@ impl Inner {
     async fn get(self: &Arc<Self>, parts: &Parts, way: &Way, pass: Pass) -> Response<Body> {
         let headers = &parts.headers;
         let refused = |fault: &Fault| refuse_at(headers, way.dialect.as_ref(), fault);
+        let scheme = pass.dress.scheme();
         let peer = peer_of(parts, Road::Post { streams: true }, way, pass);
         if !headers.contains_key(SESSION) {
             if headers::accepts_stream(headers)
@@ -616,7 +630,12 @@ impl Inner {
             }
             let introduced = match headers::accepts_stream(headers) {
                 true => None,
-                false => self.entry.era.introduce(&peer, query_id(parts).as_deref()),
+                false => {
+                    let came_to = parts.extensions.get::<CameTo>();
+                    let path = came_to.map_or_else(|| parts.uri.path(), |came_to| &came_to.0);
+                    let here = self.guards.load().hosts.address(scheme, &parts.uri, headers, path);
+                    self.entry.introduce(&peer, query_id(parts).as_deref(), &here)
+                }
             };
             return introduced.map_or_else(|| not_allowed(parts, way, "POST"), |body| json(200, body));
         }

@@ -31,6 +31,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -128,6 +129,7 @@ pub struct Options {
     max_header_list: u32,
     ping: Duration,
     drain: Duration,
+    counted: Connections,
 }
 
 impl Default for Options {
@@ -146,11 +148,70 @@ impl Default for Options {
             max_header_list: 16 * 1024,
             ping: Duration::from_secs(20),
             drain: Duration::from_secs(30),
+            counted: Connections::default(),
         }
     }
 }
 
+/// What listeners with the same options count: a cheap handle, see [`ListenOptions::connections`](Options::connections).
+///
+/// ```
+/// let options = toolgate::ListenOptions::default();
+/// let connections = options.connections();
+/// assert_eq!((connections.open(), connections.accepted(), connections.refused()), (0, 0, 0));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Connections(Arc<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    open: AtomicU64,
+    accepted: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Connections {
+    /// Connections that are open now.
+    #[must_use]
+    pub fn open(&self) -> u64 {
+        self.0.open.load(Relaxed)
+    }
+
+    /// Connections that were given a seat since the beginning.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        self.0.accepted.load(Relaxed)
+    }
+
+    /// Connections for which there was none: too many of all, or of one address.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.0.refused.load(Relaxed)
+    }
+
+    fn enter(&self) -> Entered {
+        self.0.accepted.fetch_add(1, Relaxed);
+        self.0.open.fetch_add(1, Relaxed);
+        Entered(Arc::clone(&self.0))
+    }
+}
+
+/// One connection, as long as it is open.
+struct Entered(Arc<Counted>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Options {
+    /// Where to see how many connections there are, while a listener with these options serves.
+    #[must_use]
+    pub fn connections(&self) -> Connections {
+        self.counted.clone()
+    }
+
     /// Sets how many connections may be open; further ones are closed as they are accepted.
     #[must_use]
     pub fn max_connections(mut self, n: usize) -> Self {
@@ -283,10 +344,16 @@ pub(crate) async fn serve(
             Ok((stream, address)) => {
                 pause = Pause::default();
                 // Over the limit: the stream is dropped here, which closes it.
-                if let Some(seat) = seats.take(address.ip()) {
-                    let house = Arc::clone(&house);
-                    connections.spawn(connection(house, stream, address, service.clone(), seat));
-                }
+                let Some(seat) = seats.take(address.ip()) else {
+                    house.options.counted.0.refused.fetch_add(1, Relaxed);
+                    continue;
+                };
+                let (house, entered) = (Arc::clone(&house), house.options.counted.enter());
+                let serving = connection(house, stream, address, service.clone(), seat);
+                connections.spawn(async move {
+                    let _entered = entered;
+                    serving.await;
+                });
             }
             Err(error) if only_this_one(&error) => {}
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(error),

@@ -3,6 +3,7 @@
 //! A test is one check. Its name begins with the check's id, which `cargo xtask seeds` reads; the other checks are
 //! command lines in `xtask/seeds/`. Most say here in Rust what the list of requirements says in a line.
 
+mod buddyboss;
 mod cost;
 mod erlmcp;
 mod events;

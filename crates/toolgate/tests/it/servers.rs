@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
-use toolgate::testing::{Revision, TestClient};
-use toolgate::{App, Events, Mount, Server, Servers};
+use toolgate::testing::{Exchange, Fetched, Revision, TestClient, http_request};
+use toolgate::{App, Dialect, Events, Mount, Profile, Rate, Server, Servers, ToolSpec};
 
 #[tokio::test]
 async fn describing_one_server_may_ask_for_others() {
@@ -107,6 +107,46 @@ async fn replace_catalog(revision: Revision) {
     assert_eq!(calling.await.unwrap(), "old", "what was under way ends as it began");
 }
 
+/// What a client can call a tool by changes with the tool, and who may call it goes by its name.
+#[tokio::test]
+async fn a_tool_is_called_by_its_aliases_too() {
+    let shop = |tool: ToolSpec| Server::new("shop", "1.0.0").add_tool(tool);
+    let hours = || ToolSpec::new("hours", || async { "9 to 5" });
+    let server = shop(hours().alias("opening-hours")).build().unwrap();
+    for revision in Revision::all() {
+        let client = TestClient::new(server.clone(), revision);
+        let names: Vec<String> = client.tools().await.into_iter().map(|tool| tool.name).collect();
+        assert_eq!(names, ["hours"]);
+        assert_eq!(client.call("opening-hours", json!({})).await.text(), "9 to 5");
+    }
+    assert_eq!(server.stats().tools.by_tool.into_keys().collect::<Vec<_>>(), ["hours"]);
+    assert!(!server.has_tool("opening-hours") && !server.remove_tool("opening-hours"));
+
+    let next = shop(hours().alias("when")).tool("where", || async { "here" }).build().unwrap();
+    server.replace_catalog(&next).unwrap();
+    assert!(server.call_tool("opening-hours", json!({})).await.is_err());
+    assert!(server.call_tool("when", json!({})).await.is_ok());
+    let taken = |tool: ToolSpec| server.add_tool(tool).unwrap_err().to_string();
+    assert!(taken(ToolSpec::new("when", || async { "now" })).contains("is an alias of `hours`"));
+    assert!(taken(ToolSpec::new("now", || async { "now" }).alias("where")).contains("the name of another"));
+    assert!(taken(ToolSpec::new("now", || async { "now" }).alias("a b")).contains("alias `a b`"));
+    assert_eq!(server.tool_count(), 2, "what clashes changes nothing");
+
+    server.with_profile(Profile::new("night").exclude_tools(["hours"]));
+    assert!(server.call_tool("when", json!({})).await.is_err(), "hidden is hidden by any name");
+    server.with_profile(Profile::new("odd").include_tools(["hours"]).exclude_tools(["when"]));
+    assert!(server.call_tool("when", json!({})).await.is_ok(), "an alias is nothing to hide");
+    server.unregister_tool("hours").with_profile(Profile::admin());
+    assert!(server.call_tool("when", json!({})).await.is_err());
+
+    for clash in [hours().alias("where"), hours().alias("hours"), hours().alias("x").alias("x")] {
+        let built = Server::new("shop", "1.0.0").tool("where", || async { "here" }).add_tool(clash).build();
+        assert!(built.unwrap_err().to_string().contains("tool `hours`: "));
+    }
+    let after = Server::new("shop", "1.0.0").add_tool(hours().alias("when")).tool("when", || async { "now" });
+    assert!(after.build().unwrap_err().to_string().contains("tool `when`: its name is an alias of `hours`"));
+}
+
 #[tokio::test]
 async fn a_catalog_that_needs_more_than_there_is_replaces_nothing() {
     let shop = Server::new("shop", "1.0.0").tool("hours", || async { "9 to 5" }).build().unwrap();
@@ -148,4 +188,92 @@ async fn mounts_are_replaced_while_they_are_served() {
     }
     assert_eq!((status("GET", "/health").await, status("GET", "/ready").await), (200, 200));
     assert_eq!(status("POST", "/health").await, 405);
+}
+
+/// Sends a request without a body to an app.
+async fn look(service: &toolgate::AppService, method: &str, path: &str, headers: &[(&str, &str)]) -> Fetched {
+    let headers = headers.iter().chain(&[("accept", "application/json")]).copied();
+    let request = http_request(method, path, headers, "");
+    Exchange::start(service.clone(), request).fetch().await.unwrap()
+}
+
+fn hub() -> Servers {
+    let servers = Servers::new();
+    servers
+        .server_with("hub", |server| {
+            server.tool("blue_idea", || async { "# Idea" }).tool("hidden", || async { "no" })
+        })
+        .with_dialect(Dialect::bluehub())
+        .with_profile(Profile::new("shown").exclude_tools(["hidden"]))
+        .with_cors("*");
+    servers
+}
+
+/// Whoever looks at a hub is told what they may call and under which address they found it.
+#[tokio::test]
+async fn a_hub_tells_people_what_it_has_and_where_it_is() {
+    let servers = hub();
+    let app = App::new(&servers).mount("/api/mcp", Mount::fixed("hub")).into_service().unwrap();
+    let seen =
+        look(&app, "GET", "/api/mcp", &[("host", "localhost:8080"), ("origin", "https://any.site")]).await;
+    assert_eq!(seen.status, 200);
+    assert_eq!(seen.headers["access-control-allow-origin"], "*");
+    let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
+    assert_eq!((&told["tools"], &told["tool_names"]), (&json!(1), &json!(["blue_idea"])));
+    let here = "http://localhost:8080/api/mcp";
+    assert_eq!(told["config"]["cursor"]["mcpServers"]["hub"]["url"], here);
+    assert_eq!(told["config"]["claude_desktop"]["mcpServers"]["hub"]["args"][2], here);
+
+    servers.get("hub").unwrap().with_public_url("https://hub.example.com");
+    let seen = look(&app, "GET", "/api/mcp", &[("host", "localhost:8080")]).await;
+    let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
+    assert_eq!(told["endpoint"], "https://hub.example.com/api/mcp");
+    for (public, endpoint) in [
+        ("https://hub.example.com/api/mcp", "https://hub.example.com/api/mcp"),
+        ("https://hub.example.com/blue/", "https://hub.example.com/blue/api/mcp"),
+    ] {
+        servers.get("hub").unwrap().with_public_url(public);
+        let seen = look(&app, "GET", "/api/mcp", &[("host", "localhost:8080")]).await;
+        let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
+        assert_eq!(told["endpoint"], endpoint);
+    }
+}
+
+/// A page is judged as its server is, and shows nobody more than lists do.
+#[tokio::test]
+async fn a_page_about_a_server_is_guarded_by_it() {
+    let servers = hub();
+    let names = Mount::page("hub", |look| {
+        let names: Vec<&str> = look.tools().iter().map(|tool| tool.name.as_str()).collect();
+        json!({ "names": names, "query": look.query("query") })
+    });
+    let app = App::new(&servers).mount("/api", Mount::fixed("hub")).mount("/api/tools", names);
+    let app = app.into_service().unwrap();
+    let host = ("host", "localhost");
+    let seen = look(&app, "GET", "/api/tools?query=a+b", &[host]).await;
+    assert_eq!((seen.status, seen.body.as_str()), (200, r#"{"names":["blue_idea"],"query":"a b"}"#));
+    assert_eq!(seen.headers["content-type"], "application/json");
+    let head = look(&app, "HEAD", "/api/tools", &[host]).await;
+    assert_eq!((head.status, head.body.as_str()), (200, ""));
+    assert_eq!(head.headers["content-length"], "36");
+    let wrong = look(&app, "POST", "/api/tools", &[host]).await;
+    assert_eq!((wrong.status, &wrong.headers["allow"]), (405, &"GET, HEAD".parse().unwrap()));
+    assert_eq!(look(&app, "GET", "/api/tools/more", &[host]).await.status, 404);
+    assert_eq!(look(&app, "GET", "/api/tools", &[("host", "evil.example")]).await.status, 403);
+    let asked = [host, ("origin", "https://any.site"), ("access-control-request-method", "GET")];
+    let preflight = look(&app, "OPTIONS", "/api/tools", &asked).await;
+    assert_eq!(
+        (preflight.status, &preflight.headers["access-control-allow-origin"]),
+        (204, &"*".parse().unwrap())
+    );
+
+    let hub = servers.get("hub").unwrap().with_basic_auth("ada", "tiger");
+    assert_eq!(look(&app, "GET", "/api/tools", &[host]).await.status, 401);
+    let ada = ("authorization", "Basic YWRhOnRpZ2Vy");
+    assert_eq!(look(&app, "GET", "/api/tools", &[host, ada]).await.status, 200);
+    hub.with_rate_per_ip(Rate::per_minute(1));
+    assert_eq!(look(&app, "GET", "/api/tools", &[host, ada]).await.status, 200);
+    let many = look(&app, "GET", "/api/tools", &[host, ada]).await;
+    assert_eq!(many.status, 429);
+    assert!(many.headers.contains_key("retry-after") && many.body.contains(r#""jsonrpc":"2.0""#));
 }

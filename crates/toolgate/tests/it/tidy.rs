@@ -169,7 +169,8 @@ fn judge_source(path: &str, text: &str, faults: &mut Vec<String>) {
         {
             say("the type `Edition` is known to `era` and `testing` only");
         }
-        if ["Instant::now", "SystemTime::now"].iter().any(|now| line.contains(now)) && room != Some("clock") {
+        let is_clock = room == Some("clock") || path == "crates/toolgate-cli/src/clock.rs";
+        if ["Instant::now", "SystemTime::now"].iter().any(|now| line.contains(now)) && !is_clock {
             say("the time comes from `clock`");
         }
         if path.ends_with("/src/lib.rs") && line.contains("pub use") && line.contains('*') {

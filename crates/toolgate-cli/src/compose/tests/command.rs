@@ -284,3 +284,63 @@ async fn exit_codes_and_complaints_are_told() {
     assert_eq!(call(&server, "group", json!({ "word": "a" })).await.0, "a x=a");
     assert_eq!(call(&server, "group", json!({ "word": "a", "n": 5 })).await.0, "5 a x=a");
 }
+
+#[tokio::test]
+async fn o14_the_program_is_found_at_load_and_runs_with_no_more_rights() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new();
+    // A program of the same name beside the configuration is not what is meant by a name.
+    let bait = folder.write("ls", "#!/bin/sh\necho bait\n");
+    std::fs::set_permissions(&bait, std::fs::Permissions::from_mode(0o755)).unwrap();
+    folder.write("work/here", "");
+    let server = server(
+        &folder,
+        r#"
+        [servers.s.tools.list]
+        command = { argv = ["ls"], cwd = "work", env = { PATH = ".:/nowhere" } }
+        [servers.s.tools.limits]
+        command = { argv = ["/bin/sh", "-c", "sleep 0.3; ulimit -c; ulimit -t; grep NoNewPrivs /proc/self/status"], timeout = "7s" }
+        "#,
+    );
+    assert_eq!(call(&server, "list", json!({})).await, ("here".into(), false));
+    if cfg!(target_os = "linux") {
+        let (said, _) = call(&server, "limits", json!({})).await;
+        let lines: Vec<&str> = said.lines().collect();
+        let threads = std::thread::available_parallelism().unwrap().get();
+        assert_eq!(lines, ["0", (8 * threads).to_string().as_str(), "NoNewPrivs:\t1"], "{said}");
+    }
+    let nowhere =
+        composed(&folder, "[servers.s.tools.t]\ncommand = { argv = [\"bait-bait\"] }\n", Road::Local);
+    assert!(nowhere.is_err());
+}
+
+#[tokio::test]
+async fn o15_no_argument_becomes_part_of_a_program() {
+    let folder = Folder::new();
+    for argv in [
+        r#"["sh", "-c", "echo {word}"]"#,
+        r#"["/bin/sh", "-ec", "echo '{word}'"]"#,
+        r#"["python3.11", "-c", "print('{word}')"]"#,
+    ] {
+        if argv.contains("python") && !std::path::Path::new("/usr/bin/python3.11").exists() {
+            continue;
+        }
+        let text =
+            format!("[servers.s.tools.t]\ncommand = {{ argv = {argv} }}\nargs = {{ word = \"string\" }}\n");
+        let told = composed(&folder, &text, Road::Local).map(|_| ()).unwrap_err();
+        assert!(told.contains("could become a part of it") && told.contains("test.toml:2:"), "{told}");
+    }
+    let shell = "[servers.s.tools.t]\ncommand = { argv = [\"echo\"], shell = true }\n";
+    assert!(composed(&folder, shell, Road::Local).map(|_| ()).unwrap_err().contains("there is no shell"));
+    let server = server(
+        &folder,
+        r#"
+        [servers.s.tools.t]
+        command = { argv = ["sh", "-c", "echo \"<$1>\"", "sh", "{word}"], allow_leading_dash = true }
+        args = { word = "string" }
+        "#,
+    );
+    for word in ["$(id)", "`id`", "\"; id; \"", "-c", "$1"] {
+        assert_eq!(call(&server, "t", json!({ "word": word })).await, (format!("<{word}>"), false));
+    }
+}

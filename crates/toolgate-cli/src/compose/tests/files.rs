@@ -228,3 +228,42 @@ fn what_changed_is_seen() {
     assert_eq!(difference.added.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["aa"]);
     assert_eq!(difference.changed.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["c"]);
 }
+
+/// Whoever can make a hard link in a folder could as well put a copy there: it is a file of the folder like others.
+#[tokio::test]
+async fn m03_a_hard_link_is_a_file_of_its_folder() {
+    let (folder, server) = fixture();
+    let root = folder.path().join("root");
+    folder.write("beside.txt", "shared");
+    std::fs::hard_link(folder.path().join("beside.txt"), root.join("hard.txt")).unwrap();
+    assert_eq!(read(&server, "fx://files/hard.txt").await.unwrap()["contents"][0]["text"], "shared");
+    // One to something that is no regular file is refused as that thing is, and keeps nobody waiting.
+    std::fs::hard_link(root.join("fifo"), root.join("pipe.txt")).unwrap();
+    let reading = tokio::time::timeout(Duration::from_secs(5), read(&server, "fx://files/pipe.txt"));
+    assert!(reading.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn m10_odd_names_are_told_apart_and_shown_as_what_they_are() {
+    let folder = Folder::new();
+    let (composed, apart) = ("caf\u{e9}.txt", "cafe\u{301}.txt");
+    folder.write(&format!("root/{composed}"), "one");
+    folder.write(&format!("root/{apart}"), "two");
+    folder.write("root/invoice\u{202e}fdp.txt", "turned");
+    folder.write("root/zero\u{200b}width.txt", "hidden");
+    let server =
+        server(&folder, "[servers.s.resources.docs]\nfiles = { root = \"root\", uri = \"d:///{path}\" }\n");
+    let listed = server.resources();
+    let named =
+        |name: &str| listed.iter().find(|resource| resource.name == name).map(|found| found.uri.clone());
+    for (name, text) in [
+        (composed, "one"),
+        (apart, "two"),
+        ("invoice\\u{202e}fdp.txt", "turned"),
+        ("zero\\u{200b}width.txt", "hidden"),
+    ] {
+        let uri = named(name).unwrap_or_else(|| panic!("no {name}"));
+        assert!(uri.is_ascii(), "{uri}");
+        assert_eq!(read(&server, &uri).await.unwrap()["contents"][0]["text"], text, "{name}");
+    }
+}

@@ -20,6 +20,8 @@ use super::encode::{Serial, header_text, in_header, in_path, percent};
 use super::pick::Pick;
 use super::template::{Braces, Piece, Template, given, plain};
 use super::{Errors, Expect, Field, HttpSpec, OnExceed, Paging, PathStyle};
+use crate::clock::Stopwatch;
+use crate::observe::{self, routes::normalise};
 use crate::source::{Act, Acting, Problem, Reading};
 
 /// The longest address that is sent.
@@ -73,14 +75,37 @@ impl HttpAct {
 
     async fn call(&self, cx: &Context, arguments: &Map<String, Value>) -> Result<ToolOutput, ToolError> {
         let outgoing = self.fill(cx, arguments)?;
+        if !observe::is_on() {
+            return self.ask(cx, &outgoing).await;
+        }
+        let watch = Stopwatch::start();
+        let output = self.ask(cx, &outgoing).await;
+        let is_good = output.as_ref().is_ok_and(|output| !output.is_error);
+        observe::collectors().http.note(watch.took(), is_good, |captures| {
+            // A query may hold anything, and so may a path that was made of arguments.
+            let path = if captures { outgoing.uri.path().to_owned() } else { normalise(outgoing.uri.path()) };
+            json!({
+                "method": outgoing.method.as_str(),
+                "host": outgoing.uri.authority().map(|authority| authority.host().to_owned()),
+                "path": path,
+                "ok": is_good,
+            })
+        });
+        output
+    }
+
+    async fn ask(&self, cx: &Context, outgoing: &Outgoing) -> Result<ToolOutput, ToolError> {
         let start = cx.time_left();
         let time = self.time().min(start);
-        let Ok(called) = tokio::time::timeout(time, self.send(cx, &outgoing, start, time)).await else {
+        let Ok(called) = tokio::time::timeout(time, self.send(cx, outgoing, start, time)).await else {
             return Ok(unanswered("the backend took too long", "timeout"));
         };
         let answer = match called? {
             Ok(answer) => answer,
-            Err(failure) => return Ok(unanswered(&failure.to_string(), failure.word())),
+            Err(failure) => {
+                let is_unavailable = matches!(failure, Failure::Unreachable(_));
+                return Ok(ToolOutput { is_unavailable, ..unanswered(&failure.to_string(), failure.word()) });
+            }
         };
         let left = time.saturating_sub(start.saturating_sub(cx.time_left()));
         let mut output = self.shape(answer, &outgoing.headers, left).await?;
@@ -329,6 +354,13 @@ impl HttpAct {
 
     /// Where an object was promised, anything else is wrapped in one: backends do not always keep their word.
     fn json_output(&self, value: Value) -> ToolOutput {
+        let value = match (&self.parts.pick, value) {
+            // A text that was picked is what is to be read, not JSON.
+            (Some(_), Value::String(text)) if self.spec.output_schema.is_none() => {
+                return ToolOutput::text(text);
+            }
+            (_, value) => value,
+        };
         let text = value.to_string();
         let structured = match value {
             value if self.spec.output_schema.is_some() && !value.is_object() => json!({ "result": value }),
@@ -356,6 +388,8 @@ impl HttpAct {
             self.connection.note(status.as_u16(), said.as_deref().unwrap_or_default());
         }
         let masked = |text: Option<String>| text.map(|text| self.connection.masked(text, headers));
+        let is_unavailable = !self.spec.unavailable.is_empty()
+            && answer.complaint().1.is_some_and(|code| self.spec.unavailable.contains(&code));
         let mut output = failed(status, masked(message).as_deref(), masked(code).as_deref());
         if let Some(wait) = retry_after(&answer.headers)
             && let Some(first) = output.content.first().and_then(|content| content.as_text())
@@ -363,6 +397,7 @@ impl HttpAct {
             let text = format!("{first}; try again in {} s", wait.as_secs());
             output.content = vec![toolgate::model::Content::text(text)];
         }
+        output.is_unavailable = is_unavailable;
         output
     }
 }

@@ -9,7 +9,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, ETAG, HeaderName, IF_NONE_MATCH, LOCATION, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CACHE_CONTROL, ETAG, HeaderName, IF_NONE_MATCH, LOCATION,
+    USER_AGENT,
 };
 use http::uri::{Authority, Scheme};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
@@ -346,6 +347,29 @@ impl HttpConnection {
                 headers = self.anonymous();
             }
             uri = next;
+        }
+    }
+
+    /// What this backend says to somebody: a status and a body. `path` begins behind the base.
+    /// Cancel safe: yes, because dropping it drops the request.
+    pub(crate) async fn ask(
+        &self,
+        path: &str,
+        authorization: &str,
+        limit: usize,
+    ) -> Result<(u16, Vec<u8>), String> {
+        let address = format!("{}://{}{}{path}", self.scheme, self.authority, self.prefix);
+        let uri = Uri::try_from(address).map_err(|_| "this is no address".to_owned())?;
+        let mut headers = self.headers.clone();
+        let (name, value) = header(AUTHORIZATION.as_str(), authorization)?;
+        headers.insert(name, value);
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        let outgoing = Outgoing { method: Method::GET, uri, headers, body: Bytes::new() };
+        match tokio::time::timeout(self.timeout, self.exchange(&outgoing, limit)).await {
+            Ok(Ok(answer)) if answer.is_cut => Err("the answer is too large".into()),
+            Ok(Ok(answer)) => Ok((answer.status.as_u16(), answer.body)),
+            Ok(Err(failure)) => Err(failure.to_string()),
+            Err(_) => Err("the backend took too long".into()),
         }
     }
 

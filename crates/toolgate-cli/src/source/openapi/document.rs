@@ -27,6 +27,8 @@ pub(super) struct Document {
     files: Vec<File>,
     /// Which file is where, from the folder of the description.
     index: HashMap<PathBuf, usize>,
+    /// All other files that were looked for.
+    sought: Vec<PathBuf>,
     version: Version,
 }
 
@@ -41,7 +43,7 @@ impl Document {
         let value = parse(text)?;
         let version = version(&value)?;
         let files = vec![File { path: PathBuf::new(), value }];
-        let mut document = Document { files, index: HashMap::new(), version };
+        let mut document = Document { files, index: HashMap::new(), sought: Vec::new(), version };
         if let Some(folder) = folder {
             document.read_others(folder);
         }
@@ -50,6 +52,10 @@ impl Document {
 
     pub(super) fn root(&self) -> &Value {
         &self.files[0].value
+    }
+
+    pub(super) fn sought(&self) -> &[PathBuf] {
+        &self.sought
     }
 
     pub(super) fn version(&self) -> Version {
@@ -71,6 +77,7 @@ impl Document {
                 if self.index.contains_key(&path) || self.files.len() > FILE_LIMIT {
                     continue;
                 }
+                self.sought.push(folder.join(&path));
                 if let Some((size, value)) = read_below(&folder, &path, left) {
                     left = left.saturating_sub(size);
                     self.index.insert(path.clone(), self.files.len());

@@ -15,8 +15,9 @@ use crate::source::http::{BodySpec, Field, HttpSpec, PartSpec, PathStyle, Serial
 const DESCRIPTION_LIMIT: usize = 4000;
 /// More members than this stay together in one argument.
 const FLAT_LIMIT: usize = 60;
-/// Headers that are not arguments, by the specification.
-const NOT_ARGUMENTS: [&str; 3] = ["accept", "content-type", "authorization"];
+/// Headers that are not arguments: by the specification, or because they belong to the connection.
+const NOT_ARGUMENTS: [&str; 7] =
+    ["accept", "content-type", "authorization", "content-length", "transfer-encoding", "connection", "host"];
 
 /// Reads one operation.
 pub(super) struct Reader<'a> {
@@ -45,7 +46,7 @@ impl<'a> Reader<'a> {
         let (method, _) = route.split_once(' ').unwrap_or((route, ""));
         self.spec.method = method.to_owned();
         if !path.starts_with('/') || path.contains(['#', '\\']) || path.chars().any(char::is_control) {
-            return Err("its path is none".into());
+            return Err("its path is no path: one begins with `/` and has no `#`".into());
         }
         self.elsewhere(item, operation)?;
         let parameters = self.parameters(item, operation)?;
@@ -95,9 +96,12 @@ impl<'a> Reader<'a> {
     /// An operation that lives on another server is not reached from this one.
     fn elsewhere(&self, item: &Value, operation: &Value) -> Result<(), String> {
         let own = operation.pointer("/servers/0").or_else(|| item.pointer("/servers/0")).and_then(server_url);
-        let all = self.document.root().pointer("/servers/0").and_then(server_url);
+        let all = self.document.root().get("servers").and_then(Value::as_array);
+        let is_known = |own: &str| {
+            all.into_iter().flatten().filter_map(server_url).any(|known| bare(&known) == bare(own))
+        };
         match own {
-            Some(own) if own.contains("://") && Some(&own) != all.as_ref() => {
+            Some(own) if own.contains("://") && !is_known(&own) => {
                 Err(format!("it is on a server of its own, {}", name::shown(&own)))
             }
             _ => Ok(()),
@@ -505,6 +509,11 @@ pub(super) fn server_url(server: &Value) -> Option<String> {
         url = url.replace(&format!("{{{name}}}"), default);
     }
     Some(url)
+}
+
+/// What two addresses of one server have in common, however they are reached.
+fn bare(url: &str) -> &str {
+    url.split_once("//").map_or(url, |(_, rest)| rest).trim_end_matches('/')
 }
 
 fn hints(method: &str) -> ToolHints {

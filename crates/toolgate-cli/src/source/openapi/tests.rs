@@ -286,7 +286,7 @@ fn what_is_broken_is_named_and_the_rest_is_served() {
         ("/number", "it is no object"),
         ("GET /list", "it is no object"),
         ("/path-ref", "which is not there"),
-        ("GET not-a-path", "its path is none"),
+        ("GET not-a-path", "its path is no path"),
     ];
     assert_eq!(broken.missing.len(), wanted.len(), "{:#?}", broken.missing);
     for (missing, (what, reason)) in broken.missing.iter().zip(wanted) {

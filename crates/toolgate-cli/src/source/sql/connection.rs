@@ -110,6 +110,22 @@ enum Pools {
     },
 }
 
+/// How the connections of a database are used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pooled {
+    pub(crate) max: usize,
+    pub(crate) open: usize,
+    pub(crate) idle: usize,
+    /// Queries that have a connection.
+    pub(crate) working: usize,
+    /// Those that wait for one.
+    pub(crate) waiting: usize,
+    /// How long they wait.
+    pub(crate) wait: Duration,
+    pub(crate) read_only: bool,
+    pub(crate) is_closed: bool,
+}
+
 /// A database that tools share.
 pub(crate) struct SqlConnection {
     pub(super) name: String,
@@ -120,6 +136,7 @@ pub(crate) struct SqlConnection {
     pools: Pools,
     /// Places for queries that run or wait. When there is none, a query is refused at once.
     places: Arc<Semaphore>,
+    n_places: usize,
     working: AtomicUsize,
     tasks: TaskTracker,
 }
@@ -162,9 +179,32 @@ impl SqlConnection {
             wait: spec.wait,
             pools,
             places: Arc::new(Semaphore::new(max + spec.queue)),
+            n_places: max + spec.queue,
             working: AtomicUsize::new(0),
             tasks: TaskTracker::new(),
         }))
+    }
+
+    /// How its connections are used.
+    pub(crate) fn pooled(&self) -> Pooled {
+        let (open, idle, is_closed) = match &self.pools {
+            Pools::Sqlite { read, .. } => (read.size(), read.num_idle(), read.is_closed()),
+            Pools::Postgres { read, .. } => (read.size(), read.num_idle(), read.is_closed()),
+            Pools::MySql { read, .. } => (read.size(), read.num_idle(), read.is_closed()),
+        };
+        let open = usize::try_from(open).unwrap_or(usize::MAX);
+        let working = self.working.load(Ordering::Relaxed);
+        let under_way = self.n_places - self.places.available_permits().min(self.n_places);
+        Pooled {
+            max: self.max,
+            open,
+            idle,
+            working,
+            waiting: under_way.saturating_sub(working),
+            wait: self.wait,
+            read_only: self.read_only,
+            is_closed,
+        }
     }
 
     /// Tries the database, and says what to do if it does not answer.

@@ -69,6 +69,13 @@ impl Statement {
         })
     }
 
+    /// The text for people, with names where arguments are, and not all of a long one.
+    pub(super) fn brief(&self) -> String {
+        let text = self.render(|index| format!(":{}", self.names.get(index).map_or("?", String::as_str)));
+        let words: Vec<&str> = text.split_whitespace().collect();
+        words.join(" ").chars().take(500).collect()
+    }
+
     /// The text for a database. `write` is told which of [`names`](Self::names) it writes.
     pub(super) fn render(&self, write: impl Fn(usize) -> String) -> String {
         let pieces = self.pieces.iter().map(|piece| match piece {

@@ -189,7 +189,7 @@ impl KeyRequest {
     }
 
     /// The caller, with all that was said of them.
-    pub(super) fn complete(&self, principal: &Principal) -> Principal {
+    pub(in crate::guard) fn complete(&self, principal: &Principal) -> Principal {
         let told = self.told().clone();
         let mut complete = match told.subject {
             Some(subject) => Principal::new(subject),

@@ -28,12 +28,14 @@ pub(super) struct Accepts {
 const BOTH: Accepts = Accepts { json: true, stream: true };
 
 impl Accepts {
-    /// The same, without streams to those who name no edition where a dialect has none.
+    /// The same, without streams to those who name no edition where a dialect has none, or none but for answers.
     pub(super) fn for_dialect(self, headers: &HeaderMap, dialect: Option<&Dialect>) -> Accepts {
-        let has_none = dialect.is_some_and(|dialect| dialect.json_only);
-        match has_none && !headers.contains_key(SESSION) && !headers.contains_key(VERSION) {
-            true => Accepts { json: true, stream: false },
-            false => self,
+        let Some(dialect) = dialect.filter(|dialect| dialect.json_only || dialect.answers_alone) else {
+            return self;
+        };
+        match headers.contains_key(SESSION) || headers.contains_key(VERSION) {
+            true => self,
+            false => Accepts { json: self.json || dialect.json_only, stream: false },
         }
     }
 }

@@ -4,13 +4,43 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, Response, StatusCode};
+use http::{HeaderValue, Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Body, Endpoint, Place, Way, json as answer, plain};
 use crate::guard::{Dress, Gate};
+use crate::profile::Profile;
 
 impl Endpoint {
+    /// Whether a caller may look at the numbers of this server, judged like any request to it; and whether names of tools
+    /// are among what it may see.
+    pub(crate) async fn may_look(
+        &self,
+        parts: &Parts,
+        remote: Option<SocketAddr>,
+    ) -> Result<bool, Box<Response<Body>>> {
+        let inner = &self.inner;
+        let way = Way { place: Place::Mounted, dialect: None, remote };
+        let guards = inner.guards.load_full();
+        let gate = match inner.gate(&guards, parts, &way) {
+            Ok(Gate::Prove(claim)) => guards.prove(claim).await,
+            gate => gate,
+        };
+        let unlocked = match gate {
+            Ok(gate) => inner.unlock(&guards, gate, parts, &Bytes::new()).await,
+            Err(refusal) => Err(refusal),
+        };
+        match unlocked {
+            Ok(pass) => Ok(pass.principal.profile().is_none_or(Profile::is_whole)),
+            Err(refusal) => {
+                let mut dress = Dress::default();
+                let mut response = inner.turn_away(parts, &way, *refusal, &mut dress);
+                guards.dress(response.headers_mut(), &dress);
+                Err(Box::new(response))
+            }
+        }
+    }
+
     /// Answers a look at the numbers of this server, or their reset; judged like any request to it.
     pub(crate) async fn numbers(
         &self,
@@ -65,6 +95,14 @@ pub(crate) fn no_numbers() -> Response<Body> {
 /// How the process is.
 pub(crate) fn told(status: u16, said: &str) -> Response<Body> {
     answer(status, json!({ "status": said }).to_string().into())
+}
+
+/// Numbers as Prometheus reads them.
+pub(crate) fn measures(text: String) -> Response<Body> {
+    let mut response = answer(200, text.into());
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+    response
 }
 
 fn shown(numbers: &impl serde::Serialize) -> Response<Body> {

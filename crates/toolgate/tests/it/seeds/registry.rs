@@ -40,6 +40,16 @@ fn s0_12_what_is_not_included_or_is_excluded_is_hidden() {
     assert!(fewer.allows_tool("cache_get_stats") && !fewer.allows_tool("cache_get_keys"));
 }
 
+/// Whoever has the list of servers adds to one of them while it runs.
+#[tokio::test]
+async fn s0_47_anybody_adds_to_a_server_while_it_runs() {
+    let servers = Servers::new();
+    servers.server("boxlang").register_tool(toolgate::ToolSpec::new("x", || async { 1 }));
+    let list = ask(&servers.server("boxlang"), "tools/list", json!({})).await;
+    assert_eq!(list["result"]["tools"][0]["name"], "x");
+    assert_eq!(call(&servers.server("boxlang"), "x", json!({})).await["result"]["content"][0]["text"], "1");
+}
+
 /// The master switch of a server is whether it is there; statistics are on, and bodies have no limit of this kind.
 #[tokio::test]
 async fn s0_16_a_server_that_is_not_there_is_not_found() {

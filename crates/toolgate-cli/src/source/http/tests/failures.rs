@@ -178,3 +178,27 @@ async fn a_document_is_fetched_once() {
         connection.fetch("http://169.254.169.254/", None, 1000).await.unwrap_err().contains("not allowed")
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn n12_a_thousand_calls_of_a_slow_backend_keep_nobody_else_waiting() {
+    let bench = Bench::new().await;
+    let slow = bench.client(HttpSpec { concurrency: 64, queue: 256, ..get("/slow?ms=1500") }, json!({}));
+    let quick = bench.client(get("/echo"), json!({}));
+    let calls: Vec<_> = (0..1000).map(|_| slow.call("it", json!({})).start()).collect();
+    let mut times = Vec::new();
+    for _ in 0..50 {
+        let started = std::time::Instant::now();
+        assert!(!quick.call("it", json!({})).await.is_error());
+        times.push(started.elapsed());
+    }
+    times.sort();
+    let mut n_busy = 0;
+    for call in calls {
+        let called = call.await;
+        n_busy += usize::from(called.is_error() && called.text().starts_with("busy"));
+    }
+    assert_eq!(n_busy, 1000 - 64 - 256);
+    assert!(bench.backend.busiest() <= 65, "64 of them, and the one that is quick");
+    // Half of them: a test runs beside other tests.
+    assert!(times[25] < std::time::Duration::from_millis(50), "{times:?}");
+}

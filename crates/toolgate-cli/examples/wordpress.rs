@@ -1,0 +1,510 @@
+//! A site to try the pack `buddyboss` against, where there is no WordPress: a community in memory that answers as a real
+//! one does, its oddities included. It forgets everything when it ends.
+//!
+//! ```sh
+//! cargo run -p toolgate-cli --example wordpress -- --http 127.0.0.1:8088
+//! ```
+//!
+//! Its users, with their application passwords: `admin` (`app-pass`, `abcdef`), `editor` (`pw`), `alice` (`alice-pass`),
+//! `bob` (`bob-pass`). `GET /_seen` shows the requests it has heard, `DELETE /_seen` forgets them, and
+//! `POST /_switch` turns parts of it off: `{"community": false}` as if the plugin were not active, `{"early_auth": false}` as
+//! a site is that does not know application passwords when the community asks who is there.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::error::Error;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use serde_json::{Map, Value, json};
+use tokio::net::TcpListener;
+
+/// Number, name, application passwords, roles, and whether they may do everything.
+const USERS: [(u64, &str, &[&str], &str, bool); 4] = [
+    (1, "admin", &["app-pass", "abcdef"], "administrator", true),
+    (2, "editor", &["pw"], "editor", false),
+    (3, "alice", &["alice-pass"], "author", false),
+    (4, "bob", &["bob-pass"], "author", false),
+];
+
+/// What the community has lists of: where, and the code of what is not there.
+const LISTS: [(&str, &str); 22] = [
+    ("members", "bp_rest_member_invalid_id"),
+    ("groups", "bp_rest_group_invalid_id"),
+    ("activity", "bp_rest_invalid_id"),
+    ("messages", "bp_rest_invalid_id"),
+    ("friends", "bp_rest_invalid_id"),
+    ("notifications", "bp_rest_invalid_id"),
+    ("xprofile/groups", "bp_rest_invalid_id"),
+    ("xprofile/fields", "bp_rest_invalid_id"),
+    ("media", "bp_rest_media_invalid_id"),
+    ("media/albums", "bp_rest_album_invalid_id"),
+    ("video", "bp_rest_video_invalid_id"),
+    ("document", "bp_rest_document_invalid_id"),
+    ("document/folder", "bp_rest_folder_invalid_id"),
+    ("moderation", "bp_rest_invalid_id"),
+    ("forums", "bp_rest_forum_invalid_id"),
+    ("topics", "bp_rest_topic_invalid_id"),
+    ("reply", "bp_rest_reply_invalid_id"),
+    ("user-reactions", "bp_rest_invalid_id"),
+    ("invites", "bp_rest_invalid_id"),
+    ("subscriptions", "bp_rest_invalid_id"),
+    ("groups/invites", "bp_rest_invalid_id"),
+    ("groups/membership-requests", "bp_rest_invalid_id"),
+];
+
+/// What may be read by nobody else than who has logged in.
+const PRIVATE: [&str; 7] = [
+    "messages",
+    "friends",
+    "notifications",
+    "groups/invites",
+    "groups/membership-requests",
+    "invites",
+    "moderation",
+];
+
+/// What cannot be made without these.
+const NEEDED: [(&str, &[&str]); 8] = [
+    ("members", &["user_login", "password", "email"]),
+    ("groups", &["name", "description"]),
+    ("friends", &["initiator_id", "friend_id"]),
+    ("moderation", &["item_id", "type"]),
+    ("media", &["upload_ids"]),
+    ("document", &["document_ids"]),
+    ("topics", &["parent", "title"]),
+    ("reply", &["topic_id", "content"]),
+];
+
+type Answer = Response<Full<Bytes>>;
+
+struct Site {
+    lists: BTreeMap<&'static str, Vec<Value>>,
+    seen: Vec<Value>,
+    next: u64,
+    /// The plugin is active.
+    community: bool,
+    /// Application passwords are known before the community asks who is there.
+    early_auth: bool,
+}
+
+/// A request, as far as a route needs it.
+struct Ask<'a> {
+    method: &'a Method,
+    /// Behind the namespace, without slashes at its ends.
+    path: &'a str,
+    query: &'a BTreeMap<String, String>,
+    body: &'a Map<String, Value>,
+    me: Option<usize>,
+}
+
+impl Site {
+    fn new() -> Site {
+        let mut lists: BTreeMap<&'static str, Vec<Value>> =
+            LISTS.iter().map(|(path, _)| (*path, Vec::new())).collect();
+        let shown = |name: &str| if name == "admin" { "John Doe" } else { name }.to_owned();
+        let members = USERS.iter().map(|(id, name, ..)| {
+            json!({ "id": id, "name": shown(name), "user_login": name, "mention_name": name })
+        });
+        let jane =
+            json!({ "id": 42, "name": "Jane Smith", "email": "jane@example.com", "user_login": "jane" });
+        lists.insert("members", members.chain([jane]).collect());
+        let mut site = Site { lists, seen: Vec::new(), next: 100, community: true, early_auth: true };
+        site.add("groups", json!({ "name": "Gardeners", "status": "public", "creator_id": 3 }));
+        site.add(
+            "activity",
+            json!({ "content": { "rendered": "Hello" }, "user_id": 3, "component": "activity" }),
+        );
+        site.add("notifications", json!({ "user_id": 1, "component": "messages", "is_new": 1 }));
+        site.add("messages", json!({ "subject": { "rendered": "Welcome" }, "sender_id": 3, "unread": true }));
+        site.add("xprofile/groups", json!({ "name": "Base" }));
+        site.add("xprofile/fields", json!({ "name": "City", "group_id": 1 }));
+        site.add("forums", json!({ "title": { "rendered": "Plants" } }));
+        site.add("topics", json!({ "title": { "rendered": "Roses" }, "parent": 1 }));
+        for path in ["media", "video", "document", "document/folder", "reply", "friends"] {
+            site.add(path, json!({ "title": path }));
+        }
+        site
+    }
+
+    fn add(&mut self, list: &'static str, value: Value) -> Value {
+        self.next += 1;
+        let mut value = value;
+        value["id"] = json!(self.next);
+        self.lists.entry(list).or_default().push(value.clone());
+        value
+    }
+
+    fn answer(
+        &mut self,
+        method: &Method,
+        path: &str,
+        query: &BTreeMap<String, String>,
+        headers: &HeaderMap,
+        bytes: &[u8],
+    ) -> Answer {
+        match (method.as_str(), path) {
+            ("GET", "/_seen") => return told(200, &json!(self.seen)),
+            ("DELETE", "/_seen") => {
+                self.seen.clear();
+                return told(200, &json!([]));
+            }
+            ("POST", "/_switch") => {
+                let wish: Value = serde_json::from_slice(bytes).unwrap_or_default();
+                self.community = wish["community"].as_bool().unwrap_or(self.community);
+                self.early_auth = wish["early_auth"].as_bool().unwrap_or(self.early_auth);
+                return told(200, &json!({ "community": self.community, "early_auth": self.early_auth }));
+            }
+            _ => {}
+        }
+        let is_multipart = headers
+            .get(header::CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"multipart/form-data"));
+        let given = login(headers);
+        let body = match serde_json::from_slice(bytes) {
+            Ok(Value::Object(body)) => body,
+            _ if bytes.is_empty() || is_multipart => Map::new(),
+            _ => return wrong(400, "rest_invalid_json", "Invalid JSON body passed."),
+        };
+        self.seen.push(json!({
+            "method": method.as_str(), "path": path, "query": query, "body": body, "bytes": bytes.len(),
+            "user": given.as_ref().map(|(user, _)| user),
+        }));
+        let me = match &given {
+            None => None,
+            Some((user, password)) => {
+                let Some(found) = USERS.iter().position(|known| known.1 == *user) else {
+                    let said = format!(
+                        "<strong>Error:</strong> The username <strong>{user}</strong> is not registered on this site."
+                    );
+                    return wrong(401, "invalid_username", &said);
+                };
+                if !USERS[found].2.contains(&password.as_str()) {
+                    return wrong(
+                        401,
+                        "incorrect_password",
+                        "The provided password is an invalid application password.",
+                    );
+                }
+                Some(found)
+            }
+        };
+        let Some(path) = path.strip_prefix("/wp-json") else { return page(404) };
+        match path.trim_matches('/').split_once("/v") {
+            Some(("wp", rest)) => core(rest.trim_start_matches("2/"), me),
+            Some(("buddyboss", rest)) if self.community => {
+                let path = rest.trim_start_matches("1/").to_owned();
+                self.route(&Ask { method, path: &path, query, body: &body, me })
+            }
+            _ => no_route(),
+        }
+    }
+
+    fn route(&mut self, ask: &Ask<'_>) -> Answer {
+        let me = ask.me.map(|me| USERS[me].0);
+        // The community asked too early, and was told that nobody is there.
+        let me = if self.early_auth { me } else { None };
+        let parts: Vec<&str> = ask.path.split('/').collect();
+        let is_admin = ask.me.is_some_and(|me| USERS[me].4);
+        if ask
+            .query
+            .get("group_id")
+            .is_some_and(|id| ask.path == "groups/membership-requests" && id.parse::<u64>().is_err())
+        {
+            return page(500);
+        }
+        if let Some(per_page) = ask.query.get("per_page")
+            && per_page.parse().is_ok_and(|n: u64| !(1..=100).contains(&n))
+        {
+            let said = "per_page must be between 1 (inclusive) and 100 (inclusive)";
+            return told(
+                400,
+                &json!({
+                    "code": "rest_invalid_param", "message": "Invalid parameter(s): per_page",
+                    "data": { "status": 400, "params": { "per_page": said } }
+                }),
+            );
+        }
+        let is_private =
+            PRIVATE.iter().any(|path| ask.path == *path || ask.path.starts_with(&format!("{path}/")));
+        if me.is_none() && (is_private || *ask.method != Method::GET) {
+            let status = if ask.me.is_some() { 403 } else { 401 };
+            return wrong(status, "bp_rest_authorization_required", "Sorry, you are not allowed to do that.");
+        }
+        // In somebody else's name: refused here, and believed for messages and groups.
+        for name in ["initiator_id", "inviter_id", "user_id"] {
+            let is_mine = ["activity", "friends", "groups/invites"].contains(&ask.path) && name != "user_id"
+                || (ask.path == "activity" && name == "user_id");
+            if *ask.method == Method::POST && is_mine && ask.body.get(name).is_some_and(|id| number(id) != me)
+            {
+                return wrong(
+                    403,
+                    "bp_rest_authorization_required",
+                    "Sorry, you are not allowed to do that.",
+                );
+            }
+        }
+        if ["messages", "notifications", "friends"].contains(&ask.path)
+            && *ask.method == Method::GET
+            && !is_admin
+            && ask.query.get("user_id").is_none_or(|id| id.parse().ok() != me)
+        {
+            return wrong(403, "bp_rest_authorization_required", "Sorry, you are not allowed to do that.");
+        }
+        let get = *ask.method == Method::GET;
+        match (ask.method.as_str(), parts.as_slice()) {
+            ("GET", ["members", "me"]) => match ask.me {
+                Some(me) => told(200, &self.lists["members"][me]),
+                None => wrong(401, "rest_not_logged_in", "You are not currently logged in."),
+            },
+            ("GET", ["reactions"]) => told(200, &json!([{ "id": 1, "name": "like" }])),
+            ("GET", ["components"]) => told(200, &json!([{ "name": "members", "status": "active" }])),
+            ("POST", ["members"]) if !is_admin => {
+                wrong(403, "rest_cannot_create", "Sorry, you are not allowed to create new members.")
+            }
+            ("POST", ["moderation", "report"]) => told(200, &json!({ "reported": true, "data": ask.body })),
+            ("GET", ["moderation", "report"]) => told(200, &json!([{ "id": 1, "name": "Offensive" }])),
+            ("POST", [kind @ ("media" | "video" | "document"), "upload"]) => {
+                self.next += 1;
+                let key = if *kind == "media" { "upload_id" } else { "id" };
+                told(200, &json!({ key: self.next, "name": "uploaded" }))
+            }
+            ("DELETE", ["friends"]) => match ask.query.get("friend_id") {
+                Some(_) => told(200, &json!({ "deleted": true, "previous": {} })),
+                None => missing(&["friend_id"]),
+            },
+            (_, ["notifications", "bulk", "read"]) if !get => told(200, &json!({ "updated": 1 })),
+            ("POST", ["messages", "group"] | ["messages", "action", _]) => {
+                told(200, &json!({ "done": true, "data": ask.body }))
+            }
+            ("GET", ["messages", "search-recipients"]) => told(200, &json!(self.lists["members"])),
+            (_, ["members" | "topics" | "reply", "action", id]) if !get => {
+                told(200, &json!({ "id": id, "action": ask.body.get("action") }))
+            }
+            ("GET", ["xprofile", field, "data", user]) => {
+                told(200, &json!({ "field_id": field, "user_id": user, "value": { "raw": "Berlin" } }))
+            }
+            (_, ["xprofile", field, "data", user]) if !get => told(
+                200,
+                &json!({ "field_id": field, "user_id": user, "value": { "raw": ask.body.get("value") } }),
+            ),
+            ("DELETE", ["groups", group, "members", user]) => {
+                told(200, &json!({ "removed": true, "previous": { "group_id": group, "id": user } }))
+            }
+            ("GET", ["groups", _, "members"]) => page_of(&self.lists["members"], ask.query),
+            (_, ["groups", group, "members", ..] | ["groups", group, "settings"]) => {
+                told(200, &json!({ "group_id": group, "data": ask.body }))
+            }
+            (_, ["activity", id, "favorite"]) if !get => told(200, &json!({ "id": id, "favorited": true })),
+            ("GET", ["activity", _, "comment"]) => told(200, &json!({ "comments": [] })),
+            ("POST", ["activity", id, "comment"]) => told(200, &json!({ "id": id, "data": ask.body })),
+            ("GET", ["members", id, "detail"]) => told(200, &json!({ "id": id, "tabs": [] })),
+            _ => self.listed(ask, me),
+        }
+    }
+
+    /// Lists and what is in them.
+    fn listed(&mut self, ask: &Ask<'_>, me: Option<u64>) -> Answer {
+        if let Some((name, _)) = LISTS.iter().find(|(name, _)| *name == ask.path) {
+            return match ask.method.as_str() {
+                "GET" => page_of(&self.lists[name], ask.query),
+                "POST" => self.make(name, ask, me),
+                _ => no_route(),
+            };
+        }
+        let Some((list, id)) = ask.path.rsplit_once('/') else { return no_route() };
+        let (Some((name, code)), Ok(id)) = (LISTS.iter().find(|(name, _)| *name == list), id.parse::<u64>())
+        else {
+            return no_route();
+        };
+        let items = self.lists.entry(name).or_default();
+        let Some(at) = items.iter().position(|item| item["id"] == id) else {
+            return wrong(404, code, &format!("Invalid {} ID.", name.trim_end_matches('s')));
+        };
+        match ask.method.as_str() {
+            "GET" => told(200, &items[at]),
+            "DELETE" => told(200, &json!({ "deleted": true, "previous": items.remove(at) })),
+            "POST" | "PUT" | "PATCH" => {
+                for (key, value) in ask.body {
+                    items[at][key] = value.clone();
+                }
+                told(200, &items[at])
+            }
+            _ => no_route(),
+        }
+    }
+
+    fn make(&mut self, name: &'static str, ask: &Ask<'_>, me: Option<u64>) -> Answer {
+        let needed = NEEDED.iter().find(|(path, _)| *path == name).map_or(&[][..], |(_, needed)| needed);
+        let lacking: Vec<&str> = needed.iter().copied().filter(|key| !ask.body.contains_key(*key)).collect();
+        if !lacking.is_empty() {
+            return missing(&lacking);
+        }
+        let mut item = Value::Object(ask.body.clone());
+        // Believed as it is said; who says nothing is meant themselves.
+        for key in ["sender_id", "creator_id", "user_id"] {
+            if item[key].is_null() {
+                item[key] = json!(me);
+            }
+        }
+        let made = self.add(name, item);
+        told(if name == "members" { 201 } else { 200 }, &made)
+    }
+}
+
+/// WordPress itself: who is it?
+fn core(path: &str, me: Option<usize>) -> Answer {
+    match (path, me) {
+        ("users/me", Some(me)) => {
+            let (id, name, _, role, is_admin) = USERS[me];
+            let capabilities = json!({ "read": true, "manage_options": is_admin });
+            told(
+                200,
+                &json!({
+                    "id": id, "username": name, "name": name, "email": format!("{name}@example.com"), "slug": name,
+                    "roles": [role], "capabilities": capabilities
+                }),
+            )
+        }
+        ("users/me", None) => wrong(401, "rest_not_logged_in", "You are not currently logged in."),
+        _ => no_route(),
+    }
+}
+
+/// User and password, without the blanks that application passwords are shown with.
+fn login(headers: &HeaderMap) -> Option<(String, String)> {
+    let encoded = headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Basic ")?;
+    let pair = String::from_utf8(STANDARD.decode(encoded).ok()?).ok()?;
+    let (user, password) = pair.split_once(':')?;
+    Some((user.to_owned(), password.replace(' ', "")))
+}
+
+fn number(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+}
+
+/// A page of a list. Past its end there is nothing, and no totals are told of an empty list.
+fn page_of(items: &[Value], query: &BTreeMap<String, String>) -> Answer {
+    let wish = |name: &str, usual: usize| query.get(name).and_then(|text| text.parse().ok()).unwrap_or(usual);
+    let (page, per_page) = (wish("page", 1).max(1), wish("per_page", 10).max(1));
+    let search = query.get("search").map(|text| text.to_lowercase()).unwrap_or_default();
+    let found: Vec<&Value> =
+        items.iter().filter(|item| item.to_string().to_lowercase().contains(&search)).collect();
+    let shown: Vec<&&Value> = found.iter().skip((page - 1) * per_page).take(per_page).collect();
+    let mut answer = told(200, &json!(shown));
+    if !found.is_empty() {
+        let totals = [("x-wp-total", found.len()), ("x-wp-totalpages", found.len().div_ceil(per_page))];
+        for (name, total) in totals {
+            answer.headers_mut().insert(name, HeaderValue::from(total));
+        }
+    }
+    answer
+}
+
+fn told(status: u16, body: &Value) -> Answer {
+    let mut answer = Response::new(Full::from(body.to_string()));
+    *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let json = HeaderValue::from_static("application/json; charset=UTF-8");
+    answer.headers_mut().insert(header::CONTENT_TYPE, json);
+    answer
+}
+
+fn wrong(status: u16, code: &str, message: &str) -> Answer {
+    told(status, &json!({ "code": code, "message": message, "data": { "status": status } }))
+}
+
+fn missing(names: &[&str]) -> Answer {
+    let message = format!("Missing parameter(s): {}", names.join(", "));
+    told(
+        400,
+        &json!({
+            "code": "rest_missing_callback_param", "message": message, "data": { "status": 400, "params": names }
+        }),
+    )
+}
+
+fn no_route() -> Answer {
+    wrong(404, "rest_no_route", "No route was found matching the URL and request method.")
+}
+
+fn page(status: u16) -> Answer {
+    let mut answer = told(status, &Value::Null);
+    *answer.body_mut() = Full::from("<!DOCTYPE html><p>There has been a critical error on this website.</p>");
+    let html = HeaderValue::from_static("text/html; charset=UTF-8");
+    answer.headers_mut().insert(header::CONTENT_TYPE, html);
+    answer
+}
+
+/// `a=1&b%5B%5D=2`, of which the last of each name counts, as in PHP; `name[]` gathers.
+fn query_of(text: &str) -> BTreeMap<String, String> {
+    let mut query: BTreeMap<String, String> = BTreeMap::new();
+    for (name, value) in text.split('&').filter_map(|pair| pair.split_once('=')) {
+        let (name, value) = (plain(name), plain(value));
+        match (name.strip_suffix("[]"), query.get_mut(name.trim_end_matches("[]"))) {
+            (Some(_), Some(known)) => {
+                known.push(',');
+                known.push_str(&value);
+            }
+            (list, _) => {
+                query.insert(list.unwrap_or(&name).to_owned(), value);
+            }
+        }
+    }
+    query
+}
+
+fn plain(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((first, more)) = rest.split_first() {
+        let escaped =
+            more.get(..2).filter(|_| *first == b'%').and_then(|digits| std::str::from_utf8(digits).ok());
+        match escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &more[2..];
+            }
+            None => {
+                bytes.push(if *first == b'+' { b' ' } else { *first });
+                rest = more;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn lock(site: &Mutex<Site>) -> MutexGuard<'_, Site> {
+    site.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn serve(site: Arc<Mutex<Site>>, request: Request<Incoming>) -> Result<Answer, Infallible> {
+    let (parts, body) = request.into_parts();
+    let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let query = query_of(parts.uri.query().unwrap_or_default());
+    Ok(lock(&site).answer(&parts.method, parts.uri.path(), &query, &parts.headers, &bytes))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut words = std::env::args().skip(1).skip_while(|word| word != "--http");
+    let address = words.nth(1).unwrap_or_else(|| "127.0.0.1:8088".to_owned());
+    let listener = TcpListener::bind(&address).await?;
+    eprintln!("listening on http://{}", listener.local_addr()?);
+    let site = Arc::new(Mutex::new(Site::new()));
+    loop {
+        let (stream, _) = listener.accept().await?;
+        let site = Arc::clone(&site);
+        tokio::spawn(async move {
+            let service = service_fn(move |request| serve(Arc::clone(&site), request));
+            let _ = Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}

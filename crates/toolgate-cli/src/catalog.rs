@@ -1,0 +1,148 @@
+//! Catalogues: what can be called, of which kind it is and what it costs, for people and programs that choose.
+//!
+//! What the file says of a tool beyond the protocol travels in its `_meta`, under a key of ours. So a catalogue is made of
+//! the tools that a server has now, as whoever asks sees them, and needs no memory of its own.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use toolgate::model::Tool;
+
+use crate::config;
+
+/// What `_meta` of a tool has of its category, its price and its other names.
+pub(crate) const KEY: &str = "toolgate/catalog";
+
+/// `_meta` of a tool: what its author says, and what a catalogue needs.
+pub(crate) fn meta(tool: &config::Tool) -> Option<Value> {
+    let mut ours = Map::new();
+    if let Some(category) = &tool.category {
+        ours.insert("category".into(), category.as_str().into());
+    }
+    if let Some(price) = &tool.price {
+        ours.insert("price".into(), json!({ "usd": price.usd }));
+    }
+    if !tool.aliases.is_empty() {
+        ours.insert("aliases".into(), json!(tool.aliases));
+    }
+    match (ours.is_empty(), tool.meta.clone()) {
+        (true, meta) => meta,
+        (false, Some(Value::Object(mut meta))) => {
+            meta.insert(KEY.into(), ours.into());
+            Some(meta.into())
+        }
+        // What is no object is complained about when the server is built.
+        (false, Some(other)) => Some(other),
+        (false, None) => Some(json!({ KEY: ours })),
+    }
+}
+
+/// What callers of a tool are told that costs something, as long as nobody can pay.
+pub(crate) fn unpaid(tool: &config::Tool) -> Option<Arc<str>> {
+    let price = tool.price.as_ref().filter(|price| !price.is_free())?;
+    let said = format!(
+        "`{}` costs {} USD a call, and payment is not set up on this server: nothing was done",
+        tool.name, price.usd
+    );
+    Some(said.into())
+}
+
+/// The tools among these that are meant, as a catalogue shows them.
+pub(crate) fn shown<'a>(
+    tools: impl IntoIterator<Item = &'a Arc<Tool>>,
+    query: Option<&str>,
+    category: Option<&str>,
+) -> Value {
+    let words: Vec<String> = query.unwrap_or_default().split_whitespace().map(str::to_lowercase).collect();
+    let category = category.map(str::trim).filter(|category| !category.is_empty());
+    let mut found = Vec::new();
+    for tool in tools {
+        let entry = entry(tool);
+        let is_kind =
+            |wanted: &str| entry["category"].as_str().is_some_and(|is| is.eq_ignore_ascii_case(wanted));
+        if category.is_none_or(is_kind) && words.iter().all(|word| mentions(&entry, word)) {
+            found.push(entry);
+        }
+    }
+    json!({ "total": found.len(), "tools": found })
+}
+
+fn entry(tool: &Tool) -> Value {
+    let ours = tool.meta.as_ref().and_then(|meta| Some(meta.view().get(KEY)?.to_value()));
+    let ours = ours.unwrap_or_default();
+    let kebab = tool.name.replace('_', "-");
+    let aliases: Vec<&str> =
+        ours["aliases"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let slug = aliases.iter().find(|alias| **alias == kebab).copied().unwrap_or(&tool.name);
+    let mut entry = json!({
+        "slug": slug,
+        "name": tool.name,
+        "title": tool.title.as_deref().unwrap_or(&tool.name),
+        "description": tool.description.as_deref().unwrap_or_default(),
+        "category": ours["category"],
+        "price": ours["price"],
+        "free": ours["price"]["usd"].as_str().is_none_or(|usd| usd == "0"),
+        "aliases": aliases,
+        "inputSchema": tool.input_schema.to_value(),
+    });
+    if let (Some(schema), Some(entry)) = (&tool.output_schema, entry.as_object_mut()) {
+        entry.insert("outputSchema".into(), schema.to_value());
+    }
+    entry
+}
+
+/// Whether a word, in lower case, stands in what people read of an entry.
+fn mentions(entry: &Value, word: &str) -> bool {
+    let has = |text: &Value| text.as_str().is_some_and(|text| text.to_lowercase().contains(word));
+    ["slug", "name", "title", "description", "category"].iter().any(|key| has(&entry[*key]))
+        || entry["aliases"].as_array().is_some_and(|aliases| aliases.iter().any(has))
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate::Raw;
+
+    use super::*;
+
+    fn tool(name: &str, description: &str, ours: &Value) -> Arc<Tool> {
+        let mut tool = Tool::new(name, Raw::empty_object());
+        tool.description = Some(description.into());
+        tool.meta = Some(Raw::from(json!({ KEY: ours })));
+        Arc::new(tool)
+    }
+
+    #[test]
+    fn what_is_meant_is_found() {
+        let tools = [
+            tool(
+                "honeypot_check",
+                "Detect rug pulls",
+                &json!({ "category": "security", "price": { "usd": "0.05" }, "aliases": ["hp", "honeypot-check"] }),
+            ),
+            tool(
+                "blue_idea",
+                "A brief of an idea",
+                &json!({ "category": "console", "price": { "usd": "0" } }),
+            ),
+            tool("plain", "Nothing said", &json!({})),
+        ];
+        let slugs = |query: Option<&str>, category: Option<&str>| -> Vec<String> {
+            let shown = shown(&tools, query, category);
+            assert_eq!(shown["total"], shown["tools"].as_array().unwrap().len());
+            let slugs = shown["tools"].as_array().unwrap().iter();
+            slugs.map(|entry| entry["slug"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(slugs(None, None), ["honeypot-check", "blue_idea", "plain"]);
+        assert_eq!(slugs(Some("RUG honeypot"), None), ["honeypot-check"]);
+        assert_eq!(slugs(Some("hp"), Some("Security")), ["honeypot-check"]);
+        assert_eq!(slugs(Some("rug"), Some("console")), Vec::<String>::new());
+        assert_eq!(slugs(Some(" "), Some("")), ["honeypot-check", "blue_idea", "plain"]);
+        let free: Vec<Value> = shown(&tools, None, None)["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| entry["free"].clone())
+            .collect();
+        assert_eq!(free, [json!(false), json!(true), json!(true)]);
+    }
+}

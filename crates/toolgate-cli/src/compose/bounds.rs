@@ -1,0 +1,143 @@
+//! What holds for all tools of a server: how many calls run at once, and how large a result may be.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use toolgate::ToolError;
+use toolgate::model::{Content, ContentKind, ContentsBody, ToolOutput};
+
+use crate::config::Response;
+
+/// How long a call waits for its turn.
+const WAIT: Duration = Duration::from_secs(5);
+/// How many calls wait for each that runs, and how many in all.
+const EACH: usize = 4;
+const MOST: usize = 256;
+
+/// Turns of the calls of one server.
+pub(super) struct Turns {
+    seats: Semaphore,
+    /// Seats, and places to wait.
+    places: Semaphore,
+}
+
+impl Turns {
+    pub(super) fn new(at_once: usize) -> Turns {
+        let queue = at_once.saturating_mul(EACH).min(MOST);
+        Turns { seats: Semaphore::new(at_once), places: Semaphore::new(at_once.saturating_add(queue)) }
+    }
+
+    /// Waits for a turn. Who finds too many waiting already is told so, and who waits too long.
+    ///
+    /// Cancel safe: yes, because places are given back by guards.
+    async fn take(&self) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>), ToolError> {
+        let busy = || ToolError::new("busy: too many calls run already; try again later");
+        let place = self.places.try_acquire().map_err(|_| busy())?;
+        match tokio::time::timeout(WAIT, self.seats.acquire()).await {
+            Ok(Ok(seat)) => Ok((place, seat)),
+            _ => Err(busy()),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(super) struct Bounds {
+    pub(super) turns: Option<Arc<Turns>>,
+    pub(super) response: Option<Response>,
+}
+
+impl Bounds {
+    /// The same for tools whose calls run as tasks: what may take hours keeps nobody else waiting.
+    pub(super) fn of_tasks(&self) -> Bounds {
+        Bounds { turns: None, response: self.response }
+    }
+
+    /// Runs a call when it is its turn, and looks at what it gives.
+    pub(super) async fn around(
+        &self,
+        run: impl Future<Output = Result<ToolOutput, ToolError>>,
+    ) -> Result<ToolOutput, ToolError> {
+        let _turn = match &self.turns {
+            Some(turns) => Some(turns.take().await?),
+            None => None,
+        };
+        let output = run.await?;
+        match self.response {
+            Some(response) => fit(output, response),
+            None => Ok(output),
+        }
+    }
+}
+
+/// A result that is not too large, or what can be said instead.
+fn fit(output: ToolOutput, Response { max, is_cut }: Response) -> Result<ToolOutput, ToolError> {
+    let structured = output.structured.as_ref().map_or(0, |structured| structured.as_bytes().len());
+    let whole = output.content.iter().map(size).sum::<usize>().max(structured);
+    if whole <= max {
+        return Ok(output);
+    }
+    if !is_cut {
+        let said =
+            format!("too large: the result has {whole} bytes, and {max} are the limit here; ask for less");
+        return Err(ToolError::new(said));
+    }
+    let mut left = max;
+    let mut content = Vec::new();
+    for mut block in output.content {
+        if let ContentKind::Text(text) = &mut block.kind {
+            text.truncate(text.floor_char_boundary(left.min(text.len())));
+        } else if size(&block) > left {
+            continue;
+        }
+        left -= size(&block);
+        content.push(block);
+    }
+    content
+        .push(Content::text(format!("[truncated: the result has {whole} bytes, {max} of them are shown]")));
+    // A part of structured output is none: who reads it by its schema is told that this is not it.
+    let is_error = output.is_error || output.structured.is_some();
+    Ok(ToolOutput {
+        content,
+        structured: None,
+        is_error,
+        is_unavailable: output.is_unavailable,
+        meta: output.meta,
+    })
+}
+
+pub(super) fn size(content: &Content) -> usize {
+    match &content.kind {
+        ContentKind::Text(text) => text.len(),
+        ContentKind::Image { data, .. } | ContentKind::Audio { data, .. } => data.len(),
+        ContentKind::Embedded(contents) => match &contents.body {
+            ContentsBody::Text(text) => text.len(),
+            ContentsBody::Blob(blob) => blob.len(),
+        },
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_large_is_refused_or_cut() {
+        let text = |text: &str| ToolOutput::text(text);
+        let check = |output: ToolOutput, max, is_cut| fit(output, Response { max, is_cut });
+        assert_eq!(check(text("12345"), 5, false).unwrap().content.len(), 1);
+        let refused = check(text("123456"), 5, false).unwrap_err().to_string();
+        assert!(refused.contains("6 bytes, and 5 are the limit"), "{refused}");
+        let cut = check(text("12é456"), 3, true).unwrap();
+        assert_eq!(cut.content[0].as_text(), Some("12"), "no letter is cut in two");
+        assert!(cut.content[1].as_text().unwrap().contains("7 bytes") && !cut.is_error);
+        let structured = ToolOutput {
+            structured: Some(toolgate::Raw::from(serde_json::json!([1, 2, 3, 4]))),
+            ..text("1")
+        };
+        let cut = check(structured, 5, true).unwrap();
+        assert!(cut.structured.is_none() && cut.is_error);
+    }
+}

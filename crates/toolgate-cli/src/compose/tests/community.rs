@@ -1,0 +1,75 @@
+//! The pack `buddyboss`, and users of a WordPress site.
+
+use super::*;
+
+/// A configuration with this said of the pack, and this of who may call.
+fn file(pack: &str, auth: &str) -> String {
+    format!(
+        "[security.egress]\nallow = [\"127.0.0.1\"]\n\
+         [connections.site]\nhttp = \"http://127.0.0.1:1/wp-json\"\nauth = {{ forward = true }}\n\
+         {auth}\n[servers.s.packs.buddyboss]\non = \"site\"\n{pack}\n"
+    )
+}
+
+fn tools(pack: &str) -> Vec<String> {
+    let server = server(&Folder::new(), &file(pack, ""));
+    let mut names: Vec<String> = server.tools().iter().map(|tool| tool.name.clone()).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn phases_say_what_of_the_pack_is_there() {
+    assert_eq!(tools("").len(), 61, "courses and extras are off unless they are named");
+    assert_eq!(tools("phases = [\"core\"]").len(), 37);
+    assert_eq!(tools("phases = [\"buddyboss\"]").len(), 18);
+    assert_eq!(tools("phases = [\"core\", \"buddyboss\", \"advanced\", \"learndash\"]").len(), 65);
+    assert_eq!(tools("phases = [\"extra\"]").len(), 28);
+    assert_eq!(tools("include = [\"*_group\"]\nexclude = [\"*_delete_*\"]").len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_says_who_acts() {
+    let phases = "phases = [\"core\", \"buddyboss\", \"advanced\", \"learndash\", \"extra\"]";
+    let server = server(&Folder::new(), &file(phases, ""));
+    for tool in server.tools() {
+        let schema = tool.input_schema.to_value();
+        for name in ["sender_id", "creator_id", "initiator_id", "inviter_id"] {
+            assert!(schema["properties"].get(name).is_none(), "{}: {name}", tool.name);
+        }
+        assert!(tool.description.as_ref().is_some_and(|text| text.ends_with('.')), "{}", tool.name);
+        assert!(tool.hints.read_only.is_some() && tool.hints.open_world == Some(false), "{}", tool.name);
+        if tool.name.contains("_delete_") || tool.name.contains("_remove_") {
+            assert_eq!(tool.hints.destructive, Some(true), "{}", tool.name);
+        }
+    }
+    for own in [
+        "list_message_threads",
+        "list_notifications",
+        "list_friends",
+        "create_activity",
+        "list_friend_requests",
+    ] {
+        let tool = server.get_tool(&format!("buddyboss_{own}")).unwrap();
+        assert!(tool.input_schema.to_value()["properties"].get("user_id").is_none(), "{own}");
+    }
+    // Nobody has logged in here, so there is nobody to act.
+    let (text, is_error) = call(&server, "buddyboss_list_friends", json!({})).await;
+    assert!(is_error && text.contains("the caller's `id`"), "{text}");
+}
+
+#[test]
+fn sites_that_cannot_say_who_somebody_is_are_told() {
+    let told = |auth: &str, server: &str| {
+        let text = format!("{auth}\n[servers.s]\nauth = {server}\n[servers.s.tools.t]\ntext = \"t\"\n");
+        composed(&Folder::new(), &text, Road::Http).map(|_| ()).err().unwrap_or_default()
+    };
+    let plain = "[auth.a.wordpress]\nurl = \"http://example.com/wp-json\"";
+    assert!(told(plain, "\"a\"").contains("passwords would travel unprotected"), "{}", told(plain, "\"a\""));
+    let secure = "[auth.a.wordpress]\nurl = \"https://example.com/wp-json\"";
+    assert_eq!(told(secure, "\"a\""), "");
+    let both = format!("{secure}\n[auth.b]\nbasic = [{{ user = \"u\", password = \"${{X:-p}}\" }}]");
+    assert!(told(&both, "[\"a\", \"b\"]").contains("not both"), "{}", told(&both, "[\"a\", \"b\"]"));
+    let half = format!("{secure}\nuser = \"admin\"");
+    assert!(told(&half, "\"a\"").contains("belong together"), "{}", told(&half, "\"a\""));
+}

@@ -1,0 +1,143 @@
+//! Packs, unfolded: what they say is put beside what the file says, before anything is checked.
+
+use toolgate::Profile;
+
+use super::check::and;
+use super::text::{Texts, Troubles, meant};
+use super::tree::{self, Entry, Node, Worth};
+use crate::pack::{self, PACKS, Pack};
+
+/// What of a pack can be among a server's own.
+const PARTS: [&str; 4] = ["tools", "resources", "templates", "prompts"];
+
+/// Keys that say what an entry does.
+const KINDS: [&str; 9] =
+    ["http", "sql", "command", "text", "template", "builtin", "file", "files", "messages"];
+
+/// Puts the entries of all packs that servers name into those servers. What a file says itself stays as it is.
+pub(super) fn unfold(tree: &mut Node, texts: &mut Texts, troubles: &mut Troubles) {
+    let Some(servers) = tree.get_mut("servers") else { return };
+    let Worth::Table(servers) = &mut servers.worth else { return };
+    for server in servers {
+        for wish in wishes(&server.node) {
+            match pack::named(&wish.key) {
+                Some(pack) => add(&mut server.node, pack, &wish, texts, troubles),
+                None => {
+                    let names: Vec<&str> = PACKS.iter().map(|pack| pack.name).collect();
+                    let hint = match meant(&wish.key, names.iter().copied()) {
+                        Some(meant) => format!("did you mean `{meant}`?"),
+                        None => format!("there are {}", and(&names)),
+                    };
+                    troubles.say(wish.at, format!("there is no pack `{}`; {hint}", wish.key));
+                }
+            }
+        }
+    }
+}
+
+/// Names of packs, and what is said of each.
+fn wishes(server: &Node) -> Vec<Entry> {
+    let Some(packs) = server.get("packs") else { return Vec::new() };
+    let of_name = |item: &Node| {
+        let key = item.as_text()?.to_owned();
+        Some(Entry { key, at: item.at, node: Node { at: item.at, ..Node::empty() } })
+    };
+    match &packs.worth {
+        Worth::List(items) => items.iter().filter_map(of_name).collect(),
+        _ => packs.entries().to_vec(),
+    }
+}
+
+fn add(server: &mut Node, pack: &Pack, wish: &Entry, texts: &mut Texts, troubles: &mut Troubles) {
+    let settings = &wish.node;
+    if pack.needs_connection && settings.get("on").is_none() {
+        let said = format!(
+            "the pack `{0}` needs a connection: `[servers.NAME.packs.{0}]` with `on = \"…\"`",
+            pack.name
+        );
+        troubles.say(wish.at, said);
+        return;
+    }
+    let phases = phases(pack, settings, troubles);
+    let included = Profile::new(pack.name).include_tools(settings.texts("include"));
+    let others = Profile::new(pack.name).exclude_tools(settings.texts("exclude"));
+    let file = texts.add_inside(pack.name, pack.text);
+    let mut text = tree::read(texts, file, troubles);
+    for part in PARTS {
+        let Some(Entry { at, node, .. }) = text.take(part) else { continue };
+        let Worth::Table(entries) = node.worth else { continue };
+        if server.get(part).is_none() {
+            server.put(Entry { key: part.to_owned(), at, node: Node { at, ..Node::empty() } });
+        }
+        let Some(Worth::Table(known)) = server.get_mut(part).map(|node| &mut node.worth) else { continue };
+        for mut entry in entries {
+            let phase = entry.node.take("phase");
+            let is_on = phase.as_ref().and_then(|phase| phase.node.as_text());
+            let is_on = is_on.is_none_or(|phase| phases.iter().any(|on| on == phase));
+            // What shows the same as a tool is chosen like that tool, whatever it is called.
+            let builtin = entry.node.text("builtin").unwrap_or_else(|| entry.key.clone());
+            let names = [&entry.key, &builtin];
+            let is_chosen = names.iter().any(|name| included.allows_tool(name))
+                && names.iter().all(|name| others.allows_tool(name));
+            if !is_on || !is_chosen {
+                continue;
+            }
+            connect(&mut entry.node, settings.get("on"));
+            match known.iter_mut().find(|own| own.key == entry.key) {
+                Some(own) => refine(&mut own.node, entry.node),
+                None => known.push(entry),
+            }
+        }
+    }
+}
+
+/// What a file says of an entry of the pack, without saying what it does, takes the place of the pack's words; all else is
+/// as the pack says. A file that says what it does has an entry of its own.
+fn refine(own: &mut Node, of_pack: Node) {
+    let is_whole = KINDS.iter().any(|kind| own.get(kind).is_some());
+    let Worth::Table(entries) = of_pack.worth else { return };
+    for entry in entries {
+        if !is_whole && own.get(&entry.key).is_none() {
+            own.put(entry);
+        }
+    }
+}
+
+/// The parts that are wanted.
+fn phases(pack: &Pack, settings: &Node, troubles: &mut Troubles) -> Vec<String> {
+    let Some(wanted) = settings.get("phases") else {
+        let usual = pack.phases.iter().filter(|(_, is_usual)| *is_usual);
+        return usual.map(|(name, _)| (*name).to_owned()).collect();
+    };
+    let names: Vec<&str> = pack.phases.iter().map(|(name, _)| *name).collect();
+    for item in wanted.items() {
+        if let Some(name) = item.as_text()
+            && !names.contains(&name)
+        {
+            let said = match names.as_slice() {
+                [] => format!("the pack `{}` has no parts", pack.name),
+                names => format!("the pack `{}` has no part `{name}`; it has {}", pack.name, and(names)),
+            };
+            troubles.say(item.at, said);
+        }
+    }
+    settings.texts("phases")
+}
+
+/// `on = "@"` is the connection that the file names.
+fn connect(node: &mut Node, on: Option<&Node>) {
+    match &mut node.worth {
+        Worth::Table(entries) => {
+            for entry in entries {
+                match on {
+                    Some(on) if entry.key == "on" && entry.node.as_text() == Some("@") => {
+                        entry.node = on.clone();
+                    }
+                    _ => connect(&mut entry.node, on),
+                }
+            }
+        }
+        Worth::List(items) => items.iter_mut().for_each(|item| connect(item, on)),
+        _ => {}
+    }
+}

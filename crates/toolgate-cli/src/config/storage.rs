@@ -1,0 +1,56 @@
+//! Where is kept what outlives a call.
+
+use std::path::PathBuf;
+
+use toolgate::store::RedisStore;
+
+use super::text::{Texts, Troubles};
+use super::tree::Node;
+
+/// A place to keep things.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Storage {
+    Memory,
+    File(PathBuf),
+    Redis { url: String, prefix: String },
+}
+
+pub(super) fn read(tree: &Node, texts: &Texts, troubles: &mut Troubles) -> Storage {
+    let Some(table) = tree.get("storage") else { return Storage::Memory };
+    let (prefix, default) = (table.get("prefix"), table.get("default"));
+    let url = default.and_then(Node::as_text).unwrap_or("memory:");
+    let at = table.reach("default");
+    let is_redis = ["redis", "valkey", "unix"].iter().any(|scheme| url.starts_with(scheme));
+    if let (Some(prefix), false) = (prefix, is_redis) {
+        troubles.say(prefix.at, "`prefix` is for Redis: nobody else keeps things in this place");
+    }
+    let path = url.strip_prefix("redb:").or_else(|| url.strip_prefix("file:"));
+    match path {
+        _ if is_redis => {
+            let prefix = prefix.and_then(Node::as_text).unwrap_or("toolgate:").to_owned();
+            if let Err(error) = RedisStore::connect(url).check() {
+                let said = error.to_string();
+                troubles.say(at, said.strip_prefix("the store cannot be reached: ").unwrap_or(&said));
+            }
+            Storage::Redis { url: url.to_owned(), prefix }
+        }
+        Some(path) => {
+            let path = texts.resolve(at.file, path.strip_prefix("//").unwrap_or(path));
+            match path.parent() {
+                Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+                    troubles.say(at, format!("there is no folder {}", folder.display()));
+                }
+                _ if path.is_dir() => troubles.say(at, "this is a folder; a file is needed"),
+                _ => {}
+            }
+            Storage::File(path)
+        }
+        None => {
+            if url != "memory:" {
+                let said = "`default` must be `memory:`, `redb:PATH` or `redis://host:port`";
+                troubles.say(at, said);
+            }
+            Storage::Memory
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What the program notes of its own work, for those on call: slow requests, slow calls of backends, slow statements,
+//! routes, the newest lines of the log.
+//!
+//! Nothing is noted until a server asks for it (`packs = ["runtime"]`): until then each of these is one look at a flag.
+//! Everything is bounded, and what was said in a request is not kept, only what it was about. There is one of it in the
+//! process, because there is one log, and because databases and APIs are shared by all servers.
+
+pub(crate) mod logs;
+pub(crate) mod routes;
+pub(crate) mod slow;
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use logs::Logs;
+use routes::Routes;
+use slow::Slow;
+
+/// Everything that is noted.
+pub(crate) struct Collectors {
+    pub(crate) requests: Slow,
+    pub(crate) http: Slow,
+    pub(crate) sql: Slow,
+    pub(crate) routes: Routes,
+    pub(crate) logs: Logs,
+}
+
+static IS_ON: AtomicBool = AtomicBool::new(false);
+
+static COLLECTORS: LazyLock<Collectors> = LazyLock::new(|| Collectors {
+    requests: Slow::new(false),
+    http: Slow::new(false),
+    sql: Slow::new(true),
+    routes: Routes::new(),
+    logs: Logs::new(),
+});
+
+/// Whether anything is noted.
+#[inline]
+pub(crate) fn is_on() -> bool {
+    IS_ON.load(Relaxed)
+}
+
+/// Notes from now on, or no longer. What was noted stays.
+pub(crate) fn switch(on: bool) {
+    IS_ON.store(on, Relaxed);
+}
+
+/// What was noted.
+pub(crate) fn collectors() -> &'static Collectors {
+    &COLLECTORS
+}
+
+/// What is noted is whole at every point where a panic could happen, so poison says nothing.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

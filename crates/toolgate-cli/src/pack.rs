@@ -1,0 +1,54 @@
+//! Packs: tools, prompts and resources that the program brings along, for servers that name them.
+//!
+//! A pack is a text of the same shape as a server's table, so that everything that holds for what a file says holds for
+//! what a pack says. Beyond that, an entry says to which part of the pack it belongs (`phase`), `on = "@"` is the connection
+//! that the file names for the pack, and `builtin` is something that is written in Rust, which only packs may name.
+
+mod hub;
+pub(crate) mod runtime;
+pub(crate) mod world;
+
+use std::sync::Arc;
+
+use crate::config::Server;
+use crate::source::Act;
+use world::World;
+
+/// A pack.
+#[derive(Debug)]
+pub(crate) struct Pack {
+    pub(crate) name: &'static str,
+    pub(crate) text: &'static str,
+    /// Its parts, and whether each is there where the file does not say which are.
+    pub(crate) phases: &'static [(&'static str, bool)],
+    /// What its requests go to must be said, with `on`.
+    pub(crate) needs_connection: bool,
+}
+
+/// Every pack.
+pub(crate) static PACKS: [Pack; 3] = [
+    Pack { name: "runtime", text: include_str!("pack/runtime.toml"), phases: &[], needs_connection: false },
+    Pack {
+        name: "buddyboss",
+        text: include_str!("pack/buddyboss.toml"),
+        phases: &[
+            ("core", true),
+            ("buddyboss", true),
+            ("advanced", true),
+            ("learndash", false),
+            ("extra", false),
+        ],
+        needs_connection: true,
+    },
+    Pack { name: "hub", text: include_str!("pack/hub.toml"), phases: &[], needs_connection: true },
+];
+
+/// The pack of this name.
+pub(crate) fn named(name: &str) -> Option<&'static Pack> {
+    PACKS.iter().find(|pack| pack.name == name)
+}
+
+/// What a pack means by `builtin`. None: nothing of that name.
+pub(crate) fn builtin(name: &str, server: &Server, world: &Arc<World>) -> Option<Arc<dyn Act>> {
+    hub::builtin(name, server, world).or_else(|| runtime::builtin(name, &server.name, world))
+}

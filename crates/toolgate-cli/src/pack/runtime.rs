@@ -1,0 +1,158 @@
+//! The acts of the pack `runtime`: what a person on call asks a running program, and what they may do about it.
+//!
+//! Whatever is not there on a system, or has no counterpart in this program, is answered with `{"available": false}` and a
+//! reason instead of an error, so that whoever asks for everything gets everything else.
+
+mod collected;
+mod health;
+mod host;
+mod parts;
+mod proc;
+mod process;
+mod program;
+
+#[cfg(test)]
+mod tests;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use toolgate::model::ToolOutput;
+use toolgate::{Context, Raw, ToolError};
+
+use super::world::World;
+use crate::source::{Act, Acting, Reading};
+
+/// What an act says: JSON, or why not.
+type Said = Result<Value, ToolError>;
+
+type Waiting<'a> = Pin<Box<dyn Future<Output = Said> + Send + 'a>>;
+
+/// What does something, or looks.
+#[derive(Clone, Copy)]
+enum Deed {
+    Now(fn(&Here, Given<'_>) -> Said),
+    /// It has to wait for something.
+    Later(for<'a> fn(&'a Here, Given<'a>) -> Waiting<'a>),
+    /// There is nothing like it in this program; why.
+    Never(&'static str),
+}
+
+/// Where an act finds itself.
+struct Here {
+    world: Arc<World>,
+    /// The server that it is called through.
+    server: String,
+}
+
+/// The arguments of a call.
+#[derive(Clone, Copy)]
+struct Given<'a>(&'a Map<String, Value>);
+
+impl<'a> Given<'a> {
+    fn text(self, name: &str) -> Option<&'a str> {
+        self.0.get(name)?.as_str().filter(|text| !text.is_empty())
+    }
+
+    /// One that cannot be missing.
+    fn need(self, name: &str) -> Result<&'a str, ToolError> {
+        self.text(name).ok_or_else(|| ToolError::new(format!("`{name}` is missing")))
+    }
+
+    fn number(self, name: &str) -> Option<u64> {
+        // Variables of URIs are texts.
+        let value = self.0.get(name)?;
+        value.as_u64().or_else(|| value.as_str()?.parse().ok())
+    }
+
+    fn flag(self, name: &str) -> Option<bool> {
+        self.0.get(name)?.as_bool()
+    }
+
+    /// How many are wanted.
+    fn limit(self, otherwise: usize) -> usize {
+        self.number("limit")
+            .map_or(otherwise, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+            .clamp(1, 10_000)
+    }
+}
+
+/// What looks at the program, by name.
+pub(super) fn builtin(name: &str, server: &str, world: &Arc<World>) -> Option<Arc<dyn Act>> {
+    let found = program::deed(name)
+        .or_else(|| process::deed(name))
+        .or_else(|| collected::deed(name))
+        .or_else(|| parts::deed(name))?;
+    let here = Here { world: Arc::clone(world), server: server.to_owned() };
+    Some(Arc::new(Doing { here, deed: found }))
+}
+
+struct Doing {
+    here: Here,
+    deed: Deed,
+}
+
+impl Doing {
+    async fn run(&self, arguments: &Map<String, Value>) -> Said {
+        match self.deed {
+            Deed::Now(act) => act(&self.here, Given(arguments)),
+            Deed::Later(act) => act(&self.here, Given(arguments)).await,
+            Deed::Never(reason) => Ok(proc::unavailable(reason)),
+        }
+    }
+}
+
+impl Act for Doing {
+    fn act<'a>(&'a self, _: &'a Context, arguments: &'a Map<String, Value>) -> Acting<'a> {
+        Box::pin(async move { self.run(arguments).await.map(|said| told(&said)) })
+    }
+
+    /// What can be read and says that it is not there, is not there.
+    fn read<'a>(&'a self, _: &'a Context, arguments: &'a Map<String, Value>) -> Reading<'a> {
+        Box::pin(async move {
+            let said = self.run(arguments).await?;
+            Ok((!said.is_null()).then(|| told(&said)))
+        })
+    }
+}
+
+/// JSON, as text for models and, where it is an object, as itself for programs. A text is itself.
+fn told(value: &Value) -> ToolOutput {
+    if let Value::String(text) = value {
+        return ToolOutput::text(text.clone());
+    }
+    let raw = Raw::from(value);
+    let structured = value.is_object().then(|| raw.clone());
+    ToolOutput { structured, ..ToolOutput::text(raw.as_str()) }
+}
+
+/// The one of that name, or who there is instead.
+fn pick<'a, T>(
+    what: &str,
+    name: &str,
+    all: impl IntoIterator<Item = T>,
+    name_of: impl Fn(&T) -> &str + 'a,
+) -> Result<T, ToolError> {
+    let mut names = Vec::new();
+    for one in all {
+        if name_of(&one) == name {
+            return Ok(one);
+        }
+        names.push(name_of(&one).to_owned());
+    }
+    let there =
+        if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) };
+    Err(ToolError::new(format!("there is no {what} `{name}`; {there}")))
+}
+
+/// How well everything is, part by part.
+pub(crate) fn health(world: &World) -> Value {
+    health::whole(&parts::reports(world))
+}
+
+/// A list as an answer: an object, so that programs get it as structure.
+fn listed(key: &str, items: Vec<Value>) -> Value {
+    let count = Value::from(items.len());
+    Value::Object(Map::from_iter([("count".to_owned(), count), (key.to_owned(), Value::Array(items))]))
+}

@@ -1,0 +1,201 @@
+//! How well something is, as a number and in words that say what to do.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Severity {
+    Info,
+    Warning,
+    Critical,
+}
+
+impl Severity {
+    fn penalty(self) -> u32 {
+        match self {
+            Severity::Info => 5,
+            Severity::Warning => 25,
+            Severity::Critical => 50,
+        }
+    }
+}
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Issue {
+    pub(super) severity: Severity,
+    pub(super) code: String,
+    pub(super) message: String,
+    pub(super) suggested_action: String,
+    /// Which of several it is about.
+    pub(super) entity: String,
+    /// The numbers that led to it.
+    pub(super) entity_metrics: Value,
+}
+
+impl Issue {
+    pub(super) fn new(
+        severity: Severity,
+        code: &str,
+        entity: &str,
+        message: String,
+        action: &str,
+        metrics: Value,
+    ) -> Issue {
+        Issue {
+            severity,
+            code: code.to_owned(),
+            message,
+            suggested_action: action.to_owned(),
+            entity: entity.to_owned(),
+            entity_metrics: metrics,
+        }
+    }
+}
+
+/// What was found of one part.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Report {
+    pub(super) issues: Vec<Issue>,
+    /// How many things were looked at.
+    pub(super) checked: usize,
+}
+
+impl Report {
+    pub(super) fn of(issues: Vec<Issue>, checked: usize) -> Report {
+        Report { issues, checked }
+    }
+
+    /// A hundred less a penalty for each issue, never below zero.
+    pub(super) fn score(&self) -> u32 {
+        self.issues.iter().fold(100_u32, |score, issue| score.saturating_sub(issue.severity.penalty()))
+    }
+
+    /// As bad as its worst issue; what is only worth knowing harms nobody.
+    pub(super) fn status(&self) -> &'static str {
+        match self.issues.iter().map(|issue| issue.severity).max() {
+            Some(Severity::Critical) => "critical",
+            Some(Severity::Warning) => "warning",
+            _ => "healthy",
+        }
+    }
+
+    pub(super) fn shown(&self) -> Value {
+        json!({
+            "status": self.status(),
+            "score": self.score(),
+            "issues": self.issues,
+            "scoreBreakdown": self.breakdown(),
+            "checked": self.checked,
+        })
+    }
+
+    fn breakdown(&self) -> Value {
+        let count = |severity| self.issues.iter().filter(|issue| issue.severity == severity).count();
+        let part = |severity: Severity| {
+            let count = count(severity);
+            json!({ "count": count, "penaltyEach": severity.penalty(), "penalty": count as u64 * u64::from(severity.penalty()) })
+        };
+        json!({
+            "base": 100,
+            "info": part(Severity::Info),
+            "warning": part(Severity::Warning),
+            "critical": part(Severity::Critical),
+            "score": self.score(),
+        })
+    }
+}
+
+/// All parts together are as well as the weakest of them.
+pub(super) fn whole(parts: &[(&str, Report)]) -> Value {
+    let weakest = parts.iter().min_by_key(|(_, report)| report.score());
+    let issues = parts.iter().flat_map(|(name, report)| {
+        report
+            .issues
+            .iter()
+            .map(move |issue| Issue { code: format!("{name}:{}", issue.code), ..issue.clone() })
+    });
+    let all = Report::of(issues.collect(), parts.iter().map(|(_, report)| report.checked).sum());
+    let subsystems: Map<String, Value> = parts
+        .iter()
+        .map(|(name, report)| {
+            let shown =
+                json!({ "status": report.status(), "score": report.score(), "issues": report.issues.len() });
+            ((*name).to_owned(), shown)
+        })
+        .collect();
+    let scores: Map<String, Value> =
+        parts.iter().map(|(name, report)| ((*name).to_owned(), report.score().into())).collect();
+    let score = weakest.map_or(100, |(_, report)| report.score());
+    json!({
+        "status": all.status(),
+        "score": score,
+        "weakest": weakest.map(|(name, _)| name),
+        "issues": all.issues,
+        "scoreBreakdown": { "rule": "the score is that of the weakest subsystem", "subsystems": scores, "score": score },
+        "subsystems": subsystems,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn issue(severity: Severity, code: &str) -> Issue {
+        Issue::new(severity, code, "x", "it is so".into(), "do something", json!({ "n": 1 }))
+    }
+
+    #[test]
+    fn scores_lose_a_penalty_for_each_issue_and_stop_at_zero() {
+        use Severity::{Critical, Info, Warning};
+        let rows: [(&[Severity], u32, &str); 6] = [
+            (&[], 100, "healthy"),
+            (&[Info], 95, "healthy"),
+            (&[Info, Warning], 70, "warning"),
+            (&[Warning, Warning], 50, "warning"),
+            (&[Critical, Info], 45, "critical"),
+            (&[Critical, Critical, Critical], 0, "critical"),
+        ];
+        for (severities, score, status) in rows {
+            let report = Report::of(severities.iter().map(|severity| issue(*severity, "X")).collect(), 1);
+            assert_eq!((report.score(), report.status()), (score, status), "{severities:?}");
+            assert_eq!(report.shown()["scoreBreakdown"]["score"], score);
+        }
+    }
+
+    #[test]
+    fn an_issue_can_be_read_back() {
+        let before = issue(Severity::Warning, "CACHE_DISABLED");
+        let written = serde_json::to_value(&before).unwrap();
+        for key in ["severity", "code", "message", "suggestedAction", "entity", "entityMetrics"] {
+            assert!(written.get(key).is_some(), "{key}");
+        }
+        assert_eq!(written["severity"], "warning");
+        assert_eq!(serde_json::from_value::<Issue>(written).unwrap(), before);
+    }
+
+    #[test]
+    fn the_whole_is_as_well_as_its_weakest_part() {
+        let parts = [
+            ("cache", Report::of(vec![issue(Severity::Warning, "CACHE_DISABLED")], 2)),
+            (
+                "executor",
+                Report::of(
+                    vec![issue(Severity::Critical, "EXECUTOR_UNHEALTHY"), issue(Severity::Info, "Y")],
+                    1,
+                ),
+            ),
+            ("watcher", Report::default()),
+        ];
+        let whole = whole(&parts);
+        assert_eq!((&whole["score"], &whole["status"]), (&json!(45), &json!("critical")));
+        assert_eq!(whole["weakest"], "executor");
+        assert_eq!(whole["subsystems"]["cache"]["score"], 75);
+        let codes: Vec<&str> =
+            whole["issues"].as_array().unwrap().iter().map(|issue| issue["code"].as_str().unwrap()).collect();
+        assert_eq!(codes, ["cache:CACHE_DISABLED", "executor:EXECUTOR_UNHEALTHY", "executor:Y"]);
+    }
+}

@@ -1,0 +1,309 @@
+//! What the system says of this process, as far as it has a `/proc`.
+//!
+//! Texts are read by plain functions, so that every one of them is tested on texts, whatever machine the tests run on.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+/// The clock ticks of a second that `/proc` counts in; Linux tells programs 100 on every machine.
+const TICKS: u64 = 100;
+
+/// A file of the system; none if there is no such thing here.
+pub(super) fn read(path: impl AsRef<Path>) -> Option<String> {
+    let bytes = std::fs::read(path).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// `VmRSS:\t   5124 kB` and the like: names and what follows the colon.
+pub(super) fn pairs(text: &str) -> BTreeMap<&str, &str> {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.trim(), value.trim()))
+        .collect()
+}
+
+/// The number of bytes that `5124 kB` is; a number without a unit is itself.
+pub(super) fn bytes(value: &str) -> Option<u64> {
+    let mut words = value.split_whitespace();
+    let number: u64 = words.next()?.parse().ok()?;
+    match words.next() {
+        Some("kB") => number.checked_mul(1024),
+        _ => Some(number),
+    }
+}
+
+/// How much memory there is of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Memory {
+    pub(super) rss: u64,
+    pub(super) peak: u64,
+    pub(super) virtual_size: u64,
+    pub(super) swap: u64,
+    pub(super) data: u64,
+    pub(super) threads: u64,
+}
+
+pub(super) fn memory_of(status: &str) -> Memory {
+    let pairs = pairs(status);
+    let get = |name: &str| pairs.get(name).and_then(|value| bytes(value)).unwrap_or(0);
+    Memory {
+        rss: get("VmRSS"),
+        peak: get("VmHWM"),
+        virtual_size: get("VmSize"),
+        swap: get("VmSwap"),
+        data: get("VmData"),
+        threads: get("Threads"),
+    }
+}
+
+/// Now; none where there is no `/proc`.
+pub(super) fn memory() -> Option<Memory> {
+    read("/proc/self/status").map(|status| memory_of(&status))
+}
+
+/// Every number of a `smaps_rollup`, in bytes, named as programs name things: `rssBytes`, `pssAnonBytes`.
+pub(super) fn rollup_of(text: &str) -> Map<String, Value> {
+    let mut found = Map::new();
+    for (name, value) in pairs(text) {
+        if let Some(bytes) = value.ends_with("kB").then(|| bytes(value)).flatten() {
+            let mut plain: String = name.replace(['_', '(', ')'], "");
+            if let Some(first) = plain.get_mut(..1) {
+                first.make_ascii_lowercase();
+            }
+            found.insert(format!("{plain}Bytes"), bytes.into());
+        }
+    }
+    found
+}
+
+/// One thread, as `stat` tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Thread {
+    pub(super) id: u64,
+    pub(super) name: String,
+    pub(super) state: char,
+    /// Time on a processor.
+    pub(super) busy: Duration,
+}
+
+/// `4711 (a name) with) S 1 …`: the name may hold anything, the last parenthesis ends it.
+pub(super) fn thread_of(stat: &str) -> Option<Thread> {
+    let (start, end) = (stat.find('(')?, stat.rfind(')')?);
+    let id = stat.get(..start)?.trim().parse().ok()?;
+    let name = stat.get(start + 1..end)?.to_owned();
+    let rest: Vec<&str> = stat.get(end + 1..)?.split_whitespace().collect();
+    let state = rest.first()?.chars().next()?;
+    let ticks: u64 = rest.get(11)?.parse::<u64>().ok()? + rest.get(12)?.parse::<u64>().ok()?;
+    Some(Thread { id, name, state, busy: Duration::from_millis(ticks * 1000 / TICKS) })
+}
+
+/// Nanoseconds on a processor, where the kernel counts so finely.
+pub(super) fn busy_of(schedstat: &str) -> Option<Duration> {
+    schedstat.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
+}
+
+/// A letter in words.
+pub(super) fn state(letter: char) -> &'static str {
+    match letter {
+        'R' => "running",
+        'S' => "sleeping",
+        'D' => "blocked",
+        'T' | 't' => "stopped",
+        'Z' => "zombie",
+        'I' => "idle",
+        _ => "other",
+    }
+}
+
+/// All threads of this process; none where there is no `/proc`.
+pub(super) fn threads() -> Option<Vec<Thread>> {
+    let tasks = std::fs::read_dir("/proc/self/task").ok()?;
+    let threads = tasks.filter_map(Result::ok).filter_map(|task| {
+        let mut thread = thread_of(&read(task.path().join("stat"))?)?;
+        if let Some(busy) = read(task.path().join("schedstat")).as_deref().and_then(busy_of) {
+            thread.busy = busy;
+        }
+        Some(thread)
+    });
+    let mut threads: Vec<Thread> = threads.collect();
+    threads.sort_by_key(|thread| thread.id);
+    Some(threads)
+}
+
+/// Where a thread waits in the kernel, if that may be known.
+pub(super) fn waits_in(thread: u64) -> Option<String> {
+    read(format!("/proc/self/task/{thread}/wchan")).filter(|place| !place.is_empty() && place != "0")
+}
+
+/// `Max open files  1024  4096  files`: a name of several words, then two limits and a unit.
+pub(super) fn limits_of(text: &str) -> Vec<(String, Value, Value, String)> {
+    let number = |word: &str| word.parse::<u64>().map_or(Value::Null, Value::from);
+    let rows = text.lines().skip(1).filter_map(|line| {
+        // Columns are aligned: two blanks or more divide them.
+        let mut columns = line.split("  ").map(str::trim).filter(|column| !column.is_empty());
+        let (name, soft, hard) = (columns.next()?, columns.next()?, columns.next()?);
+        Some((name.to_owned(), number(soft), number(hard), columns.next().unwrap_or_default().to_owned()))
+    });
+    rows.collect()
+}
+
+/// The soft limit of open files.
+pub(super) fn file_limit() -> Option<u64> {
+    let text = read("/proc/self/limits")?;
+    let found = limits_of(&text).into_iter().find(|(name, ..)| name == "Max open files")?;
+    found.1.as_u64()
+}
+
+/// What open descriptors lead to, counted by kind.
+pub(super) fn kinds_of<'a>(targets: impl Iterator<Item = &'a str>) -> BTreeMap<&'static str, usize> {
+    let mut kinds = BTreeMap::new();
+    for target in targets {
+        let kind = match target {
+            _ if target.starts_with("socket:") => "socket",
+            _ if target.starts_with("pipe:") => "pipe",
+            _ if target.starts_with("anon_inode:") => "anonymous",
+            _ if target.starts_with("/dev/") => "device",
+            _ => "file",
+        };
+        *kinds.entry(kind).or_default() += 1;
+    }
+    kinds
+}
+
+/// What every open descriptor leads to; none where there is no `/proc`.
+pub(super) fn descriptors() -> Option<Vec<(u64, String)>> {
+    let entries = std::fs::read_dir("/proc/self/fd").ok()?;
+    let found = entries.filter_map(Result::ok).filter_map(|entry| {
+        let number = entry.file_name().to_string_lossy().parse().ok()?;
+        Some((number, std::fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned()))
+    });
+    let mut found: Vec<(u64, String)> = found.collect();
+    found.sort();
+    Some(found)
+}
+
+/// Files that are mapped and can be executed: libraries and the program, with the bytes that are mapped of each.
+pub(super) fn libraries_of(maps: &str) -> BTreeMap<String, u64> {
+    let mut found: BTreeMap<String, (u64, bool)> = BTreeMap::new();
+    for line in maps.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(range), Some(mode)) = (words.next(), words.next()) else { continue };
+        let path = words.skip(3).collect::<Vec<_>>().join(" ");
+        if !path.starts_with('/') {
+            continue;
+        }
+        let size = range.split_once('-').and_then(|(from, to)| {
+            u64::from_str_radix(to, 16).ok()?.checked_sub(u64::from_str_radix(from, 16).ok()?)
+        });
+        let entry = found.entry(path).or_default();
+        entry.0 += size.unwrap_or(0);
+        entry.1 |= mode.contains('x');
+    }
+    found.into_iter().filter(|(_, (_, is_code))| *is_code).map(|(path, (size, _))| (path, size)).collect()
+}
+
+/// The processors' time of this process: its own and the system's.
+pub(super) fn times_of(stat: &str) -> Option<(Duration, Duration)> {
+    let rest: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
+    let ticks =
+        |place: usize| Some(Duration::from_millis(rest.get(place)?.parse::<u64>().ok()? * 1000 / TICKS));
+    Some((ticks(11)?, ticks(12)?))
+}
+
+/// The answer where the system tells nothing.
+pub(super) fn unavailable(reason: &str) -> Value {
+    json!({ "available": false, "reason": reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_in_bytes() {
+        let status = "Name:\ttoolgate\nVmPeak:\t  9000 kB\nVmSize:\t  8000 kB\nVmHWM:\t 600 kB\nVmRSS:\t     512 kB\nVmData:\t 100 kB\nVmSwap:\t 1 kB\nThreads:\t5\n";
+        let wanted = Memory {
+            rss: 512 << 10,
+            peak: 600 << 10,
+            virtual_size: 8000 << 10,
+            swap: 1024,
+            data: 100 << 10,
+            threads: 5,
+        };
+        assert_eq!(memory_of(status), wanted);
+        assert_eq!(memory_of("nothing of it"), Memory::default());
+    }
+
+    #[test]
+    fn a_rollup_has_names_for_programs() {
+        let text = "55d0-7ffe ---p 00000000 00:00 0  [rollup]\nRss:   4300 kB\nPss_Anon:  10 kB\nShared_Clean: 0 kB\n";
+        let found = rollup_of(text);
+        assert_eq!(found["rssBytes"], 4300 * 1024);
+        assert_eq!(found["pssAnonBytes"], 10 * 1024);
+        assert_eq!(found["sharedCleanBytes"], 0);
+        assert_eq!(found.len(), 3);
+    }
+
+    #[test]
+    fn threads_may_have_any_name() {
+        let stat = "4711 (tokio) (x)) S 1 4711 4711 0 -1 1077936192 5 0 0 0 25 75 0 0 20 0 9 0 100 0 0";
+        let thread = thread_of(stat).unwrap();
+        assert_eq!((thread.id, thread.name.as_str(), thread.state), (4711, "tokio) (x)", 'S'));
+        assert_eq!(thread.busy, Duration::from_secs(1));
+        assert_eq!(times_of(stat), Some((Duration::from_millis(250), Duration::from_millis(750))));
+        assert_eq!(thread_of("nonsense"), None);
+        assert_eq!(thread_of(") (x"), None);
+        assert_eq!(busy_of("12345 1 2\n"), Some(Duration::from_nanos(12_345)));
+    }
+
+    #[test]
+    fn limits_are_numbers_or_none() {
+        let text = "Limit                     Soft Limit           Hard Limit           Units     \n\
+            Max cpu time              unlimited            unlimited            seconds   \n\
+            Max open files            1024                 524288               files     \n\
+            Max nice priority         0                    0                    \n";
+        let limits = limits_of(text);
+        assert_eq!(limits[0].0, "Max cpu time");
+        assert_eq!(limits[0].1, Value::Null);
+        assert_eq!(limits[1], ("Max open files".to_owned(), json!(1024), json!(524_288), "files".to_owned()));
+        assert_eq!(limits[2].3, "");
+    }
+
+    #[test]
+    fn descriptors_are_counted_by_kind() {
+        let targets = [
+            "socket:[1]",
+            "socket:[2]",
+            "pipe:[3]",
+            "anon_inode:[eventpoll]",
+            "/dev/null",
+            "/var/x (deleted)",
+        ];
+        let kinds = kinds_of(targets.into_iter());
+        assert_eq!(kinds.get("socket"), Some(&2));
+        assert_eq!(kinds.get("file"), Some(&1));
+        assert_eq!(kinds.values().sum::<usize>(), 6);
+    }
+
+    #[test]
+    fn libraries_are_what_can_be_run() {
+        let maps = "7f00-8000 r--p 0 08:01 1 /lib/libc.so.6\n8000-9000 r-xp 0 08:01 1 /lib/libc.so.6\n\
+            9000-a000 r--p 0 08:01 2 /usr/share/a file\na000-b000 rw-p 0 00:00 0 [heap]\nb000-c000 r-xp 0 00:00 0 [vdso]\n";
+        let found = libraries_of(maps);
+        assert_eq!(found.into_iter().collect::<Vec<_>>(), [("/lib/libc.so.6".to_owned(), 0x1100)]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn this_process_can_be_read() {
+        assert!(memory().unwrap().rss > 0);
+        assert!(threads().unwrap().iter().any(|thread| thread.id == u64::from(std::process::id())));
+        assert!(!descriptors().unwrap().is_empty());
+        assert!(file_limit().unwrap() > 0);
+        let maps = read("/proc/self/maps").unwrap();
+        assert!(!libraries_of(&maps).is_empty());
+    }
+}

@@ -1,0 +1,171 @@
+//! The text of the pack and its acts fit together.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::pack::{named, world::World};
+
+/// The text of the pack.
+fn pack() -> String {
+    named("runtime").unwrap().text.to_owned()
+}
+
+/// Names of tables like `[tools.NAME]`.
+fn tables(kind: &str) -> Vec<String> {
+    let begin = format!("[{kind}.");
+    let names = pack();
+    let names = names.lines().filter_map(|line| line.strip_prefix(&begin)?.strip_suffix(']'));
+    names.filter(|name| !name.contains('.')).map(str::to_owned).collect()
+}
+
+fn builtins() -> BTreeSet<String> {
+    let text = pack();
+    let found = text.lines().filter_map(|line| line.strip_prefix("builtin = \"")?.strip_suffix('"'));
+    found.map(str::to_owned).collect()
+}
+
+fn here() -> Here {
+    Here { world: Arc::new(World::default()), server: "ops".to_owned() }
+}
+
+#[test]
+fn everything_that_the_text_names_can_be_done() {
+    let world = Arc::new(World::default());
+    for name in builtins() {
+        assert!(builtin(&name, "ops", &world).is_some(), "there is nothing built in as {name}");
+    }
+    assert!(builtin("nothing", "ops", &world).is_none());
+}
+
+#[test]
+fn names_are_made_of_a_domain_an_action_and_a_subject() {
+    let names = tables("tools");
+    assert!(names.len() > 150, "{}", names.len());
+    for name in &names {
+        let parts: Vec<&str> = name.split('_').collect();
+        let is_plain = |part: &&str| {
+            !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        };
+        assert!(parts.len() >= 2 && parts.iter().all(is_plain), "{name}");
+    }
+}
+
+#[test]
+fn prompts_name_tools_that_are_there() {
+    let tools: BTreeSet<String> = tables("tools").into_iter().collect();
+    assert!(tables("prompts").len() >= 32);
+    let mut n_steps = 0;
+    for line in pack().lines() {
+        // `1. `tool` with …`
+        let Some((number, rest)) = line.split_once(". `") else { continue };
+        let Some((tool, _)) = rest.split_once('`').filter(|_| number.parse::<u32>().is_ok()) else {
+            continue;
+        };
+        assert!(tools.contains(tool), "a prompt names `{tool}`");
+        n_steps += 1;
+    }
+    assert!(n_steps > 100, "{n_steps}");
+}
+
+/// What only looks can be done on any machine, with nothing served, and says something.
+#[tokio::test]
+async fn whoever_looks_at_nothing_gets_an_answer() {
+    let text = pack();
+    let mut n_said = 0;
+    for table in text.split("\n[").skip(1) {
+        let Some(name) =
+            table.strip_prefix("tools.").and_then(|table| table.split_once(']')).map(|(name, _)| name)
+        else {
+            continue;
+        };
+        if !table.contains("readOnlyHint = true") {
+            continue;
+        }
+        let world = Arc::new(World::default());
+        let deed =
+            [program::deed, process::deed, collected::deed, parts::deed].iter().find_map(|find| find(name));
+        let doing = Doing { here: Here { world, server: "ops".into() }, deed: deed.unwrap() };
+        let said = match doing.run(&Map::new()).await {
+            Err(error) if format!("{error:?}").contains("is missing") => continue,
+            said => said.unwrap_or_else(|error| panic!("{name}: {error:?}")),
+        };
+        n_said += 1;
+        assert!(
+            said.is_object() || said.is_array() || said.is_null() && name == "runtime_get_config",
+            "{name}: {said}"
+        );
+    }
+    assert!(n_said > 60, "{n_said}");
+}
+
+#[test]
+fn secrets_of_the_environment_are_masked() {
+    let found = [
+        ("SECRET_KEY", "s3cret"),
+        ("AWS_SESSION_TOKEN", "s3cret"),
+        ("DATABASE_URL", "postgres://ada:s3cret@host/db?sslmode=off"),
+        ("SIGNING_KEY", "s3cret"),
+        ("SENTRY_DSN", "https://s3cret@host/1"),
+        ("MYSQL_PWD", "s3cret"),
+        ("HOME", "/home/ada"),
+        ("GH_PAT", "s3cret"),
+        ("SLACK_WEBHOOK_URL", "https://host/s3cret"),
+    ];
+    let shown = process::masked(found.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+    assert!(!shown.to_string().contains("s3cret"), "{shown}");
+    assert_eq!(shown["HOME"], "/home/ada");
+    assert_eq!(shown["DATABASE_URL"], "***", "it is there, and nothing else is said of it");
+}
+
+#[test]
+fn a_server_cannot_be_paused_through_itself() {
+    let here = here();
+    here.world.servers.server("ops");
+    here.world.servers.server("shop");
+    let Some(Deed::Now(pause)) = program::deed("server_pause") else { panic!("it does not wait") };
+    let named = |name: &str| Map::from_iter([("name".to_owned(), Value::from(name))]);
+    assert!(pause(&here, Given(&named("ops"))).is_err());
+    assert!(pause(&here, Given(&named("nobody"))).is_err());
+    assert_eq!(pause(&here, Given(&named("shop"))).unwrap(), json!({ "name": "shop", "paused": true }));
+    assert!(here.world.servers.server("shop").is_paused() && !here.world.servers.server("ops").is_paused());
+}
+
+/// What is asked of one server is noted for all, once somebody wants to know.
+#[tokio::test]
+async fn requests_are_noted_once_somebody_asks() {
+    use crate::observe::collectors;
+    use crate::pack::world::{Seen, Served};
+
+    let world = World::default();
+    let shop = world.servers.server_with("shop", |server| server.tool("hours", || async { "9 to 5" }));
+    let key = "tools/call /shop/hours";
+    shop.call_tool("hours", json!({})).await.unwrap();
+    assert!(collectors().routes.one(key).is_none(), "nobody asked");
+
+    let served = |packs: &[&str]| Seen {
+        servers: vec![Served {
+            name: "ops".into(),
+            path: "/ops".into(),
+            dialect: "official".into(),
+            packs: packs.iter().map(|pack| (*pack).to_owned()).collect(),
+            has_sessions: true,
+            is_guarded: false,
+        }],
+        ..Seen::default()
+    };
+    world.see(served(&["runtime"]));
+    collectors().requests.set(&crate::observe::slow::Setting { threshold: Some(0), ..Default::default() });
+    shop.call_tool("hours", json!({})).await.unwrap();
+    let _ = shop.call_tool("nothing", json!({})).await;
+    assert_eq!(collectors().routes.one(key).unwrap()["count"], 1);
+    let slow = collectors().requests.newest(9, 0);
+    assert!(slow.iter().any(|one| one["subject"] == "hours" && one["server"] == "shop"), "{slow:?}");
+    assert!(world.events(9).iter().any(|event| event["event"] == "onMCPError"));
+
+    world.see(served(&[]));
+    shop.call_tool("hours", json!({})).await.unwrap();
+    assert_eq!(collectors().routes.one(key).unwrap()["count"], 1, "nobody asks any more");
+}

@@ -1,0 +1,182 @@
+//! Arguments put right before they are checked, for backends that would rather have less than something wrong: numbers
+//! are brought into their range, words lose their tags, and what is not on a list is left out.
+
+use serde_json::Value;
+
+/// The longest text, where its schema does not say.
+const LONGEST: usize = 1000;
+/// How often tags are taken out of what is left.
+const ROUNDS: usize = 8;
+
+/// Arguments as they can be, by the schema of each. One that cannot be anything is left out, and so is `null`.
+pub(crate) fn clean(arguments: Value, schemas: &[(String, Value)]) -> Value {
+    let Value::Object(mut all) = arguments else { return arguments };
+    for (name, schema) in schemas {
+        if let Some(value) = all.get_mut(name) {
+            match cleaned(value.take(), schema) {
+                Some(clean) => *value = clean,
+                None => {
+                    all.shift_remove(name);
+                }
+            }
+        }
+    }
+    Value::Object(all)
+}
+
+fn cleaned(value: Value, schema: &Value) -> Option<Value> {
+    let clean = match (schema["type"].as_str(), value) {
+        (_, Value::Null) => return None,
+        (Some("integer"), value) => integer(&value, schema).unwrap_or(value),
+        (Some("boolean"), value) => boolean(&value).map_or(value, Value::Bool),
+        (Some("string"), Value::String(text)) => {
+            let most = schema["maxLength"].as_u64().and_then(|most| usize::try_from(most).ok());
+            Value::String(words(&text, most.unwrap_or(LONGEST)))
+        }
+        (Some("array"), Value::Array(items)) => list(items, &schema["items"]),
+        // `1, 2` and `1` where a list is wanted.
+        (Some("array"), Value::String(text)) if !text.trim_start().starts_with('[') => {
+            let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+            list(items.map(Value::from).collect(), &schema["items"])
+        }
+        (Some("array"), value @ (Value::Number(_) | Value::Bool(_))) => list(vec![value], &schema["items"]),
+        (_, value) => value,
+    };
+    match schema["enum"].as_array() {
+        Some(known) if !known.contains(&clean) => None,
+        _ => Some(clean),
+    }
+}
+
+fn list(items: Vec<Value>, schema: &Value) -> Value {
+    items.into_iter().filter_map(|item| cleaned(item, schema)).collect()
+}
+
+/// Without its sign, and within its bounds.
+fn integer(value: &Value, schema: &Value) -> Option<Value> {
+    let number = match value {
+        Value::Number(number) => number.as_i64().or_else(|| whole(number.as_f64()?))?,
+        Value::String(text) => text.trim().parse().ok()?,
+        _ => return None,
+    };
+    let number = number.checked_abs()?;
+    let least = schema["minimum"].as_i64().unwrap_or(i64::MIN);
+    let most = schema["maximum"].as_i64().unwrap_or(i64::MAX).max(least);
+    Some(number.clamp(least, most).into())
+}
+
+/// Numbers that JSON writes with a point, or with an exponent.
+fn whole(number: f64) -> Option<i64> {
+    // Up to here each is exact.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    #[allow(clippy::cast_possible_truncation)]
+    (number.fract() == 0.0 && number.abs() <= EXACT).then_some(number as i64)
+}
+
+fn boolean(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(flag) => Some(*flag),
+        Value::Number(number) => {
+            number.as_i64().and_then(|number| [false, true].get(usize::try_from(number).ok()?).copied())
+        }
+        Value::String(text) => match text.trim().to_ascii_lowercase().as_str() {
+            "1" | "true" | "yes" | "on" => Some(true),
+            "0" | "false" | "no" | "off" | "" => Some(false),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Without tags, without what surrounds it, and not too long. A `<` that begins no tag stays.
+fn words(text: &str, most: usize) -> String {
+    let mut plain = untagged(text);
+    // What is left of tags in tags may be a tag again. Nobody writes many of them without a reason.
+    for _ in 0..ROUNDS {
+        let next = untagged(&plain);
+        if next.len() == plain.len() {
+            return shortened(&plain, most);
+        }
+        plain = next;
+    }
+    shortened(&plain.replace('<', ""), most)
+}
+
+fn shortened(plain: &str, most: usize) -> String {
+    let letters = plain.trim().chars().filter(|letter| !letter.is_control() || "\n\t".contains(*letter));
+    letters.take(most).collect()
+}
+
+fn untagged(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('<') {
+        plain.push_str(&rest[..at]);
+        let inside = &rest[at + 1..];
+        let is_tag = inside.starts_with(|next: char| next.is_ascii_alphabetic() || "/!?".contains(next));
+        match inside.find('>') {
+            Some(end) if is_tag => rest = &inside[end + 1..],
+            // A tag that does not end takes the rest with it.
+            None if is_tag => rest = "",
+            _ => {
+                plain.push('<');
+                rest = inside;
+            }
+        }
+    }
+    plain.push_str(rest);
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn arguments_become_what_they_can_be() {
+        let page = json!({ "type": "integer", "minimum": 1, "maximum": 100 });
+        let text = json!({ "type": "string" });
+        let flag = json!({ "type": "boolean" });
+        let status = json!({ "type": "string", "enum": ["public", "private"] });
+        let ids = json!({ "type": "array", "items": { "type": "integer" } });
+        let kinds = json!({ "type": "array", "items": status });
+        for (schema, given, wanted) in [
+            (&page, json!(5000), Some(json!(100))),
+            (&page, json!(-7), Some(json!(7))),
+            (&page, json!(0), Some(json!(1))),
+            (&page, json!("12"), Some(json!(12))),
+            (&page, json!(3.0), Some(json!(3))),
+            (&page, json!(3.5), Some(json!(3.5))),
+            (&page, json!("many"), Some(json!("many"))),
+            (&page, json!(i64::MIN), Some(json!(i64::MIN))),
+            (&page, json!(null), None),
+            (&text, json!("<<b>script>alert(1)<<b>/script>"), Some(json!("alert(1)"))),
+            (&text, json!("  <b>Jo</b>hn \u{7}<script>x"), Some(json!("John x"))),
+            (&text, json!("1 < 2 > 0"), Some(json!("1 < 2 > 0"))),
+            (&text, json!("a<img src=x"), Some(json!("a"))),
+            (&text, json!("é".repeat(1200)), Some(json!("é".repeat(1000)))),
+            (&json!({ "type": "string", "maxLength": 3 }), json!("abcd"), Some(json!("abc"))),
+            (&flag, json!("yes"), Some(json!(true))),
+            (&flag, json!("1"), Some(json!(true))),
+            (&flag, json!(0), Some(json!(false))),
+            (&flag, json!("perhaps"), Some(json!("perhaps"))),
+            (&status, json!("weird"), None),
+            (&status, json!(" private "), Some(json!("private"))),
+            (&ids, json!("3, 4"), Some(json!([3, 4]))),
+            (&ids, json!(5), Some(json!([5]))),
+            (&ids, json!("[1]"), Some(json!("[1]"))),
+            (&kinds, json!(["public", "weird", null]), Some(json!(["public"]))),
+        ] {
+            assert_eq!(cleaned(given.clone(), schema), wanted, "{given}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_named_stays() {
+        let schemas = [("a".to_owned(), json!({ "enum": [1] }))];
+        assert_eq!(clean(json!({ "a": 2, "b": " <i>" }), &schemas), json!({ "b": " <i>" }));
+        assert_eq!(clean(json!([1]), &schemas), json!([1]));
+    }
+}

@@ -1,0 +1,36 @@
+//! Two requests that are one tool: what the first answers is an argument of the second.
+
+use serde_json::{Map, Value};
+use toolgate::Context;
+
+use super::HttpAct;
+use crate::source::{Act, Acting};
+
+/// What the second request knows the answer of the first by.
+pub(crate) const FIRST: &str = "first";
+
+/// See the module.
+pub(crate) struct ChainAct {
+    pub(crate) first: HttpAct,
+    pub(crate) second: HttpAct,
+}
+
+impl Act for ChainAct {
+    /// Cancel safe: no; the second request may be missing then, as it may when the program is killed.
+    fn act<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> Acting<'a> {
+        Box::pin(async move {
+            let first = self.first.act(cx, arguments).await?;
+            if first.is_error {
+                return Ok(first);
+            }
+            let mut known = arguments.clone();
+            let answer = first.structured.map(|answer| answer.to_value()).unwrap_or_default();
+            known.insert(FIRST.into(), answer);
+            self.second.act(cx, &known).await
+        })
+    }
+
+    fn output_schema(&self) -> Option<Value> {
+        self.second.output_schema()
+    }
+}

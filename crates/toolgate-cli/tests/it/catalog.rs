@@ -1,0 +1,154 @@
+//! Catalogues: what can be called, what it costs, and that nothing that costs something is had for nothing.
+
+use serde_json::{Value, json};
+
+use crate::house::{Folder, Served, answer, run, send, text, until};
+
+const SHOP: &str = r##"
+[servers.shop]
+path = "/api/mcp"
+catalog = "/api/tools"
+sessions = false
+instructions = "A shop with {tool_count} tools"
+[servers.shop.tools.blue_idea]
+description = "An idea"
+text = "# Idea"
+category = "console"
+price = "0.00"
+aliases = ["blue-idea", "idea"]
+[servers.shop.tools.honeypot_check]
+description = "Detect rug pulls"
+text = "worth money"
+category = "security"
+price = { usd = "0.050" }
+aliases = ["honeypot-check"]
+meta = { mine = 1 }
+"##;
+
+fn call(served: &Served, name: &str) -> Value {
+    served.ask("/api/mcp", &[], "tools/call", &json!({ "name": name, "arguments": {} })).1
+}
+
+fn catalog(served: &Served, query: &str) -> (u16, Value) {
+    answer(&send(&served.address, &format!("GET /api/tools{query}"), &[], ""))
+}
+
+/// The priced tool runs for nobody, by no name and on no way.
+#[test]
+fn what_costs_something_is_not_had_for_nothing() {
+    let folder = Folder::new();
+    let served = Served::new(&folder, SHOP);
+    for name in ["honeypot_check", "honeypot-check"] {
+        let answer = call(&served, name);
+        assert_eq!(answer["result"]["isError"], true, "{answer}");
+        let said = answer["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(said.contains("0.05 USD") && said.contains("payment is not set up"), "{said}");
+        assert!(!answer.to_string().contains("worth money"), "{answer}");
+    }
+    for name in ["blue_idea", "blue-idea", "idea"] {
+        assert_eq!(call(&served, name)["result"]["content"][0]["text"], "# Idea");
+    }
+    let called = run(folder.path(), &["call", "toolgate.toml", "honeypot_check", "{}"]);
+    assert!(!called.status.success() && text(&called.stdout).contains("0.05 USD"), "{called:?}");
+}
+
+#[test]
+fn a_catalogue_is_served_beside_the_server_and_anew_when_the_file_changes() {
+    let folder = Folder::new();
+    let served = Served::new(&folder, SHOP);
+    let (status, all) = catalog(&served, "");
+    assert_eq!((status, &all["total"]), (200, &json!(2)));
+    let entry = |all: &Value, slug: &str| {
+        let found = all["tools"].as_array().unwrap().iter().find(|entry| entry["slug"] == slug);
+        found.cloned().unwrap_or_default()
+    };
+    let check = entry(&all, "honeypot-check");
+    assert_eq!(
+        (&check["name"], &check["category"], &check["price"], &check["free"]),
+        (&json!("honeypot_check"), &json!("security"), &json!({ "usd": "0.05" }), &json!(false))
+    );
+    assert_eq!(entry(&all, "blue-idea")["free"], true);
+    assert_eq!(catalog(&served, "?category=security").1["tools"][0]["slug"], "honeypot-check");
+    assert_eq!(catalog(&served, "?query=rug+detect").1["total"], 1);
+    assert_eq!(catalog(&served, "?query=rug&category=console").1["total"], 0);
+    let version = [("mcp-protocol-version", "2025-06-18")];
+    let (_, listed) = served.ask("/api/mcp", &version, "tools/list", &json!({}));
+    let meta = &listed["result"]["tools"][1]["_meta"];
+    assert_eq!((&meta["mine"], &meta["toolgate/catalog"]["price"]["usd"]), (&json!(1), &json!("0.05")));
+    let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
+    let (_, welcome) = served.ask("/api/mcp", &[], "initialize", &hello);
+    assert_eq!(welcome["result"]["instructions"], "A shop with 2 tools");
+    let wrong = send(&served.address, "POST /api/tools", &[], "{}");
+    assert!(
+        wrong.starts_with("HTTP/1.1 405") && wrong.to_lowercase().contains("allow: get, head"),
+        "{wrong}"
+    );
+    assert!(send(&served.address, "HEAD /api/tools", &[], "").starts_with("HTTP/1.1 200"));
+    let foreign = send(&served.address, "GET /api/tools", &[("origin", "https://evil.example")], "");
+    assert!(foreign.starts_with("HTTP/1.1 403"), "{foreign}");
+
+    folder.write(
+        "toolgate.toml",
+        &SHOP.replace("\"0.050\"", "\"0\"").replace("= \"/api/tools\"", "= \"/list\""),
+    );
+    until("it is free now", || {
+        call(&served, "honeypot_check")["result"]["content"][0]["text"] == "worth money"
+    });
+    assert_eq!(catalog(&served, "").0, 404, "the catalogue has moved");
+    let (status, all) = answer(&send(&served.address, "GET /list", &[], ""));
+    assert_eq!((status, &entry(&all, "honeypot-check")["free"]), (200, &json!(true)));
+}
+
+/// Whoever does not see a tool does not see what it costs.
+#[test]
+fn a_catalogue_shows_nobody_more_than_lists_do() {
+    let text = SHOP.replace("instructions", "auth = \"all\"\ninstructions")
+        + "[profiles.some]\ndeny = [\"honeypot*\"]\n[auth.all]\nbearer = [\"whole\", { token = \"part\", profile = \"some\" }]\n";
+    let folder = Folder::new();
+    let served = Served::new(&folder, &text);
+    let look = |token: &str| {
+        let header = format!("Bearer {token}");
+        answer(&send(&served.address, "GET /api/tools", &[("authorization", &header)], ""))
+    };
+    assert_eq!(catalog(&served, "").0, 401);
+    assert_eq!(look("whole").1["total"], 2);
+    assert_eq!(look("part").1["total"], 1);
+    assert!(!look("part").1.to_string().contains("honeypot"));
+}
+
+/// The example is what the pack promises, for people and for programs.
+#[test]
+fn the_hub_has_all_its_entries() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let checked = run(&root, &["check", "examples/hub.toml"]);
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+    let folder = Folder::new();
+    let hub = std::fs::read_to_string(root.join("examples/hub.toml")).unwrap();
+    // Nobody listens there: what needs the services behind it fails, and nothing else does.
+    let served = Served::with(&folder, &hub, &[], &[("HUB_UPSTREAM", "http://127.0.0.1:9")]);
+    let (_, all) = answer(&send(&served.address, "GET /api/hub/tools", &[], ""));
+    let entries = all["tools"].as_array().unwrap();
+    assert_eq!(entries.len(), 47, "46 of the pack and one of its own");
+    let count = |category: &str| entries.iter().filter(|entry| entry["category"] == category).count();
+    let counts =
+        ["console", "extras", "security", "quantum", "research", "data", "earn", "alerts"].map(count);
+    assert_eq!(counts, [8, 7, 8, 5, 9, 4, 3, 2]);
+    let n_free = entries.iter().filter(|entry| entry["free"] == true).count();
+    assert_eq!(n_free, 16);
+    for entry in entries {
+        let (slug, name) = (entry["slug"].as_str().unwrap(), entry["name"].as_str().unwrap());
+        assert_eq!(slug.replace('-', "_"), name, "called by its slug too");
+        assert!(entry["description"].as_str().is_some_and(|text| text.len() > 10), "{name}");
+    }
+    for second in ["quantum", "pnl", "riskcheck", "analyze", "honeypot-check"] {
+        let asked = served.ask("/api/mcp", &[], "tools/call", &json!({ "name": second, "arguments": {} })).1;
+        let message = asked["error"]["message"].as_str().unwrap_or_default();
+        assert!(!message.starts_with("Unknown tool"), "{second}: {asked}");
+    }
+    let called = run(&root, &["call", "examples/hub.toml", "blue_registry", r#"{"query":"honeypot"}"#]);
+    assert!(text(&called.stdout).contains(r#""slug":"honeypot-check""#), "{called:?}");
+    let query = json!({ "name": "blue-registry", "arguments": { "category": "quantum" } });
+    let (_, found) = served.ask("/api/mcp", &[], "tools/call", &query);
+    let found: Value = serde_json::from_str(found["result"]["content"][0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(found["total"], 5);
+}

@@ -1,0 +1,152 @@
+//! At most so many in any window of time, as people mean it who write "100 requests a minute".
+//!
+//! Of each caller two numbers are kept: how many came in the window that runs, and how many in the one before. What of
+//! the one before still lies within the last window's length counts in part. A window begins with a caller's first
+//! request, so that the first hundred and first is one too many however slowly they come.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use super::{SHARDS, lock};
+
+/// What each caller had, in a table that cannot grow without end.
+#[derive(Debug)]
+pub(super) struct Windows {
+    per: Duration,
+    amount: u32,
+    shards: [Mutex<HashMap<u64, Slot>>; SHARDS],
+    max_keys: usize,
+    /// That of all newcomers while there is no room.
+    shared: Mutex<Slot>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// When the window began that runs.
+    start: Duration,
+    before: u32,
+    now: u32,
+}
+
+impl Slot {
+    /// Counts one more, or says how long to wait.
+    fn take(&mut self, per: Duration, amount: u32, now: Duration) -> Result<(), Duration> {
+        let since = now.saturating_sub(self.start);
+        if self.now == 0 || since >= per * 2 {
+            *self = Slot { start: now, before: 0, now: 0 };
+        } else if since >= per {
+            *self = Slot { start: self.start + per, before: self.now, now: 0 };
+        }
+        let gone = now.saturating_sub(self.start);
+        let part = 1.0 - gone.as_secs_f64() / per.as_secs_f64();
+        let (amount, before, taken) = (f64::from(amount), f64::from(self.before), f64::from(self.now));
+        if before * part + taken + 1.0 <= amount {
+            self.now += 1;
+            return Ok(());
+        }
+        let wait = if taken + 1.0 > amount {
+            // Only the next window has room, as soon as this one is gone by one.
+            (1.0 - gone.as_secs_f64() / per.as_secs_f64()) + 1.0 / amount
+        } else {
+            // As soon as enough of the one before is gone.
+            (1.0 - (amount - taken - 1.0) / before) - gone.as_secs_f64() / per.as_secs_f64()
+        };
+        Err(per.mul_f64(wait.clamp(0.0, 2.0)))
+    }
+
+    /// Nobody can tell it from none.
+    fn is_over(&self, per: Duration, now: Duration) -> bool {
+        now.saturating_sub(self.start) >= per * 2
+    }
+}
+
+impl Windows {
+    pub(super) fn new(amount: u32, per: Duration, max_keys: usize) -> Windows {
+        Windows { per, amount, shards: Default::default(), max_keys, shared: Mutex::default() }
+    }
+
+    /// Counts one more of somebody's.
+    ///
+    /// # Errors
+    /// If that is one too many: how long until it is not.
+    pub(super) fn take(&self, key: u64, now: Duration) -> Result<(), Duration> {
+        let [low, ..] = key.to_le_bytes();
+        let mut shard = lock(&self.shards[usize::from(low) % SHARDS]);
+        if let Some(slot) = shard.get_mut(&key) {
+            return slot.take(self.per, self.amount, now);
+        }
+        let room = (self.max_keys / SHARDS).max(1);
+        if shard.len() >= room {
+            shard.retain(|_, slot| !slot.is_over(self.per, now));
+        }
+        if shard.len() < room {
+            return shard.entry(key).or_default().take(self.per, self.amount, now);
+        }
+        drop(shard);
+        lock(&self.shared).take(self.per, self.amount, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn at(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    #[test]
+    fn the_hundred_and_first_is_one_too_many_however_slowly_they_come() {
+        for pace in [0.0, 0.01, 0.3, 0.59] {
+            let windows = Windows::new(100, MINUTE, 1000);
+            for n in 0..100 {
+                assert_eq!(windows.take(7, at(100.0 + pace * f64::from(n))), Ok(()), "{n} at {pace}");
+            }
+            assert!(windows.take(7, at(100.0 + pace * 100.0)).is_err(), "at {pace}");
+            assert_eq!(windows.take(8, at(100.0 + pace * 100.0)), Ok(()), "somebody else");
+        }
+    }
+
+    #[test]
+    fn it_slides_and_whoever_waits_as_long_as_they_are_told_is_served() {
+        let windows = Windows::new(100, MINUTE, 1000);
+        let mut now = at(5.0);
+        let mut served = Vec::new();
+        for _ in 0..2000 {
+            match windows.take(7, now) {
+                Ok(()) => served.push(now),
+                Err(wait) => {
+                    assert!(wait > Duration::ZERO && wait <= MINUTE * 2, "{wait:?}");
+                    // The smallest step beyond it, as fractions are not exact.
+                    now += wait + Duration::from_micros(1);
+                    assert_eq!(windows.take(7, now), Ok(()), "after {wait:?}");
+                    served.push(now);
+                }
+            }
+        }
+        // What came before counts as if it had come evenly: nobody gets more than twice in any window, and over time
+        // nobody gets more than was said.
+        let span = (served[served.len() - 1] - served[0]).as_secs_f64();
+        let rate = f64::from(u32::try_from(served.len()).unwrap()) / (span / 60.0);
+        assert!((95.0..=110.0).contains(&rate), "{rate} a minute");
+        let most = served.iter().map(|from| {
+            served.iter().filter(|moment| **moment >= *from && **moment < *from + MINUTE).count()
+        });
+        assert!(most.max() <= Some(200));
+    }
+
+    #[test]
+    fn a_pause_forgets_and_a_full_table_starts_nobody_afresh() {
+        let windows = Windows::new(2, MINUTE, SHARDS);
+        assert!(windows.take(0, at(0.0)).is_ok() && windows.take(0, at(0.0)).is_ok());
+        assert!(windows.take(0, at(1.0)).is_err());
+        // The same shard has no room for others: they share what is left.
+        let others = (1..10_u64).filter(|n| windows.take(n << 8, at(1.0)).is_ok()).count();
+        assert_eq!(others, 2);
+        assert!(windows.take(0, at(2.0)).is_err());
+        assert!(windows.take(0, at(130.0)).is_ok());
+    }
+}

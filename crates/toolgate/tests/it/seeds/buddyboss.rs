@@ -1,0 +1,196 @@
+//! BuddyBoss: what its command lines cannot show.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+use toolgate::model::ToolOutput;
+use toolgate::testing::Fetched;
+use toolgate::{Context, Dialect, KeyRequest, LoginError, Logins, Principal, Server, ToolSpec};
+
+use super::{Heard, PING, post, tool};
+
+/// `admin:abcdef`, `editor:pw`, `admin:wrong`, `down:x`.
+const ADMIN: &str = "Basic YWRtaW46YWJjZGVm";
+const EDITOR: &str = "Basic ZWRpdG9yOnB3";
+const WRONG: &str = "Basic YWRtaW46d3Jvbmc=";
+const DOWN: &str = "Basic ZG93bjp4";
+
+/// Asks about everybody; `asked` counts how often.
+fn site(asked: &Arc<AtomicUsize>) -> Logins {
+    let asked = Arc::clone(asked);
+    Logins::provider(move |user: String, password: String, _: KeyRequest| {
+        asked.fetch_add(1, Ordering::Relaxed);
+        async move {
+            match (user.as_str(), password.as_str()) {
+                ("admin", "abcdef") => Ok(Principal::new("wp:1").with_attribute("id", 1)),
+                ("editor", "pw") => Err(LoginError::forbidden("Insufficient permissions.")),
+                ("down", _) => Err(LoginError::unavailable("the site does not answer")),
+                _ => Err(LoginError::wrong()),
+            }
+        }
+    })
+}
+
+fn community(logins: Logins) -> Server {
+    Server::new("buddyboss-mcp-server", "1.0.0")
+        .dialect(Dialect::buddyboss())
+        .stateless()
+        .logins(logins)
+        .tool("away", || async { ToolOutput::unavailable("404 Not Found: no route (rest_no_route)") })
+        .tool("explode", explode)
+        .tool("whoami", |cx: Context| async move { json!(cx.principal().attribute("id")).to_string() })
+        .build()
+        .unwrap()
+}
+
+async fn explode() -> String {
+    panic!("secret words of a panic")
+}
+
+async fn sent(server: &Server, authorization: &str, more: &[(&str, &str)], body: &str) -> (u16, Value) {
+    let headers = [&[("authorization", authorization)], more].concat();
+    let Fetched { status, body, .. } = post(server, &headers, body).await;
+    (status, serde_json::from_str(&body).unwrap_or_default())
+}
+
+async fn called(server: &Server, tool: &str, more: &[(&str, &str)]) -> Value {
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": tool } });
+    sent(server, ADMIN, more, &body.to_string()).await.1
+}
+
+#[tokio::test]
+async fn s4_11_refusals_look_as_those_of_wordpress() {
+    let server = community(site(&Arc::default()));
+    let answer = post(&server, &[], PING).await;
+    assert_eq!(answer.status, 401);
+    assert_eq!(
+        answer.header("www-authenticate"),
+        Some("Basic realm=\"buddyboss-mcp-server\", charset=\"UTF-8\"")
+    );
+    let body: Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(body["code"], "rest_forbidden");
+    assert_eq!(body["data"], json!({ "status": 401 }));
+    let (status, body) = sent(&server, WRONG, &[], PING).await;
+    assert_eq!((status, &body["message"]), (401, &json!("user or password is wrong")));
+    let (status, body) = sent(&server, EDITOR, &[], PING).await;
+    assert_eq!(status, 403);
+    let insufficient = json!({ "code": "rest_forbidden", "message": "Insufficient permissions.", "data": { "status": 403 } });
+    assert_eq!(body, insufficient);
+    let (status, body) = sent(&server, DOWN, &[], PING).await;
+    assert_eq!(
+        (status, body["error"]["message"].as_str()),
+        (503, Some("credentials cannot be checked at the moment"))
+    );
+    // A client that names a revision is refused in its words.
+    let (status, body) = sent(&server, EDITOR, &[("mcp-protocol-version", "2025-11-25")], PING).await;
+    assert_eq!((status, &body["error"]["code"]), (403, &json!(-32000)), "{body}");
+}
+
+#[tokio::test]
+async fn s4_13_a_tool_knows_whose_password_it_was() {
+    let asked: Arc<AtomicUsize> = Arc::default();
+    let server = community(site(&asked));
+    for _ in 0..3 {
+        assert_eq!(called(&server, "whoami", &[]).await["result"]["content"][0]["text"], "1");
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 1, "who was right is not asked about each time");
+}
+
+#[tokio::test]
+async fn s4_09_wrong_passwords_of_one_address_come_to_an_end() {
+    let asked: Arc<AtomicUsize> = Arc::default();
+    let server = community(site(&asked));
+    let mut last = 0;
+    for _ in 0..60 {
+        last = sent(&server, WRONG, &[], PING).await.0;
+    }
+    assert_eq!(last, 429);
+    assert!(asked.load(Ordering::Relaxed) <= 51, "the site is left alone: {asked:?}");
+    assert_eq!(server.stats().security.auth_failures, 60);
+}
+
+#[tokio::test]
+async fn s4_28_what_broke_stays_in_the_log() {
+    let server = community(site(&Arc::default()));
+    let text = called(&server, "explode", &[]).await["result"]["content"][0]["text"].to_string();
+    assert!(text.starts_with("\"An unexpected error occurred (ref ") && !text.contains("secret"), "{text}");
+    let named = called(&server, "explode", &[("mcp-protocol-version", "2025-11-25")]).await;
+    assert!(!named.to_string().contains("An unexpected error"), "{named}");
+}
+
+#[tokio::test]
+async fn s4_31_what_is_not_there_has_a_number() {
+    let server = community(site(&Arc::default()));
+    let error = json!({ "code": -32002, "message": "BuddyBoss not available" });
+    assert_eq!(called(&server, "away", &[]).await["error"], error);
+    let named = called(&server, "away", &[("mcp-protocol-version", "2025-11-25")]).await;
+    assert_eq!(named["result"]["isError"], true, "a revision has a result for it: {named}");
+    assert_eq!(named["result"]["content"][0]["text"], "404 Not Found: no route (rest_no_route)");
+}
+
+#[tokio::test]
+async fn s4_30_failures_can_be_errors_too() {
+    let dialect = Dialect { tool_failed: Some(-32000), ..Dialect::buddyboss() };
+    let server =
+        Server::new("s", "1").dialect(dialect).tool("fail", || async { Err::<String, _>("no luck") });
+    let server = server.build().unwrap();
+    let answer = super::call(&server, "fail", json!({})).await;
+    assert_eq!(answer["error"]["code"], -32000, "{answer}");
+}
+
+#[tokio::test]
+async fn s4_34_what_is_not_offered_is_no_method() {
+    let server = community(site(&Arc::default()));
+    for method in ["resources/list", "prompts/list", "sampling/createMessage"] {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method }).to_string();
+        assert_eq!(sent(&server, ADMIN, &[], &body).await.1["error"]["code"], -32601, "{method}");
+    }
+}
+
+/// Somebody else's tools, as a list that is added to a server.
+fn foreign() -> Vec<ToolSpec> {
+    vec![tool("theirs_one"), tool("theirs_two")]
+}
+
+#[tokio::test]
+async fn s4_40_others_can_add_tools() {
+    let heard = Heard::default();
+    let server = super::fresh("s").register_tool(tool("ours"));
+    for spec in foreign() {
+        server.register_tool(spec);
+    }
+    let listed = super::ask(&server, "tools/list", json!({})).await;
+    for tool in listed["result"]["tools"].as_array().unwrap() {
+        heard.push(tool["name"].clone());
+    }
+    assert_eq!(heard.all(), [json!("ours"), json!("theirs_one"), json!("theirs_two")]);
+    assert_eq!(super::said(&server, "theirs_two", json!({})).await, "theirs_two");
+}
+
+#[tokio::test]
+async fn s4_36_arguments_can_be_put_right_before_they_are_checked() {
+    let schema = json!({
+        "type": "object",
+        "properties": { "per_page": { "type": "integer", "maximum": 100 } },
+        "required": ["per_page"]
+    });
+    let page = ToolSpec::new("page", |given: Value| async move { given["per_page"].to_string() })
+        .input_schema(schema)
+        .prepare(|mut given: Value| {
+            assert!(given["per_page"] != 13, "an author's mistake");
+            if given["per_page"].as_i64().is_some_and(|n| n > 100) {
+                given["per_page"] = json!(100);
+            }
+            given
+        });
+    let server = super::fresh("s").register_tool(page);
+    assert_eq!(super::said(&server, "page", json!({ "per_page": 5000 })).await, "100");
+    assert_eq!(super::said(&server, "page", json!({ "per_page": 7 })).await, "7");
+    // What comes out of it is checked as anything else, and its panic costs its own call.
+    let said = super::said(&server, "page", json!({ "per_page": "many" })).await;
+    assert!(said.starts_with("Validation error: `per_page`"), "{said}");
+    let said = super::said(&server, "page", json!({ "per_page": 13 })).await;
+    assert!(said.starts_with("the tool failed unexpectedly, ref ") && !said.contains("author"), "{said}");
+    assert_eq!(super::said(&server, "page", json!({ "per_page": 8 })).await, "8");
+}

@@ -1,0 +1,176 @@
+//! How fast the program is there, and how fast a change of its configuration is: start to first answer with
+//! `examples/shop.toml`, and the reload of a file with 500 tools of all kinds while calls run. Beside the clock, the time of
+//! the processor is told, which says more where others are busy on the same machine.
+
+mod load;
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Places;
+use crate::process::{self, Guarded, Show};
+use crate::rust;
+use load::{Load, ask, free_port};
+
+const BUILD_LIMIT: Duration = Duration::from_secs(60 * 60);
+/// How often each thing is done.
+const STARTS: usize = 20;
+const RELOADS: usize = 10;
+/// What both are measured against, in milliseconds.
+const START_GOAL: f64 = 50.0;
+const RELOAD_GOAL: f64 = 100.0;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) fn run(places: &Places) -> ExitCode {
+    match measured(places) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("program: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measured(places: &Places) -> Result<bool, String> {
+    let program = built(places)?;
+    let is_quick = starts(places, &program)?;
+    let is_smooth = reloads(places, &program)?;
+    Ok(is_quick && is_smooth)
+}
+
+/// The program as it is shipped; or another one, which `TOOLGATE_PROGRAM` names.
+fn built(places: &Places) -> Result<PathBuf, String> {
+    if let Some(program) = std::env::var_os("TOOLGATE_PROGRAM") {
+        return Ok(program.into());
+    }
+    let mut build = rust::cargo(places);
+    build.args(["build", "--release", "--package", "toolgate-cli", "--bin", "toolgate"]);
+    build.args(["--message-format", "json-render-diagnostics"]);
+    let finished = process::run(&mut build, BUILD_LIMIT, Show::Quiet).map_err(|error| error.to_string())?;
+    if !finished.success() {
+        eprint!("{}", finished.stderr);
+        return Err(format!("the program does not build: {}", finished.why()));
+    }
+    crate::fixture::executable(&finished.stdout, "toolgate").ok_or_else(|| "cargo named no program".into())
+}
+
+/// Starts it, and asks until somebody answers.
+fn starts(places: &Places, program: &Path) -> Result<bool, String> {
+    let (mut times, mut used) = (Vec::new(), Vec::new());
+    for _ in 0..STARTS {
+        let address = format!("127.0.0.1:{}", free_port()?);
+        let begun = Instant::now();
+        let running = serve(program, &places.root, "examples/shop.toml", &address)?;
+        loop {
+            if ask(&address, "/shop/mcp", "tools/list").is_ok_and(|answer| answer.contains("\"hours\"")) {
+                break;
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err("nobody answers".into());
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        times.push(begun.elapsed());
+        used.extend(processor(&running));
+    }
+    tell_processor(&mut used);
+    Ok(told("start to first answer (examples/shop.toml)", &mut times, START_GOAL))
+}
+
+/// Changes a file with many tools again and again while clients call, and looks when the change is served.
+fn reloads(places: &Places, program: &Path) -> Result<bool, String> {
+    let folder = places.work.join("program");
+    std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let catalog = places.root.join("examples/shop/catalog.db");
+    std::fs::copy(catalog, folder.join("catalog.db")).map_err(|error| error.to_string())?;
+    let file = folder.join("many.toml");
+    tools::write(&folder, &file, 0)?;
+    let address = format!("127.0.0.1:{}", free_port()?);
+    let running = serve(program, &folder, "many.toml", &address)?;
+    let started = Instant::now();
+    while !shows(&address, 0) {
+        if started.elapsed() > PATIENCE {
+            return Err("nobody answers".into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let load = Load::start(&address);
+    let (mut times, mut used) = (Vec::new(), Vec::new());
+    for round in 1..=RELOADS {
+        // What the program watches settles first.
+        std::thread::sleep(Duration::from_millis(500));
+        let before = processor(&running);
+        tools::write(&folder, &file, round)?;
+        let changed = Instant::now();
+        while !shows(&address, round) {
+            if changed.elapsed() > PATIENCE {
+                return Err("the change is not served".into());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        times.push(changed.elapsed());
+        used.extend(processor(&running).zip(before).map(|(now, before)| now.saturating_sub(before)));
+    }
+    let (n_calls, failed) = load.stop();
+    drop(running);
+    tell_processor(&mut used);
+    let is_quick = told(
+        &format!("change of a file with {} tools to its being served", tools::MANY),
+        &mut times,
+        RELOAD_GOAL,
+    );
+    println!("calls meanwhile: {n_calls}, failed: {} (goal 0)", failed.len());
+    for why in failed.iter().take(3) {
+        println!("  {why}");
+    }
+    Ok(is_quick && failed.is_empty())
+}
+
+/// Whether the tool is there that only this round has.
+fn shows(address: &str, round: usize) -> bool {
+    ask(address, "/mcp", "tools/list").is_ok_and(|answer| answer.contains(&format!("\"round_{round}\"")))
+}
+
+fn serve(program: &Path, folder: &Path, file: &str, address: &str) -> Result<Guarded, String> {
+    let child = Command::new(program)
+        .args(["serve", file, "--listen", address])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    child.map(Guarded).map_err(|error| format!("cannot start {}: {error}", program.display()))
+}
+
+/// How long its threads have run so far, where the system tells.
+fn processor(running: &Guarded) -> Option<Duration> {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", running.0.id())).ok()?;
+    let ran = threads.filter_map(|thread| {
+        let told = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        told.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    Some(Duration::from_nanos(ran.sum()))
+}
+
+fn tell_processor(used: &mut [Duration]) {
+    used.sort();
+    if let Some(median) = used.get(used.len() / 2) {
+        println!("time of the processor: median {:.1} ms", median.as_secs_f64() * 1e3);
+    }
+}
+
+/// Prints the median and the worst, and says whether the median is within the goal.
+fn told(what: &str, times: &mut [Duration], goal: f64) -> bool {
+    times.sort();
+    let millis = |time: Option<&Duration>| time.map_or(f64::NAN, Duration::as_secs_f64) * 1e3;
+    let (median, worst) = (millis(times.get(times.len() / 2)), millis(times.last()));
+    let word = if median <= goal { "ok" } else { "OVER" };
+    println!(
+        "{what}: median {median:.1} ms, worst {worst:.1} ms of {} (goal {goal} ms: {word})",
+        times.len()
+    );
+    median <= goal
+}

@@ -1,0 +1,129 @@
+//! Clients that call all the time, and one that asks once.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Tools that are called, each by a client of its own, and what the answer holds.
+const CALLS: [(&str, &str, &str); 4] = [
+    ("text_3", "{}", "text 3"),
+    ("template_3", r#"{"name":"Ada"}"#, "Ada"),
+    ("sql_3", r#"{"sku":"TEA-B"}"#, "Black tea"),
+    ("text_7", "{}", "text 7"),
+];
+
+/// A port that nobody has now.
+pub(super) fn free_port() -> Result<u16, String> {
+    let bound = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    bound.map(|address| address.port()).map_err(|error| error.to_string())
+}
+
+/// Asks once, on a connection of its own.
+pub(super) fn ask(address: &str, path: &str, method: &str) -> Result<String, String> {
+    let mut stream = TcpStream::connect(address).map_err(|error| error.to_string())?;
+    let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{}}}}"#);
+    exchange(&mut stream, address, path, &body)
+}
+
+/// One request and its answer on a connection that stays open.
+fn exchange(stream: &mut TcpStream, address: &str, path: &str, body: &str) -> Result<String, String> {
+    let fail = |error: std::io::Error| error.to_string();
+    stream.set_nodelay(true).map_err(fail)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10))).map_err(fail)?;
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).map_err(fail)?;
+    let (mut read, mut piece) = (Vec::new(), [0; 16 * 1024]);
+    loop {
+        let n = stream.read(&mut piece).map_err(fail)?;
+        if n == 0 {
+            return Err(format!("the connection ended: {}", String::from_utf8_lossy(&read)));
+        }
+        read.extend_from_slice(piece.get(..n).unwrap_or_default());
+        let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+        let head = String::from_utf8_lossy(read.get(..end).unwrap_or_default()).to_ascii_lowercase();
+        let length =
+            head.lines().find_map(|line| line.strip_prefix("content-length: ")?.trim().parse::<usize>().ok());
+        let Some(length) = length else { return Err(format!("an answer without a length: {head}")) };
+        if let Some(body) = read.get(end + 4..end + 4 + length) {
+            let answer = String::from_utf8_lossy(body).into_owned();
+            return if head.starts_with("http/1.1 200") {
+                Ok(answer)
+            } else {
+                Err(format!("{head}\n{answer}"))
+            };
+        }
+    }
+}
+
+/// Clients that call until they are told to stop.
+pub(super) struct Load {
+    is_over: Arc<AtomicBool>,
+    n_calls: Arc<AtomicUsize>,
+    failed: Arc<Mutex<Vec<String>>>,
+    clients: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    pub(super) fn start(address: &str) -> Load {
+        let (is_over, n_calls, failed) = (Arc::default(), Arc::default(), Arc::default());
+        let clients = CALLS.iter().enumerate().map(|(id, call)| {
+            let (is_over, n_calls, failed) =
+                (Arc::clone(&is_over), Arc::clone(&n_calls), Arc::clone(&failed));
+            let address = address.to_owned();
+            std::thread::spawn(move || client(&address, id, *call, &is_over, &n_calls, &failed))
+        });
+        let clients = clients.collect();
+        Load { is_over, n_calls, failed, clients }
+    }
+
+    /// How many calls there were, and what went wrong.
+    pub(super) fn stop(self) -> (usize, Vec<String>) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for client in self.clients {
+            let _ = client.join();
+        }
+        let failed = std::mem::take(&mut *self.failed.lock().unwrap_or_else(PoisonError::into_inner));
+        (self.n_calls.load(Ordering::Relaxed), failed)
+    }
+}
+
+fn client(
+    address: &str,
+    id: usize,
+    (tool, arguments, wanted): (&str, &str, &str),
+    is_over: &AtomicBool,
+    n_calls: &AtomicUsize,
+    failed: &Mutex<Vec<String>>,
+) {
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
+    );
+    let fail = |why: String| failed.lock().unwrap_or_else(PoisonError::into_inner).push(why);
+    let mut stream = None;
+    while !is_over.load(Ordering::Relaxed) {
+        let open = match stream.as_mut() {
+            Some(open) => open,
+            None => match TcpStream::connect(address) {
+                Ok(fresh) => stream.insert(fresh),
+                Err(error) => return fail(error.to_string()),
+            },
+        };
+        n_calls.fetch_add(1, Ordering::Relaxed);
+        match exchange(open, address, "/mcp", &body) {
+            Ok(answer) if answer.contains(wanted) && !answer.contains("\"isError\":true") => {}
+            Ok(answer) => fail(answer),
+            Err(why) => {
+                fail(why);
+                stream = None;
+            }
+        }
+        // A steady load, and no race for the processor.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
