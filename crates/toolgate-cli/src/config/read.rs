@@ -99,6 +99,18 @@ impl Reading<'_> {
         self.texts.resolve(node.at.file, node.as_text().unwrap_or_default())
     }
 
+    /// A file that is made if it is not there. Its folder is not.
+    fn log_file(&mut self, node: &Node) -> PathBuf {
+        let path = self.texts.resolve(node.at.file, node.as_text().unwrap_or_default());
+        if let Some(folder) = path.parent()
+            && !folder.as_os_str().is_empty()
+            && !folder.is_dir()
+        {
+            self.troubles.say(node.at, format!("there is no folder {}", folder.display()));
+        }
+        path
+    }
+
     fn listen(&mut self) -> Listen {
         let listen = self.part("listen");
         if let Some(node) = listen.get("http")
@@ -359,7 +371,7 @@ impl Reading<'_> {
         };
         let audit = stats.get("audit").and_then(|audit| {
             Some(Audit {
-                file: self.path(audit.get("file")?),
+                file: self.log_file(audit.get("file")?),
                 has_arguments: audit.flag("args").unwrap_or(false),
             })
         });
@@ -660,6 +672,7 @@ impl Reading<'_> {
             argv: node.get("argv").map(|argv| argv.items().iter().map(piece).collect()).unwrap_or_default(),
             env: node.pairs("env"),
             pass_env: node.texts("pass_env"),
+            home: self.texts.resolve(node.reach("argv.0").file, "."),
             cwd: match node.get("cwd") {
                 Some(cwd) => self.path(cwd),
                 None => self.texts.resolve(node.at.file, "."),
