@@ -235,6 +235,8 @@ fn limit(config: &Config, tool: &Tool, frame: &Frame) -> Duration {
             }
             _ => None,
         },
+        // A call has some time to spare, so that the program is ended first.
+        Does::Command(spec) => patience(tool, frame).map(|_| spec.timeout),
         _ => None,
     };
     own.map_or(whole, |own| own.min(whole))

@@ -63,13 +63,19 @@ fn what_there_is_can_be_listed_and_explained() {
         description = "Finds things."
         args = { q = "string", who = { from = "principal.sub", type = "string" } }
         template = "{{ q }} {{ who }}"
+        [servers.shop.tools.run]
+        description = "Runs."
+        command = { argv = ["true"], timeout = "5s" }
         [servers.other.resources.r]
         uri = "r://r"
         text = "r"
         "#,
     );
     let listed = text(&run(folder.path(), &["tools", "t.toml"]).stdout);
-    assert_eq!(listed, "tool      shop.find  Finds things.\nresource  other.r://r  \n");
+    assert_eq!(
+        listed,
+        "tool      shop.find  Finds things.\ntool      shop.run  Runs.\nresource  other.r://r  \n"
+    );
     let one: Value =
         serde_json::from_slice(&run(folder.path(), &["tools", "t.toml", "--json"]).stdout).unwrap();
     assert_eq!(one["shop"][0]["inputSchema"]["properties"], json!({ "q": { "type": "string" } }));
@@ -78,6 +84,8 @@ fn what_there_is_can_be_listed_and_explained() {
         assert!(explained.contains(words), "{words}: {explained}");
     }
     assert!(!explained.contains("secret-token"));
+    let explained = text(&run(folder.path(), &["explain", "t.toml", "run"]).stdout);
+    assert!(explained.contains("timeout      5s\n"), "{explained}");
 }
 
 #[test]
