@@ -383,10 +383,14 @@ fn find(name: &str, home: &Path) -> Result<PathBuf, String> {
         let joined = home.join(name);
         let path: PathBuf = joined.components().filter(|part| *part != Component::CurDir).collect();
         let found = std::path::absolute(&path).ok().filter(|path| is_program(path));
-        return found.ok_or_else(|| match path.is_file() {
-            true => format!("`{0}` is not executable: `chmod +x {0}`", path.display()),
-            false => format!("there is no program `{}`", path.display()),
-        });
+        let why = || {
+            if path.is_file() {
+                format!("`{0}` is not executable: `chmod +x {0}`", path.display())
+            } else {
+                format!("there is no program `{}`", path.display())
+            }
+        };
+        return found.ok_or_else(why);
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

@@ -170,6 +170,24 @@ fn a_client_s_file_is_changed_with_care() {
     assert_eq!(std::fs::read_to_string(folder.path().join(".mcp.json")).unwrap(), "// not JSON");
 }
 
+/// What is built in sees what the file says, as it does where the file is served.
+#[test]
+fn a_call_sees_the_servers_of_the_file() {
+    let folder = Folder::new();
+    folder.write(
+        "t.toml",
+        "[servers.a]\nversion = \"7.1\"\npacks = [\"runtime\"]\n[servers.b.tools.t]\ntext = \"x\"\n",
+    );
+    let said = |tool: &str| -> Value {
+        let output = run(folder.path(), &["call", "t.toml", tool]);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
+    };
+    let info = said("runtime_get_info");
+    assert_eq!((&info["version"], &info["servers"]), (&json!("7.1"), &json!(["a", "b"])));
+    assert_eq!(said("module_get_paths"), json!({ "configuration": "t.toml", "files": ["t.toml"] }));
+    assert_eq!(said("runtime_get_config")["servers"]["a"]["version"], "7.1");
+}
+
 /// The examples of the repository are right, and do what they say.
 #[test]
 fn the_examples_work_from_a_clean_checkout() {
