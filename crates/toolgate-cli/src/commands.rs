@@ -12,7 +12,7 @@ use crate::Failure;
 use crate::cli::Cli;
 use crate::compose::{Backends, Composed, Road, patience};
 use crate::config::{Config, ConnectionKind, Does, Frame, SqlQuery, Tool};
-use crate::serve::{Prepared, choose, prepare, prepare_with};
+use crate::serve::{Prepared, choose, prepare, prepare_with, seen};
 
 /// A file to begin with.
 const STARTER: &str = include_str!("starter.toml");
@@ -102,7 +102,7 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
     if !arguments.is_object() {
         return Err(Failure::Usage("the arguments are a JSON object: '{\"name\": \"Ada\"}'".into()));
     }
-    let Prepared { composed, backends, world, .. } = prepare(file, Road::Local).await?;
+    let Prepared { loaded, composed, backends, world } = prepare(file, Road::Local).await?;
     let (server, tool) = split(&composed, name);
     let having = || composed.iter().filter(|made| made.server.has_tool(tool)).collect::<Vec<_>>();
     let made = match (server, having().as_slice()) {
@@ -113,7 +113,11 @@ pub(crate) async fn call(file: &Path, name: &str, arguments: &str, json: bool) -
         _ => choose(&composed, server)?,
     };
     // What is built in looks for it there.
-    world.servers.replace(&made.server);
+    for made in &composed {
+        world.servers.replace(&made.server);
+    }
+    let config = &loaded.config;
+    world.see(seen(file, &config.texts, &config.told, &composed, &backends));
     let result = ask(&made.server, "tools/call", json!({ "name": tool, "arguments": arguments })).await?;
     backends.close().await;
     if json {
@@ -235,6 +239,8 @@ fn limit(config: &Config, tool: &Tool, frame: &Frame) -> Duration {
             }
             _ => None,
         },
+        // A call has some time to spare, so that the program is ended first.
+        Does::Command(spec) => patience(tool, frame).map(|_| spec.timeout),
         _ => None,
     };
     own.map_or(whole, |own| own.min(whole))

@@ -23,9 +23,7 @@ pub(crate) use backends::Backends;
 pub(crate) use tools::patience;
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use serde_json::Value;
 use toolgate::model::PromptArgument;
@@ -35,7 +33,7 @@ use toolgate::{
 };
 
 use crate::catalog;
-use crate::config::{self, Arguments, Config, ConnectionKind, Does, Node, Output, Place, Troubles};
+use crate::config::{self, Arguments, Beside, Config, ConnectionKind, Does, Node, Output, Place, Troubles};
 use crate::pack::{self, world::World};
 use crate::source::clean::clean;
 use crate::source::command::CommandAct;
@@ -77,31 +75,6 @@ pub(crate) struct Composed {
     pub(crate) beside: Vec<Beside>,
     /// What a statement gives is not known, because its database did not say.
     pub(crate) is_blank: bool,
-}
-
-/// A file, and whether it has changed since somebody looked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Beside {
-    pub(crate) path: PathBuf,
-    /// When it was written last, and its size; none if it is not there.
-    state: Option<(Option<SystemTime>, u64)>,
-}
-
-impl Beside {
-    fn of(path: &Path) -> Beside {
-        let about = path.metadata().ok();
-        let state = about.map(|about| (about.modified().ok(), about.len()));
-        Beside { path: path.to_owned(), state }
-    }
-
-    /// Takes it as it is now.
-    pub(crate) fn look(&mut self) {
-        *self = Beside::of(&self.path);
-    }
-
-    pub(crate) fn has_changed(&self) -> bool {
-        Beside::of(&self.path) != *self
-    }
 }
 
 /// Something that whoever wrote the file may want to know.

@@ -6,6 +6,7 @@
 //! Nothing here can be printed with `{:?}`: passwords, tokens and keys are among what a configuration says.
 
 mod arguments;
+mod beside;
 mod check;
 mod expand;
 mod human;
@@ -29,6 +30,7 @@ use serde_json::Value;
 use toolgate::{Profile, Rate};
 
 pub(crate) use arguments::{Argument, Arguments, Origin};
+pub(crate) use beside::{Beside, folder_of};
 pub(crate) use storage::Storage;
 pub(crate) use text::{Place, Texts, Troubles};
 pub(crate) use told::address;
@@ -45,6 +47,8 @@ use tree::Worth;
 #[derive(Clone)]
 pub(crate) struct Config {
     pub(crate) texts: Texts,
+    /// Files and folders that it names, as they were before they were read.
+    pub(crate) beside: Vec<Beside>,
     pub(crate) listen: Listen,
     pub(crate) stats_path: Option<String>,
     pub(crate) metrics_path: Option<String>,
@@ -553,14 +557,17 @@ pub(crate) fn load_with(path: &Path, variables: expand::Variables<'_>) -> Loaded
     include(&mut tree, &mut texts, &mut troubles);
     let told = told::told(&tree);
     packs::unfold(&mut tree, &mut texts, &mut troubles);
+    let mut secrets = Vec::new();
     // Where the grammar is wrong, anything may be missing: complaints about that would be noise.
     if troubles.is_empty() {
-        Check { texts: &texts, variables, troubles: &mut troubles }.table(&mut tree, &ROOT, "");
+        let (texts, troubles, secrets) = (&texts, &mut troubles, &mut secrets);
+        Check { texts, variables, troubles, secrets }.table(&mut tree, &ROOT, "");
     } else {
         tree = Node::empty();
     }
     let mut config = read::read(&tree, texts, &mut troubles);
     config.told = told;
+    config.beside.extend(secrets);
     Loaded { config, troubles }
 }
 

@@ -14,8 +14,8 @@ use toolgate::{App, Connections, ListenOptions, Mount, Mounts, Server};
 use crate::catalog;
 use crate::cli::LogFormat;
 use crate::clock::Stopwatch;
-use crate::compose::{Backends, Beside, Composed, Road, compose, file_resource};
-use crate::config::{self, Loaded, Texts};
+use crate::compose::{Backends, Composed, Road, compose, file_resource};
+use crate::config::{self, Beside, Loaded, Texts, folder_of};
 use crate::pack::runtime::health;
 use crate::pack::world::{Job, Seen, Served, Watcher, World};
 use crate::source::files::Files;
@@ -176,6 +176,8 @@ struct Keeper {
     backends: Backends,
     /// Files beside the configuration, as they were read.
     beside: Vec<Beside>,
+    /// Files that a configuration names that was refused: one of them may be what it lacks.
+    wanted: Vec<Beside>,
     /// Some database did not say what its statements give; how often it was asked again.
     blank: Option<u32>,
     /// What was read last is not what is served.
@@ -215,6 +217,7 @@ impl Keeper {
             current: Vec::new(),
             backends,
             beside: Vec::new(),
+            wanted: Vec::new(),
             blank: None,
             is_refused: false,
             watch: Watch::new(),
@@ -229,7 +232,8 @@ impl Keeper {
     fn watch_files(&mut self) {
         self.watch = Watch::new();
         let mut folders = self.texts.folders();
-        folders.extend(self.beside.iter().filter_map(|file| file.path.parent().map(Path::to_owned)));
+        folders.insert(folder_of(&self.file));
+        folders.extend(self.beside.iter().chain(&self.wanted).map(Beside::folder));
         for folder in folders.iter().filter(|folder| folder.is_dir()) {
             self.watch.add(folder, RecursiveMode::NonRecursive);
         }
@@ -262,37 +266,13 @@ impl Keeper {
 
     /// What is served is there to be looked at.
     fn show(&mut self, composed: &[Composed], watchers: Vec<Arc<Watcher>>) {
-        let packs = |name: &str| match &self.told["servers"][name]["packs"] {
-            serde_json::Value::Array(names) => {
-                names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
-            }
-            serde_json::Value::Object(named) => named.keys().cloned().collect(),
-            _ => Vec::new(),
-        };
-        let servers = composed.iter().map(|made| {
-            let (name, frame) = (&made.config.name, &made.config.frame);
-            Served {
-                name: name.clone(),
-                path: made.config.path.clone(),
-                dialect: frame.dialect.clone(),
-                packs: packs(name),
-                has_sessions: frame.sessions,
-                is_guarded: !(frame.users.is_empty() && frame.tokens.is_empty() && frame.keys.is_empty()),
-            }
-        });
         self.world.set_watchers(watchers);
+        let seen = seen(&self.file, &self.texts, &self.told, composed, &self.backends);
         self.world.see(Seen {
-            file: self.file.clone(),
-            files: self.texts.files(),
-            config: self.told.clone(),
-            servers: servers.collect(),
-            stores: self.backends.stores(),
-            apis: self.backends.apis(),
-            documents: self.backends.descriptions(),
             connections: self.door.as_ref().map(|(_, connections)| connections.clone()),
             max_connections: self.listen.max_connections,
             address: self.door.as_ref().map(|(address, _)| address.clone()),
-            ..Seen::default()
+            ..seen
         });
         if self.world.is_watched() {
             self.tasks.spawn(watch_health(Arc::clone(&self.world)));
@@ -355,7 +335,7 @@ impl Keeper {
         let (file, road, known) = (self.file.clone(), self.road, self.texts.clone());
         let world = Arc::clone(&self.world);
         let mut backends = self.backends.clone();
-        let beside = self.beside.clone();
+        let beside: Vec<Beside> = self.beside.iter().chain(&self.wanted).cloned().collect();
         let made = tokio::task::spawn_blocking(move || {
             let mut loaded = config::load(&file);
             if !is_asked && loaded.config.texts == known && !beside.iter().any(Beside::has_changed) {
@@ -378,6 +358,7 @@ impl Keeper {
             // The same text is not complained about again.
             self.texts = loaded.config.texts;
             self.beside.iter_mut().for_each(Beside::look);
+            self.wanted = loaded.config.beside;
             self.watch_files();
             tracing::error!("the configuration is wrong and the old one stays:\n{told}");
             return true;
@@ -393,6 +374,7 @@ impl Keeper {
         }
         self.exchange(&composed);
         self.backends = backends;
+        self.wanted = Vec::new();
         self.texts = loaded.config.texts;
         self.told = loaded.config.told;
         self.adopt(composed);
@@ -430,6 +412,44 @@ impl Keeper {
                 }
             }
         }
+    }
+}
+
+/// What there is to be looked at where these are served.
+pub(crate) fn seen(
+    file: &Path,
+    texts: &Texts,
+    told: &serde_json::Value,
+    composed: &[Composed],
+    backends: &Backends,
+) -> Seen {
+    let packs = |name: &str| match &told["servers"][name]["packs"] {
+        serde_json::Value::Array(names) => {
+            names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect()
+        }
+        serde_json::Value::Object(named) => named.keys().cloned().collect(),
+        _ => Vec::new(),
+    };
+    let servers = composed.iter().map(|made| {
+        let (name, frame) = (&made.config.name, &made.config.frame);
+        Served {
+            name: name.clone(),
+            path: made.config.path.clone(),
+            dialect: frame.dialect.clone(),
+            packs: packs(name),
+            has_sessions: frame.sessions,
+            is_guarded: !(frame.users.is_empty() && frame.tokens.is_empty() && frame.keys.is_empty()),
+        }
+    });
+    Seen {
+        file: file.to_owned(),
+        files: texts.files(),
+        config: told.clone(),
+        servers: servers.collect(),
+        stores: backends.stores(),
+        apis: backends.apis(),
+        documents: backends.descriptions(),
+        ..Seen::default()
     }
 }
 

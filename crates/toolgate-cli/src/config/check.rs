@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::expand::{Variables, expand};
+use super::beside::Beside;
+use super::expand::{Variables, expand, files};
 use super::human;
 use super::keys::{Key, Kind, Need, Table};
 use super::text::{Place, Texts, Troubles, meant};
@@ -13,6 +14,8 @@ pub(crate) struct Check<'a> {
     pub(crate) texts: &'a Texts,
     pub(crate) variables: Variables<'a>,
     pub(crate) troubles: &'a mut Troubles,
+    /// Files with secrets, as they were before they were read.
+    pub(crate) secrets: &'a mut Vec<Beside>,
 }
 
 impl Check<'_> {
@@ -170,6 +173,9 @@ impl Check<'_> {
             return;
         }
         let folder: &Path = self.texts.folder(node.at.file);
+        for file in files(text) {
+            self.secrets.extend(Beside::way(&folder.join(file)));
+        }
         let troubles = &mut *self.troubles;
         match expand(text, folder, self.variables, |secret| troubles.hide(secret)) {
             Ok(None) => {}

@@ -53,6 +53,11 @@ pub(crate) fn expand(
     Ok(is_changed.then_some(expanded))
 }
 
+/// The files that a text names.
+pub(super) fn files(text: &str) -> impl Iterator<Item = &str> {
+    text.split("${file:").skip(1).filter_map(|rest| Some(rest.split_once('}')?.0.trim()))
+}
+
 enum Value {
     Secret(String),
     /// It stands in the configuration for everybody to read.

@@ -1004,7 +1004,7 @@ static COMMAND: Table = Table {
             "argv",
             List(&Either(&[Text, TEXTS])),
             Must,
-            "The program and its arguments. `{name}` inside one is an argument of the tool, and stays inside. A list in the list is left out if an argument in it was not given.",
+            "The program and its arguments. A program with a `/` in it is a path, which begins where the configuration is, whatever `cwd` is; others are looked for in `PATH`. `{name}` inside one is an argument of the tool, and stays inside. A list in the list is left out if an argument in it was not given.",
         ),
         key("env", Named(&Secret), May, "Variables of its environment."),
         key("pass_env", TEXTS, May, "Variables that it gets from ours."),

@@ -63,6 +63,7 @@ fn add(server: &mut Node, pack: &Pack, wish: &Entry, texts: &mut Texts, troubles
     let others = Profile::new(pack.name).exclude_tools(settings.texts("exclude"));
     let file = texts.add_inside(pack.name, pack.text);
     let mut text = tree::read(texts, file, troubles);
+    unfitting(pack, settings, &text, troubles);
     for part in PARTS {
         let Some(Entry { at, node, .. }) = text.take(part) else { continue };
         let Worth::Table(entries) = node.worth else { continue };
@@ -87,6 +88,28 @@ fn add(server: &mut Node, pack: &Pack, wish: &Entry, texts: &mut Texts, troubles
                 Some(own) => refine(&mut own.node, entry.node),
                 None => known.push(entry),
             }
+        }
+    }
+}
+
+/// A pattern that fits nothing is a slip of the pen: what it was to keep out would stay.
+fn unfitting(pack: &Pack, settings: &Node, text: &Node, troubles: &mut Troubles) {
+    let entries = || PARTS.iter().flat_map(|part| text.named(part)).map(|entry| entry.key.as_str());
+    for key in ["include", "exclude"] {
+        let Some(node) = settings.get(key) else { continue };
+        let items = if node.as_text().is_some() { std::slice::from_ref(node) } else { node.items() };
+        for item in items {
+            let Some(pattern) = item.as_text() else { continue };
+            let fitting = Profile::new(pack.name).include_tools([pattern]);
+            if entries().any(|name| fitting.allows_tool(name)) {
+                continue;
+            }
+            let hint = match meant(pattern, entries()) {
+                Some(meant) => format!("; did you mean `{meant}`?"),
+                None => String::new(),
+            };
+            let said = format!("`{key}` {pattern:?}: it fits nothing in the pack `{}`{hint}", pack.name);
+            troubles.say(item.at, said);
         }
     }
 }

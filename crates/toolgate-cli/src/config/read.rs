@@ -7,6 +7,7 @@ use toolgate::model::{Role, ToolHints};
 use toolgate::{Profile, Rate, UriTemplate};
 
 use super::arguments::{self, Arguments};
+use super::beside::{Beside, folder_of};
 use super::check::{and, or};
 use super::text::{Place, Texts, Troubles, meant};
 use super::tree::{Entry, Node, Worth};
@@ -26,7 +27,8 @@ const TASK_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// See the module.
 pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Config {
-    let mut reading = Reading { tree, texts: &texts, troubles, patience: MINUTE, more: Vec::new() };
+    let mut reading =
+        Reading { tree, texts: &texts, troubles, patience: MINUTE, more: Vec::new(), beside: Vec::new() };
     let listen = reading.listen();
     let (egress, egress_node) = reading.egress();
     let connections = reading.connections();
@@ -51,6 +53,7 @@ pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Co
             reading.troubles.say(tree.reach("stats.prometheus.path"), "this is where `stats.path` is");
         }
     }
+    let beside = reading.beside;
     for (path, text) in reading.more {
         texts.add(path, text);
     }
@@ -65,6 +68,7 @@ pub(crate) fn read(tree: &Node, mut texts: Texts, troubles: &mut Troubles) -> Co
     let told = serde_json::Value::Null;
     Config {
         texts,
+        beside,
         settings,
         listen,
         stats_path,
@@ -88,6 +92,8 @@ struct Reading<'a> {
     patience: Duration,
     /// Files that were read beside the configuration itself.
     more: Vec<(PathBuf, String)>,
+    /// Files and folders that are named, as they were before anybody read them.
+    beside: Vec<Beside>,
 }
 
 impl Reading<'_> {
@@ -95,8 +101,21 @@ impl Reading<'_> {
         self.tree.get(name).cloned().unwrap_or_else(Node::empty)
     }
 
-    fn path(&self, node: &Node) -> PathBuf {
-        self.texts.resolve(node.at.file, node.as_text().unwrap_or_default())
+    fn path(&mut self, node: &Node) -> PathBuf {
+        let path = self.texts.resolve(node.at.file, node.as_text().unwrap_or_default());
+        self.beside.extend(Beside::way(&path));
+        path
+    }
+
+    /// A file that is made if it is not there. Its folder is not.
+    fn log_file(&mut self, node: &Node) -> PathBuf {
+        let path = self.texts.resolve(node.at.file, node.as_text().unwrap_or_default());
+        let folder = folder_of(&path);
+        self.beside.extend(Beside::way(&folder));
+        if !folder.is_dir() {
+            self.troubles.say(node.at, format!("there is no folder {}", folder.display()));
+        }
+        path
     }
 
     fn listen(&mut self) -> Listen {
@@ -367,7 +386,7 @@ impl Reading<'_> {
         };
         let audit = stats.get("audit").and_then(|audit| {
             Some(Audit {
-                file: self.path(audit.get("file")?),
+                file: self.log_file(audit.get("file")?),
                 has_arguments: audit.flag("args").unwrap_or(false),
             })
         });
@@ -664,11 +683,18 @@ impl Reading<'_> {
             None => Piece::Group(item.items().iter().filter_map(Node::as_text).map(str::to_owned).collect()),
         };
         let usual = CommandSpec::default();
+        let program = node.get("argv").and_then(|argv| argv.items().first());
+        if let Some(program) =
+            program.filter(|program| program.as_text().is_some_and(|name| name.contains('/')))
+        {
+            self.path(program);
+        }
         let codes = node.get("exit_codes").map(|codes| codes.items().iter().filter_map(exit_code).collect());
         CommandSpec {
             argv: node.get("argv").map(|argv| argv.items().iter().map(piece).collect()).unwrap_or_default(),
             env: node.pairs("env"),
             pass_env: node.texts("pass_env"),
+            home: self.texts.resolve(node.reach("argv.0").file, "."),
             cwd: match node.get("cwd") {
                 Some(cwd) => self.path(cwd),
                 None => self.texts.resolve(node.at.file, "."),
@@ -928,17 +954,20 @@ impl Reading<'_> {
         };
         let text = match node.get("file") {
             None => node.text("text")?,
-            Some(file) => match std::fs::read_to_string(self.path(file)) {
-                Ok(text) => {
-                    self.more.push((self.path(file), text.clone()));
-                    text
+            Some(file) => {
+                let path = self.path(file);
+                match std::fs::read_to_string(&path) {
+                    Ok(text) => {
+                        self.more.push((path, text.clone()));
+                        text
+                    }
+                    Err(error) => {
+                        let said = format!("cannot read this file: {}", super::text::why(&error));
+                        self.troubles.say(file.at, said);
+                        return None;
+                    }
                 }
-                Err(error) => {
-                    self.troubles
-                        .say(file.at, format!("cannot read this file: {}", super::text::why(&error)));
-                    return None;
-                }
-            },
+            }
         };
         Some(Said { role, text })
     }

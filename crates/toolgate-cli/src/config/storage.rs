@@ -18,7 +18,12 @@ pub(crate) enum Storage {
 pub(super) fn read(tree: &Node, texts: &Texts, troubles: &mut Troubles) -> Storage {
     let Some(table) = tree.get("storage") else { return Storage::Memory };
     let (prefix, default) = (table.get("prefix"), table.get("default"));
-    let url = default.and_then(Node::as_text).unwrap_or("memory:");
+    let url = match default.map(Node::as_text) {
+        Some(Some(url)) => url,
+        // It could not be read, and that was told.
+        Some(None) => return Storage::Memory,
+        None => "memory:",
+    };
     let at = table.reach("default");
     let is_redis = ["redis", "valkey", "unix"].iter().any(|scheme| url.starts_with(scheme));
     if let (Some(prefix), false) = (prefix, is_redis) {

@@ -195,7 +195,7 @@ impl Troubles {
 
     /// Keeps this out of everything that is said.
     pub(crate) fn hide(&mut self, secret: &str) {
-        if !secret.is_empty() {
+        if secret.len() >= SECRET_LENGTH {
             self.secrets.push(secret.to_owned());
             // What is longer goes first: it may have something shorter in it.
             self.secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
@@ -214,6 +214,9 @@ impl Troubles {
         self.all.len()
     }
 }
+
+/// What is shorter is a word that may be anywhere, and in the middle of others.
+const SECRET_LENGTH: usize = 6;
 
 /// Why a file could not be read.
 pub(crate) fn why(error: &std::io::Error) -> String {
@@ -268,6 +271,17 @@ mod tests {
         ] {
             assert_eq!(meant(word, known), wanted, "{word}");
         }
+    }
+
+    #[test]
+    fn secrets_are_hidden_and_short_words_are_not() {
+        let mut troubles = Troubles::default();
+        for secret in ["ti", "hunter2", "hunter2-and-more"] {
+            troubles.hide(secret);
+        }
+        let said = troubles.masked("`descripton` is \"xhunter2\" or hunter2-and-more");
+        assert_eq!(said, "`descripton` is \"x***\" or ***");
+        assert_eq!(troubles.masked("no description of the title"), "no description of the title");
     }
 
     #[test]

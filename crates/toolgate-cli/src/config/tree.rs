@@ -56,12 +56,68 @@ impl PartialEq for Entry {
 pub(crate) fn read(texts: &Texts, file: usize, troubles: &mut Troubles) -> Node {
     let (tree, faults) = DeTable::parse_recoverable(texts.text(file));
     let whole = Place { file, start: 0, end: 0 };
+    let mut reading = Reading { file, troubles };
+    let node = Node { at: whole, worth: reading.table(tree.get_ref()), is_secret: false };
     for fault in &faults {
         let at = fault.span().map_or(whole, |span| Place { file, start: span.start, end: span.end });
-        troubles.say(at, fault.message().to_owned());
+        let said = fault.message().to_owned();
+        let first = (said == "duplicate key").then(|| first(&node, texts.text(file), at));
+        match first.flatten() {
+            Some(first) => troubles.say_also(at, said, first, "the first one is here"),
+            None => troubles.say(at, said),
+        }
     }
-    let mut reading = Reading { file, troubles };
-    Node { at: whole, worth: reading.table(tree.get_ref()), is_secret: false }
+    node
+}
+
+/// Where the key at this place stands for the first time, as far as that is easily said.
+fn first(tree: &Node, text: &str, at: Place) -> Option<Place> {
+    let begin = text.get(..at.start)?.rfind('\n').map_or(0, |end| end + 1);
+    let line = text.get(begin..)?.lines().next()?;
+    let is_header = |line: &str| line.trim_start().starts_with('[');
+    let before = text.get(..begin)?;
+    if is_header(line) {
+        let path = keys(line, None)?;
+        let mut start = 0;
+        for header in before.split_inclusive('\n') {
+            if is_header(header) && keys(header, None).as_ref() == Some(&path) {
+                return Some(Place { start, end: start + header.trim_end().len(), ..at });
+            }
+            start += header.len();
+        }
+    }
+    let header = before.lines().rfind(|line| is_header(line)).filter(|_| !is_header(line));
+    let mut path = header.and_then(|header| keys(header, None)).unwrap_or_default();
+    path.extend(keys(line, Some(at.end - begin))?);
+    let (mut node, mut found) = (tree, None);
+    for key in &path {
+        // The table of a list that is being written is the last one so far.
+        if let Some(last) = node.items().iter().rfind(|item| item.at.start < at.start) {
+            node = last;
+        }
+        let entry = node.entry(key)?;
+        (node, found) = (&entry.node, Some(entry.at));
+    }
+    found.filter(|found| found.start < at.start)
+}
+
+/// The keys that a line begins with: all of them, or up to the one that ends here.
+fn keys(line: &str, end: Option<usize>) -> Option<Vec<String>> {
+    let (parsed, _) = DeTable::parse_recoverable(line);
+    let (mut table, mut path) = (parsed.get_ref(), Vec::new());
+    while let Some((key, value)) = table.iter().next() {
+        path.push(key.get_ref().to_string());
+        table = match value.get_ref() {
+            _ if end == Some(key.span().end) => return Some(path),
+            DeValue::Table(table) => table,
+            DeValue::Array(items) => match items.first().map(Spanned::get_ref) {
+                Some(DeValue::Table(table)) => table,
+                _ => break,
+            },
+            _ => break,
+        };
+    }
+    end.is_none().then_some(path)
 }
 
 struct Reading<'a> {

@@ -5,7 +5,7 @@
 //! much, or when nobody waits for it any more.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -34,6 +34,8 @@ pub(crate) struct CommandSpec {
     pub(crate) argv: Vec<Piece>,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) pass_env: Vec<String>,
+    /// Where a relative path to the program begins.
+    pub(crate) home: PathBuf,
     pub(crate) cwd: PathBuf,
     pub(crate) stdin: Option<String>,
     pub(crate) stdout: Printed,
@@ -52,6 +54,7 @@ impl Default for CommandSpec {
             argv: Vec::new(),
             env: Vec::new(),
             pass_env: Vec::new(),
+            home: PathBuf::from("."),
             cwd: PathBuf::from("."),
             stdin: None,
             stdout: Printed::Text,
@@ -159,7 +162,7 @@ impl CommandAct {
                 say("argv.0".into(), "the program itself cannot be an argument".into());
                 PathBuf::new()
             }
-            Some(Piece::One(name)) => find(name, &spec.cwd).unwrap_or_else(|said| {
+            Some(Piece::One(name)) => find(name, &spec.home).unwrap_or_else(|said| {
                 say("argv.0".into(), said);
                 PathBuf::new()
             }),
@@ -346,7 +349,7 @@ impl CommandAct {
                     let raw = Raw::from(value);
                     ToolOutput { structured: Some(raw.clone()), ..ToolOutput::text(raw.as_str()) }
                 }
-                Err(error) => ToolOutput::error(format!("the program did not print JSON: {error}")),
+                Err(_) => ToolOutput::error(no_json(&text)),
             },
         }
     }
@@ -358,15 +361,36 @@ impl Act for CommandAct {
     }
 }
 
+/// So much is shown of what should have been JSON.
+const MAX_SHOWN: usize = 200;
+
+fn no_json(printed: &str) -> String {
+    let printed = printed.trim();
+    if printed.is_empty() {
+        return "the program printed no JSON: it printed nothing".to_owned();
+    }
+    let shown: String = printed.chars().take(MAX_SHOWN).collect();
+    let rest = if shown.len() < printed.len() { "…" } else { "" };
+    format!("the program printed no JSON, but this: {shown}{rest}")
+}
+
 /// Where a program is, once and for all: what stands in a path later, or in a folder, does not matter any more.
-fn find(name: &str, cwd: &Path) -> Result<PathBuf, String> {
+fn find(name: &str, home: &Path) -> Result<PathBuf, String> {
     if name.is_empty() || name.contains('\0') {
         return Err("`argv` begins with the name of a program".into());
     }
     if name.contains('/') {
-        let path = cwd.join(name);
+        let joined = home.join(name);
+        let path: PathBuf = joined.components().filter(|part| *part != Component::CurDir).collect();
         let found = std::path::absolute(&path).ok().filter(|path| is_program(path));
-        return found.ok_or_else(|| format!("there is no program `{}`", path.display()));
+        let why = || {
+            if path.is_file() {
+                format!("`{0}` is not executable: `chmod +x {0}`", path.display())
+            } else {
+                format!("there is no program `{}`", path.display())
+            }
+        };
+        return found.ok_or_else(why);
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

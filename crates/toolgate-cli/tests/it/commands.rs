@@ -63,13 +63,19 @@ fn what_there_is_can_be_listed_and_explained() {
         description = "Finds things."
         args = { q = "string", who = { from = "principal.sub", type = "string" } }
         template = "{{ q }} {{ who }}"
+        [servers.shop.tools.run]
+        description = "Runs."
+        command = { argv = ["true"], timeout = "5s" }
         [servers.other.resources.r]
         uri = "r://r"
         text = "r"
         "#,
     );
     let listed = text(&run(folder.path(), &["tools", "t.toml"]).stdout);
-    assert_eq!(listed, "tool      shop.find  Finds things.\nresource  other.r://r  \n");
+    assert_eq!(
+        listed,
+        "tool      shop.find  Finds things.\ntool      shop.run  Runs.\nresource  other.r://r  \n"
+    );
     let one: Value =
         serde_json::from_slice(&run(folder.path(), &["tools", "t.toml", "--json"]).stdout).unwrap();
     assert_eq!(one["shop"][0]["inputSchema"]["properties"], json!({ "q": { "type": "string" } }));
@@ -78,6 +84,8 @@ fn what_there_is_can_be_listed_and_explained() {
         assert!(explained.contains(words), "{words}: {explained}");
     }
     assert!(!explained.contains("secret-token"));
+    let explained = text(&run(folder.path(), &["explain", "t.toml", "run"]).stdout);
+    assert!(explained.contains("timeout      5s\n"), "{explained}");
 }
 
 #[test]
@@ -160,6 +168,24 @@ fn a_client_s_file_is_changed_with_care() {
     let refused = run(folder.path(), &["install", "--write", "--client", "claude-code", "t.toml"]);
     assert_eq!(refused.status.code(), Some(1));
     assert_eq!(std::fs::read_to_string(folder.path().join(".mcp.json")).unwrap(), "// not JSON");
+}
+
+/// What is built in sees what the file says, as it does where the file is served.
+#[test]
+fn a_call_sees_the_servers_of_the_file() {
+    let folder = Folder::new();
+    folder.write(
+        "t.toml",
+        "[servers.a]\nversion = \"7.1\"\npacks = [\"runtime\"]\n[servers.b.tools.t]\ntext = \"x\"\n",
+    );
+    let said = |tool: &str| -> Value {
+        let output = run(folder.path(), &["call", "t.toml", tool]);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
+    };
+    let info = said("runtime_get_info");
+    assert_eq!((&info["version"], &info["servers"]), (&json!("7.1"), &json!(["a", "b"])));
+    assert_eq!(said("module_get_paths"), json!({ "configuration": "t.toml", "files": ["t.toml"] }));
+    assert_eq!(said("runtime_get_config")["servers"]["a"]["version"], "7.1");
 }
 
 /// The examples of the repository are right, and do what they say.

@@ -253,3 +253,48 @@ fn files_that_a_description_refers_to_are_looked_at_too() {
     folder.write("api/paths/a.yaml", &path("third"));
     until("the mended file is served", || names().contains("third"));
 }
+
+/// What was refused for want of a file is served when the file is there.
+#[test]
+fn a_file_that_was_missing_is_waited_for() {
+    let folder = Folder::new();
+    let served = Served::new(&folder, &config(0, 1));
+    let says = |n: usize| until("the change is served", || served.call("t0", &json!({})) == n.to_string());
+    let mut n_refused = 0;
+    for (n, more, file, text) in [
+        (1, "[servers.s.resources.r]\nuri = \"r://r\"\nfile = \"LICENSE\"\n", "LICENSE", "free"),
+        (2, "[servers.s.prompts.p]\nfile = \"not/yet/there.md\"\n", "not/yet/there.md", "Hello"),
+        (
+            3,
+            "[connections.c]\nhttp = \"https://example.org\"\nheaders = { x = \"${file:run/key}\" }\n",
+            "run/key",
+            "k",
+        ),
+    ] {
+        folder.write("toolgate.toml", &(config(n, 1) + more));
+        n_refused += 1;
+        served.wait_for("the old one stays", n_refused);
+        assert_eq!(served.call("t0", &json!({})), (n - 1).to_string());
+        folder.write(file, text);
+        says(n);
+        n_refused = served.log().matches("the old one stays").count();
+    }
+    // So is the configuration itself.
+    std::fs::remove_file(folder.path().join("toolgate.toml")).unwrap();
+    served.wait_for("the old one stays", n_refused + 1);
+    folder.write("toolgate.toml", &config(4, 1));
+    says(4);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_program_that_becomes_one_is_served() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new();
+    let served = Served::new(&folder, &config(0, 1));
+    let script = folder.write("run.sh", "#!/bin/sh\necho ran\n");
+    folder.write("toolgate.toml", "[servers.s.tools.t0]\ncommand = { argv = [\"./run.sh\"] }\n");
+    served.wait_for("is not executable", 1);
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    until("the program is served", || served.call("t0", &json!({})) == "ran");
+}

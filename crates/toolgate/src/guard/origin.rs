@@ -120,7 +120,7 @@ impl Hosts {
                 return Err(Refused {
                     status: 403,
                     why: format!(
-                        "host {:?} is not served here; allow it with `public_url` or `allow_host`",
+                        "host {:?} is not served here; allow it with `public_url` or `allow_host` (in a file: `listen.public_url` or `listen.hosts`)",
                         clip(authority.host())
                     ),
                 });

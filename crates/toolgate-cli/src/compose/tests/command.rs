@@ -270,6 +270,10 @@ async fn exit_codes_and_complaints_are_told() {
         command = { argv = ["echo", '{{"a": [1, 2]}}'], stdout = "json" }
         [servers.s.tools.no_json]
         command = { argv = ["echo", "hello"], stdout = "json" }
+        [servers.s.tools.much]
+        command = { argv = ["sh", "-c", "head -c 5000 /dev/zero | tr '\\0' x"], stdout = "json" }
+        [servers.s.tools.silent]
+        command = { argv = ["true"], stdout = "json" }
         [servers.s.tools.dies]
         command = { argv = ["sh", "-c", "kill -9 $$"] }
         [servers.s.tools.group]
@@ -279,10 +283,29 @@ async fn exit_codes_and_complaints_are_told() {
     );
     assert_eq!(call(&server, "fails", json!({})).await, ("exit code 3\nwhy\nout".into(), true));
     assert_eq!(call(&server, "json", json!({})).await.0, r#"{"a":[1,2]}"#);
-    assert!(call(&server, "no_json", json!({})).await.0.contains("did not print JSON"));
+    let no_json = |said: &str| (format!("the program printed no JSON{said}"), true);
+    assert_eq!(call(&server, "no_json", json!({})).await, no_json(", but this: hello"));
+    let begin = "x".repeat(200);
+    assert_eq!(call(&server, "much", json!({})).await, no_json(&format!(", but this: {begin}…")));
+    assert_eq!(call(&server, "silent", json!({})).await, no_json(": it printed nothing"));
     assert_eq!(call(&server, "dies", json!({})).await, ("ended by a signal".into(), true));
     assert_eq!(call(&server, "group", json!({ "word": "a" })).await.0, "a x=a");
     assert_eq!(call(&server, "group", json!({ "word": "a", "n": 5 })).await.0, "5 a x=a");
+}
+
+#[tokio::test]
+async fn a_path_to_a_program_begins_where_the_file_is() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new();
+    let script = folder.write("scripts/where", "#!/bin/sh\npwd\n");
+    folder.write("work/scripts/where", "");
+    let text = "[servers.s.tools.t]\ncommand = { argv = [\"./scripts/where\"], cwd = \"work\" }\n";
+    let said = composed(&folder, text, Road::Local).err().unwrap();
+    let shown = script.display();
+    assert!(said.contains(&format!("`{shown}` is not executable: `chmod +x {shown}`")), "{said}");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let here = folder.path().join("work").display().to_string();
+    assert_eq!(call(&server(&folder, text), "t", json!({})).await, (here, false));
 }
 
 #[tokio::test]

@@ -42,6 +42,13 @@ async fn wrong_packs_are_told_with_their_place() {
     assert!(said.contains("the pack `hub` needs a connection"), "{said}");
     let said = told("[servers.a.packs.hub]\non = \"nowhere\"\nphases = [\"best\"]\n");
     assert!(said.contains("the pack `hub` has no parts"), "{said}");
+    // What was to be kept out is not there by a slip of the pen.
+    let said =
+        told("[servers.a.packs.runtime]\nexclude = [\"app_*\", \"app_stpo\"]\ninclude = \"nothing_*\"\n");
+    let slip = "test.toml:2:21: `exclude` \"app_stpo\": it fits nothing in the pack `runtime`; did you mean `app_stop`?";
+    assert!(said.contains(slip), "{said}");
+    let slip = "test.toml:3:11: `include` \"nothing_*\": it fits nothing in the pack `runtime`\n";
+    assert!(said.contains(slip) && !said.contains("app_*\":"), "{said}");
     // Only packs may name what is built in.
     let said = told("[servers.a.tools.b]\nbuiltin = \"runtime_get_info\"\n");
     assert!(said.contains("unknown key `builtin`"), "{said}");

@@ -456,10 +456,19 @@ const SECRET_LENGTH: usize = 6;
 
 /// What of a credential is a secret: the parts behind its scheme, and the password that is in one of them.
 fn parts(value: &str) -> Vec<String> {
+    let value = match value.split_once(' ') {
+        Some((scheme, rest)) if is_scheme(scheme) && !rest.trim().is_empty() => rest,
+        _ => value,
+    };
     let words = value.split([' ', ',', ';']).filter(|part| part.len() >= SECRET_LENGTH);
     let inside = words.clone().filter_map(|word| String::from_utf8(STANDARD.decode(word).ok()?).ok());
     let passwords = inside.filter_map(|pair| Some(pair.split_once(':')?.1.to_owned()));
     words.map(str::to_owned).chain(passwords.filter(|word| word.len() >= SECRET_LENGTH)).collect()
+}
+
+/// A word such as `Bearer`, which everybody may know.
+fn is_scheme(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-')
 }
 
 fn base(text: &str) -> Result<(Scheme, Authority, String), String> {
@@ -524,4 +533,21 @@ fn failure(error: &hyper_util::client::legacy::Error) -> Failure {
         }
     }
     if error.is_connect() { Failure::Unreachable("cannot connect".into()) } else { Failure::Broken }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scheme_of_a_credential_is_no_secret() {
+        for (value, wanted) in [
+            ("Bearer s3cret-token", &["s3cret-token"][..]),
+            ("Basic dXNlcjpodW50ZXIy", &["dXNlcjpodW50ZXIy", "hunter2"]),
+            ("Bearer", &["Bearer"]),
+            ("sid=s3cret-one; other=s3cret-two", &["sid=s3cret-one", "other=s3cret-two"]),
+        ] {
+            assert_eq!(parts(value), wanted, "{value}");
+        }
+    }
 }
