@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::lock;
+use super::{brief, lock};
 use crate::clock::{iso8601, unix_millis};
 
 /// How many routes are kept apart, unless somebody says otherwise.
@@ -21,9 +21,6 @@ pub(crate) const LIMIT: usize = 5000;
 
 /// Where what is one too many is counted.
 const OTHERS: &str = "(other)";
-
-/// The longest name of a route, in characters.
-const LONGEST: usize = 200;
 
 /// Sixteen steps for each doubling: a percentile is off by 3 % at most.
 const STEPS: usize = 16;
@@ -104,7 +101,7 @@ impl Routes {
         route.histogram.add(micros);
         if let Some(error) = error {
             route.errors += 1;
-            route.last_error = Some((now, error));
+            route.last_error = Some((now, brief(&error)));
         }
     }
 
@@ -121,10 +118,7 @@ impl Routes {
                 key.push_str(subject);
             }
         }
-        match key.char_indices().nth(LONGEST) {
-            Some((end, _)) => key[..end].to_owned(),
-            None => key,
-        }
+        brief(&key)
     }
 
     /// All routes, the first by this order first.

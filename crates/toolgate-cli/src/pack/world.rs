@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use toolgate::{Connections, ErrorCode, Servers, Subscription};
 
 use crate::clock::{Stopwatch, iso8601, unix_millis};
-use crate::observe::{self, collectors};
+use crate::observe::{self, brief, collectors};
 use crate::source::http::HttpConnection;
 use crate::source::sql::SqlConnection;
 
@@ -307,8 +307,8 @@ impl World {
             keep(&kept, "onMCPError", error.server(), &json!({
                 "context": error.context().as_str(),
                 "kind": error.kind(),
-                "method": error.request().map(|request| request.method().to_owned()),
-                "subject": error.request().and_then(|request| request.subject().map(|subject| cut(&subject, 200))),
+                "method": error.request().map(|request| brief(request.method())),
+                "subject": error.request().and_then(|request| request.subject().map(|subject| brief(&subject))),
             }));
         }));
         let kept = Arc::clone(&self.events);
@@ -383,26 +383,26 @@ impl World {
 /// An answer is about to be sent: by any server.
 fn note(answer: &toolgate::ResponseEvent) {
     let (request, took) = (answer.request(), answer.time());
-    let subject = request.subject().unwrap_or_default();
+    let (method, subject) = (brief(request.method()), brief(&request.subject().unwrap_or_default()));
     let error = answer.error_code().map(|code| match code {
         ErrorCode::Number(number) => number.to_string(),
-        code => code.to_string(),
+        code => brief(&code.to_string()),
     });
     let collectors = collectors();
     let is_good = error.is_none();
     collectors.requests.note(took, is_good, |captures| {
         json!({
             "server": request.server(),
-            "method": request.method(),
-            "subject": cut(&subject, 200),
+            "method": method,
+            "subject": subject,
             "transport": request.transport().as_str(),
             "status": answer.status(),
             "error": error,
-            "principal": request.principal().id(),
+            "principal": request.principal().id().map(brief),
             "remote": captures.then(|| request.remote().map(|remote| remote.to_string())).flatten(),
         })
     });
-    collectors.routes.note(request.method(), request.server(), &subject, took, error);
+    collectors.routes.note(&method, request.server(), &subject, took, error);
 }
 
 fn keep(events: &Mutex<VecDeque<Value>>, name: &str, server: &str, about: &Value) {
@@ -412,10 +412,6 @@ fn keep(events: &Mutex<VecDeque<Value>>, name: &str, server: &str, about: &Value
         events.pop_front();
     }
     events.push_back(json!({ "at": iso8601(unix_millis()), "event": name, "server": server, "data": about }));
-}
-
-fn cut(text: &str, most: usize) -> String {
-    text.chars().take(most).collect()
 }
 
 /// What is kept is whole at every point where a panic could happen, so poison says nothing.
