@@ -50,6 +50,7 @@ use bounds::Bounds;
 use caller::Taking;
 use library::{Library, Reader, Words};
 use memory::Memory;
+use reuse::Recipe;
 
 /// What stands for a number in instructions.
 const TOOL_COUNT: &str = "{tool_count}";
@@ -324,14 +325,18 @@ impl Making<'_> {
             return self.act(&tool.does, &tool.arguments, &tool.output, &tool.node);
         };
         let spot = (self.server.name.clone(), tool.name.clone());
-        let schema = tool.arguments.all();
-        let made_of = (&tool.does, &schema, &tool.output);
-        let act = match self.backends.reuse.find(&spot, made_of, connection) {
+        let statement = match &tool.does {
+            Does::Sql(sql) => Some(requests::statement(sql, self.database(&sql.on)?, &tool.output)),
+            _ => None,
+        };
+        let (does, output) = (tool.does.clone(), tool.output.clone());
+        let recipe = Recipe { does, schema: tool.arguments.all(), output, statement, connection };
+        let act = match self.backends.reuse.find(&spot, &recipe) {
             // A statement that could not be asked about is asked about again.
             Some(act) if !matches!(tool.does, Does::Sql(_)) || act.output_schema().is_some() => act,
             _ => self.act(&tool.does, &tool.arguments, &tool.output, &tool.node)?,
         };
-        self.backends.reuse.keep(spot, made_of, connection, &act);
+        self.backends.reuse.keep(spot, recipe, &act);
         Some(act)
     }
 
@@ -372,6 +377,14 @@ impl Making<'_> {
         }
     }
 
+    /// What is said of a database.
+    fn database(&self, name: &str) -> Option<&config::SqlConnection> {
+        self.config.connections.iter().find_map(|known| match &known.kind {
+            ConnectionKind::Sql(about) if known.name == name => Some(about),
+            _ => None,
+        })
+    }
+
     /// A statement. What it gives is known afterwards, if its database answers.
     fn sql(
         &mut self,
@@ -381,10 +394,7 @@ impl Making<'_> {
         node: &Node,
     ) -> Option<Arc<SqlAct>> {
         let connection = self.backends.sql(&sql.on)?;
-        let about = self.config.connections.iter().find_map(|known| match &known.kind {
-            ConnectionKind::Sql(about) if known.name == sql.on => Some(about),
-            _ => None,
-        })?;
+        let about = self.database(&sql.on)?;
         let act = match SqlAct::new(requests::statement(sql, about, output), connection, schema) {
             Ok(act) => Arc::new(act),
             Err(problems) => {
