@@ -364,14 +364,16 @@ impl Keeper {
                 return false;
             }
         };
-        let told = loaded.told();
+        let told = loaded.told_briefly();
         self.is_refused = told.is_some();
         if let Some(told) = told {
             // The same text is not complained about again.
             self.texts = loaded.config.texts;
             self.beside.iter_mut().for_each(Beside::look);
             self.watch_files();
-            tracing::error!("the configuration is wrong and the old one stays:\n{told}");
+            tracing::error!(
+                "the configuration is wrong and the old one stays (`toolgate check` shows the lines):\n{told}"
+            );
             return true;
         }
         let paths = (&loaded.config.stats_path, &loaded.config.metrics_path);
