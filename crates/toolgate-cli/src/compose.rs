@@ -48,6 +48,7 @@ use bounds::Bounds;
 use caller::Taking;
 use library::{Library, Reader, Words};
 use memory::Memory;
+use reuse::Recipe;
 
 /// What stands for a number in instructions.
 const TOOL_COUNT: &str = "{tool_count}";
@@ -301,14 +302,18 @@ impl Making<'_> {
             return self.act(&tool.does, &tool.arguments, &tool.output, &tool.node);
         };
         let spot = (self.server.name.clone(), tool.name.clone());
-        let schema = tool.arguments.all();
-        let made_of = (&tool.does, &schema, &tool.output);
-        let act = match self.backends.reuse.find(&spot, made_of, connection) {
+        let statement = match &tool.does {
+            Does::Sql(sql) => Some(requests::statement(sql, self.database(&sql.on)?, &tool.output)),
+            _ => None,
+        };
+        let (does, output) = (tool.does.clone(), tool.output.clone());
+        let recipe = Recipe { does, schema: tool.arguments.all(), output, statement, connection };
+        let act = match self.backends.reuse.find(&spot, &recipe) {
             // A statement that could not be asked about is asked about again.
             Some(act) if !matches!(tool.does, Does::Sql(_)) || act.output_schema().is_some() => act,
             _ => self.act(&tool.does, &tool.arguments, &tool.output, &tool.node)?,
         };
-        self.backends.reuse.keep(spot, made_of, connection, &act);
+        self.backends.reuse.keep(spot, recipe, &act);
         Some(act)
     }
 
@@ -349,6 +354,14 @@ impl Making<'_> {
         }
     }
 
+    /// What is said of a database.
+    fn database(&self, name: &str) -> Option<&config::SqlConnection> {
+        self.config.connections.iter().find_map(|known| match &known.kind {
+            ConnectionKind::Sql(about) if known.name == name => Some(about),
+            _ => None,
+        })
+    }
+
     /// A statement. What it gives is known afterwards, if its database answers.
     fn sql(
         &mut self,
@@ -358,10 +371,7 @@ impl Making<'_> {
         node: &Node,
     ) -> Option<Arc<SqlAct>> {
         let connection = self.backends.sql(&sql.on)?;
-        let about = self.config.connections.iter().find_map(|known| match &known.kind {
-            ConnectionKind::Sql(about) if known.name == sql.on => Some(about),
-            _ => None,
-        })?;
+        let about = self.database(&sql.on)?;
         let act = match SqlAct::new(requests::statement(sql, about, output), connection, schema) {
             Ok(act) => Arc::new(act),
             Err(problems) => {
@@ -688,6 +698,10 @@ fn chained(
     first: Result<HttpAct, Vec<Problem>>,
     connection: Arc<HttpConnection>,
 ) -> Result<Arc<dyn Act>, Vec<Problem>> {
+    if schema["properties"].get(FIRST).is_some() {
+        let said = format!("`{FIRST}` is what the first request answers: the argument needs another name");
+        return Err(vec![Problem { at: "then".into(), said }]);
+    }
     let mut known = schema.clone();
     known["properties"][FIRST] = serde_json::json!({});
     match known["required"].as_array_mut() {

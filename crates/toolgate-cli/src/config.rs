@@ -537,6 +537,11 @@ impl Loaded {
     pub(crate) fn told(&self) -> Option<String> {
         (!self.troubles.is_empty()).then(|| self.config.texts.tell(&self.troubles))
     }
+
+    /// The same for a log: where it is and what, and nothing of what is written there.
+    pub(crate) fn told_briefly(&self) -> Option<String> {
+        (!self.troubles.is_empty()).then(|| self.config.texts.tell_briefly(&self.troubles))
+    }
 }
 
 /// Reads a configuration and everything it includes.

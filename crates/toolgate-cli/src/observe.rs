@@ -51,6 +51,14 @@ pub(crate) fn collectors() -> &'static Collectors {
     &COLLECTORS
 }
 
+/// How many characters of what a caller chose are kept.
+const BRIEF: usize = 200;
+
+/// The beginning of a text that a caller chose: however long it was, what is kept of it is short.
+pub(crate) fn brief(text: &str) -> String {
+    text.chars().take(BRIEF).collect()
+}
+
 /// What is noted is whole at every point where a panic could happen, so poison says nothing.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

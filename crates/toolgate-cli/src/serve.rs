@@ -352,7 +352,7 @@ impl Keeper {
                 return false;
             }
         };
-        let told = loaded.told();
+        let told = loaded.told_briefly();
         self.is_refused = told.is_some();
         if let Some(told) = told {
             // The same text is not complained about again.
@@ -360,7 +360,9 @@ impl Keeper {
             self.beside.iter_mut().for_each(Beside::look);
             self.wanted = loaded.config.beside;
             self.watch_files();
-            tracing::error!("the configuration is wrong and the old one stays:\n{told}");
+            tracing::error!(
+                "the configuration is wrong and the old one stays (`toolgate check` shows the lines):\n{told}"
+            );
             return true;
         }
         let paths = (&loaded.config.stats_path, &loaded.config.metrics_path);

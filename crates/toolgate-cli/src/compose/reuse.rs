@@ -7,20 +7,25 @@ use serde_json::Value;
 
 use crate::config::{Does, Output};
 use crate::source::Act;
+use crate::source::sql::SqlSpec;
 
 /// Where something is said: a server, and the path of a table in it.
 pub(super) type Spot = (String, String);
 
-/// Something that acts, and everything it was made of.
-#[derive(Clone)]
-pub(super) struct Made {
-    does: Does,
-    schema: Value,
-    output: Output,
+/// Everything that something that acts is made of, also what it takes from other tables.
+#[derive(Clone, PartialEq)]
+pub(super) struct Recipe {
+    pub(super) does: Does,
+    pub(super) schema: Value,
+    pub(super) output: Output,
+    /// A statement with its limits, most of which its connection may say.
+    pub(super) statement: Option<SqlSpec>,
     /// The connection it uses, as the one it is: an equal one would not do.
-    connection: usize,
-    act: Arc<dyn Act>,
+    pub(super) connection: usize,
 }
+
+/// What was made, and of what.
+type Made = (Recipe, Arc<dyn Act>);
 
 /// See the module.
 #[derive(Clone, Default)]
@@ -31,29 +36,12 @@ pub(super) struct Reuse {
 
 impl Reuse {
     /// What was made of the same before.
-    pub(super) fn find(
-        &self,
-        spot: &Spot,
-        (does, schema, output): (&Does, &Value, &Output),
-        connection: usize,
-    ) -> Option<Arc<dyn Act>> {
-        let made = self.before.get(spot)?;
-        let is_same = made.connection == connection
-            && made.does == *does
-            && made.schema == *schema
-            && made.output == *output;
-        is_same.then(|| Arc::clone(&made.act))
+    pub(super) fn find(&self, spot: &Spot, recipe: &Recipe) -> Option<Arc<dyn Act>> {
+        self.before.get(spot).filter(|(known, _)| known == recipe).map(|(_, act)| Arc::clone(act))
     }
 
-    pub(super) fn keep(
-        &mut self,
-        spot: Spot,
-        (does, schema, output): (&Does, &Value, &Output),
-        connection: usize,
-        act: &Arc<dyn Act>,
-    ) {
-        let (does, schema, output) = (does.clone(), schema.clone(), output.clone());
-        self.now.insert(spot, Made { does, schema, output, connection, act: Arc::clone(act) });
+    pub(super) fn keep(&mut self, spot: Spot, recipe: Recipe, act: &Arc<dyn Act>) {
+        self.now.insert(spot, (recipe, Arc::clone(act)));
     }
 
     /// What was made is what was before, from now on; what was not said again is forgotten.

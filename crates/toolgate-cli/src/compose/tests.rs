@@ -8,6 +8,7 @@ mod community;
 mod files;
 mod packs;
 mod people;
+mod reload;
 mod texts;
 
 use std::path::{Path, PathBuf};

@@ -50,3 +50,22 @@ fn the_tables_are_whole() {
     let schema = schema::schema().to_string();
     assert!(!schema.contains("\"default\":null"), "a default that is no JSON");
 }
+
+/// What a log gets of a wrong file is where and what, and nothing that is written there.
+#[test]
+fn a_log_is_not_told_what_is_written_in_the_file() {
+    let path = std::env::temp_dir().join(format!("toolgate-briefly-{}.toml", std::process::id()));
+    for wrong in [
+        "[connections.x]\nhttp = \"https://x.example\"\nheaders = { X-Key = \"s3cret\", 7 }\n",
+        "[connections.x]\nhttp = \"https://x.example\"\nheaders = { X-Key = \"s3cret\" } \"\n",
+        "[connections.x]\nhttp = \"https://x.example\"\nheders = { X-Key = \"s3cret\" }\n",
+    ] {
+        std::fs::write(&path, wrong).unwrap();
+        let loaded = super::load_with(&path, &|_| None);
+        let (told, briefly) = (loaded.told().unwrap(), loaded.told_briefly().unwrap());
+        assert!(told.contains("s3cret"), "the line is shown to who checks: {told}");
+        assert!(!briefly.contains("s3cret"), "{briefly}");
+        assert!(briefly.contains(".toml:2:") || briefly.contains(".toml:3:"), "{briefly}");
+    }
+    let _ = std::fs::remove_file(&path);
+}

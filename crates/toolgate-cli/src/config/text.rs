@@ -151,6 +151,17 @@ impl Texts {
         told
     }
 
+    /// The same without the lines: they may hold secrets, and a log has other readers than the file.
+    pub(crate) fn tell_briefly(&self, troubles: &Troubles) -> String {
+        let mut all: Vec<&Trouble> = troubles.all.iter().collect();
+        all.sort_by_key(|trouble| trouble.at.map_or((0, 0), |at| (at.file, at.start)));
+        let told = all.iter().map(|trouble| {
+            let said = troubles.masked(&trouble.said);
+            trouble.at.map_or_else(|| said.clone(), |at| format!("{}: {said}", self.locate(at)))
+        });
+        told.collect::<Vec<_>>().join("\n")
+    }
+
     /// The line, with a mark below what is meant.
     fn show(&self, at: Place) -> String {
         let (number, column, line) = self.line(at);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::lock;
+use super::{brief, lock};
 use crate::clock::{iso8601, unix_millis};
 
 /// How many routes are kept apart, unless somebody says otherwise.
@@ -21,9 +21,6 @@ pub(crate) const LIMIT: usize = 5000;
 
 /// Where what is one too many is counted.
 const OTHERS: &str = "(other)";
-
-/// The longest name of a route, in characters.
-const LONGEST: usize = 200;
 
 /// Sixteen steps for each doubling: a percentile is off by 3 % at most.
 const STEPS: usize = 16;
@@ -104,7 +101,7 @@ impl Routes {
         route.histogram.add(micros);
         if let Some(error) = error {
             route.errors += 1;
-            route.last_error = Some((now, error));
+            route.last_error = Some((now, brief(&error)));
         }
     }
 
@@ -121,10 +118,7 @@ impl Routes {
                 key.push_str(subject);
             }
         }
-        match key.char_indices().nth(LONGEST) {
-            Some((end, _)) => key[..end].to_owned(),
-            None => key,
-        }
+        brief(&key)
     }
 
     /// All routes, the first by this order first.
@@ -272,12 +266,6 @@ fn middle_of(step: usize) -> f64 {
 }
 
 /// A path in which numbers and UUIDs are `{id}`, so that it is one route whatever it is about.
-pub(crate) fn normalise(path: &str) -> String {
-    let mut normal = String::with_capacity(path.len());
-    normalise_into(path, &mut normal);
-    normal
-}
-
 fn normalise_into(path: &str, normal: &mut String) {
     // What comes after a question mark is no part of the route.
     let path = path.split(['?', '#']).next().unwrap_or_default();
@@ -316,7 +304,9 @@ mod tests {
             ("/", "/"),
         ];
         for (path, wanted) in rows {
-            assert_eq!(normalise(path), wanted);
+            let mut normal = String::new();
+            normalise_into(path, &mut normal);
+            assert_eq!(normal, wanted);
         }
     }
 

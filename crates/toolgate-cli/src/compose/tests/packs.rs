@@ -74,3 +74,13 @@ async fn the_inside_of_the_program_is_not_shown_to_a_network() {
     let made = composed(&Folder::new(), local, Road::Http).unwrap();
     assert!(made[0].notes.iter().any(|note| note.said.contains("sees the inside")));
 }
+
+/// What it finds is what its caller may see: another one must not get that.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_built_in_is_not_kept() {
+    let text = "[connections.c]\nhttp = \"https://x.example\"\n[servers.a.packs.hub]\non = \"c\"\n\
+                [servers.a.tools.blue_registry]\ncache = \"1m\"\n";
+    let said = told(text);
+    assert!(said.contains("test.toml:6:9: what is built in may depend on who asks"), "{said}");
+    assert!(composed(&Folder::new(), &text.replace("cache = \"1m\"", ""), Road::Local).is_ok());
+}

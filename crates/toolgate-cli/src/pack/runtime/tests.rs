@@ -169,3 +169,90 @@ async fn requests_are_noted_once_somebody_asks() {
     shop.call_tool("hours", json!({})).await.unwrap();
     assert_eq!(collectors().routes.one(key).unwrap()["count"], 1, "nobody asks any more");
 }
+
+/// Nobody fills the memory with what they call a method, a tool or a resource.
+#[tokio::test]
+async fn what_a_caller_chooses_is_kept_briefly() {
+    use crate::observe::collectors;
+    use crate::pack::world::{Seen, Served};
+
+    let world = World::default();
+    let shop = world.servers.server_with("shop", |server| server.tool("hours", || async { "9 to 5" }));
+    let served = Served {
+        name: "ops".into(),
+        path: "/ops".into(),
+        dialect: "official".into(),
+        packs: vec!["runtime".into()],
+        has_sessions: true,
+        is_guarded: false,
+    };
+    world.see(Seen { servers: vec![served], ..Seen::default() });
+    collectors().requests.set(&crate::observe::slow::Setting { threshold: Some(0), ..Default::default() });
+    let long = "é".repeat(1 << 20);
+    let hello = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } } });
+    let asked = [
+        json!({ "jsonrpc": "2.0", "id": 2, "method": long }),
+        json!({ "jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": { "name": long, "arguments": {} } }),
+        json!({ "jsonrpc": "2.0", "id": 4, "method": "resources/read", "params": { "uri": format!("a://{long}") } }),
+    ];
+    let lines: String = std::iter::once(&hello).chain(&asked).map(|line| format!("{line}\n")).collect();
+    shop.serve_io(std::io::Cursor::new(lines.into_bytes()), tokio::io::sink()).await.unwrap();
+
+    let (slow, events) = (collectors().requests.newest(9, 0), world.events(9));
+    let routes = collectors().routes.all(crate::observe::routes::Order::Count, 9);
+    assert!(
+        slow.iter().any(|one| one["method"].as_str().is_some_and(|method| method.starts_with("éé"))),
+        "{}",
+        slow.len()
+    );
+    assert!(events.iter().any(|one| one["data"]["method"] == "tools/call"), "{}", events.len());
+    for kept in slow.iter().chain(&events).chain(&routes) {
+        assert!(kept.to_string().chars().count() < 1000, "{} characters are kept", kept.to_string().len());
+    }
+}
+
+/// What somebody reads of another server is not seen: only what it is like.
+#[tokio::test]
+async fn arguments_of_others_are_not_seen() {
+    use crate::observe::collectors;
+    use crate::pack::world::{Seen, Served};
+
+    let here = here();
+    let shop = here.world.servers.server_with("shop", |server| {
+        server
+            .resource("shop://hours", || async { "9 to 5" })
+            .template("shop://users/{id}/tokens", |id: Words| async move { id.0["id"].clone() })
+    });
+    let served = Served {
+        name: "ops".into(),
+        path: "/ops".into(),
+        dialect: "official".into(),
+        packs: vec!["runtime".into()],
+        has_sessions: true,
+        is_guarded: false,
+    };
+    here.world.see(Seen { servers: vec![served], ..Seen::default() });
+    collectors().requests.set(&crate::observe::slow::Setting { threshold: Some(0), ..Default::default() });
+    collectors().routes.set(None, Some(false));
+    for uri in ["shop://hours", "shop://users/s3cret/tokens", "other://s3cret?s3cret", "s3cret"] {
+        let _ = shop.read_resource(uri).await;
+    }
+    let Some(Deed::Now(stats)) = program::deed("mcp_get_stats") else { panic!("it does not wait") };
+    let stats = stats(&here, Given(&Map::new())).unwrap();
+    let all = json!([
+        collectors().requests.newest(99, 0),
+        collectors().routes.all(crate::observe::routes::Order::Count, 99),
+        here.world.events(99),
+        stats,
+    ])
+    .to_string();
+    assert!(!all.contains("s3cret"), "{all}");
+    for seen in ["shop://hours", "shop://users/{id}/tokens", "other://…"] {
+        assert!(all.contains(seen), "{seen} in {all}");
+    }
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(transparent)]
+struct Words(std::collections::BTreeMap<String, String>);
