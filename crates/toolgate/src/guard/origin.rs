@@ -364,6 +364,6 @@ mod tests {
         let refused =
             Hosts::default().gate(&Uri::from_static("http://evil.example/mcp"), &headers).unwrap_err();
         assert_eq!(refused.status, 403);
-        assert!(refused.why.contains("allow_host"));
+        assert!(refused.why.contains("`allow_host`") && refused.why.contains("`listen.hosts`"));
     }
 }
