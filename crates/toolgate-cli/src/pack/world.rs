@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use toolgate::{Connections, ErrorCode, Servers, Subscription};
+use toolgate::{
+    Connections, ErrorCode, RequestInfo, ResponseEvent, Server, Servers, Subscription, UriTemplate,
+};
 
 use crate::clock::{Stopwatch, iso8601, unix_millis};
 use crate::observe::{self, brief, collectors};
@@ -17,6 +19,9 @@ use crate::source::sql::SqlConnection;
 
 /// How many events are kept.
 const EVENTS: usize = 200;
+
+/// The longest URI for which somebody looks which template it is of.
+const LONGEST: usize = 8 << 10;
 
 /// The program, seen from inside. There is one, and it stays while configurations come and go.
 #[derive(Debug, Default)]
@@ -301,15 +306,21 @@ impl World {
             return;
         }
         let events = self.servers.events();
-        listening.push(events.on_response(|answer| note(answer)));
-        let kept = Arc::clone(&self.events);
+        let servers = self.servers.clone();
+        listening.push(events.on_response(move |answer| note(&servers, answer)));
+        let (kept, servers) = (Arc::clone(&self.events), self.servers.clone());
         listening.push(events.on_error(move |error| {
-            keep(&kept, "onMCPError", error.server(), &json!({
-                "context": error.context().as_str(),
-                "kind": error.kind(),
-                "method": error.request().map(|request| brief(request.method())),
-                "subject": error.request().and_then(|request| request.subject().map(|subject| brief(&subject))),
-            }));
+            keep(
+                &kept,
+                "onMCPError",
+                error.server(),
+                &json!({
+                    "context": error.context().as_str(),
+                    "kind": error.kind(),
+                    "method": error.request().map(|request| brief(request.method())),
+                    "subject": error.request().and_then(|request| subject(&servers, request)),
+                }),
+            );
         }));
         let kept = Arc::clone(&self.events);
         listening.push(events.on_server(move |event| {
@@ -381,9 +392,9 @@ impl World {
 }
 
 /// An answer is about to be sent: by any server.
-fn note(answer: &toolgate::ResponseEvent) {
+fn note(servers: &Servers, answer: &ResponseEvent) {
     let (request, took) = (answer.request(), answer.time());
-    let (method, subject) = (brief(request.method()), brief(&request.subject().unwrap_or_default()));
+    let (method, subject) = (brief(request.method()), subject(servers, request).unwrap_or_default());
     let error = answer.error_code().map(|code| match code {
         ErrorCode::Number(number) => number.to_string(),
         code => brief(&code.to_string()),
@@ -403,6 +414,37 @@ fn note(answer: &toolgate::ResponseEvent) {
         })
     });
     collectors.routes.note(&method, request.server(), &subject, took, error);
+}
+
+/// What a request is about, without what its caller put there.
+fn subject(servers: &Servers, request: &RequestInfo) -> Option<String> {
+    let subject = request.subject()?;
+    if !request.method().starts_with("resources/") {
+        return Some(brief(&subject));
+    }
+    Some(shape(servers.get(request.server()).as_ref(), &subject))
+}
+
+/// What a URI is like: one that is listed is itself, one of a template is the template. Of others only the scheme is
+/// told; what follows it may be anything.
+pub(crate) fn shape(server: Option<&Server>, uri: &str) -> String {
+    if let Some(server) = server.filter(|_| uri.len() <= LONGEST) {
+        if server.has_resource(uri) {
+            return brief(uri.split(['?', '#']).next().unwrap_or_default());
+        }
+        let templates = server.templates();
+        let is_its = |text: &str| UriTemplate::parse(text).is_ok_and(|known| known.match_uri(uri).is_some());
+        if let Some(known) = templates.iter().find(|known| is_its(&known.uri_template)) {
+            return brief(&known.uri_template);
+        }
+    }
+    let is_scheme = |text: &&str| {
+        text.len() <= 32 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    };
+    match uri.split_once("://").map(|(scheme, _)| scheme).filter(is_scheme) {
+        Some(scheme) => format!("{scheme}://…"),
+        None => "…".to_owned(),
+    }
 }
 
 fn keep(events: &Mutex<VecDeque<Value>>, name: &str, server: &str, about: &Value) {

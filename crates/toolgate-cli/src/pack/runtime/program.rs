@@ -11,7 +11,7 @@ use crate::config;
 use crate::log;
 use crate::observe::collectors;
 use crate::pack::PACKS;
-use crate::pack::world::Served;
+use crate::pack::world::{Served, shape};
 
 /// What the program was built with; the whole workspace is among it.
 const LOCK: &str = include_str!("../../../../../Cargo.lock");
@@ -479,6 +479,16 @@ fn stats(here: &Here, given: Given<'_>) -> Said {
                 part.remove(samples);
             }
         }
+        // What went wrong may be told in the words of a caller, and a URI may be made of them.
+        if let Some(last) = stats["errors"]["lastError"].as_object_mut() {
+            last.remove("message");
+        }
+        let mut reads = serde_json::Map::new();
+        for (uri, count) in stats["resources"]["byUri"].as_object().into_iter().flatten() {
+            let sum = reads.entry(shape(Some(server), uri)).or_insert(0.into());
+            *sum = (sum.as_u64().unwrap_or(0) + count.as_u64().unwrap_or(0)).into();
+        }
+        stats["resources"]["byUri"] = reads.into();
         (server.name(), stats)
     });
     Ok(json!({ "servers": shown.collect::<serde_json::Map<_, _>>() }))

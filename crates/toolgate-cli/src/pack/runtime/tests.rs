@@ -211,3 +211,48 @@ async fn what_a_caller_chooses_is_kept_briefly() {
         assert!(kept.to_string().chars().count() < 1000, "{} characters are kept", kept.to_string().len());
     }
 }
+
+/// What somebody reads of another server is not seen: only what it is like.
+#[tokio::test]
+async fn arguments_of_others_are_not_seen() {
+    use crate::observe::collectors;
+    use crate::pack::world::{Seen, Served};
+
+    let here = here();
+    let shop = here.world.servers.server_with("shop", |server| {
+        server
+            .resource("shop://hours", || async { "9 to 5" })
+            .template("shop://users/{id}/tokens", |id: Words| async move { id.0["id"].clone() })
+    });
+    let served = Served {
+        name: "ops".into(),
+        path: "/ops".into(),
+        dialect: "official".into(),
+        packs: vec!["runtime".into()],
+        has_sessions: true,
+        is_guarded: false,
+    };
+    here.world.see(Seen { servers: vec![served], ..Seen::default() });
+    collectors().requests.set(&crate::observe::slow::Setting { threshold: Some(0), ..Default::default() });
+    collectors().routes.set(None, Some(false));
+    for uri in ["shop://hours", "shop://users/s3cret/tokens", "other://s3cret?s3cret", "s3cret"] {
+        let _ = shop.read_resource(uri).await;
+    }
+    let Some(Deed::Now(stats)) = program::deed("mcp_get_stats") else { panic!("it does not wait") };
+    let stats = stats(&here, Given(&Map::new())).unwrap();
+    let all = json!([
+        collectors().requests.newest(99, 0),
+        collectors().routes.all(crate::observe::routes::Order::Count, 99),
+        here.world.events(99),
+        stats,
+    ])
+    .to_string();
+    assert!(!all.contains("s3cret"), "{all}");
+    for seen in ["shop://hours", "shop://users/{id}/tokens", "other://…"] {
+        assert!(all.contains(seen), "{seen} in {all}");
+    }
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(transparent)]
+struct Words(std::collections::BTreeMap<String, String>);

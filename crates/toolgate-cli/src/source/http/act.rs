@@ -1,5 +1,6 @@
 //! One request with holes: filled, sent, tried again if that is safe, and its answer shaped.
 
+use std::fmt::Write as _;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +22,7 @@ use super::pick::Pick;
 use super::template::{Braces, Piece, Template, given, plain};
 use super::{Errors, Expect, Field, HttpSpec, OnExceed, Paging, PathStyle};
 use crate::clock::Stopwatch;
-use crate::observe::{self, routes::normalise};
+use crate::observe::{self, brief};
 use crate::source::{Act, Acting, Problem, Reading};
 
 /// The longest address that is sent.
@@ -81,17 +82,36 @@ impl HttpAct {
         let watch = Stopwatch::start();
         let output = self.ask(cx, &outgoing).await;
         let is_good = output.as_ref().is_ok_and(|output| !output.is_error);
-        observe::collectors().http.note(watch.took(), is_good, |captures| {
-            // A query may hold anything, and so may a path that was made of arguments.
-            let path = if captures { outgoing.uri.path().to_owned() } else { normalise(outgoing.uri.path()) };
+        observe::collectors().http.note(watch.took(), is_good, |_| {
+            // Nothing that arguments have put there: neither a path nor, where that is one, the host.
+            let authority = outgoing.uri.authority().filter(|_| matches!(self.parts.target, Target::Path(_)));
             json!({
                 "method": outgoing.method.as_str(),
-                "host": outgoing.uri.authority().map(|authority| authority.host().to_owned()),
-                "path": path,
+                "host": authority.map(|authority| authority.host().to_owned()),
+                "path": brief(&self.place()),
                 "ok": is_good,
             })
         });
         output
+    }
+
+    /// Where it goes, with names where arguments are.
+    fn place(&self) -> String {
+        let segments = match &self.parts.target {
+            Target::Path(segments) => segments,
+            Target::Address(name) => return format!("{{{name}}}"),
+        };
+        let mut place = self.connection.prefix.clone();
+        for segment in segments {
+            place.push('/');
+            for piece in &segment.0 {
+                match piece {
+                    Piece::Text(text) => place.push_str(text),
+                    Piece::Argument(name) => drop(write!(place, "{{{name}}}")),
+                }
+            }
+        }
+        place
     }
 
     async fn ask(&self, cx: &Context, outgoing: &Outgoing) -> Result<ToolOutput, ToolError> {
@@ -708,6 +728,17 @@ mod tests {
             wanted.push(("both".to_owned(), format!("{q}:{q}")));
             prop_assert_eq!(pairs, wanted);
         }
+    }
+
+    #[test]
+    fn a_place_has_names_where_arguments_are() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _inside = runtime.enter();
+        assert_eq!(act().place(), "/base/v1/items/{id}/x-{id}.json");
+        let spec = HttpSpec { url: Some("{where}".into()), ..HttpSpec::default() };
+        let schema = json!({ "properties": { "where": {} }, "required": ["where"] });
+        let free = HttpAct::new(spec, Arc::clone(&act().connection), &schema).unwrap();
+        assert_eq!(free.place(), "{where}");
     }
 
     #[test]
