@@ -101,7 +101,7 @@ pub(super) fn user(builder: Builder, user: &Credential, server: &Server) -> Buil
 pub(super) fn whom(tool: &Tool, config: &Config) -> Whom {
     let auth = match &tool.does {
         Does::Text(_) | Does::Template(_) | Does::Command(_) | Does::Sql(_) => None,
-        // Nobody knows what it looks at.
+        // Nobody knows what it looks at. It has no cache; that was told.
         Does::Builtin(_) => return Whom::default(),
         Does::Http(http) => http.auth.as_ref().or_else(|| {
             let named = config.connections.iter().find(|known| known.name == http.on)?;

@@ -620,6 +620,9 @@ impl Reading<'_> {
             );
             self.troubles.say(at, said);
         }
+        if node.get("builtin").is_some() {
+            self.troubles.say(at, "what is built in may depend on who asks and on when: nothing can be kept");
+        }
         if node.get("task").is_some() {
             self.troubles.say(at, "a tool is run as a task or its results are kept, not both");
         }

@@ -46,3 +46,13 @@ async fn wrong_packs_are_told_with_their_place() {
     let said = told("[servers.a.tools.b]\nbuiltin = \"runtime_get_info\"\n");
     assert!(said.contains("unknown key `builtin`"), "{said}");
 }
+
+/// What it finds is what its caller may see: another one must not get that.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_built_in_is_not_kept() {
+    let text = "[connections.c]\nhttp = \"https://x.example\"\n[servers.a.packs.hub]\non = \"c\"\n\
+                [servers.a.tools.blue_registry]\ncache = \"1m\"\n";
+    let said = told(text);
+    assert!(said.contains("test.toml:6:9: what is built in may depend on who asks"), "{said}");
+    assert!(composed(&Folder::new(), &text.replace("cache = \"1m\"", ""), Road::Local).is_ok());
+}
