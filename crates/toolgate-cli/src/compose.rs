@@ -721,6 +721,10 @@ fn chained(
     first: Result<HttpAct, Vec<Problem>>,
     connection: Arc<HttpConnection>,
 ) -> Result<Arc<dyn Act>, Vec<Problem>> {
+    if schema["properties"].get(FIRST).is_some() {
+        let said = format!("`{FIRST}` is what the first request answers: the argument needs another name");
+        return Err(vec![Problem { at: "then".into(), said }]);
+    }
     let mut known = schema.clone();
     known["properties"][FIRST] = serde_json::json!({});
     match known["required"].as_array_mut() {

@@ -284,3 +284,15 @@ async fn q08_q09_q10_what_is_said_is_kept_and_what_is_asked_is_bounded() {
     let icons = "[servers.s.tools.t]\ntext = \"x\"\nicons = [{ src = \"javascript:alert(1)\" }]\n";
     assert!(composed(&folder, icons, Road::Local).map(|_| ()).unwrap_err().contains("unknown key `icons`"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_argument_is_called_like_the_first_answer() {
+    let text = "[connections.c]\nhttp = \"https://x.example\"\n[servers.a.tools.t]\nargs.NAME = \"string\"\n\
+                http = { on = \"c\", path = \"/{NAME}\", then = { path = \"/{first}\" } }\n";
+    let folder = Folder::new();
+    let Err(told) = composed(&folder, &text.replace("NAME", "first"), Road::Local) else {
+        panic!("it is wrong")
+    };
+    assert!(told.contains("test.toml:5:") && told.contains("the argument needs another name"), "{told}");
+    assert!(composed(&folder, &text.replace("NAME", "last"), Road::Local).is_ok());
+}

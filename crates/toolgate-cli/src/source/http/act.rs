@@ -95,6 +95,18 @@ impl HttpAct {
         output
     }
 
+    /// Whether this argument is written somewhere where there is only text: anywhere but in a JSON body.
+    pub(super) fn writes_as_text(&self, name: &str) -> bool {
+        let Parts { target, query, headers, cookies, body, .. } = &self.parts;
+        let is_in = |template: &Template| template.arguments().any(|known| known == name);
+        let in_target = match target {
+            Target::Path(segments) => segments.iter().any(is_in),
+            Target::Address(argument) => argument == name,
+        };
+        let in_body = !matches!(body, Body::Json { .. }) && body.arguments().contains(&name);
+        in_target || in_body || [query, headers, cookies].into_iter().flatten().any(|pair| is_in(&pair.value))
+    }
+
     /// Where it goes, with names where arguments are.
     fn place(&self) -> String {
         let segments = match &self.parts.target {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use toolgate::ToolError;
 
-use super::encode::{Serial, in_query};
+use super::encode::{Serial, in_query, unescaped};
 use super::template::{Braces, Shape, Template, given, plain};
 use super::{BodySpec, Field, PartSpec};
 
@@ -45,19 +45,24 @@ impl Pair {
         Ok(Pair { name: field.name.clone(), value, serial: field.serial })
     }
 
-    /// Pairs for all fields whose arguments are there.
+    /// Pairs for all fields whose arguments are there. What is among them already is somebody else's.
     pub(super) fn fill(
         pairs: &[Pair],
         arguments: &Map<String, Value>,
         into: &mut Vec<String>,
     ) -> Result<(), ToolError> {
+        let n_before = into.len();
         for pair in pairs {
-            let others = || pairs.iter().map(|other| other.name.as_str()).collect::<Vec<_>>();
             match pair.value.whole() {
                 Some(name) => {
-                    if let Some(value) = given(arguments, name) {
-                        in_query(&pair.name, value, pair.serial, &others(), into)?;
-                    }
+                    let Some(value) = given(arguments, name) else { continue };
+                    let before: Vec<String> = match value {
+                        Value::Object(_) => into.iter().take(n_before).map(|known| name_of(known)).collect(),
+                        _ => Vec::new(),
+                    };
+                    let others = pairs.iter().map(|other| &other.name).chain(&before);
+                    let others: Vec<&str> = others.map(String::as_str).collect();
+                    in_query(&pair.name, value, pair.serial, &others, into)?;
                 }
                 None => {
                     if let Some(text) = pair.value.fill(arguments) {
@@ -68,6 +73,11 @@ impl Pair {
         }
         Ok(())
     }
+}
+
+/// The name in a pair that is written already.
+fn name_of(pair: &str) -> String {
+    unescaped(pair.split_once('=').map_or(pair, |(name, _)| name))
 }
 
 impl Body {

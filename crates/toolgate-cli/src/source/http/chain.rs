@@ -1,7 +1,7 @@
 //! Two requests that are one tool: what the first answers is an argument of the second.
 
 use serde_json::{Map, Value};
-use toolgate::Context;
+use toolgate::{Context, ToolError};
 
 use super::HttpAct;
 use crate::source::{Act, Acting};
@@ -25,6 +25,12 @@ impl Act for ChainAct {
             }
             let mut known = arguments.clone();
             let answer = first.structured.map(|answer| answer.to_value()).unwrap_or_default();
+            // The members of an object would become fields that nobody has written.
+            if answer.is_object() && self.second.writes_as_text(FIRST) {
+                return Err(ToolError::new(
+                    "the first request answered with an object, which fits only in JSON: `pick` what is meant of it",
+                ));
+            }
             known.insert(FIRST.into(), answer);
             self.second.act(cx, &known).await
         })

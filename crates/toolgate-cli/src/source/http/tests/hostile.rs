@@ -225,3 +225,52 @@ async fn the_address_that_was_checked_is_the_one_that_is_dialed() {
     assert_eq!(names.0.lock().unwrap().len(), 1, "asked once for one connection");
     assert_eq!(connection.reach().await, Err("address not allowed".into()));
 }
+
+/// The names in an object come from a caller, and what the connection says is not theirs to say.
+#[tokio::test]
+async fn an_object_does_not_repeat_what_the_connection_says() {
+    let mut bench = Bench::new().await;
+    bench.connection.query = vec![("api key".into(), "right".into())];
+    let spec = || HttpSpec { query: vec![Field::new("filter", "{filter}")], ..get("/echo") };
+    let properties = json!({ "filter": { "type": "object" } });
+    let fine =
+        bench.heard(spec(), properties.clone(), json!({ "filter": { "color": "red" } })).await.unwrap();
+    assert_eq!(fine["query"], "api%20key=right&color=red");
+    let said = bench.heard(spec(), properties, json!({ "filter": { "api key": "wrong" } })).await;
+    assert_eq!(said.unwrap_err(), "`filter` must not contain `api key`");
+}
+
+/// What a backend answers does not choose the fields of the next request.
+#[tokio::test]
+async fn an_object_that_was_answered_goes_nowhere_but_into_json() {
+    let bench = Bench::new().await;
+    let schema = json!({ "type": "object", "properties": { "first": {} }, "required": ["first"] });
+    let chain = |pick: &str, second: HttpSpec| {
+        let first = HttpSpec { pick: Some(pick.into()), ..get("/echo") };
+        let first = HttpAct::new(first, bench.connect(), &json!({})).unwrap();
+        let second = HttpAct::new(second, bench.connect(), &schema).unwrap();
+        let act = Arc::new(ChainAct { first, second });
+        let run = move |arguments: Map<String, Value>, cx: Context| {
+            let act = Arc::clone(&act);
+            async move { act.act(&cx, &arguments).await }
+        };
+        Server::new("bench", "1.0.0").add_tool(ToolSpec::new("it", run)).build().unwrap()
+    };
+    let query = || HttpSpec { query: vec![Field::new("q", "{first}")], ..get("/echo") };
+    let form = || post(BodySpec::Form(vec![Field::new("q", "{first}")]));
+    let written = || post(BodySpec::Json { value: json!({ "q": "{first}" }), is_optional: false });
+    for (pick, second, is_fine) in [
+        ("{role: \"admin\"}", query(), false),
+        ("{role: \"admin\"}", form(), false),
+        ("{role: \"admin\"}", get("/echo/{first}"), false),
+        ("{role: \"admin\"}", written(), true),
+        ("7", query(), true),
+        ("7", get("/echo/{first}"), true),
+    ] {
+        bench.backend.forget();
+        let called = chain(pick, second).test().call("it", json!({})).await;
+        assert_eq!(called.is_error(), !is_fine, "{pick}: {}", called.text());
+        assert_eq!(bench.backend.heard().len(), if is_fine { 2 } else { 1 }, "{pick}");
+        assert!(is_fine || called.text().contains("fits only in JSON"), "{}", called.text());
+    }
+}
