@@ -269,7 +269,8 @@ impl Keeper {
                 dialect: frame.dialect.clone(),
                 packs: packs(name),
                 has_sessions: frame.sessions,
-                is_guarded: !(frame.users.is_empty() && frame.tokens.is_empty() && frame.keys.is_empty()),
+                is_guarded: frame.wordpress.is_some()
+                    || !(frame.users.is_empty() && frame.tokens.is_empty() && frame.keys.is_empty()),
             }
         });
         self.world.set_watchers(watchers);
