@@ -440,7 +440,8 @@ pub(crate) fn seen(
             dialect: frame.dialect.clone(),
             packs: packs(name),
             has_sessions: frame.sessions,
-            is_guarded: !(frame.users.is_empty() && frame.tokens.is_empty() && frame.keys.is_empty()),
+            is_guarded: frame.wordpress.is_some()
+                || !(frame.users.is_empty() && frame.tokens.is_empty() && frame.keys.is_empty()),
         }
     });
     Seen {

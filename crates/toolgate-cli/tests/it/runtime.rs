@@ -39,8 +39,8 @@ args = { word = "string" }
 sql = { on = "shop", query = "select :word as word, count(*) as n from sqlite_master where name <> 's3cret-literal'" }
 
 [servers.shop.tools.ask]
-args = { q = "string" }
-http = { on = "nobody", path = "/orders/4711", query = { q = "{q}" } }
+args = { q = "string", name = "string" }
+http = { on = "nobody", path = "/orders/{name}", query = { q = "{q}" } }
 
 [servers.shop.resources.docs]
 files = { root = "docs", uri = "docs:///{path}", watch = true }
@@ -76,14 +76,17 @@ fn slow_statements_and_calls_are_noted_without_what_was_said() {
         assert_eq!(look(&served, tool, &json!({ "thresholdMs": 0 }))["thresholdMs"], 0);
     }
     assert_eq!(shop(&served, "count", &json!({ "word": "s3cret-word" }))["result"]["isError"], Value::Null);
-    assert_eq!(shop(&served, "ask", &json!({ "q": "s3cret-question" }))["result"]["isError"], true);
+    assert_eq!(
+        shop(&served, "ask", &json!({ "q": "s3cret-question", "name": "s3cret-name" }))["result"]["isError"],
+        true
+    );
 
     let queries = look(&served, "sql_get_slow_queries", &json!({}));
     assert_eq!((&queries[0]["connection"], &queries[0]["rows"]), (&json!("shop"), &json!(1)), "{queries}");
     assert!(queries[0]["statement"].as_str().unwrap().starts_with("select :word as word"), "{queries}");
     let calls = look(&served, "slow_http_get_calls", &json!({}));
     assert_eq!((&calls[0]["method"], &calls[0]["ok"]), (&json!("GET"), &json!(false)), "{calls}");
-    assert_eq!(calls[0]["path"], "/s3cret-path/orders/{id}");
+    assert_eq!(calls[0]["path"], "/s3cret-path/orders/{name}");
     let requests = look(&served, "requests_get_slow_requests", &json!({ "limit": 50 }));
     assert!(
         requests.as_array().unwrap().iter().any(|one| one["subject"] == "ask" && one["error"] == "isError")
@@ -91,7 +94,7 @@ fn slow_statements_and_calls_are_noted_without_what_was_said() {
     let route = look(&served, "routes_get_route", &json!({ "key": "tools/call /shop/ask" }));
     assert_eq!((&route["count"], &route["errors"]), (&json!(1), &json!(1)));
     for (tool, shown) in [("sql", &queries), ("http", &calls), ("requests", &requests)] {
-        for secret in ["s3cret-word", "s3cret-question", "s3cret-header", "s3cret-token"] {
+        for secret in ["s3cret-word", "s3cret-question", "s3cret-name", "s3cret-header", "s3cret-token"] {
             assert!(!shown.to_string().contains(secret), "{tool} shows {secret}: {shown}");
         }
     }

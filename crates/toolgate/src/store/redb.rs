@@ -293,7 +293,8 @@ fn make_file(path: &Path) -> Result<(), StoreError> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(format!(".new-{}-{}", std::process::id(), unique()));
     let draft = PathBuf::from(draft);
-    let made = Database::create(&draft).map_err(|error| not_opened(path, error)).and_then(|database| {
+    let made = private(&draft).map_err(|error| unreadable(path, &error)).and_then(|()| {
+        let database = Database::create(&draft).map_err(|error| not_opened(path, error))?;
         prepare(path, &database)?;
         drop(database);
         // A link does not replace a file that another process has made meanwhile; that one is as good.
@@ -315,6 +316,15 @@ fn make_file(path: &Path) -> Result<(), StoreError> {
         let _ = directory.sync_all();
     }
     Ok(())
+}
+
+/// Makes an empty file that nobody else may read: what is kept in it are sessions and what calls gave.
+fn private(path: &Path) -> std::io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop)
 }
 
 /// Makes the tables in a file without any, and refuses one with tables of somebody else.

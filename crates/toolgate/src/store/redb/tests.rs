@@ -417,3 +417,13 @@ fn write_until_killed(path: &Path) {
         writers.join_all().await;
     });
 }
+
+#[tokio::test]
+async fn nobody_else_may_read_the_file() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let scratch = Scratch::new();
+    let store = RedbStore::open(scratch.file()).await.unwrap();
+    store.close().await;
+    let mode = std::fs::metadata(scratch.file()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "{mode:o}");
+}
