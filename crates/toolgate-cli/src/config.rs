@@ -214,6 +214,8 @@ pub(crate) struct Frame {
     pub(crate) users: Vec<Credential>,
     /// The site whose users may call.
     pub(crate) wordpress: Option<WordPress>,
+    /// Where that site may be: who is asked who somebody is must not be older than the rules for asking.
+    pub(crate) egress: Option<Egress>,
     pub(crate) tokens: Vec<Credential>,
     pub(crate) keys: Vec<Credential>,
     pub(crate) dialect: String,

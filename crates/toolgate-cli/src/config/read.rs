@@ -419,6 +419,7 @@ impl Reading<'_> {
             rate_per_principal: rate("principal"),
             users: Vec::new(),
             wordpress: None,
+            egress: None,
             tokens: Vec::new(),
             keys: Vec::new(),
             dialect: self.dialect(node),
@@ -436,6 +437,9 @@ impl Reading<'_> {
                 .collect(),
         };
         self.auth(node, &mut frame);
+        if frame.wordpress.is_some() {
+            frame.egress = Some(self.egress().0);
+        }
         if frame.wordpress.is_some() && !frame.users.is_empty() {
             let said = "passwords are known here (`basic`) or by the site (`wordpress`), not both";
             self.troubles.say(node.reach("auth"), said);

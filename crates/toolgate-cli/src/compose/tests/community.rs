@@ -73,3 +73,14 @@ fn sites_that_cannot_say_who_somebody_is_are_told() {
     let half = format!("{secure}\nuser = \"admin\"");
     assert!(told(&half, "\"a\"").contains("belong together"), "{}", told(&half, "\"a\""));
 }
+
+/// Who is let in stays connected as long as the frame is the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn other_rules_of_where_to_go_are_another_frame() {
+    let auth = "[auth.site.wordpress]\nurl = \"http://127.0.0.1:1/wp-json\"\n[servers.s]\nauth = \"site\"\n";
+    let text = file("", auth);
+    let frame = |text: &str| composed(&Folder::new(), text, Road::Http).unwrap().remove(0).config.frame;
+    let known = frame(&text);
+    assert!(known == frame(&text));
+    assert!(known != frame(&text.replace("[\"127.0.0.1\"]", "[\"127.0.0.1:1\"]")));
+}
