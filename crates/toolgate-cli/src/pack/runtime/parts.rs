@@ -364,50 +364,25 @@ fn pool_issues(name: &str, pool: &Pooled) -> Vec<Issue> {
     let mut issues = Vec::new();
     let metrics =
         json!({ "working": pool.working, "max": pool.max, "waiting": pool.waiting, "open": pool.open });
+    let mut say = |severity, code, message: String, action| {
+        issues.push(Issue::new(severity, code, name, message, action, metrics.clone()));
+    };
     let action = "raise `pool.max` of the connection, or look at `sql_get_slow_queries`";
     if pool.is_closed {
         let message = format!("the connections of `{name}` are closed");
         let action = "read the configuration again: `module_reload_all`";
-        issues.push(Issue::new(
-            Severity::Warning,
-            "DS_POOL_NOT_STARTED",
-            name,
-            message,
-            action,
-            metrics.clone(),
-        ));
+        say(Severity::Warning, "DS_POOL_NOT_STARTED", message, action);
     }
     let part = pool.working as f64 / pool.max.max(1) as f64;
     let message = format!("{} of {} connections of `{name}` are in use", pool.working, pool.max);
     if part >= 0.95 {
-        issues.push(Issue::new(
-            Severity::Critical,
-            "DS_POOL_SATURATED",
-            name,
-            message,
-            action,
-            metrics.clone(),
-        ));
+        say(Severity::Critical, "DS_POOL_SATURATED", message, action);
     } else if part > 0.8 {
-        issues.push(Issue::new(
-            Severity::Warning,
-            "DS_POOL_HIGH_UTILIZATION",
-            name,
-            message,
-            action,
-            metrics.clone(),
-        ));
+        say(Severity::Warning, "DS_POOL_HIGH_UTILIZATION", message, action);
     }
     if pool.waiting > 0 {
         let message = format!("{} queries wait for a connection of `{name}`", pool.waiting);
-        issues.push(Issue::new(
-            Severity::Warning,
-            "DS_POOL_THREADS_AWAITING",
-            name,
-            message,
-            action,
-            metrics,
-        ));
+        say(Severity::Warning, "DS_POOL_THREADS_AWAITING", message, action);
     }
     issues
 }
@@ -420,34 +395,19 @@ fn cache_issues(cache: &Cache) -> Vec<Issue> {
     let name = cache.name;
     let metrics = json!({ "size": cache.size, "hits": cache.hits, "misses": cache.misses, "evictions": cache.evictions });
     let mut issues = Vec::new();
+    let mut say = |code, message: String, action| {
+        issues.push(Issue::new(Severity::Warning, code, name, message, action, metrics.clone()));
+    };
     if !cache.is_enabled {
-        let message = format!("`{name}` keeps nothing");
-        let action = "turn it on, if that was not meant";
-        issues.push(Issue::new(Severity::Warning, "CACHE_DISABLED", name, message, action, metrics.clone()));
+        say("CACHE_DISABLED", format!("`{name}` keeps nothing"), "turn it on, if that was not meant");
     }
     let asked = cache.hits.unwrap_or(0) + cache.misses.unwrap_or(0);
     if asked >= 100 && (cache.hits.unwrap_or(0) as f64 / asked as f64) < 0.3 {
         let message = format!("less than a third of what is looked for is in `{name}`");
-        let action = "make it larger, or do without it";
-        issues.push(Issue::new(
-            Severity::Warning,
-            "CACHE_LOW_HIT_RATE",
-            name,
-            message,
-            action,
-            metrics.clone(),
-        ));
+        say("CACHE_LOW_HIT_RATE", message, "make it larger, or do without it");
     }
     if cache.evictions.is_some_and(|evictions| evictions > 1000 && evictions > cache.hits.unwrap_or(0)) {
-        let message = format!("`{name}` forgets more than it is asked for");
-        issues.push(Issue::new(
-            Severity::Warning,
-            "CACHE_HIGH_EVICTIONS",
-            name,
-            message,
-            "make it larger",
-            metrics,
-        ));
+        say("CACHE_HIGH_EVICTIONS", format!("`{name}` forgets more than it is asked for"), "make it larger");
     }
     issues
 }
