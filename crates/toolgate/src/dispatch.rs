@@ -65,7 +65,7 @@ impl Hall {
     /// Not `async`, so that nothing of the request has to be kept while its handler runs.
     pub(crate) fn begin(&self, request: Request, voice: &Arc<dyn Voice>) -> Result<Work, Stop> {
         let Request { call, caller, cancel } = request;
-        let context = |caller: Caller, timeout: Option<Duration>| {
+        let context = |caller: Box<Caller>, timeout: Option<Duration>| {
             let limit = timeout.unwrap_or(self.timeout);
             Context::new(caller, Arc::clone(voice), cancel, Arc::clone(&self.shared), limit)
         };
@@ -96,6 +96,7 @@ impl Hall {
                     Stage::Task { ttl } => {
                         let luggage = Luggage::default();
                         let (tool, usual) = (entry.tool.name.clone(), entry.task_ttl);
+                        let caller = *caller;
                         let wish = Wish { tool, arguments, caller, ttl, usual, timeout: None, luggage };
                         Ok(begin_task(&self.tasks, entry, wish))
                     }
@@ -110,7 +111,7 @@ impl Hall {
                 let luggage = Luggage::default();
                 let tool = entry.tool.name.clone();
                 let (ttl, usual, timeout) = (None, entry.task_ttl, timeout_ms);
-                let wish = Wish { tool, arguments, caller, ttl, usual, timeout, luggage };
+                let wish = Wish { tool, arguments, caller: *caller, ttl, usual, timeout, luggage };
                 let run = self.tasks.create(wish);
                 let run = Box::pin(async move { Ok(Outcome::TaskCreated(Box::new(run.await?))) });
                 Ok(Work::Task { entry: Some(Arc::clone(entry)), run })
@@ -178,8 +179,8 @@ impl Hall {
                 let Some(completer) = completer(&catalog, view, &completing)? else {
                     return Ok(Work::Done(Outcome::Completion(Completion::default())));
                 };
-                let caller = Caller { given: Some(completing.context), ..caller };
-                let cx = context(caller, None);
+                let caller = Caller { given: Some(completing.context), ..*caller };
+                let cx = context(Box::new(caller), None);
                 Ok(Work::Complete(Running::start("completion", cx, |cx| completer(cx, completing.value))?))
             }
             call @ (Call::ListRoots | Call::AddRoot { .. } | Call::RemoveRoot { .. }) => {
@@ -366,7 +367,7 @@ impl Crew for Hands {
         let entry = Arc::clone(self.registry.snapshot().tools.get(&tool)?);
         let mending = Mending::of(self.strict, &caller);
         let limit = entry.timeout.unwrap_or(limit);
-        let cx = Context::new(caller, voice, cancel, Arc::clone(&self.shared), limit);
+        let cx = Context::new(Box::new(caller), voice, cancel, Arc::clone(&self.shared), limit);
         Some(match begin_tool(entry, arguments, mending, cx, None) {
             Ok(mut work) => Box::pin(poll_fn(move |task| work.poll(task))),
             Err(stop) => Box::pin(at_once(Err(stop))),

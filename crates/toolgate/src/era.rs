@@ -109,13 +109,15 @@ pub(crate) enum Told {
 }
 
 /// What became of a message in the vestibule.
+// The largest variant is the common one, and lives for a moment.
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Arrival {
     /// It is answered.
     Answered(Answer),
     /// It is answered when something is kept, or told to another node.
     Later(BoxFuture<'static, Answer>),
     /// It goes on to the hall.
-    Visit(Box<Visit>),
+    Visit(Visit),
     /// It stays here, listening.
     Listening(Box<Listening>),
 }
@@ -413,7 +415,7 @@ impl Era {
         speech: &Speech,
         id: &RequestId,
         call: Call,
-        mut caller: Caller,
+        mut caller: Box<Caller>,
         session: Option<Arc<Session>>,
         peer: &Peer,
         out: &Arc<Stream>,
@@ -507,7 +509,7 @@ impl Era {
         speech: Speech,
         id: &RequestId,
         call: Call,
-        caller: Caller,
+        caller: Box<Caller>,
         session: Option<Arc<Session>>,
         peer: &Peer,
         out: &Arc<Stream>,
@@ -542,7 +544,7 @@ impl Era {
         let closing =
             Closing { speech, id: id.clone(), method, retrying, _ticket: ticket, _leaving: leaving };
         let request = Request { call, caller, cancel };
-        Ok(Arrival::Visit(Box::new(Visit { request, voice, closing })))
+        Ok(Arrival::Visit(Visit { request, voice, closing }))
     }
 
     /// A token that falls when the request is cancelled, and its entry where cancellations are looked up.
@@ -571,8 +573,8 @@ impl Era {
         Ok((cancel, Some(ticket)))
     }
 
-    fn caller(&self, peer: &Peer, client: Arc<Client>, meta: Meta, mirrors: bool) -> Caller {
-        Caller {
+    fn caller(&self, peer: &Peer, client: Arc<Client>, meta: Meta, mirrors: bool) -> Box<Caller> {
+        Box::new(Caller {
             tasks: task_way(&client),
             owner: None,
             principal: peer.principal.clone(),
@@ -584,7 +586,7 @@ impl Era {
             lenient: false,
             empty_lists: false,
             given: None,
-        }
+        })
     }
 
     /// Hears a notification; what is still to be done if it concerns another process.

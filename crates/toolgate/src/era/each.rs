@@ -23,7 +23,7 @@ impl Era {
         if method == "initialize" {
             return false;
         }
-        let named = labels.version.ok().flatten().and_then(Edition::of);
+        let named = labels.version.text().ok().flatten().and_then(Edition::of);
         named.is_some_and(|edition| edition.facts().greeting == Greeting::Each)
     }
 
@@ -34,10 +34,14 @@ impl Era {
         said: &Said<'_>,
         peer: &Peer,
         labels: &Labels<'_>,
-    ) -> Result<(Edition, Call, Caller), Fault> {
+    ) -> Result<(Edition, Call, Box<Caller>), Fault> {
         let (version, client) = self.greetings.meet(said)?;
         let posted = matches!(peer.road, Road::Post { .. });
-        if posted && required(labels.version, &VERSION)? != version && !peer.is_changed {
+        if posted
+            && !labels.version.is(&version)
+            && required(labels.version, &VERSION)? != version
+            && !peer.is_changed
+        {
             return Err(mismatch(&VERSION, "the `_meta` of the body"));
         }
         let edition = match Edition::of(&version) {
@@ -46,16 +50,19 @@ impl Era {
             Some(_) if method == "server/discover" => Edition::NEWEST,
             _ => return Err(Fault::version(&version)),
         };
-        if posted && required(labels.method, &METHOD)? != method && !peer.is_changed {
+        if posted
+            && !labels.method.is(method)
+            && required(labels.method, &METHOD)? != method
+            && !peer.is_changed
+        {
             return Err(mismatch(&METHOD, "the method of the body"));
         }
         let call = said.call(edition, method)?;
         let mirrors = posted && edition.facts().mirror_headers && !peer.is_changed;
         if let (true, Some(subject)) = (mirrors, call.subject()) {
-            let name = required(labels.name, &NAME)?;
             // Most names stand there as they are.
-            let is_plain = name == subject && !name.starts_with("=?");
-            if !is_plain && decode(name.as_bytes()).as_deref() != Some(subject) {
+            let is_plain = labels.name.is(subject) && !subject.starts_with("=?");
+            if !is_plain && decode(required(labels.name, &NAME)?.as_bytes()).as_deref() != Some(subject) {
                 return Err(mismatch(&NAME, "the body"));
             }
         }
@@ -86,7 +93,7 @@ pub(super) fn check_method_if_sent(method: &str, peer: &Peer) -> Result<(), Faul
 }
 
 fn required<'a>(label: Label<'a>, name: &HeaderName) -> Result<&'a str, Fault> {
-    match label {
+    match label.text() {
         Ok(Some(value)) => Ok(value),
         Ok(None) => Err(Fault::new(FaultKind::Header, format!("header {name} is missing"))),
         Err(_) => Err(Fault::new(FaultKind::Header, format!("header {name} must be sent once, as text"))),

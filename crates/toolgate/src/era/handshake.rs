@@ -95,9 +95,11 @@ impl Era {
         let refuse = |fault| (Speech::from(Edition::NEWEST_HANDSHAKE), fault);
         let session = labels
             .session
+            .text()
             .map_err(|_| refuse(Fault::new(FaultKind::Session, "header mcp-session-id must be sent once")))?;
         let version = labels
             .version
+            .text()
             .map_err(|_| refuse(Fault::invalid("header mcp-protocol-version must be sent once, as text")))?;
         if let Some(unknown) = version.filter(|version| Edition::of(version).is_none()) {
             return Err(refuse(Fault::version(unknown)));

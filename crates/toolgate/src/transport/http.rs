@@ -36,7 +36,7 @@ pub(crate) use page::nowhere;
 use crate::clock::tick;
 use crate::entry::{Entry, Started};
 use crate::era::{Answer, LAST_EVENT, Opened, Peer, Road, SESSION, Stood, Told, refuse_head, single};
-use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Pass, Refusal, Why};
+use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Named, Pass, Refusal, Why};
 use crate::hub::Subscriber;
 use crate::observe;
 use crate::parcel::Parcel;
@@ -256,14 +256,19 @@ impl Inner {
         let guards = self.guards.load_full();
         let (mut parts, body) = request.into_parts();
         let way = Way { dialect: way.dialect.or_else(|| self.entry.dialect.load_full()), ..way };
-        let look = headers::Look::at(&parts.headers);
-        let named = self.name(&mut parts, &way, &look);
+        let (look, mut hosts) = headers::walk(&parts.headers);
+        let mut named = None;
+        if look.is_named || self.names(&way) {
+            named = Inner::name(&mut parts, &look);
+            hosts = headers::walk(&parts.headers).1;
+        }
+        let gate = self.gate_named(&guards, &parts, &way, hosts);
         // Asked after the guards, but looked at before: what it says is smaller than what it is taken from.
         let checked = headers::check(&look, self.limit(&guards));
         async move {
             let mut dress = Dress::default();
             let (mut response, is_dressed) = 'answer: {
-                let gate = match self.gate(&guards, &parts, &way) {
+                let gate = match gate {
                     Ok(Gate::Prove(claim)) => Box::pin(guards.prove(claim)).await,
                     gate => gate,
                 };
@@ -396,12 +401,24 @@ impl Inner {
     }
 
     fn gate(&self, guards: &Guards, parts: &Parts, way: &Way) -> Result<Gate, Box<Refusal>> {
+        self.gate_named(guards, parts, way, headers::walk(&parts.headers).1)
+    }
+
+    /// The same, where it was seen before what the head says of hosts.
+    fn gate_named(
+        &self,
+        guards: &Guards,
+        parts: &Parts,
+        way: &Way,
+        named: Named<'_>,
+    ) -> Result<Gate, Box<Refusal>> {
         // Only who is asked for credentials is told who asks.
         let face = guards.asks().then(|| self.entry.era.face.load());
         guards.gate(&Head {
             method: &parts.method,
             uri: &parts.uri,
             headers: &parts.headers,
+            named,
             peer: way.remote(parts).map(|remote| remote.ip()),
             is_tls: false,
             principal: parts.extensions.get::<Principal>(),
@@ -434,16 +451,17 @@ impl Inner {
         guards.key(claim, request).await
     }
 
-    /// What this request is called: as its sender says, or a name of our own where somebody may ask for one.
-    fn name(&self, parts: &mut Parts, way: &Way, look: &headers::Look) -> Option<Box<HeaderValue>> {
+    /// Whether somebody may ask for the name of a request that has none.
+    fn names(&self, way: &Way) -> bool {
+        way.dialect.as_ref().is_some_and(|dialect| dialect.lenient) || !self.entry.watch.events.is_silent()
+    }
+
+    /// What this request is called: as its sender says, or a name of our own.
+    fn name(parts: &mut Parts, look: &headers::Look) -> Option<Box<HeaderValue>> {
         if look.is_named
             && let Some(name) = parts.headers.get(REQUEST_ID)
         {
             return (name.len() <= LONGEST_ID).then(|| Box::new(name.clone()));
-        }
-        let is_wanted = way.dialect.as_ref().is_some_and(|dialect| dialect.lenient);
-        if !is_wanted && self.entry.watch.events.is_silent() {
-            return None;
         }
         let name = HeaderValue::from_str(&crate::seal::token()).ok()?;
         parts.headers.insert(REQUEST_ID, name.clone());
