@@ -34,7 +34,7 @@ use toolgate_wire::{
 };
 
 pub(crate) use feed::Listening;
-pub(crate) use header::{LAST_EVENT, SESSION, VERSION, single};
+pub(crate) use header::{LAST_EVENT, METHOD, NAME, SESSION, VERSION, single};
 pub(crate) use session::{Line, Opened, SessionLimits, Sessions, event_id};
 pub(crate) use shared::{Shared, Stood};
 pub(crate) use speech::refuse_head;
@@ -54,6 +54,7 @@ use crate::stream::Stream;
 use crate::task::Tasks;
 use ask_retry::Retrying;
 use ask_reverse::Reversing;
+use each::Greeted;
 use header::Labels;
 use list::Lists;
 use session::{Session, Ticket};
@@ -350,7 +351,12 @@ impl Era {
             if let Road::Line(line) = &peer.road {
                 line.note_each();
             }
-            let (edition, call, caller) = self.greet_each(method, &said, peer, &labels).map_err(newest)?;
+            let greeted = self.greet_each(method, &said, peer, &labels).map_err(newest)?;
+            let Greeted { edition, call, client, meta, mirrors } = greeted;
+            if let Some(answer) = self.answer_at_once(&edition.into(), id, &call) {
+                return Ok(Arrival::Answered(answer));
+            }
+            let caller = self.caller(peer, client, meta, mirrors);
             return self.seat(&edition.into(), id, call, caller, None, peer, out);
         }
         if method == "initialize" {
@@ -392,6 +398,9 @@ impl Era {
         };
         let call = call.map_err(told)?;
         let meta = said.meta().map_err(told)?;
+        if let Some(answer) = self.answer_at_once(&speech, id, &call) {
+            return Ok(Arrival::Answered(answer));
+        }
         let client = match &session {
             Some(session) => Arc::clone(&session.client),
             None => self.sessions.stranger(speech.edition()),
@@ -406,6 +415,18 @@ impl Era {
             }
         }
         self.seat(&speech, id, call, caller, session, peer, out)
+    }
+
+    /// What needs to know nothing of its caller.
+    fn answer_at_once(&self, speech: &Speech, id: &RequestId, call: &Call) -> Option<Answer> {
+        match call {
+            Call::Ping => Some(self.answer(speech, id, &Outcome::Done)),
+            Call::Discover => {
+                let discovery = Outcome::Discovery(Box::new(self.discovery()));
+                Some(self.answer(speech, id, &discovery))
+            }
+            _ => None,
+        }
     }
 
     /// Gives a request its place: what is about the connection is answered here, the rest goes on.
@@ -456,8 +477,6 @@ impl Era {
         }
         match (call, &session) {
             (Call::Hello(_), _) => Err(told(Fault::method("initialize"))),
-            (Call::Ping, _) => answered(Outcome::Done),
-            (Call::Discover, _) => answered(Outcome::Discovery(Box::new(self.discovery()))),
             (Call::SetLevel(level), session) => {
                 if let Some(session) = session {
                     session.set_level(level);
@@ -743,8 +762,6 @@ fn is_about_connection(call: &Call) -> bool {
     matches!(
         call,
         Call::Hello(_)
-            | Call::Ping
-            | Call::Discover
             | Call::SetLevel(_)
             | Call::Subscribe { .. }
             | Call::Unsubscribe { .. }

@@ -1,14 +1,25 @@
 //! Editions in which every request says who sends it, and mirrors itself in HTTP headers.
 
+use std::sync::Arc;
+
 use http::HeaderName;
 use toolgate_wire::codec::Said;
 use toolgate_wire::model::{Call, Discovery};
-use toolgate_wire::{Edition, Fault, FaultKind, Greeting};
+use toolgate_wire::{Client, Edition, Fault, FaultKind, Greeting, Meta};
 
 use super::header::{Label, Labels, METHOD, NAME, VERSION, single};
 use super::{Era, Peer, Road};
 use crate::registry::decode;
-use crate::request::Caller;
+
+/// A request that says who sends it.
+pub(super) struct Greeted {
+    pub(super) edition: Edition,
+    pub(super) call: Call,
+    pub(super) client: Arc<Client>,
+    pub(super) meta: Meta,
+    /// Marked arguments must stand in headers too.
+    pub(super) mirrors: bool,
+}
 
 impl Era {
     /// Whether a message is to be read by the rules of these editions.
@@ -23,7 +34,7 @@ impl Era {
         if method == "initialize" {
             return false;
         }
-        let named = labels.version.text().ok().flatten().and_then(Edition::of);
+        let named = labels.version.edition();
         named.is_some_and(|edition| edition.facts().greeting == Greeting::Each)
     }
 
@@ -34,7 +45,7 @@ impl Era {
         said: &Said<'_>,
         peer: &Peer,
         labels: &Labels<'_>,
-    ) -> Result<(Edition, Call, Box<Caller>), Fault> {
+    ) -> Result<Greeted, Fault> {
         let (version, client) = self.greetings.meet(said)?;
         let posted = matches!(peer.road, Road::Post { .. });
         if posted
@@ -66,8 +77,7 @@ impl Era {
                 return Err(mismatch(&NAME, "the body"));
             }
         }
-        let meta = said.meta()?;
-        Ok((edition, call, self.caller(peer, client, meta, mirrors)))
+        Ok(Greeted { edition, call, client, meta: said.meta()?, mirrors })
     }
 
     /// What `server/discover` tells.

@@ -1,6 +1,7 @@
 //! Headers that may stand once only.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use toolgate_wire::Edition;
 
 /// The edition of a request.
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -39,6 +40,21 @@ impl<'a> Label<'a> {
         match self {
             Label::Absent => Ok(None),
             Label::Once(value) => text(value).map(Some),
+            Label::Repeated => Err(Repeated),
+        }
+    }
+
+    /// The edition it names, if it does.
+    pub(super) fn edition(self) -> Option<Edition> {
+        let mut all = Edition::ALL.into_iter().rev();
+        all.find(|edition| self.is(edition.date())).or_else(|| Edition::of(self.text().ok()??))
+    }
+
+    /// The one value, as [`Label::text`].
+    pub(super) fn bytes(self) -> Result<Option<&'a [u8]>, Repeated> {
+        match self {
+            Label::Absent => Ok(None),
+            Label::Once(value) => bytes(value).map(Some),
             Label::Repeated => Err(Repeated),
         }
     }
@@ -83,14 +99,22 @@ pub(crate) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Op
 }
 
 fn text(value: &HeaderValue) -> Result<&str, Repeated> {
-    // What a header may hold and is ASCII is text; `to_str` finds that out byte by byte.
-    let text = Some(value.as_bytes()).filter(|bytes| bytes.is_ascii());
-    let text = text.and_then(|bytes| std::str::from_utf8(bytes).ok()).ok_or(Repeated)?;
-    Ok(match text.as_bytes() {
-        [b' ' | b'\t', ..] | [.., b' ' | b'\t'] => text.trim_matches([' ', '\t']),
-        // hyper has taken them off.
-        _ => text,
-    })
+    std::str::from_utf8(bytes(value)?).map_err(|_| Repeated)
+}
+
+/// What a header may hold and is ASCII is text.
+fn bytes(value: &HeaderValue) -> Result<&[u8], Repeated> {
+    match value.as_bytes() {
+        value if !value.is_ascii() => Err(Repeated),
+        value @ ([b' ' | b'\t', ..] | [.., b' ' | b'\t']) => {
+            let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+            let start = value.iter().position(|byte| !is_blank(byte)).unwrap_or(value.len());
+            let end = value.iter().rposition(|byte| !is_blank(byte)).map_or(start, |last| last + 1);
+            Ok(value.get(start..end).unwrap_or_default())
+        }
+        // Whoever read the head has taken them off.
+        value => Ok(value),
+    }
 }
 
 #[cfg(test)]

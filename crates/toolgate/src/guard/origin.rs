@@ -161,7 +161,8 @@ impl Hosts {
         self.known().any(|known| {
             let parts = host.as_bytes().split_at_checked(known.len());
             parts.is_some_and(|(name, rest)| {
-                is_port_or_nothing(rest) && name.eq_ignore_ascii_case(known.as_bytes())
+                let is_known = name == known.as_bytes() || name.eq_ignore_ascii_case(known.as_bytes());
+                is_known && is_port_or_nothing(rest)
             })
         })
     }
@@ -218,14 +219,13 @@ impl<'a> Named<'a> {
 fn is_port_or_nothing(rest: &[u8]) -> bool {
     match rest {
         [] => true,
-        [b':', digits @ ..] => !digits.is_empty() && digits.iter().try_fold(0_u16, next_digit).is_some(),
+        // Of five digits each, the larger number is the later text.
+        [b':', digits @ ..] => {
+            let is_short = matches!(digits.len(), 1..5) || digits.len() == 5 && digits <= b"65535".as_slice();
+            is_short && digits.iter().all(u8::is_ascii_digit)
+        }
         _ => false,
     }
-}
-
-fn next_digit(number: u16, byte: &u8) -> Option<u16> {
-    let digit = byte.is_ascii_digit().then(|| u16::from(byte - b'0'))?;
-    number.checked_mul(10)?.checked_add(digit)
 }
 
 /// The hosts a request names: in its target and in its header. Both count, and both must be whole.
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn loopback_is_served_and_nothing_else() {
         let hosts = Hosts::default();
-        for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:3000", "[::1]:8080"] {
+        for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:3000", "[::1]:8080", "localhost:65535"] {
             assert_eq!(gate(&hosts, host, None), 200, "{host}");
         }
         for host in [
