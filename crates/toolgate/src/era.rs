@@ -52,7 +52,7 @@ use crate::request::{BARE_OWNER, BoxFuture, Caller, Principal, Request, Stop, Ta
 use crate::seal::Seal;
 use crate::stream::Stream;
 use crate::task::Tasks;
-use ask_retry::Retrying;
+use ask_retry::{Kit, Retrying};
 use ask_reverse::Reversing;
 use each::Greeted;
 use header::Labels;
@@ -152,8 +152,8 @@ pub(crate) struct Era {
     strangers: Strangers,
     /// What is known of sessions in other processes, where there are any.
     pub(crate) shared: Option<Arc<Shared>>,
-    seal: Seal,
     clock: Clock,
+    kit: Arc<Kit>,
     pub(crate) hub: Arc<Hub>,
     /// Falls when the house closes: streams end.
     pub(crate) drain: CancellationToken,
@@ -212,14 +212,16 @@ impl Era {
         drain: CancellationToken,
         tasks: Arc<Tasks>,
     ) -> Era {
+        let face = Arc::new(ArcSwap::from_pointee(face));
+        let kit = Arc::new(Kit { server: Arc::clone(&face), seal, clock: clock.clone() });
         Era {
-            face: Arc::new(ArcSwap::from_pointee(face)),
+            face,
             offering,
             sessions,
             strangers: Strangers::default(),
             shared,
-            seal,
             clock,
+            kit,
             hub,
             drain,
             lists: Lists::default(),
@@ -357,7 +359,7 @@ impl Era {
                 return Ok(Arrival::Answered(answer));
             }
             let caller = self.caller(peer, client, meta, mirrors);
-            return self.seat(&edition.into(), id, call, caller, None, peer, out);
+            return self.seat(&edition.into(), id, call, params, caller, None, peer, out);
         }
         if method == "initialize" {
             if in_batch {
@@ -414,7 +416,7 @@ impl Era {
                 caller.owner = caller.principal.id().is_none().then(|| BARE_OWNER.into());
             }
         }
-        self.seat(&speech, id, call, caller, session, peer, out)
+        self.seat(&speech, id, call, params, caller, session, peer, out)
     }
 
     /// What needs to know nothing of its caller.
@@ -436,6 +438,7 @@ impl Era {
         speech: &Speech,
         id: &RequestId,
         call: Call,
+        params: Option<&Raw>,
         mut caller: Box<Caller>,
         session: Option<Arc<Session>>,
         peer: &Peer,
@@ -473,7 +476,7 @@ impl Era {
             })));
         }
         if !is_about_connection(&call) {
-            return self.visit(speech.clone(), id, call, caller, session, peer, out).map_err(told);
+            return self.visit(speech.clone(), id, call, params, caller, session, peer, out).map_err(told);
         }
         match (call, &session) {
             (Call::Hello(_), _) => Err(told(Fault::method("initialize"))),
@@ -528,6 +531,7 @@ impl Era {
         speech: Speech,
         id: &RequestId,
         call: Call,
+        params: Option<&Raw>,
         caller: Box<Caller>,
         session: Option<Arc<Session>>,
         peer: &Peer,
@@ -555,7 +559,7 @@ impl Era {
                 (Arc::new(voice), None)
             }
             Asking::Retry => {
-                let retrying = Arc::new(Retrying::new(edition, &call, &caller, out, self));
+                let retrying = Arc::new(Retrying::new(edition, &call, params, &caller, out, self));
                 (Arc::clone(&retrying) as Arc<dyn Voice>, Some(retrying))
             }
         };
@@ -722,13 +726,11 @@ impl Era {
             Err(Stop::Cancelled) => Answer::Silence,
             // The hall makes a task of it.
             Err(Stop::Later) => refuse(&Fault::internal(&crate::seal::reference())),
-            Err(Stop::NeedsInput) => {
-                match retrying.as_ref().map(|retrying| retrying.suspend(&self.seal, &self.clock)) {
-                    Some(Ok(outcome)) => self.answer(speech, id, &outcome),
-                    Some(Err(fault)) => refuse(&fault),
-                    None => refuse(&Fault::internal(&crate::seal::reference())),
-                }
-            }
+            Err(Stop::NeedsInput) => match retrying.as_ref().map(|retrying| retrying.suspend()) {
+                Some(Ok(outcome)) => self.answer(speech, id, &outcome),
+                Some(Err(fault)) => refuse(&fault),
+                None => refuse(&Fault::internal(&crate::seal::reference())),
+            },
         }
     }
 }

@@ -579,7 +579,7 @@ impl Inner {
         let out = Stream::new(Capacity::default());
         let begun = poll_fn(|task| Poll::Ready(self.begin_here(&bytes, peer, &out, task))).await;
         let posted = match begun {
-            Begun::Answer(answer) if !out_stirred(&out) => answered(answer, accepts),
+            Begun::Answer(answer) if !out.is_stirred() => answered(answer, accepts),
             Begun::Answer(answer) => {
                 conclude(&out, answer);
                 Posted::Other(self.stream(peer, &out, None))
@@ -617,7 +617,7 @@ impl Inner {
         let mut driving = Driving { call: Some(call), out: Arc::clone(&out), tasks: self.tasks.clone() };
         let patience = accepts.stream.then_some(self.options.patience);
         match driving.first(patience).await {
-            First::Answer(answer) if !out_stirred(&out) => answered(answer, accepts),
+            First::Answer(answer) if !out.is_stirred() => answered(answer, accepts),
             First::Answer(answer) => {
                 conclude(&out, answer);
                 Posted::Other(self.stream(peer, &out, None))
@@ -935,10 +935,6 @@ fn conclude(out: &Stream, answer: Answer) {
         Answer::Body { body, .. } => Some(body.whole()),
         Answer::Accepted | Answer::Silence => None,
     });
-}
-
-fn out_stirred(out: &Stream) -> bool {
-    out.poll_stirred(&mut task::Context::from_waker(task::Waker::noop())).is_ready()
 }
 
 /// The answer to a POST.
