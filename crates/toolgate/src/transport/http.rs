@@ -25,7 +25,6 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 use toolgate_wire::{Dialect, Fault, FaultKind, Raw};
 use tower_service::Service;
 
@@ -42,6 +41,7 @@ use crate::observe;
 use crate::parcel::Parcel;
 use crate::request::{BoxFuture, Principal};
 use crate::stream::{Capacity, Stream};
+use crate::tracker::Tracker;
 use crate::transport::listen::{Inbound, Remote, Serve};
 use body::read;
 use duplex::Pairs;
@@ -119,7 +119,7 @@ struct Inner {
     guards: Arc<ArcSwap<Guards>>,
     options: HttpOptions,
     /// Calls whose client left and that go on all the same.
-    tasks: TaskTracker,
+    tasks: Tracker,
     pairs: Pairs,
     murmur: Murmur,
 }
@@ -155,7 +155,7 @@ impl std::fmt::Debug for Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(entry: Arc<Entry>, guards: Arc<ArcSwap<Guards>>, options: HttpOptions) -> Endpoint {
-        let (tasks, pairs) = (TaskTracker::new(), Pairs::default());
+        let (tasks, pairs) = (Tracker::new(), Pairs::default());
         Endpoint {
             inner: Arc::new(Inner { entry, guards, options, tasks, pairs, murmur: Murmur::default() }),
             way: Way { place: Place::Mounted, dialect: None, remote: None },
@@ -795,7 +795,7 @@ enum First {
 struct Driving {
     call: Option<BoxFuture<'static, Answer>>,
     out: Arc<Stream>,
-    tasks: TaskTracker,
+    tasks: Tracker,
 }
 
 impl Driving {

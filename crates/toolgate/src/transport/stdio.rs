@@ -12,7 +12,6 @@ use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use toolgate_wire::Dialect;
 
 use crate::entry::{Entry, Started};
@@ -20,6 +19,7 @@ use crate::era::{Answer, Line, Peer, Road, Told};
 use crate::observe::Transport;
 use crate::request::Principal;
 use crate::stream::{Capacity, Next, Reader, Stream};
+use crate::tracker::Tracker;
 
 /// Calls of one connection that may be under way at once. One more is refused: to wait for room would keep
 /// out the very messages that make some, answers and cancellations.
@@ -40,7 +40,7 @@ where
     let out = Stream::new(Capacity { messages: 1024, bytes: 4 << 20 });
     let closing = CancellationToken::new();
     let line = Line::new(Arc::clone(&out), Some(closing.clone()));
-    let tasks = TaskTracker::new();
+    let tasks = Tracker::new();
     let mut writer = tokio::spawn(write(out.reader(), output));
     tasks.spawn({
         let (entry, line) = (Arc::clone(&entry), Arc::clone(&line));
@@ -76,7 +76,7 @@ struct Connection {
     entry: Arc<Entry>,
     line: Arc<Line>,
     out: Arc<Stream>,
-    tasks: TaskTracker,
+    tasks: Tracker,
     at_once: Arc<Semaphore>,
     dialect: Option<Arc<Dialect>>,
 }
