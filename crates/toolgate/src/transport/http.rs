@@ -24,7 +24,6 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 use toolgate_wire::{Dialect, Fault, FaultKind, Raw};
 use tower_service::Service;
 
@@ -43,6 +42,7 @@ use crate::observe;
 use crate::parcel::Parcel;
 use crate::request::{BoxFuture, Principal};
 use crate::stream::{Capacity, Stream};
+use crate::tracker::Tracker;
 use crate::transport::Asked;
 use crate::transport::listen::{Inbound, Remote, Serve};
 use body::read;
@@ -121,7 +121,7 @@ struct Inner {
     guards: Arc<ArcSwap<Guards>>,
     options: HttpOptions,
     /// Calls whose client left and that go on all the same.
-    tasks: TaskTracker,
+    tasks: Tracker,
     pairs: Pairs,
     murmur: Murmur,
 }
@@ -157,7 +157,7 @@ impl std::fmt::Debug for Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(entry: Arc<Entry>, guards: Arc<ArcSwap<Guards>>, options: HttpOptions) -> Endpoint {
-        let (tasks, pairs) = (TaskTracker::new(), Pairs::default());
+        let (tasks, pairs) = (Tracker::new(), Pairs::default());
         Endpoint {
             inner: Arc::new(Inner { entry, guards, options, tasks, pairs, murmur: Murmur::default() }),
             way: Way { place: Place::Mounted, dialect: None, remote: None },
@@ -893,7 +893,7 @@ enum First {
 struct Driving {
     call: Option<BoxFuture<'static, Answer>>,
     out: Arc<Stream>,
-    tasks: TaskTracker,
+    tasks: Tracker,
 }
 
 impl Driving {

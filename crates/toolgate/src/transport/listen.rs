@@ -50,7 +50,6 @@ use hyper_util::rt::TokioTimer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 pub(crate) use self::inbound::Inbound;
 use self::lane::{End, Handed, Lane};
@@ -58,6 +57,7 @@ use self::seats::{Seat, Seats};
 use self::socket::{Socket, Version};
 use self::watch::{ByHyper, Line, Stop};
 use crate::request::BoxFuture;
+use crate::tracker::Tracker;
 use crate::transport::Asked;
 
 /// What hyper needs at least as its buffer, and so the smallest limit of a request head.
@@ -338,7 +338,7 @@ pub(crate) async fn serve(
     options: Options,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let streams = TaskTracker::new();
+    let streams = Tracker::new();
     let house = Arc::new(House {
         http1: http1(&options),
         http2: http2(&options, &streams),
@@ -410,12 +410,11 @@ impl House {
 ///
 /// They need no handle to be ended by: a stream whose connection is gone ends by itself.
 #[derive(Clone)]
-struct Streams(TaskTracker);
+struct Streams(Tracker);
 
 impl<F> Executor<F> for Streams
 where
-    F: Future + Send + 'static,
-    F::Output: Send,
+    F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, future: F) {
         self.0.spawn(future);
@@ -459,7 +458,7 @@ fn http1(options: &Options) -> http1::Builder {
     http
 }
 
-fn http2(options: &Options, streams: &TaskTracker) -> http2::Builder<Streams> {
+fn http2(options: &Options, streams: &Tracker) -> http2::Builder<Streams> {
     let mut http = http2::Builder::new(Streams(streams.clone()));
     http.timer(TokioTimer::new())
         .max_concurrent_streams(options.max_streams)

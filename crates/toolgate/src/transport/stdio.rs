@@ -12,7 +12,6 @@ use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use toolgate_wire::Dialect;
 
 use crate::entry::{Entry, Started};
@@ -20,6 +19,7 @@ use crate::era::{Answer, Line, Peer, Road, Told};
 use crate::observe::Transport;
 use crate::request::Principal;
 use crate::stream::{Capacity, Next, Reader, Stream};
+use crate::tracker::Tracker;
 
 /// Calls of one connection that may be under way at once. One more is refused: to wait for room would keep
 /// out the very messages that make some, answers and cancellations.
@@ -40,7 +40,7 @@ where
     let out = Stream::new(Capacity { messages: 1024, bytes: 4 << 20 });
     let closing = CancellationToken::new();
     let line = Line::new(Arc::clone(&out), Some(closing.clone()));
-    let tasks = TaskTracker::new();
+    let tasks = Tracker::new();
     let at_once = Arc::new(Semaphore::new(AT_ONCE));
     let mut writer = tokio::spawn(write(out.reader(), output, Arc::clone(&at_once)));
     tasks.spawn({
@@ -77,7 +77,7 @@ struct Connection {
     entry: Arc<Entry>,
     line: Arc<Line>,
     out: Arc<Stream>,
-    tasks: TaskTracker,
+    tasks: Tracker,
     at_once: Arc<Semaphore>,
     dialect: Option<Arc<Dialect>>,
     /// None: there is no HTTP here.
