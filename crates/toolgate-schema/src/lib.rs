@@ -108,6 +108,15 @@ impl Schema {
     }
 }
 
+impl Schema {
+    /// Whether it leads back to itself without a step into the value. For tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn has_loop(&self) -> bool {
+        self.0.nodes.iter().any(|node| node.is_loop)
+    }
+}
+
 impl Malformed {
     /// Where in the schema: a JSON pointer.
     #[must_use]

@@ -12,7 +12,7 @@ use crate::shape;
 use crate::value;
 
 /// What one walk may cost: nodes, and steps of patterns.
-const FUEL: u64 = 50_000_000;
+const FUEL: u64 = 20_000_000;
 /// What one pattern and one text may cost.
 const MATCH: u64 = 5_000_000;
 /// How many nodes may be in each other. A value that is nested as deep as `serde_json` reads passes three of them on
@@ -111,6 +111,9 @@ impl<'s, 'v> Walk<'s, 'v> {
     fn node(&mut self, id: Id, value: &'v Value, place: &Place<'_>) -> bool {
         let plan = self.plan;
         let node = &plan.nodes[id as usize];
+        if node.is_loop && self.is_judging(id, value) {
+            return true;
+        }
         let mut is_fine = node.types.fit(value) || self.fault(place, value, || FaultKind::Type(node.types));
         if node.rules.is_empty() || !is_fine && self.n_wanted == 0 {
             return is_fine;
@@ -120,10 +123,6 @@ impl<'s, 'v> Walk<'s, 'v> {
             return false;
         }
         if node.is_loop {
-            // It is being judged by this very node already, which adds nothing to what is asked of it.
-            if self.loops.iter().any(|(known, other)| *known == id && std::ptr::eq(*other, value)) {
-                return is_fine;
-            }
             self.loops.push((id, value));
         }
         let is_entered = !plan.dynamic.is_empty() && self.scope.last() != Some(&node.resource);
@@ -150,6 +149,11 @@ impl<'s, 'v> Walk<'s, 'v> {
         is_fine
     }
 
+    /// Whether a value is being judged by a node already, which adds nothing to what is asked of it.
+    fn is_judging(&self, id: Id, value: &Value) -> bool {
+        self.loops.iter().any(|(known, other)| *known == id && std::ptr::eq(*other, value))
+    }
+
     fn rule(
         &mut self,
         node: &'s Node,
@@ -168,8 +172,9 @@ impl<'s, 'v> Walk<'s, 'v> {
                 value::is_same(wanted, value) || self.fault(place, value, || FaultKind::Const(wanted))
             }
             Rule::Enum(options) => {
-                let mut all = options.as_array().into_iter().flatten();
-                all.any(|option| value::is_same(option, value))
+                let all = options.as_array().map_or(&[][..], Vec::as_slice);
+                self.fuel = self.fuel.saturating_sub(all.len() as u64 / 4);
+                all.iter().any(|option| value::is_same(option, value))
                     || self.fault(place, value, || FaultKind::Enum(options))
             }
             Rule::Least(_) | Rule::Most(_) | Rule::Above(_) | Rule::Below(_) | Rule::Multiple(_) => {
@@ -545,8 +550,7 @@ impl<'s, 'v> Walk<'s, 'v> {
             self.is_dry = true;
             return;
         }
-        if node.is_loop && self.loops.iter().any(|(known, other)| *known == id && std::ptr::eq(*other, value))
-        {
+        if node.is_loop && self.is_judging(id, value) {
             return;
         }
         self.loops.push((id, value));

@@ -79,8 +79,13 @@ impl Run<'_> {
                     }
                     _ => false,
                 },
-                Step::Run { class, min, max } => match self.run(*class, *min, *max, at, is_back)? {
+                // From a place within a run that was tried, nothing new is reached.
+                Step::Run { max: u32::MAX, .. } if is_outer && !self.is_new(step, at) => false,
+                Step::Run { class, min, max } => match self.run(step, (*class, *min, *max), at, is_back)? {
                     Some((least, most)) => {
+                        if is_outer && *max == u32::MAX {
+                            self.cover(step, at, most);
+                        }
                         if least != most {
                             left.push(Left::Shorter { step: step + 1, from: least, to: most });
                         }
@@ -184,9 +189,9 @@ impl Run<'_> {
                     if to != from {
                         left.push(Left::Shorter { step, from, to });
                     }
-                    // Forks remember by themselves.
-                    let is_fork = matches!(self.pattern.steps[step as usize], Step::Fork(..));
-                    if !is_outer || is_fork || self.is_new(step, to) {
+                    let next = &self.pattern.steps[step as usize];
+                    let remembers_itself = matches!(next, Step::Fork(..) | Step::Run { max: u32::MAX, .. });
+                    if !is_outer || remembers_itself || self.is_new(step, to) {
                         return Ok(Some((step, to)));
                     }
                     *self.steps = self.steps.checked_sub(1).ok_or(TooLong)?;
@@ -196,23 +201,29 @@ impl Run<'_> {
         Ok(None)
     }
 
-    /// The places where a run may end: the nearest and the farthest.
+    /// The places where a run may end: the nearest and the farthest. Where it meets one that was tried, whatever lies
+    /// behind was tried too.
     fn run(
         &mut self,
-        class: u32,
-        min: u32,
-        max: u32,
+        step: u32,
+        (class, min, max): (u32, u32, u32),
         start: usize,
         is_back: bool,
     ) -> Result<Option<(usize, usize)>, TooLong> {
         let class = &self.pattern.classes[class as usize];
-        let (mut at, mut n_read, mut least) = (start, 0, start);
+        let mut remembers = max == u32::MAX && !self.seen.is_empty();
+        let (mut at, mut n_read, mut least, mut max) = (start, 0, start, max);
         while n_read < max {
             let then = match self.text.as_bytes().get(at) {
                 Some(byte) if !is_back && byte.is_ascii() => class.has_ascii(*byte).then_some(at + 1),
                 _ => self.read(at, is_back).filter(|(letter, _)| class.has(*letter)).map(|(_, then)| then),
             };
             let Some(then) = then else { break };
+            if remembers && self.is_seen(step, then) {
+                remembers = false;
+                max = n_read.saturating_add(min);
+                continue;
+            }
             at = then;
             n_read += 1;
             if n_read == min {
@@ -255,6 +266,21 @@ impl Run<'_> {
         let is_new = *word & bit == 0;
         *word |= bit;
         is_new
+    }
+
+    fn is_seen(&self, step: u32, at: usize) -> bool {
+        let bit = step as usize * (self.text.len() + 1) + at;
+        self.seen[bit / 64] >> (bit % 64) & 1 == 1
+    }
+
+    /// Remembers a step at all places from one to another, if anything is remembered.
+    fn cover(&mut self, step: u32, from: usize, to: usize) {
+        if !self.seen.is_empty() {
+            let start = step as usize * (self.text.len() + 1);
+            for bit in start + from..=start + to {
+                self.seen[bit / 64] |= 1 << (bit % 64);
+            }
+        }
     }
 
     #[inline]
