@@ -1,50 +1,103 @@
 //! Measures our server beside the limit and its peers (`load/`), prints tables, writes `docs/benchmarks.md`.
 //!
-//! Rounds are interleaved, so that what disturbs the machine disturbs all alike, and medians are taken over them. The
-//! generator measures; this module builds, decides what runs when, and judges nothing but whether answers were right.
+//! Rounds are interleaved, so that what disturbs the machine disturbs all alike; ratios are taken in each round, and
+//! medians over them. The generator measures; this module builds, decides what runs when, and keeps what was found
+//! below `target/xtask/bench/`.
 
+mod book;
+mod builds;
 pub(crate) mod contender;
+mod facts;
+mod goals;
 pub(crate) mod instructions;
 mod measure;
+mod profile;
+mod statistics;
 mod table;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
-use self::contender::{Contender, Role};
-use self::measure::Measure;
-use self::table::Facts;
+use self::book::{Book, Figures};
+use self::contender::{Contender, OURS, Role};
+use self::facts::Facts;
+use self::measure::{Measure, Size, Unit};
+use self::statistics::Course;
 use crate::Places;
+use crate::install;
 use crate::process::{self, Show};
 
 pub(crate) const USAGE: &str = "\
-usage: cargo xtask bench [--quick] [--only TEXT] [--peers NAME,NAME] [--instructions]
+usage: cargo xtask bench [--quick] [--only TEXT,TEXT] [--peers NAME,NAME] [--soak MINUTES] [--report] [--build]
 
-  --quick         shorter windows, fewer sessions and streams; the document is not written
-  --only TEXT     the measures whose name contains TEXT; the document is not written
+  --quick         shorter windows, fewer rounds, sessions and streams, no build times; the document is not written
+  --only TEXTS    the measures whose name contains one of these; what was measured before is kept
   --peers NAMES   these peers only, or `none`: rmcp tower-mcp turbomcp pmcp rust-mcp-sdk node python
-  --instructions  user-space instructions per request under callgrind instead (no peers unless named)";
+  --soak MINUTES  how long memory is watched under load: 10 in a run of everything, 0 with --quick or --only
+  --report        measures nothing: prints what was found last, and writes the document again
+  --build         builds everyone, says where they are, and measures nothing";
 
-/// How long one run of the generator may take at most, whatever it measures.
+/// How long one run of the generator may take at most, besides what it was told to take.
 const RUN_LIMIT: Duration = Duration::from_secs(300);
-const N_ROUNDS: usize = 3;
 
 /// What the command line asks for.
 #[derive(Default)]
 struct Options {
     quick: bool,
-    only: Option<String>,
+    report: bool,
+    build: bool,
+    only: Vec<String>,
     /// All of them unless said otherwise.
     peers: Option<Vec<String>>,
-    instructions: bool,
+    soak: Option<f64>,
+}
+
+impl Options {
+    fn parse(arguments: &[&str]) -> Option<Self> {
+        let mut options = Self::default();
+        let mut rest = arguments.iter();
+        let list = |texts: &str| texts.split(',').map(str::to_owned).collect();
+        while let Some(argument) = rest.next() {
+            match *argument {
+                "--quick" => options.quick = true,
+                "--report" => options.report = true,
+                "--build" => options.build = true,
+                "--only" => options.only = list(rest.next()?),
+                "--peers" => options.peers = Some(list(rest.next()?)),
+                "--soak" => options.soak = Some(rest.next()?.parse().ok().filter(|minutes| *minutes >= 0.0)?),
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+
+    fn soak_minutes(&self) -> f64 {
+        let is_asked = self.only.iter().any(|text| "soak".contains(&**text));
+        let otherwise = if is_asked || (self.only.is_empty() && !self.quick) { 10.0 } else { 0.0 };
+        self.soak.unwrap_or(otherwise)
+    }
+
+    /// The measures that were asked for.
+    fn measures(&self) -> Vec<Measure> {
+        let size = if self.quick { Size::Quick } else { Size::Full };
+        let is_wanted = |measure: &Measure| {
+            let is_soak = measure.unit == Unit::Soak && self.soak.is_some();
+            self.only.is_empty() || is_soak || self.only.iter().any(|text| measure.name.contains(text))
+        };
+        measure::all(size, self.soak_minutes()).into_iter().filter(is_wanted).collect()
+    }
+
+    /// Where results are kept: those of a short look do not mix with the others.
+    fn file(&self, places: &Places) -> PathBuf {
+        places.work.join("bench").join(if self.quick { "quick.json" } else { "results.json" })
+    }
 }
 
 pub(crate) fn run(places: &Places, arguments: &[&str]) -> ExitCode {
-    let Some(options) = parse(arguments) else {
+    let Some(options) = Options::parse(arguments) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
@@ -57,113 +110,274 @@ pub(crate) fn run(places: &Places, arguments: &[&str]) -> ExitCode {
     }
 }
 
-fn parse(arguments: &[&str]) -> Option<Options> {
-    let mut options = Options::default();
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        match *argument {
-            "--quick" => options.quick = true,
-            "--instructions" => options.instructions = true,
-            "--only" => options.only = Some((*rest.next()?).to_owned()),
-            "--peers" => options.peers = Some(rest.next()?.split(',').map(str::to_owned).collect()),
-            _ => return None,
-        }
-    }
-    Some(options)
-}
-
 fn bench(places: &Places, options: &Options, arguments: &[&str]) -> Result<(), String> {
-    let wanted = |name: &str| match &options.peers {
-        Some(peers) => peers.iter().any(|peer| peer == name),
-        None => !options.instructions,
-    };
-    let generator = contender::generator(places)?;
-    let (contenders, missing) = contender::all(places, wanted)?;
-    let measures: Vec<Measure> = match options.instructions {
-        true => measure::instructions(),
-        false => measure::all(options.quick),
-    };
-    let chosen = |measure: &Measure| options.only.as_ref().is_none_or(|only| measure.name.contains(only));
-    let measures: Vec<Measure> = measures.into_iter().filter(chosen).collect();
+    let file = options.file(places);
+    if options.report {
+        return show(places, options, &Book::load(&file));
+    }
+    let measures = options.measures();
     if measures.is_empty() {
         return Err("no measure has such a name".to_owned());
     }
-    let before = Facts::gather(places, arguments);
-    // What callgrind counts differs by a thousandth from run to run: one is enough.
-    let n_rounds = if options.instructions { 1 } else { N_ROUNDS };
-    let results = rounds(&generator, &contenders, &measures, n_rounds);
-    let text = table::render(&before.after(), &measures, &contenders, &missing, &results);
-    println!("\n{text}");
-    if options.quick || options.only.is_some() || options.instructions || options.peers.is_some() {
+    let wanted =
+        |name: &str| options.peers.as_ref().is_none_or(|peers| peers.iter().any(|peer| peer == name));
+    let generator = contender::generator(places)?;
+    let (contenders, missing) = contender::all(places, wanted)?;
+    for contender in &contenders {
+        println!("{}: {}", contender.name, contender.command.join(" "));
+    }
+    for contender::Missing { name, why } in &missing {
+        println!("{name} is missing: {why}");
+    }
+    if options.build {
         return Ok(());
     }
-    write(&places.root.join("docs/benchmarks.md"), &text)
+    // What is measured anew takes the place of what was found before; a run of everything begins with nothing.
+    let mut book =
+        if options.only.is_empty() && options.peers.is_none() { Book::default() } else { Book::load(&file) };
+    book.invite(&contenders, &missing);
+    let run = Run { places, generator: &generator, contenders: &contenders, number: run_number() };
+    let facts = Facts::gather(places, arguments);
+    for measure in &measures {
+        let began = Instant::now();
+        run.measure(measure, &mut book);
+        println!("{}  [{:.0} s]", table::line(measure, &contenders, &book), began.elapsed().as_secs_f64());
+        // Whoever ends the run early keeps what there is.
+        book.save(&file)?;
+    }
+    book.runs.push(facts.close());
+    book.save(&file)?;
+    show(places, options, &book)
 }
 
-/// What was found: the figures of each round, or why there are none.
-pub(crate) type Outcome = Result<Vec<BTreeMap<String, f64>>, String>;
+fn show(places: &Places, options: &Options, book: &Book) -> Result<(), String> {
+    if book.cards.is_empty() {
+        return Err("nothing has been measured yet".to_owned());
+    }
+    let text = table::render(book, &measure::all(Size::Full, 10.0));
+    println!("\n{text}");
+    if options.quick {
+        return Ok(());
+    }
+    let path = places.root.join("docs/benchmarks.md");
+    std::fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    println!("written to docs/benchmarks.md");
+    Ok(())
+}
 
-/// Outcomes by the index of the measure and of the contender.
-pub(crate) type Results = BTreeMap<(usize, usize), Outcome>;
+/// Tells the rounds of one run from those of all others.
+fn run_number() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs()) * 100
+}
 
-fn rounds(generator: &Path, contenders: &[Contender], measures: &[Measure], n_rounds: usize) -> Results {
-    let mut results = Results::new();
-    for (number, measure) in measures.iter().enumerate() {
-        for round in 1..=n_rounds.min(measure.n_rounds) {
-            for (index, contender) in contenders.iter().enumerate() {
-                if round > contender.n_rounds {
+/// One run over all measures.
+struct Run<'a> {
+    places: &'a Places,
+    generator: &'a Path,
+    contenders: &'a [Contender],
+    number: u64,
+}
+
+impl Run<'_> {
+    fn measure(&self, measure: &Measure, book: &mut Book) {
+        let takes_part = |contender: &&Contender| measure.n_rounds(contender) > 0;
+        let contenders: Vec<&Contender> = self.contenders.iter().filter(takes_part).collect();
+        contenders.iter().for_each(|contender| book.forget(&measure.name, contender.name));
+        if measure.unit == Unit::Instructions {
+            return self.count(measure, &contenders, book);
+        }
+        if measure.unit == Unit::Build {
+            return self.build(measure, book);
+        }
+        let n_rounds =
+            contenders.iter().map(|contender| measure.n_rounds(contender)).max().unwrap_or_default();
+        for round in 0..n_rounds {
+            // Who came first comes second in the next round, so that a drift of the machine favors nobody.
+            let mut order: Vec<&Contender> = contenders.clone();
+            if round % 2 == 1 && order.len() > 1 {
+                order.swap(0, 1);
+            }
+            for contender in order {
+                if round >= measure.n_rounds(contender) || book.has_failed(&measure.name, contender.name) {
                     continue;
                 }
-                let outcome = results.entry((number, index)).or_insert_with(|| Ok(Vec::new()));
-                let Ok(figures) = outcome else { continue };
-                match once(generator, contender, measure) {
-                    Ok(found) => figures.push(found),
-                    // A server that cannot do it cannot do it in the next round either.
-                    Err(why) if figures.is_empty() => *outcome = Err(why),
-                    Err(why) => eprintln!("{} of {}, round {round}: {why}", measure.name, contender.name),
+                let found = self.once(contender, measure);
+                if let Err(why) = &found {
+                    eprintln!("{} of {}, round {}: {why}", measure.name, contender.name, round + 1);
                 }
+                book.note(&measure.name, contender.name, self.number + round, found);
             }
         }
-        println!("{}", table::line(measure, number, contenders, &results));
     }
-    results
+
+    fn once(&self, contender: &Contender, measure: &Measure) -> Result<Figures, String> {
+        let arguments = measure.arguments(contender).ok_or("it takes no part")?;
+        let on = |cores: &[&str]| {
+            ask(&mut command(self.generator, contender, measure, &[arguments, &owned(cores)].concat()))
+        };
+        match measure.unit {
+            Unit::Size => {
+                let bytes = contender.n_bytes.ok_or("a script has no size")?;
+                Ok(Figures::from([("bytes".to_owned(), bytes as f64)]))
+            }
+            Unit::Scaling => {
+                let one = on(&["--server-cores", "0", "--own-cores", "0"])?;
+                let two = on(&["--server-cores", "0,1", "--own-cores", "0,1"])?;
+                scaling(&one, &two)
+            }
+            Unit::Soak => on(&[]).and_then(|figures| soak(&figures)),
+            _ => on(&[]),
+        }
+    }
+
+    /// Two at a time, each on a core of its own: what is counted does not depend on who is busy beside it.
+    fn count(&self, measure: &Measure, contenders: &[&Contender], book: &mut Book) {
+        if let Err(why) = install::valgrind() {
+            contenders.iter().for_each(|contender| {
+                book.note(&measure.name, contender.name, self.number, Err(why.clone()))
+            });
+            return;
+        }
+        let found = std::thread::scope(|scope| {
+            let counting = contenders.iter().enumerate().map(|(index, contender)| {
+                let arguments = measure.arguments(contender).unwrap_or_default();
+                let mut command =
+                    command(self.generator, contender, measure, &[arguments, &on_core(index)].concat());
+                scope.spawn(move || ask(&mut command))
+            });
+            let counting: Vec<_> = counting.collect();
+            let ended =
+                counting.into_iter().map(|one| one.join().unwrap_or_else(|_| Err("it panicked".to_owned())));
+            ended.collect::<Vec<_>>()
+        });
+        for (contender, found) in contenders.iter().zip(found) {
+            book.note(&measure.name, contender.name, self.number, found);
+        }
+    }
+
+    fn build(&self, measure: &Measure, book: &mut Book) {
+        for (name, manifest, package) in
+            [("rmcp", "load/peers/rmcp/Cargo.toml", "rmcp"), (OURS, "Cargo.toml", "toolgate")]
+        {
+            book.forget(&measure.name, name);
+            book.note(&measure.name, name, self.number, builds::clean(self.places, manifest, package));
+        }
+    }
 }
 
-fn once(generator: &Path, contender: &Contender, measure: &Measure) -> Result<BTreeMap<String, f64>, String> {
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// Server and generator on one core: under callgrind they hardly ever run at once.
+fn on_core(index: usize) -> Vec<String> {
+    let core = (index % 2).to_string();
+    owned(&["--server-cores", &core, "--own-cores", &core])
+}
+
+fn command(generator: &Path, contender: &Contender, measure: &Measure, arguments: &[String]) -> Command {
     let mut command = Command::new(generator);
-    command.args(&measure.arguments).arg("--").args(&contender.command);
+    command.args(arguments).arg("--").args(&contender.command);
     // Ours opens sessions unless it is told not to, and then refuses who has none.
-    if contender.role == Role::Ours && measure.is_sessionless() {
+    if contender.role != Role::Peer && measure.is_sessionless() {
         command.arg("--stateless");
     }
-    ask(&mut command)
+    command
+}
+
+/// How much more two cores do. The generator needs a core as well and has those of the server in both cases, so the clock
+/// says what both do together; what counts is how much CPU the server takes for a request: as much as on one core would
+/// be twice as fast.
+fn scaling(one: &Figures, two: &Figures) -> Result<Figures, String> {
+    let of = |figures: &Figures, name: &str| figures.get(name).copied().ok_or_else(|| format!("no {name}"));
+    let (cpu_one, cpu_two) = (of(one, "cpu_us")?, of(two, "cpu_us")?);
+    let (calls_one, calls_two) = (of(one, "per_second")?, of(two, "per_second")?);
+    Ok(Figures::from([
+        ("cpu_us_one".to_owned(), cpu_one),
+        ("cpu_us_two".to_owned(), cpu_two),
+        ("speedup".to_owned(), 2.0 * cpu_one / cpu_two),
+        ("calls_speedup".to_owned(), calls_two / calls_one),
+    ]))
+}
+
+/// What the samples of memory say.
+fn soak(figures: &Figures) -> Result<Figures, String> {
+    let sample = |(name, kib): (&String, &f64)| Some((name.strip_prefix("rss_kib_at_")?.parse().ok()?, *kib));
+    let mut samples: Vec<(f64, f64)> = figures.iter().filter_map(sample).collect();
+    samples.sort_by(|left, right| left.0.total_cmp(&right.0));
+    let course = Course::of(&samples).ok_or("too few samples to say anything")?;
+    let mut kept = figures.clone();
+    let level = statistics::median(samples.iter().map(|(_, kib)| *kib));
+    kept.extend(level.map(|kib| ("rss_kib".to_owned(), kib)));
+    kept.insert("slope_kib".to_owned(), course.slope);
+    kept.insert("growth_kib".to_owned(), course.growth);
+    Ok(kept)
 }
 
 /// What the generator found.
-fn ask(command: &mut Command) -> Result<BTreeMap<String, f64>, String> {
-    let finished = process::run(command, RUN_LIMIT, Show::Quiet);
+fn ask(command: &mut Command) -> Result<Figures, String> {
+    let seconds = command.get_args().skip_while(|word| *word != "--seconds").nth(1);
+    let window = seconds.and_then(|word| word.to_str()?.parse().ok()).unwrap_or_default();
+    let limit = RUN_LIMIT + Duration::from_secs_f64(window);
+    let finished = process::run(command, limit, Show::Quiet);
     let finished = finished.map_err(|error| format!("cannot run the generator: {error}"))?;
     if !finished.success() {
         return Err(finished.why());
     }
     let found: Value = serde_json::from_str(&finished.stdout).map_err(|error| error.to_string())?;
     let found = found.as_object().ok_or("the generator said no object")?;
-    let figures: BTreeMap<String, f64> =
+    let figures: Figures =
         found.iter().filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect();
     match figures.get("failures") {
         Some(failures) if *failures > 0.0 => {
-            Err(format!("{failures} of {} answers were wrong", figures.get("requests").unwrap_or(&0.0)))
+            let requests = figures.get("requests").unwrap_or(&0.0);
+            Err(format!("{failures} of {requests} answers were wrong: {}", finished.stderr.trim()))
         }
         _ => Ok(figures),
     }
 }
 
-fn write(path: &PathBuf, text: &str) -> Result<(), String> {
-    let told = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
-    if let Some(dir) = path.parent() {
-        std::fs::create_dir_all(dir).map_err(told)?;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(arguments: &str, is_right: impl Fn(&[Measure]) -> bool) {
+        let arguments: Vec<&str> = arguments.split_whitespace().collect();
+        let measures = Options::parse(&arguments).unwrap().measures();
+        let names: Vec<&str> = measures.iter().map(|measure| &*measure.name).collect();
+        assert!(is_right(&measures), "{arguments:?}: {names:?}");
     }
-    std::fs::write(path, text).map_err(told)?;
-    println!("written to {}", path.display());
-    Ok(())
+
+    #[test]
+    fn the_command_line_picks_measures() {
+        let has = |measures: &[Measure], name: &str| measures.iter().any(|measure| measure.name == name);
+        check("", |all| has(all, "soak") && has(all, "build") && has(all, "echo-2026@256"));
+        check("--quick", |all| !has(all, "soak") && !has(all, "build") && has(all, "start"));
+        check("--quick --soak 1", |all| has(all, "soak"));
+        check("--soak 0", |all| !has(all, "soak") && has(all, "build"));
+        check("--only soak", |all| all.len() == 1 && has(all, "soak"));
+        check("--only stdio-,start", |all| all.len() == 5 && has(all, "start") && has(all, "stdio-echo@1"));
+        for wrong in [&["--only"][..], &["--soak", "-1"], &["--fast"]] {
+            assert!(Options::parse(wrong).is_none(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn two_cores_are_twice_as_fast_if_a_request_costs_the_same() {
+        let figures = |cpu: f64, calls: f64| {
+            Figures::from([("cpu_us".to_owned(), cpu), ("per_second".to_owned(), calls)])
+        };
+        let found = scaling(&figures(9.0, 100.0), &figures(10.0, 170.0)).unwrap();
+        assert!((found["speedup"] - 1.8).abs() < 1e-9 && (found["calls_speedup"] - 1.7).abs() < 1e-9);
+        assert!(scaling(&Figures::new(), &figures(1.0, 1.0)).is_err());
+    }
+
+    #[test]
+    fn samples_are_put_in_order_of_time() {
+        let samples = (1..=20).map(|n| (format!("rss_kib_at_{}.0", n * 2), f64::from(n) * 2.0));
+        let found = soak(&samples.collect()).unwrap();
+        assert!((found["slope_kib"] - 60.0).abs() < 1e-6);
+        assert_eq!(found["growth_kib"], 30.0);
+    }
 }
