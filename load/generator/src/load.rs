@@ -295,11 +295,18 @@ impl Connection {
             State::Leaving => matches!(head.status, 200..300 | 405),
             _ => head.status == 200 && self.ask.is_answered_by(&body),
         };
-        let right = right && (self.state == State::Leaving || self.is_opened_as_asked(&head));
-        if !right && self.wrong.is_none() {
-            let shown: String = String::from_utf8_lossy(&body).chars().take(200).collect();
-            self.wrong = Some(format!("status {} with {}", head.status, shown.replace('\n', " ").trim()));
+        let opened = self.state == State::Leaving || self.is_opened_as_asked(&head);
+        if !(right && opened) && self.wrong.is_none() {
+            self.wrong = Some(match (right, &head.session) {
+                (true, Some(_)) => "a session was opened, and none was wanted".to_owned(),
+                (true, None) => "no session was opened".to_owned(),
+                (false, _) => {
+                    let shown: String = String::from_utf8_lossy(&body).chars().take(120).collect();
+                    format!("status {} with {}", head.status, shown.replace(['\r', '\n'], " ").trim())
+                }
+            });
         }
+        let right = right && opened;
         self.n_read = 0;
         let (State::Asking, Kind::Initialize, true, Some(session)) =
             (self.state, self.kind, right, head.session)

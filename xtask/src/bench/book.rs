@@ -75,7 +75,7 @@ impl Book {
         }
     }
 
-    /// Whether it could not do it: it cannot in the next round either.
+    /// Whether it was tried, and no round has a figure.
     pub(crate) fn has_failed(&self, measure: &str, contender: &str) -> bool {
         self.outcome(measure, contender)
             .is_some_and(|outcome| outcome.rounds.is_empty() && outcome.why.is_some())

@@ -282,7 +282,7 @@ impl Table<'_> {
         }
         match text.is_empty() {
             true => text,
-            false => format!("\n## Not measured\n\n{text}"),
+            false => format!("\n## Not measured, or not in every round\n\n{text}"),
         }
     }
 }
