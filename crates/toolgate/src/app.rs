@@ -27,7 +27,9 @@ use crate::percent;
 use crate::request::BoxFuture;
 use crate::server::Server;
 use crate::servers::{DEFAULT, Servers, registry};
-use crate::transport::http::{Body, CameTo, Place, Way, measures, no_numbers, nowhere, refuse_at, told};
+use crate::transport::http::{
+    Body, CameTo, NAMES, Place, Way, measures, no_numbers, nowhere, refuse_at, told,
+};
 use crate::transport::listen::{Inbound, Serve};
 use crate::transport::{listen, run};
 
@@ -638,6 +640,10 @@ pub struct AppService {
 
 impl Serve for AppService {
     type Body = Body;
+
+    fn names() -> &'static [HeaderName] {
+        &NAMES
+    }
 
     fn met_at(&self, remote: SocketAddr) -> AppService {
         AppService { app: Arc::clone(&self.app), remote: Some(remote) }

@@ -1,5 +1,7 @@
 //! Time. Nothing else in the house reads a clock, so that tests can turn one by hand.
 
+#[cfg(feature = "http")]
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -74,6 +76,41 @@ impl Clock {
     }
 }
 
+#[cfg(feature = "http")]
+thread_local! {
+    /// The date as it was last written on this thread, and until when it holds.
+    static DATE: Cell<Option<(tokio::time::Instant, [u8; 29])>> = const { Cell::new(None) };
+}
+
+/// The date as HTTP writes it. It is made anew once a second; `now` says whether that is over.
+#[cfg(feature = "http")]
+pub(crate) fn date(now: tokio::time::Instant) -> [u8; 29] {
+    if let Some((until, date)) = DATE.get()
+        && now < until
+    {
+        return date;
+    }
+    let millis = Clock::system().unix_millis();
+    let date = http_date(millis / 1000);
+    DATE.set(Some((now + Duration::from_millis(1000 - millis % 1000), date)));
+    date
+}
+
+/// RFC 9110, 5.6.7.
+#[cfg(feature = "http")]
+fn http_date(unix: u64) -> [u8; 29] {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (days, second) = (unix / 86_400, unix % 86_400);
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let (weekday, month) = (DAYS[(days % 7) as usize], MONTHS[(month as usize + 11) % 12]);
+    let text = format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT");
+    // Years of five digits have no place in it; nobody will see them.
+    text.into_bytes().try_into().unwrap_or([b'0'; 29])
+}
+
 /// Milliseconds since 1970 as people and programs read them: ISO 8601, in UTC.
 pub(crate) fn iso8601(unix_millis: u64) -> String {
     let (seconds, millis) = (unix_millis / 1000, unix_millis % 1000);
@@ -117,6 +154,21 @@ mod tests {
         ];
         for (millis, wanted) in rows {
             assert_eq!(iso8601(millis), wanted);
+        }
+    }
+
+    #[cfg(feature = "http")]
+    #[test]
+    fn dates_are_written_as_http_does() {
+        // The example of RFC 9110, and what `date -u -R -d @seconds` says.
+        let rows = [
+            (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (951_782_400, "Tue, 29 Feb 2000 00:00:00 GMT"),
+            (1_735_689_599, "Tue, 31 Dec 2024 23:59:59 GMT"),
+        ];
+        for (unix, wanted) in rows {
+            assert_eq!(str::from_utf8(&http_date(unix)).unwrap(), wanted);
         }
     }
 

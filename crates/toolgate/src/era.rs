@@ -34,7 +34,7 @@ use toolgate_wire::{
 };
 
 pub(crate) use feed::Listening;
-pub(crate) use header::{LAST_EVENT, SESSION, VERSION, single};
+pub(crate) use header::{LAST_EVENT, METHOD, NAME, SESSION, VERSION, single};
 pub(crate) use session::{Line, Opened, SessionLimits, Sessions, event_id};
 pub(crate) use shared::{Shared, Stood};
 pub(crate) use speech::refuse_head;

@@ -35,7 +35,9 @@ pub(crate) use page::nowhere;
 
 use crate::clock::tick;
 use crate::entry::{Entry, Started};
-use crate::era::{Answer, LAST_EVENT, Opened, Peer, Road, SESSION, Stood, Told, refuse_head, single};
+use crate::era::{
+    Answer, LAST_EVENT, METHOD, NAME, Opened, Peer, Road, SESSION, Stood, Told, VERSION, refuse_head, single,
+};
 use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Pass, Refusal, Why};
 use crate::hub::Subscriber;
 use crate::observe;
@@ -186,8 +188,15 @@ impl Endpoint {
     }
 }
 
+/// What clients of the protocol say in every head.
+pub(crate) static NAMES: [HeaderName; 4] = [VERSION, SESSION, METHOD, NAME];
+
 impl Serve for Endpoint {
     type Body = Body;
+
+    fn names() -> &'static [HeaderName] {
+        &NAMES
+    }
 
     fn met_at(&self, remote: SocketAddr) -> Endpoint {
         Endpoint { inner: Arc::clone(&self.inner), way: Way { remote: Some(remote), ..self.way.clone() } }

@@ -1,7 +1,7 @@
 //! Our own listener: accepts TCP connections and serves what answers requests over HTTP/1.1 and HTTP/2.
 //!
-//! hyper speaks the protocols. What this module adds is what a server on an open port needs and hyper
-//! leaves to its user: a seat for every connection, total and per address; a deadline for every wait on
+//! Plain requests take the short way (`lane`), and hyper speaks the protocols for all others. What this module adds is
+//! what a server on an open port needs: a seat for every connection, total and per address; a deadline for every wait on
 //! the peer; a check of the request head before the service sees it; a drain that ends.
 //!
 //! What it must not do: know a path, a method or a header of the protocol above it, decide which `Host`
@@ -9,6 +9,8 @@
 //! look at the clock; locks are for accept and close.
 //!
 //! - `seats`: how many connections, and from whom.
+//! - `lane`: plain requests of HTTP/1.1, from the socket to the socket; `plain` reads their heads, `reply` writes those of
+//!   answers.
 //! - `socket`: the TCP stream as hyper sees it.
 //! - `scan`: what hyper's parser lets pass and we do not.
 //! - `hygiene`: the request line and the `Host`, once parsed.
@@ -17,6 +19,9 @@
 
 mod hygiene;
 mod inbound;
+mod lane;
+mod plain;
+mod reply;
 mod scan;
 mod seats;
 mod socket;
@@ -29,13 +34,12 @@ use std::error::Error as StdError;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderName, Request, Response};
 use http_body::Body;
 use http_body_util::{BodyExt, Either, Empty};
 use hyper::body::Incoming;
@@ -49,9 +53,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use self::inbound::Inbound;
+use self::lane::{End, Handed, Lane};
 use self::seats::{Seat, Seats};
 use self::socket::{Socket, Version};
-use self::watch::{Line, Stop};
+use self::watch::{ByHyper, Line, Stop};
 use crate::request::BoxFuture;
 
 /// What hyper needs at least as its buffer, and so the smallest limit of a request head.
@@ -59,6 +64,10 @@ const SMALLEST_HEAD: usize = 8 * 1024;
 
 /// hyper's own limit of header fields. Saying it again would cost an allocation per request.
 const HYPER_FIELDS: usize = 100;
+
+/// As much is thrown away for the sake of a peer that has not seen its answer yet. One that sends more is
+/// not looking for it.
+const DISCARD: usize = 16 * 1024 * 1024;
 
 /// How long work that was told to end may take to do so.
 const END: Duration = Duration::from_secs(1);
@@ -93,7 +102,12 @@ pub struct Remote(pub SocketAddr);
 /// What answers the requests of a listener.
 pub(crate) trait Serve: Clone + Send + 'static {
     /// The body of an answer.
-    type Body: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + 'static;
+    type Body: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + Unpin + 'static;
+
+    /// Names of fields, beyond the standard ones, that requests often have.
+    fn names() -> &'static [HeaderName] {
+        &[]
+    }
 
     /// The same, for requests from there: it is told once where all requests of a connection come from. To put that into
     /// the extensions of each would make a map for every request.
@@ -384,6 +398,13 @@ struct House {
     options: Options,
 }
 
+impl House {
+    fn limits(&self) -> hygiene::Limits {
+        let Options { max_target: target, max_headers: fields, max_head: head, .. } = self.options;
+        hygiene::Limits { target, fields, head }
+    }
+}
+
 /// Spawns the streams of HTTP/2 connections where the drain can wait for them.
 ///
 /// They need no handle to be ended by: a stream whose connection is gone ends by itself.
@@ -459,20 +480,28 @@ async fn connection(
     // Answers are written whole, so waiting for more to send only delays them. Where it cannot be
     // set the answer is late, not wrong.
     let _ = stream.set_nodelay(true);
+    let mut lane = Lane::new(stream, service.met_at(address), house.limits());
+    // Neither way is there while the other is taken, and the rare one is boxed: a connection is mostly waiting, and
+    // kept as small as it can be.
+    if watch::run(&mut lane, &house.options, &house.stop).await == Some(End::NotPlain)
+        && let Some(handed) = lane.hand_over()
+    {
+        Box::pin(by_hyper(house, handed)).await;
+    }
+    drop(seat);
+}
+
+/// The rest of a connection on which something came that is not plain.
+async fn by_hyper(house: Arc<House>, handed: Handed<impl Serve>) {
+    let Handed { stream, service, bytes, is_first } = handed;
     let line = Arc::new(Line::default());
-    let mut socket = Socket::new(stream, Arc::clone(&line));
+    let mut socket = Socket::new(stream, Arc::clone(&line), bytes.into(), is_first);
     let Some(version) = watch::first(&mut socket, &house.options, &house.stop).await else { return };
-    let open = Arc::clone(&line);
-    let limits = hygiene::Limits { target: house.options.max_target, fields: house.options.max_headers };
-    let service = service.met_at(address);
+    let (open, limits) = (Arc::clone(&line), house.limits());
     let service = service_fn(move |request: Request<Incoming>| {
         let busy = open.enter();
-        // Begun here, so that the request is moved once: to where it is answered.
         let answer = match hygiene::check(&request, limits) {
-            None => {
-                let line = (version == Version::Http1).then(|| Arc::clone(&open));
-                Ok(service.answer(request.map(|body| Inbound::new(body, line))))
-            }
+            None => Ok(service.answer(request.map(Inbound::by_hyper))),
             Some(status) => Err(Box::new(hygiene::refuse(status, request.version()))),
         };
         async move {
@@ -488,16 +517,14 @@ async fn connection(
             })
         }
     });
-    // By reference, and the rare one boxed: a connection is mostly waiting, and kept as small as it can be.
     match version {
         Version::Http1 => {
-            let http = pin!(house.http1.serve_connection(socket, service));
-            watch::run(http, &line, &house.options, &house.stop).await;
+            let connection = Box::pin(house.http1.serve_connection(socket, service));
+            watch::run(&mut ByHyper { connection, line }, &house.options, &house.stop).await;
         }
         Version::Http2 => {
-            let mut http = Box::pin(house.http2.serve_connection(socket, service));
-            watch::run(http.as_mut(), &line, &house.options, &house.stop).await;
+            let connection = Box::pin(house.http2.serve_connection(socket, service));
+            watch::run(&mut ByHyper { connection, line }, &house.options, &house.stop).await;
         }
     }
-    drop(seat);
 }

@@ -11,11 +11,14 @@ use std::net::Ipv6Addr;
 use http::header::{CACHE_CONTROL, CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 
-/// The limits of a head that hyper does not know.
+/// The limits of a head.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
+    /// Bytes of the target.
     pub(super) target: usize,
     pub(super) fields: usize,
+    /// Bytes of all of it, which hyper sees to itself.
+    pub(super) head: usize,
 }
 
 /// The status to refuse this request with, if it must be.
@@ -164,7 +167,7 @@ fn is_port(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { target: 64, fields: 4 };
+    const LIMITS: Limits = Limits { target: 64, fields: 4, head: 1024 };
 
     fn verdict(version: Version, uri: &str, fields: &[(&str, &str)]) -> Option<u16> {
         let mut request = Request::builder().version(version).uri(uri);

@@ -57,6 +57,25 @@ impl Scan {
         }
     }
 
+    /// The same behind other requests, where no connection begins any more.
+    pub(super) fn later() -> Self {
+        Self { fresh: false, ..Self::new() }
+    }
+
+    /// Whether no line was complete yet.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
+    /// How long the body is behind a head that was fed whole, if that is known.
+    pub(super) fn length(&self) -> Option<u64> {
+        match self.state {
+            State::Between => Some(0),
+            State::Body(length) => Some(length),
+            State::RequestLine | State::Fields | State::Blind => None,
+        }
+    }
+
     /// Whether bytes may pass without being shown here.
     pub(super) fn is_blind(&self) -> bool {
         self.state == State::Blind

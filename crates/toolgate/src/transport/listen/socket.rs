@@ -14,6 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::DISCARD;
 use super::scan::Scan;
 use super::watch::Line;
 
@@ -23,10 +24,6 @@ const CHUNK: usize = 16 * 1024;
 
 /// How much is read at once before it is known which HTTP is spoken: as much as hyper reads then.
 const FIRST: usize = super::SMALLEST_HEAD;
-
-/// As much is thrown away for the sake of a peer that has not seen its answer yet. One that sends more is
-/// not looking for it.
-const DISCARD: usize = 16 * 1024 * 1024;
 
 /// What hyper reads in place of refused bytes. No line of a head may hold a NUL, so hyper answers 400
 /// and closes, and the blank line makes it do so at once.
@@ -71,21 +68,21 @@ enum Refusal {
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, line: Arc<Line>) -> Self {
-        Self {
-            stream,
-            line,
-            scan: Scan::new(),
-            refusal: Refusal::None,
-            shut: false,
-            discarded: 0,
-            first: Vec::new(),
-        }
+    /// A stream of which this much was read. It may speak HTTP/2 only if that was the first of it.
+    pub(super) fn new(stream: TcpStream, line: Arc<Line>, first: Vec<u8>, is_first: bool) -> Self {
+        let scan = if is_first { Scan::new() } else { Scan::later() };
+        Self { stream, line, scan, refusal: Refusal::None, shut: false, discarded: 0, first }
     }
 
     /// Reads until it is plain which HTTP is spoken. None: the peer has closed.
     pub(super) fn poll_version(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Version>>> {
         loop {
+            if self.first.starts_with(PREFACE) && self.scan.is_fresh() {
+                return Poll::Ready(Ok(Some(Version::Http2)));
+            }
+            if !PREFACE.starts_with(&self.first) || !self.scan.is_fresh() {
+                return Poll::Ready(Ok(Some(Version::Http1)));
+            }
             let mut space = [const { MaybeUninit::uninit() }; FIRST];
             let mut chunk = ReadBuf::uninit(&mut space);
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut chunk))?;
@@ -93,12 +90,6 @@ impl Socket {
                 return Poll::Ready(Ok(None));
             }
             self.first.extend_from_slice(chunk.filled());
-            if self.first.starts_with(PREFACE) {
-                return Poll::Ready(Ok(Some(Version::Http2)));
-            }
-            if !PREFACE.starts_with(&self.first) {
-                return Poll::Ready(Ok(Some(Version::Http1)));
-            }
         }
     }
 

@@ -2,15 +2,15 @@
 //!
 //! hyper has one timeout for a head and the silence before it, and a timer per request. Here a
 //! connection has one timer, which is moved only to be earlier: a request that comes and goes between
-//! two of its ticks costs a look at the clock. [`Line`] is what socket and service tell us.
+//! two of its ticks costs a look at the clock. What drives a connection shows its [`Signs`]; for hyper's, [`Line`] is
+//! what socket and service tell us.
 
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper_util::server::graceful::GracefulConnection;
@@ -63,13 +63,6 @@ pub(super) struct Line {
     /// Our sending side is closed.
     closing: AtomicBool,
     http2: AtomicBool,
-    /// The task that drives the connection; hyper is given us as its waker.
-    task: OnceLock<Waker>,
-}
-
-thread_local! {
-    /// Whose wake-ups this thread keeps back at the moment, and whether there was one. No line is at the address 0.
-    static KEPT_BACK: Cell<(usize, bool)> = const { Cell::new((0, false)) };
 }
 
 /// A request in flight, until dropped.
@@ -121,35 +114,6 @@ impl Line {
         }
     }
 
-    /// Does something that may wake this connection on this thread, and says whether it would have. What wakes it
-    /// meanwhile on another thread does.
-    pub(super) fn without_waking<T>(&self, act: impl FnOnce() -> T) -> (T, bool) {
-        KEPT_BACK.set((self.address(), false));
-        let done = act();
-        (done, KEPT_BACK.replace((0, false)).1)
-    }
-
-    /// Lets the connection be polled again.
-    pub(super) fn wake_task(&self) {
-        if let Some(task) = self.task.get() {
-            task.wake_by_ref();
-        }
-    }
-
-    /// A waker for hyper, once it is known whose task this is.
-    fn waker(self: &Arc<Self>, task: &Waker) -> Option<Waker> {
-        let known = self.task.get_or_init(|| task.clone());
-        known.will_wake(task).then(|| Waker::from(Arc::clone(self)))
-    }
-
-    fn is_driven_by(&self, task: &Waker) -> bool {
-        self.task.get().is_some_and(|known| known.will_wake(task))
-    }
-
-    fn address(&self) -> usize {
-        std::ptr::from_ref(self).addr()
-    }
-
     fn take_heard(&self) -> bool {
         let heard = self.heard.load(Ordering::Relaxed);
         if heard {
@@ -159,17 +123,79 @@ impl Line {
     }
 }
 
-impl Wake for Line {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
+/// What a connection shows of itself to whoever keeps its time.
+#[derive(Clone, Copy)]
+pub(super) struct Signs {
+    /// Our sending side is closed.
+    pub(super) is_closing: bool,
+    /// A write waits for the peer.
+    pub(super) is_blocked: bool,
+    /// A request is being answered.
+    pub(super) is_busy: bool,
+    /// The peer has closed its sending side during a request.
+    pub(super) has_left: bool,
+    /// Bytes came since the last look.
+    pub(super) is_heard: bool,
+    pub(super) is_http2: bool,
+    /// Requests so far, and writes that got somewhere; both wrap.
+    pub(super) served: u32,
+    pub(super) wrote: u32,
+    /// When the last of it happened, where that is known.
+    pub(super) at: Option<Instant>,
+}
+
+/// A connection that can be driven.
+pub(super) trait Driven {
+    /// How it ends by itself.
+    type End;
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Self::End>;
+
+    /// It is to end with the request it is at.
+    fn finish(&mut self);
+
+    /// It was idle for too long.
+    fn retire(&mut self);
+
+    fn signs(&self) -> Signs;
+}
+
+/// A connection in the hands of hyper.
+pub(super) struct ByHyper<C> {
+    pub(super) connection: Pin<Box<C>>,
+    pub(super) line: Arc<Line>,
+}
+
+impl<C: GracefulConnection> Driven for ByHyper<C> {
+    type End = ();
+
+    /// An error is the peer's, or hyper's word for a peer that is gone. Neither is ours to tell.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.connection.as_mut().poll(cx).map(drop)
     }
 
-    fn wake_by_ref(self: &Arc<Self>) {
-        let address = self.address();
-        if KEPT_BACK.get().0 == address {
-            KEPT_BACK.set((address, true));
-        } else {
-            self.wake_task();
+    fn finish(&mut self) {
+        self.connection.as_mut().graceful_shutdown();
+    }
+
+    /// Closes an idle HTTP/1 connection; says goodbye on HTTP/2, and a second is enough for it.
+    fn retire(&mut self) {
+        self.finish();
+        self.line.set_closing();
+    }
+
+    fn signs(&self) -> Signs {
+        let line = &self.line;
+        Signs {
+            is_closing: line.closing.load(Ordering::Relaxed),
+            is_blocked: line.blocked.load(Ordering::Relaxed),
+            is_busy: line.is_busy(),
+            has_left: line.has_left(),
+            is_heard: line.take_heard(),
+            is_http2: line.http2.load(Ordering::Relaxed),
+            served: line.served.load(Ordering::Relaxed),
+            wrote: line.wrote.load(Ordering::Relaxed),
+            at: None,
         }
     }
 }
@@ -205,34 +231,33 @@ impl Wait {
     }
 
     /// Takes note of what happened since the last look.
-    fn look(&mut self, line: &Line) {
-        let heard = line.take_heard();
-        let served = line.served.load(Ordering::Relaxed);
-        let wrote = line.wrote.load(Ordering::Relaxed);
-        let same_request = served == self.served;
-        let phase = if line.closing.load(Ordering::Relaxed) {
+    fn look(&mut self, signs: &Signs) {
+        let same_request = signs.served == self.served;
+        let phase = if signs.is_closing {
             Phase::Closing
-        } else if line.blocked.load(Ordering::Relaxed) {
+        } else if signs.is_blocked {
             Phase::Blocked
-        } else if line.is_busy() {
-            if line.has_left() { Phase::Left } else { Phase::Busy }
+        } else if signs.is_busy {
+            if signs.has_left { Phase::Left } else { Phase::Busy }
         } else if self.phase == Phase::Head && same_request {
             Phase::Head
-        } else if heard && same_request && self.phase == Phase::Idle && !line.http2.load(Ordering::Relaxed) {
+        } else if signs.is_heard && same_request && self.phase == Phase::Idle && !signs.is_http2 {
             // ## Idle => Head: the first bytes of a request, which is not complete.
             Phase::Head
         } else {
             Phase::Idle
         };
         let moved = match phase {
-            Phase::Blocked => wrote != self.wrote,
+            Phase::Blocked => signs.wrote != self.wrote,
             Phase::Idle => !same_request,
             _ => false,
         };
-        if moved || phase != self.phase {
+        if phase == Phase::Idle && moved {
+            self.since = signs.at.unwrap_or_else(tick);
+        } else if moved || phase != self.phase {
             self.since = tick();
         }
-        (self.phase, self.served, self.wrote) = (phase, served, wrote);
+        (self.phase, self.served, self.wrote) = (phase, signs.served, signs.wrote);
     }
 
     fn deadline(&self, options: &Options) -> Option<Instant> {
@@ -269,116 +294,64 @@ pub(super) async fn first(socket: &mut Socket, options: &Options, stop: &Stop) -
     .await
 }
 
-/// Polls the connection until it ends by itself or by a deadline.
+/// Polls the connection until it ends by itself, or by a deadline: then there is nothing to tell.
 ///
 /// Cancel safe: yes; dropping it drops the connection with its requests.
-pub(super) async fn run<C>(mut connection: Pin<&mut C>, line: &Arc<Line>, options: &Options, stop: &Stop)
-where
-    C: GracefulConnection,
-{
-    let mut stopped = pin!(stop.token.cancelled());
-    let mut wait = Wait::new();
-    let mut timer = pin!(sleep_until(wait.since + options.idle_timeout));
-    let mut is_heard = false;
-    let mut is_stopping = false;
-    let mut waker: Option<Waker> = None;
-    // The timer knows whom to wake.
-    let mut is_set = false;
-    poll_fn(|cx| {
-        // The task of a connection stays the same. Should it not, it is woken without detours.
-        if waker.is_none() || !line.is_driven_by(cx.waker()) {
-            waker = Some(line.waker(cx.waker()).unwrap_or_else(|| cx.waker().clone()));
-            is_set = false;
-        }
-        let waker = waker.as_ref().unwrap_or(cx.waker());
-        // Registers our waker, which stays the same as long as the task lives. From here on a wake-up
-        // and the flag are enough.
-        if !is_heard {
-            is_heard = true;
-            let _ = stopped.as_mut().poll(cx);
-        }
-        loop {
-            if !is_stopping && stop.has_begun() {
-                is_stopping = true;
-                connection.as_mut().graceful_shutdown();
+#[allow(clippy::manual_async_fn)] // Said to be `Send` here: the compiler does not find it out where this is used.
+pub(super) fn run<C: Driven + Send>(
+    connection: &mut C,
+    options: &Options,
+    stop: &Stop,
+) -> impl Future<Output = Option<C::End>> + Send {
+    async move {
+        let mut stopped = pin!(stop.token.cancelled());
+        let mut wait = Wait::new();
+        let mut timer = pin!(sleep_until(wait.since + options.idle_timeout));
+        let mut is_heard = false;
+        let mut is_stopping = false;
+        // The timer knows whom to wake.
+        let mut is_set = false;
+        poll_fn(|cx| {
+            // Registers our waker, which stays the same as long as the task lives. From here on a wake-up
+            // and the flag are enough.
+            if !is_heard {
+                is_heard = true;
+                let _ = stopped.as_mut().poll(cx);
             }
-            // An error is the peer's, or hyper's word for a peer that is gone. Neither is ours to tell.
-            if connection.as_mut().poll(&mut Context::from_waker(waker)).is_ready() {
-                return Poll::Ready(());
-            }
-            wait.look(line);
-            let Some(deadline) = wait.deadline(options) else {
-                return Poll::Pending;
-            };
-            if deadline < timer.deadline() || timer.is_elapsed() {
-                timer.as_mut().reset(deadline);
-                is_set = false;
-            }
-            if is_set {
-                return Poll::Pending;
-            }
-            // A peer that sends without end uses up what tokio lets one poll do, and the timer with it would
-            // never be seen to have elapsed.
-            if pin!(unconstrained(timer.as_mut())).poll(cx).is_pending() {
-                is_set = true;
-                return Poll::Pending;
-            }
-            if tick() < deadline {
-                continue;
-            }
-            match wait.phase {
-                // Closes an idle HTTP/1 connection; says goodbye on HTTP/2, and a second is enough for it.
-                Phase::Idle => {
-                    connection.as_mut().graceful_shutdown();
-                    line.set_closing();
+            loop {
+                if !is_stopping && stop.has_begun() {
+                    is_stopping = true;
+                    connection.finish();
                 }
-                _ => return Poll::Ready(()),
+                if let Poll::Ready(end) = connection.poll(cx) {
+                    return Poll::Ready(Some(end));
+                }
+                wait.look(&connection.signs());
+                let Some(deadline) = wait.deadline(options) else {
+                    return Poll::Pending;
+                };
+                if deadline < timer.deadline() || timer.is_elapsed() {
+                    timer.as_mut().reset(deadline);
+                    is_set = false;
+                }
+                if is_set {
+                    return Poll::Pending;
+                }
+                // A peer that sends without end uses up what tokio lets one poll do, and the timer with it would
+                // never be seen to have elapsed.
+                if pin!(unconstrained(timer.as_mut())).poll(cx).is_pending() {
+                    is_set = true;
+                    return Poll::Pending;
+                }
+                if tick() < deadline {
+                    continue;
+                }
+                match wait.phase {
+                    Phase::Idle => connection.retire(),
+                    _ => return Poll::Ready(None),
+                }
             }
-        }
-    })
-    .await;
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicUsize;
-
-    use super::*;
-
-    struct Count(AtomicUsize);
-
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    #[test]
-    fn a_wake_up_is_kept_back_on_its_own_thread_and_line_only() {
-        let count = Arc::new(Count(AtomicUsize::new(0)));
-        let woken = || count.0.load(Ordering::SeqCst);
-        let task = Waker::from(Arc::clone(&count));
-        let lines = [Arc::new(Line::default()), Arc::new(Line::default())];
-        let [own, other] = lines.each_ref().map(|line| line.waker(&task).unwrap());
-        assert!(lines[0].is_driven_by(&task));
-
-        assert!(lines[0].without_waking(|| own.wake_by_ref()).1, "it would have been woken");
-        assert_eq!(woken(), 0);
-        assert!(!lines[0].without_waking(|| other.wake_by_ref()).1);
-        assert_eq!(woken(), 1, "another connection is");
-        let elsewhere = || std::thread::scope(|scope| scope.spawn(|| own.wake_by_ref()).join().unwrap());
-        assert!(!lines[0].without_waking(elsewhere).1);
-        assert_eq!(woken(), 2, "and this one by others");
-        own.wake_by_ref();
-        lines[0].wake_task();
-        assert_eq!(woken(), 4);
-    }
-
-    #[test]
-    fn a_line_has_one_task() {
-        let line = Arc::new(Line::default());
-        let [first, second] = [(); 2].map(|()| Waker::from(Arc::new(Count(AtomicUsize::new(0)))));
-        assert!(line.waker(&first).is_some());
-        assert!(line.waker(&second).is_none() && !line.is_driven_by(&second));
+        })
+        .await
     }
 }

@@ -1,0 +1,406 @@
+//! The short way: plain requests of HTTP/1.1, read, answered and written without hyper.
+//!
+//! One read brings a request, one write takes its answer away, and between two requests a connection has no buffer at
+//! all. hyper has to be ready for everything that HTTP allows; nearly all that clients send is the same few lines and a
+//! body with a length, and nearly all that is sent back is one message. What is not plain (see `plain`) leaves this way
+//! for good: the connection and the bytes that were read are handed to hyper, which knows what to do.
+//!
+//! A response without a length, such as a stream of events, is sent in chunks as it comes.
+
+use std::cell::Cell;
+use std::io::{self, IoSlice};
+use std::mem::{self, MaybeUninit};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use http::Response;
+use http_body::Body;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::Instant;
+
+use super::hygiene::Limits;
+use super::inbound::{Coming, Inbound};
+use super::plain::{self, Plain};
+use super::reply::{self, Framing};
+use super::watch::{Driven, Signs};
+use super::{DISCARD, Serve};
+use crate::clock::tick;
+use crate::request::BoxFuture;
+
+/// How much is read at once. It lies on the stack.
+const CHUNK: usize = 16 * 1024;
+
+/// A piece of a body up to this length is copied behind the head; a longer one is sent from where it is.
+const SMALL: usize = 2048;
+
+/// Requests that are answered before others have their turn: a client may send many at once.
+const IN_A_ROW: u32 = 32;
+
+/// Room for the head of an answer and a short body.
+const ANSWER: usize = 1024;
+
+thread_local! {
+    /// Where answers are written. One that is sent at once, as nearly all are, leaves its room to the next.
+    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// See the module.
+pub(super) struct Lane<S: Serve> {
+    /// Lent to the body of a request while that is coming.
+    reading: Option<OwnedReadHalf>,
+    writing: OwnedWriteHalf,
+    service: S,
+    limits: Limits,
+    /// What was read, and nothing made of yet.
+    unused: Bytes,
+    state: State<S::Body>,
+    is_stopping: bool,
+    has_left: bool,
+    is_blocked: bool,
+    served: u32,
+    wrote: u32,
+    /// When the last answer was begun.
+    at: Option<Instant>,
+}
+
+enum State<B> {
+    /// Waits for a request.
+    Idle,
+    Answering(Answering<B>),
+    Sending(Sending<B>),
+    /// Our side is closed; so many bytes of what the peer still sends were thrown away.
+    Closing(usize),
+}
+
+/// A request that is being answered.
+struct Answering<B> {
+    answer: BoxFuture<'static, Response<B>>,
+    /// What of it has not come yet.
+    coming: Option<Coming>,
+    is_last: bool,
+}
+
+/// An answer on its way.
+struct Sending<B> {
+    /// What comes first, and how much of it is gone.
+    front: Vec<u8>,
+    sent: usize,
+    /// What follows it.
+    piece: Bytes,
+    /// The rest, until it has ended.
+    body: Option<B>,
+    is_chunked: bool,
+    is_last: bool,
+    /// The peer may still be sending what nobody reads.
+    is_unread: bool,
+}
+
+/// How a connection ends here.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Closed,
+    /// Something came that is not plain: see [`Lane::hand_over`].
+    NotPlain,
+}
+
+/// A connection that has left the lane.
+pub(super) struct Handed<S> {
+    pub(super) stream: TcpStream,
+    pub(super) service: S,
+    /// What was read and not answered.
+    pub(super) bytes: Bytes,
+    /// Nothing came before it.
+    pub(super) is_first: bool,
+}
+
+impl<S: Serve> Lane<S> {
+    pub(super) fn new(stream: TcpStream, service: S, limits: Limits) -> Lane<S> {
+        let (reading, writing) = stream.into_split();
+        Lane {
+            reading: Some(reading),
+            writing,
+            service,
+            limits,
+            unused: Bytes::new(),
+            state: State::Idle,
+            is_stopping: false,
+            has_left: false,
+            is_blocked: false,
+            served: 0,
+            wrote: 0,
+            at: None,
+        }
+    }
+
+    /// What hyper needs to go on where the lane has ended.
+    pub(super) fn hand_over(self) -> Option<Handed<S>> {
+        let stream = self.reading?.reunite(self.writing).ok()?;
+        Some(Handed { stream, service: self.service, bytes: self.unused, is_first: self.served == 0 })
+    }
+
+    /// Reads what there is. False: the peer has closed.
+    #[inline(never)]
+    fn fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let Some(reading) = &mut self.reading else {
+            return Poll::Ready(Ok(false));
+        };
+        let mut space = [const { MaybeUninit::uninit() }; CHUNK];
+        let mut chunk = ReadBuf::uninit(&mut space);
+        ready!(Pin::new(reading).poll_read(cx, &mut chunk))?;
+        self.unused = Bytes::copy_from_slice(chunk.filled());
+        Poll::Ready(Ok(!self.unused.is_empty()))
+    }
+
+    /// Begins to answer what was read. None: it is not plain.
+    fn begin(&mut self) -> Option<Answering<S::Body>> {
+        let Plain { request, head, body, is_last } = plain::read(&self.unused, self.limits, S::names())?;
+        let bytes = &self.unused;
+        let end = usize::try_from(body).ok().and_then(|body| head.checked_add(body))?;
+        let (inbound, coming) = match bytes.len().checked_sub(end) {
+            Some(behind) => {
+                let inbound = Inbound::here(if body == 0 { Bytes::new() } else { bytes.slice(head..end) });
+                self.unused = if behind == 0 { Bytes::new() } else { bytes.slice(end..) };
+                (inbound, None)
+            }
+            None => {
+                let so_far = bytes.slice(head..);
+                let coming = Coming::new(self.reading.take()?, &so_far, (end - bytes.len()) as u64);
+                self.unused = Bytes::new();
+                (Inbound::coming(coming.clone()), Some(coming))
+            }
+        };
+        self.served = self.served.wrapping_add(1);
+        let answer = self.service.answer(request.map(|()| inbound));
+        Some(Answering { answer, coming, is_last })
+    }
+
+    /// Takes the socket back from a body, and begins to send the answer.
+    fn answered(&mut self, response: Response<S::Body>, answering: Answering<S::Body>) -> Sending<S::Body> {
+        let Answering { answer, coming, is_last } = answering;
+        drop(answer);
+        let mut is_unread = false;
+        if let Some(coming) = coming {
+            // One that is kept by somebody is never given back: then this is the end of the connection.
+            let rest = coming.take_back();
+            is_unread = rest.as_ref().is_none_or(|rest| rest.left > 0);
+            self.reading = rest.map(|rest| rest.socket);
+        }
+        let is_last = is_last || is_unread || self.is_stopping || reply::says_last(response.headers());
+        let now = tick();
+        self.at = Some(now);
+        let framing = Framing::of(response.status(), response.body().size_hint().exact());
+        let mut front = ROOM.take();
+        front.reserve(ANSWER);
+        reply::head(&mut front, response.status(), response.headers(), framing, is_last, now);
+        let body = (framing != Framing::None).then(|| response.into_body());
+        let is_chunked = framing == Framing::Chunked;
+        Sending { front, sent: 0, piece: Bytes::new(), body, is_chunked, is_last, is_unread }
+    }
+
+    /// Sends what there is of an answer. Ready: that was all.
+    fn send(&mut self, sending: &mut Sending<S::Body>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            let is_waiting = sending.gather(cx)?;
+            while sending.has_bytes() {
+                let writing = Pin::new(&mut self.writing);
+                let front = sending.front.get(sending.sent..).unwrap_or_default();
+                let written = if sending.piece.is_empty() {
+                    writing.poll_write(cx, front)
+                } else {
+                    writing.poll_write_vectored(cx, &[IoSlice::new(front), IoSlice::new(&sending.piece)])
+                };
+                self.is_blocked = written.is_pending();
+                match ready!(written)? {
+                    0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                    n => sending.advance(n),
+                }
+                self.wrote = self.wrote.wrapping_add(1);
+            }
+            if sending.body.is_none() {
+                sending.leave_room();
+                return Poll::Ready(Ok(()));
+            }
+            if is_waiting {
+                sending.leave_room();
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// What follows an answer.
+    fn sent(&mut self, sending: &Sending<S::Body>, cx: &mut Context<'_>) -> Option<End> {
+        if !sending.is_last && !self.is_stopping {
+            self.state = State::Idle;
+            return None;
+        }
+        // Nothing waits here: the kernel takes note, and sends what it has.
+        let shut = Pin::new(&mut self.writing).poll_shutdown(cx);
+        if !matches!(shut, Poll::Ready(Ok(()))) || (!sending.is_unread && self.unused.is_empty()) {
+            return Some(End::Closed);
+        }
+        self.unused = Bytes::new();
+        self.state = State::Closing(0);
+        None
+    }
+
+    /// Notices that the peer has closed while its request is being answered. True: it is gone for good.
+    fn look_for_end(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.has_left {
+            return false;
+        }
+        let mut byte = [MaybeUninit::uninit()];
+        match self.writing.as_ref().poll_peek(cx, &mut ReadBuf::uninit(&mut byte)) {
+            Poll::Ready(Ok(0)) => self.has_left = true,
+            Poll::Ready(Ok(_)) | Poll::Pending => {}
+            Poll::Ready(Err(_)) => return true,
+        }
+        false
+    }
+}
+
+impl<S: Serve> Driven for Lane<S> {
+    type End = End;
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        for _ in 0..IN_A_ROW {
+            match &mut self.state {
+                State::Idle => {
+                    if self.is_stopping {
+                        return Poll::Ready(End::Closed);
+                    }
+                    if self.unused.is_empty() && !matches!(ready!(self.fill(cx)), Ok(true)) {
+                        return Poll::Ready(End::Closed);
+                    }
+                    match self.begin() {
+                        Some(answering) => self.state = State::Answering(answering),
+                        None => return Poll::Ready(End::NotPlain),
+                    }
+                }
+                State::Answering(answering) => {
+                    let Poll::Ready(response) = answering.answer.as_mut().poll(cx) else {
+                        return if self.look_for_end(cx) { Poll::Ready(End::Closed) } else { Poll::Pending };
+                    };
+                    let State::Answering(answering) = mem::replace(&mut self.state, State::Idle) else {
+                        return Poll::Ready(End::Closed);
+                    };
+                    let sending = self.answered(response, answering);
+                    self.state = State::Sending(sending);
+                }
+                State::Sending(_) => {
+                    let State::Sending(mut sending) = mem::replace(&mut self.state, State::Idle) else {
+                        return Poll::Ready(End::Closed);
+                    };
+                    match self.send(&mut sending, cx) {
+                        Poll::Ready(Ok(())) => {
+                            if let Some(end) = self.sent(&sending, cx) {
+                                return Poll::Ready(end);
+                            }
+                        }
+                        Poll::Ready(Err(_)) => return Poll::Ready(End::Closed),
+                        Poll::Pending => {
+                            self.state = State::Sending(sending);
+                            return if self.look_for_end(cx) {
+                                Poll::Ready(End::Closed)
+                            } else {
+                                Poll::Pending
+                            };
+                        }
+                    }
+                }
+                State::Closing(discarded) => {
+                    let discarded = *discarded;
+                    if discarded > DISCARD || !matches!(ready!(self.fill(cx)), Ok(true)) {
+                        return Poll::Ready(End::Closed);
+                    }
+                    self.state = State::Closing(discarded + mem::take(&mut self.unused).len());
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn finish(&mut self) {
+        self.is_stopping = true;
+    }
+
+    fn retire(&mut self) {
+        self.is_stopping = true;
+    }
+
+    fn signs(&self) -> Signs {
+        Signs {
+            is_closing: matches!(self.state, State::Closing(_)),
+            is_blocked: self.is_blocked,
+            is_busy: matches!(self.state, State::Answering(_) | State::Sending(_)),
+            has_left: self.has_left,
+            is_heard: false,
+            is_http2: false,
+            served: self.served,
+            wrote: self.wrote,
+            at: self.at,
+        }
+    }
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Sending<B> {
+    fn has_bytes(&self) -> bool {
+        self.sent < self.front.len() || !self.piece.is_empty()
+    }
+
+    /// Takes pieces of the body, as many as go into one write. True: there is more, and it has to be waited for.
+    fn gather(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        while self.piece.is_empty() && self.front.len() < CHUNK {
+            let Some(body) = &mut self.body else { break };
+            let data = match Pin::new(&mut *body).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+                Poll::Ready(Some(Err(_))) => return Err(io::ErrorKind::Other.into()),
+                Poll::Ready(None) => {
+                    self.ended();
+                    break;
+                }
+                Poll::Pending => return Ok(true),
+            };
+            let is_end = body.is_end_stream();
+            if self.is_chunked && !data.is_empty() {
+                reply::chunk(&mut self.front, data.len());
+                self.front.extend_from_slice(&data);
+                self.front.extend_from_slice(b"\r\n");
+            } else if data.len() <= SMALL {
+                self.front.extend_from_slice(&data);
+            } else {
+                self.piece = data;
+            }
+            if is_end {
+                self.ended();
+            }
+        }
+        Ok(false)
+    }
+
+    fn ended(&mut self) {
+        self.body = None;
+        if self.is_chunked {
+            self.front.extend_from_slice(b"0\r\n\r\n");
+        }
+    }
+
+    fn advance(&mut self, n: usize) {
+        let front = n.min(self.front.len() - self.sent);
+        self.sent += front;
+        self.piece.advance((n - front).min(self.piece.len()));
+    }
+
+    /// Gives the room of what is sent to who writes next.
+    fn leave_room(&mut self) {
+        let mut front = mem::take(&mut self.front);
+        self.sent = 0;
+        if front.capacity() <= CHUNK {
+            front.clear();
+            ROOM.set(front);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Writes the head of an answer.
+
+use bytes::BufMut;
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use tokio::time::Instant;
+
+use crate::clock;
+
+/// How the body of an answer is framed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// There can be none.
+    None,
+    Length(u64),
+    Chunked,
+}
+
+impl Framing {
+    /// How a body whose length may be known is sent with this status.
+    pub(super) fn of(status: StatusCode, length: Option<u64>) -> Framing {
+        match length {
+            _ if status.is_informational() => Framing::None,
+            _ if matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) => Framing::None,
+            Some(length) => Framing::Length(length),
+            None => Framing::Chunked,
+        }
+    }
+}
+
+/// Whether an answer says that it is the last one.
+pub(super) fn says_last(headers: &HeaderMap) -> bool {
+    headers.get(CONNECTION).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close"))
+}
+
+/// Writes status and fields. What is about the connection is said here, whatever the service said of it.
+pub(super) fn head(
+    out: &mut Vec<u8>,
+    status: StatusCode,
+    headers: &HeaderMap,
+    framing: Framing,
+    is_last: bool,
+    now: Instant,
+) {
+    if status == StatusCode::OK {
+        out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    } else {
+        out.extend_from_slice(b"HTTP/1.1 ");
+        out.extend_from_slice(status.as_str().as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(status.canonical_reason().unwrap_or("").as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+    for (name, value) in headers {
+        if !matches!(*name, CONNECTION | CONTENT_LENGTH | DATE | TRANSFER_ENCODING) {
+            field(out, name.as_str(), value);
+        }
+    }
+    match framing {
+        Framing::None => {}
+        Framing::Length(length) => {
+            out.extend_from_slice(b"content-length: ");
+            decimal(out, length);
+            out.extend_from_slice(b"\r\n");
+        }
+        Framing::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+    }
+    if is_last {
+        out.extend_from_slice(b"connection: close\r\n");
+    }
+    out.extend_from_slice(b"date: ");
+    out.extend_from_slice(&clock::date(now));
+    out.extend_from_slice(b"\r\n\r\n");
+}
+
+fn field(out: &mut Vec<u8>, name: &str, value: &HeaderValue) {
+    out.reserve(name.len() + value.len() + 4);
+    out.put_slice(name.as_bytes());
+    out.put_slice(b": ");
+    out.put_slice(value.as_bytes());
+    out.put_slice(b"\r\n");
+}
+
+fn decimal(out: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 || at == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Begins a chunk: its length, in hexadecimal digits.
+pub(super) fn chunk(out: &mut Vec<u8>, length: usize) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut shift = usize::BITS - length.leading_zeros();
+    while shift > 0 {
+        shift = (shift - 1) / 4 * 4;
+        out.push(DIGITS[length >> shift & 15]);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_people_and_machines_do() {
+        for number in [0, 1, 9, 10, 15, 16, 255, 256, 4095, 65_536, 1_000_000, usize::MAX] {
+            let mut out = Vec::new();
+            decimal(&mut out, number as u64);
+            assert_eq!(out, number.to_string().as_bytes());
+            if number > 0 {
+                let mut out = Vec::new();
+                chunk(&mut out, number);
+                assert_eq!(out, format!("{number:x}\r\n").as_bytes());
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_about_the_connection_is_said_once() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in
+            [("x-a", "1"), ("connection", "close"), ("content-length", "9"), ("date", "never")]
+        {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        assert!(says_last(&headers));
+        let head_of = |status, framing, is_last| {
+            let mut out = Vec::new();
+            head(&mut out, status, &headers, framing, is_last, clock::tick());
+            let text = String::from_utf8(out).unwrap();
+            let (head, date) = text.split_once("date: ").unwrap();
+            assert!(date.ends_with(" GMT\r\n\r\n") && date.len() == 33, "{date}");
+            head.to_owned()
+        };
+        assert_eq!(
+            head_of(StatusCode::OK, Framing::Length(12), false),
+            "HTTP/1.1 200 OK\r\nx-a: 1\r\ncontent-length: 12\r\n"
+        );
+        assert_eq!(
+            head_of(StatusCode::NOT_FOUND, Framing::Chunked, true),
+            "HTTP/1.1 404 Not Found\r\nx-a: 1\r\ntransfer-encoding: chunked\r\nconnection: close\r\n"
+        );
+        assert_eq!(
+            head_of(StatusCode::NO_CONTENT, Framing::None, false),
+            "HTTP/1.1 204 No Content\r\nx-a: 1\r\n"
+        );
+    }
+
+    #[test]
+    fn some_answers_have_no_body() {
+        assert_eq!(Framing::of(StatusCode::NO_CONTENT, Some(0)), Framing::None);
+        assert_eq!(Framing::of(StatusCode::ACCEPTED, Some(0)), Framing::Length(0));
+        assert_eq!(Framing::of(StatusCode::OK, None), Framing::Chunked);
+    }
+}
