@@ -48,7 +48,7 @@ fn by_threads(pid: u32) -> f64 {
 
 /// CPU in microseconds for each request, unless the process hardly ran.
 pub(crate) fn each(seconds: f64, n_requests: u64) -> Option<f64> {
-    (n_requests > 0 && seconds >= 0.02).then(|| seconds * 1e6 / n_requests as f64)
+    (n_requests > 0 && seconds >= 0.005).then(|| seconds * 1e6 / n_requests as f64)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Where and when it was measured, and with what.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::profile;
 use crate::Places;
@@ -11,6 +11,7 @@ use crate::process::{self, Show};
 pub(crate) struct Facts {
     lines: Vec<String>,
     load: String,
+    began: Instant,
 }
 
 impl Facts {
@@ -38,12 +39,13 @@ impl Facts {
             ),
             format!("tools: {}", tools.join(", ")),
         ];
-        Self { lines, load: load() }
+        Self { lines, load: load(), began: Instant::now() }
     }
 
-    /// The lines, with how busy the machine was before and after.
+    /// The lines, with how long it took and how busy the machine was before and after.
     pub(crate) fn close(mut self) -> Vec<String> {
-        let line = format!("load average: {} before, {} after", self.load, load());
+        let minutes = self.began.elapsed().as_secs_f64() / 60.0;
+        let line = format!("took {minutes:.1} minutes; load average {} before, {} after", self.load, load());
         self.lines.push(line);
         self.lines
     }
