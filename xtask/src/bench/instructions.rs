@@ -10,7 +10,8 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
-use super::{ask, contender, on_core};
+use super::contender;
+use super::run::{ask, on_core};
 use crate::Places;
 use crate::install;
 use crate::report::Tally;
