@@ -33,7 +33,7 @@ usage: cargo xtask <command>
 
 commands:
   test                          everything below, in this order: fmt, clippy, tests, databases, schema, seeds, specs,
-                                deny, conformance, interop
+                                deny, conformance, interop, instructions
   fmt | clippy | tests | deny   one of the parts that need nothing but Rust; tests start a Redis if there is one
   databases                     the tests of SQL tools against a PostgreSQL and a MariaDB of their own
   schema                        the official test suite of JSON Schema, against the crate that checks arguments
@@ -41,7 +41,7 @@ commands:
   specs                         descriptions of real APIs, as tools of the program
   conformance [--server PROG]   the official conformance suite against the example `everything`, in every dialect
   interop [--server PROG]       clients of other implementations against the example `everything`
-  instructions [--record]       instructions per call under callgrind, against xtask/instructions.txt; not a part of test
+  instructions [--record]       instructions per call under callgrind, against xtask/instructions.txt
   bench [OPTIONS]               speed and memory beside other implementations; not a part of test
   program                       start and reload of the program, in release; not a part of test
   state                         tasks per second for each store, memory of sessions and listeners; not a part of test
@@ -75,6 +75,7 @@ fn main() -> ExitCode {
             let fixture = Fixture::of_example(EVERYTHING, &places);
             try_suite(&mut report, &places, &fixture);
             try_clients(&mut report, &places, &fixture);
+            try_counting(&mut report, &places, Wish::Check);
         }
         "fmt" => report.part("fmt", |tally| rust::fmt(&places, tally)),
         "clippy" => report.part("clippy", |tally| rust::clippy(&places, tally)),
@@ -116,8 +117,12 @@ fn try_seeds(report: &mut Report, places: &Places, server: Option<&str>) {
 
 fn count(wish: Wish) -> ExitCode {
     let mut report = Report::default();
-    report.part("instructions", |tally| bench::instructions::run(&Places::find(), wish, tally));
+    try_counting(&mut report, &Places::find(), wish);
     report.close()
+}
+
+fn try_counting(report: &mut Report, places: &Places, wish: Wish) {
+    report.part("instructions", |tally| bench::instructions::run(places, wish, tally));
 }
 
 fn try_suite(report: &mut Report, places: &Places, fixture: &Fixture) {
