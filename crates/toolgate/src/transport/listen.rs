@@ -145,6 +145,9 @@ pub struct Options {
     ping: Duration,
     drain: Duration,
     counted: Connections,
+    /// Everything is for hyper.
+    #[cfg(test)]
+    has_no_lane: bool,
 }
 
 impl Default for Options {
@@ -164,6 +167,8 @@ impl Default for Options {
             ping: Duration::from_secs(20),
             drain: Duration::from_secs(30),
             counted: Connections::default(),
+            #[cfg(test)]
+            has_no_lane: false,
         }
     }
 }
@@ -402,6 +407,8 @@ struct House {
 impl House {
     fn limits(&self) -> hygiene::Limits {
         let Options { max_target: target, max_headers: fields, max_head: head, .. } = self.options;
+        #[cfg(test)]
+        let head = if self.options.has_no_lane { 0 } else { head };
         hygiene::Limits { target, fields, head }
     }
 }

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use super::hygiene::Limits;
 use super::inbound::{Coming, Inbound};
-use super::plain::Plain;
+use super::plain::{NotPlain, Plain};
 use super::reply::{self, Framing};
 use super::watch::{Driven, Signs};
 use super::{DISCARD, Serve};
@@ -37,7 +37,7 @@ const CHUNK: usize = 16 * 1024;
 const SMALL: usize = 2048;
 
 /// Requests that are answered before others have their turn: a client may send many at once.
-const IN_A_ROW: u32 = 32;
+const IN_A_ROW: u32 = 16;
 
 /// Room for the head of an answer and a short body.
 const ANSWER: usize = 1024;
@@ -56,6 +56,8 @@ pub(super) struct Lane<S: Serve> {
     limits: Limits,
     /// What was read, and nothing made of yet.
     unused: Bytes,
+    /// That is the beginning of a head, and the rest is still to come.
+    is_piece: bool,
     /// The head of the last request: the next one is often the same.
     known: Option<Box<Plain>>,
     state: State<S::Body>,
@@ -127,6 +129,7 @@ impl<S: Serve> Lane<S> {
             service,
             limits,
             unused: Bytes::new(),
+            is_piece: false,
             known: None,
             state: State::Idle,
             is_stopping: false,
@@ -146,39 +149,59 @@ impl<S: Serve> Lane<S> {
 
     /// Takes the next request, from what is there or from the socket.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answering<S::Body>, End>> {
-        if !self.unused.is_empty() {
+        if !self.is_piece && !self.unused.is_empty() {
             let bytes = mem::take(&mut self.unused);
-            return Poll::Ready(self.begin(&bytes));
+            if let Some(begun) = self.begin(&bytes) {
+                return Poll::Ready(begun);
+            }
         }
-        let Some(reading) = &mut self.reading else {
-            return Poll::Ready(Err(End::Closed));
-        };
-        let mut space = [const { MaybeUninit::uninit() }; CHUNK];
-        let mut chunk = ReadBuf::uninit(&mut space);
-        match ready!(Pin::new(reading).poll_read(cx, &mut chunk)) {
-            Ok(()) if !chunk.filled().is_empty() => Poll::Ready(self.begin(chunk.filled())),
-            _ => Poll::Ready(Err(End::Closed)),
+        loop {
+            let Some(reading) = &mut self.reading else {
+                return Poll::Ready(Err(End::Closed));
+            };
+            let mut space = [const { MaybeUninit::uninit() }; CHUNK];
+            let mut chunk = ReadBuf::uninit(&mut space);
+            let read = ready!(Pin::new(reading).poll_read(cx, &mut chunk));
+            if read.is_err() || chunk.filled().is_empty() {
+                // Half a head and no more to come is still to be answered.
+                let end = if read.is_ok() && self.is_piece { End::NotPlain } else { End::Closed };
+                return Poll::Ready(Err(end));
+            }
+            let begun = if self.is_piece {
+                let bytes = [&self.unused, chunk.filled()].concat();
+                self.begin(&bytes)
+            } else {
+                self.begin(chunk.filled())
+            };
+            if let Some(begun) = begun {
+                return Poll::Ready(begun);
+            }
         }
     }
 
-    /// Begins to answer what was read, if it is plain.
-    fn begin(&mut self, bytes: &[u8]) -> Result<Answering<S::Body>, End> {
+    /// Begins to answer what was read, if it is plain. None: a head is not there as a whole.
+    fn begin(&mut self, bytes: &[u8]) -> Option<Result<Answering<S::Body>, End>> {
+        self.is_piece = false;
         let known = self.known.take().and_then(|mut known| known.is_again(bytes).then_some(known));
-        let plain = known.or_else(|| Plain::read(bytes, self.limits, S::names()).map(Box::new));
-        let split = plain.as_ref().and_then(|plain| {
+        let read = known.map_or_else(|| Plain::read(bytes, self.limits, S::names()).map(Box::new), Ok);
+        let split = read.and_then(|plain| {
             let (head, body) = plain.lengths();
-            let end = usize::try_from(body).ok().and_then(|body| head.checked_add(body))?;
-            Some((head, end))
+            let end = usize::try_from(body).ok().and_then(|body| head.checked_add(body));
+            end.map(|end| (plain, head, end)).ok_or(NotPlain::Other)
         });
-        let (Some(plain), Some((head, end))) = (plain, split) else {
-            self.unused = Bytes::copy_from_slice(bytes);
-            return Err(End::NotPlain);
+        let (plain, head, end) = match split {
+            Ok(split) => split,
+            Err(why) => {
+                self.unused = Bytes::copy_from_slice(bytes);
+                self.is_piece = why == NotPlain::Piece && bytes.len() < CHUNK;
+                return if self.is_piece { None } else { Some(Err(End::NotPlain)) };
+            }
         };
         let (inbound, coming) = if let Some(body) = bytes.get(head..end) {
             self.unused = Bytes::copy_from_slice(&bytes[end..]);
             (Inbound::here(Bytes::copy_from_slice(body)), None)
         } else {
-            let Some(reading) = self.reading.take() else { return Err(End::Closed) };
+            let Some(reading) = self.reading.take() else { return Some(Err(End::Closed)) };
             let so_far = bytes.get(head..).unwrap_or_default();
             let coming = Coming::new(reading, so_far, (end - bytes.len()) as u64);
             (Inbound::coming(coming.clone()), Some(coming))
@@ -187,18 +210,7 @@ impl<S: Serve> Lane<S> {
         let answer = self.service.answer(plain.asked(), inbound);
         let is_last = plain.is_last;
         self.known = Some(plain);
-        Ok(Answering { answer, coming, is_last })
-    }
-
-    /// Throws away what the peer sends, and says how much. None: it has closed.
-    fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<Option<usize>> {
-        let Some(reading) = &mut self.reading else {
-            return Poll::Ready(None);
-        };
-        let mut space = [const { MaybeUninit::uninit() }; CHUNK];
-        let mut chunk = ReadBuf::uninit(&mut space);
-        let read = ready!(Pin::new(reading).poll_read(cx, &mut chunk));
-        Poll::Ready(read.is_ok().then_some(chunk.filled().len()).filter(|n| *n > 0))
+        Some(Ok(Answering { answer, coming, is_last }))
     }
 
     /// Takes the socket back from a body, and begins to send the answer.
@@ -255,35 +267,85 @@ impl<S: Serve> Lane<S> {
             }
         }
     }
+}
 
-    /// What follows an answer.
-    fn sent(&mut self, sending: &Sending<S::Body>, cx: &mut Context<'_>) -> Option<End> {
-        if !sending.is_last && !self.is_stopping {
-            self.state = State::Idle;
-            return None;
-        }
-        // Nothing waits here: the kernel takes note, and sends what it has.
-        let shut = Pin::new(&mut self.writing).poll_shutdown(cx);
-        if !matches!(shut, Poll::Ready(Ok(()))) || (!sending.is_unread && self.unused.is_empty()) {
-            return Some(End::Closed);
-        }
-        self.unused = Bytes::new();
-        self.state = State::Closing(0);
-        None
+/// What is to be done next.
+enum Next {
+    /// Another request.
+    Request,
+    Wait,
+    End(End),
+}
+
+impl<S: Serve> Lane<S> {
+    /// Answers a request, as far as that can be done now.
+    fn answer(&mut self, mut answering: Answering<S::Body>, cx: &mut Context<'_>) -> Next {
+        let Poll::Ready(response) = answering.answer.as_mut().poll(cx) else {
+            self.state = State::Answering(answering);
+            return self.wait(cx);
+        };
+        let sending = self.answered(response, answering);
+        self.go_on(sending, cx)
     }
 
-    /// Notices that the peer has closed while its request is being answered. True: it is gone for good.
-    fn look_for_end(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Sends an answer, as far as that can be done now.
+    fn go_on(&mut self, mut sending: Sending<S::Body>, cx: &mut Context<'_>) -> Next {
+        match self.send(&mut sending, cx) {
+            Poll::Ready(Ok(())) => self.sent(&sending, cx),
+            Poll::Ready(Err(_)) => Next::End(End::Closed),
+            Poll::Pending => {
+                self.state = State::Sending(sending);
+                self.wait(cx)
+            }
+        }
+    }
+
+    /// Notices meanwhile that the peer has closed: it may be gone, or wait for its answer.
+    fn wait(&mut self, cx: &mut Context<'_>) -> Next {
         if self.has_left {
-            return false;
+            return Next::Wait;
         }
         let mut byte = [MaybeUninit::uninit()];
         match self.writing.as_ref().poll_peek(cx, &mut ReadBuf::uninit(&mut byte)) {
             Poll::Ready(Ok(0)) => self.has_left = true,
             Poll::Ready(Ok(_)) | Poll::Pending => {}
-            Poll::Ready(Err(_)) => return true,
+            Poll::Ready(Err(_)) => return Next::End(End::Closed),
         }
-        false
+        Next::Wait
+    }
+
+    /// What follows an answer.
+    fn sent(&mut self, sending: &Sending<S::Body>, cx: &mut Context<'_>) -> Next {
+        if !sending.is_last && !self.is_stopping {
+            return Next::Request;
+        }
+        // Nothing waits here: the kernel takes note, and sends what it has.
+        let shut = Pin::new(&mut self.writing).poll_shutdown(cx);
+        if !matches!(shut, Poll::Ready(Ok(()))) || (!sending.is_unread && self.unused.is_empty()) {
+            return Next::End(End::Closed);
+        }
+        self.unused = Bytes::new();
+        self.state = State::Closing(0);
+        self.discard(0, cx)
+    }
+
+    /// Throws away what the peer still sends: to close with bytes unread would make the kernel reset the connection,
+    /// and the peer may then lose the answer that says why.
+    fn discard(&mut self, mut discarded: usize, cx: &mut Context<'_>) -> Next {
+        let Some(reading) = &mut self.reading else { return Next::End(End::Closed) };
+        let mut space = [const { MaybeUninit::uninit() }; CHUNK];
+        while discarded <= DISCARD {
+            let mut chunk = ReadBuf::uninit(&mut space);
+            match Pin::new(&mut *reading).poll_read(cx, &mut chunk) {
+                Poll::Ready(Ok(())) if !chunk.filled().is_empty() => discarded += chunk.filled().len(),
+                Poll::Ready(_) => break,
+                Poll::Pending => {
+                    self.state = State::Closing(discarded);
+                    return Next::Wait;
+                }
+            }
+        }
+        Next::End(End::Closed)
     }
 }
 
@@ -292,56 +354,23 @@ impl<S: Serve> Driven for Lane<S> {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         for _ in 0..IN_A_ROW {
-            match &mut self.state {
-                State::Idle => {
-                    if self.is_stopping {
-                        return Poll::Ready(End::Closed);
-                    }
-                    match ready!(self.poll_next(cx)) {
-                        Ok(answering) => self.state = State::Answering(answering),
-                        Err(end) => return Poll::Ready(end),
-                    }
-                }
-                State::Answering(answering) => {
-                    let Poll::Ready(response) = answering.answer.as_mut().poll(cx) else {
-                        return if self.look_for_end(cx) { Poll::Ready(End::Closed) } else { Poll::Pending };
-                    };
-                    let State::Answering(answering) = mem::replace(&mut self.state, State::Idle) else {
-                        return Poll::Ready(End::Closed);
-                    };
-                    let sending = self.answered(response, answering);
-                    self.state = State::Sending(sending);
-                }
-                State::Sending(_) => {
-                    let State::Sending(mut sending) = mem::replace(&mut self.state, State::Idle) else {
-                        return Poll::Ready(End::Closed);
-                    };
-                    match self.send(&mut sending, cx) {
-                        Poll::Ready(Ok(())) => {
-                            if let Some(end) = self.sent(&sending, cx) {
-                                return Poll::Ready(end);
-                            }
-                        }
-                        Poll::Ready(Err(_)) => return Poll::Ready(End::Closed),
-                        Poll::Pending => {
-                            self.state = State::Sending(sending);
-                            return if self.look_for_end(cx) {
-                                Poll::Ready(End::Closed)
-                            } else {
-                                Poll::Pending
-                            };
-                        }
-                    }
-                }
-                State::Closing(discarded) => {
-                    let discarded = *discarded;
-                    match ready!(self.poll_discard(cx)) {
-                        Some(n) if discarded <= DISCARD => self.state = State::Closing(discarded + n),
-                        _ => return Poll::Ready(End::Closed),
-                    }
-                }
+            let next = match mem::replace(&mut self.state, State::Idle) {
+                State::Idle if self.is_stopping => Next::End(End::Closed),
+                State::Idle => match ready!(self.poll_next(cx)) {
+                    Ok(answering) => self.answer(answering, cx),
+                    Err(end) => Next::End(end),
+                },
+                State::Answering(answering) => self.answer(answering, cx),
+                State::Sending(sending) => self.go_on(sending, cx),
+                State::Closing(discarded) => self.discard(discarded, cx),
+            };
+            match next {
+                Next::Request => {}
+                Next::Wait => return Poll::Pending,
+                Next::End(end) => return Poll::Ready(end),
             }
         }
+        // The turn of others.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -360,7 +389,7 @@ impl<S: Serve> Driven for Lane<S> {
             is_blocked: self.is_blocked,
             is_busy: matches!(self.state, State::Answering(_) | State::Sending(_)),
             has_left: self.has_left,
-            is_heard: false,
+            is_heard: self.is_piece,
             is_http2: false,
             served: self.served,
             wrote: self.wrote,
@@ -415,14 +444,16 @@ impl<B: Body<Data = Bytes> + Unpin> Sending<B> {
         let front = n.min(self.front.len() - self.sent);
         self.sent += front;
         self.piece.advance((n - front).min(self.piece.len()));
+        if self.sent == self.front.len() {
+            self.front.clear();
+            self.sent = 0;
+        }
     }
 
     /// Gives the room of what is sent to who writes next.
     fn leave_room(&mut self) {
-        let mut front = mem::take(&mut self.front);
-        self.sent = 0;
-        if front.capacity() <= CHUNK {
-            front.clear();
+        let front = mem::take(&mut self.front);
+        if (1..=CHUNK).contains(&front.capacity()) {
             ROOM.set(front);
         }
     }

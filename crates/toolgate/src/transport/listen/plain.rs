@@ -24,6 +24,15 @@ const FIELDS: usize = 32;
 /// Longer lengths are read anew.
 const DIGITS: usize = 12;
 
+/// Why there is no plain request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NotPlain {
+    /// Its head is not there as a whole.
+    Piece,
+    /// It is another kind of request, or none.
+    Other,
+}
+
 /// The head of a plain request, as it was read and what it says.
 ///
 /// A client that asks again mostly does so in the same words; then nothing has to be read again but the length of the
@@ -44,12 +53,28 @@ pub(super) struct Plain {
 impl Plain {
     /// The request that these bytes begin with, if it is plain and its head is whole. `names` are those the service
     /// knows beyond the standard ones: they are not copied.
-    pub(super) fn read(bytes: &[u8], limits: Limits, names: &'static [HeaderName]) -> Option<Plain> {
+    pub(super) fn read(
+        bytes: &[u8],
+        limits: Limits,
+        names: &'static [HeaderName],
+    ) -> Result<Plain, NotPlain> {
         let mut fields = [const { MaybeUninit::uninit() }; FIELDS];
         let mut parsed = httparse::Request::new(&mut []);
-        let Ok(httparse::Status::Complete(end)) = parsed.parse_with_uninit_headers(bytes, &mut fields) else {
-            return None;
+        let end = match parsed.parse_with_uninit_headers(bytes, &mut fields) {
+            Ok(httparse::Status::Complete(end)) => end,
+            Ok(httparse::Status::Partial) => return Err(NotPlain::Piece),
+            Err(_) => return Err(NotPlain::Other),
         };
+        Plain::of(bytes, end, &parsed, limits, names).ok_or(NotPlain::Other)
+    }
+
+    fn of(
+        bytes: &[u8],
+        end: usize,
+        parsed: &httparse::Request<'_, '_>,
+        limits: Limits,
+        names: &'static [HeaderName],
+    ) -> Option<Plain> {
         let head = bytes.get(..end)?;
         let mut scan = Scan::new();
         scan.feed(head).ok()?;
@@ -156,7 +181,7 @@ mod tests {
     static NAMES: [HeaderName; 1] = [HeaderName::from_static("x-known")];
 
     fn plain(text: impl AsRef<[u8]>) -> Option<Plain> {
-        Plain::read(text.as_ref(), LIMITS, &NAMES)
+        Plain::read(text.as_ref(), LIMITS, &NAMES).ok()
     }
 
     #[test]
@@ -243,7 +268,8 @@ mod tests {
         #[test]
         fn a_piece_of_a_head_is_none(cut in 0_usize..48, noise in prop::collection::vec(any::<u8>(), 0..64)) {
             let head = b"GET /path HTTP/1.1\r\nHost: a\r\nX-Known: and so\r\n\r\n";
-            prop_assert!(plain(&head[..cut.min(head.len() - 1)]).is_none());
+            let piece = Plain::read(&head[..cut.min(head.len() - 1)], LIMITS, &NAMES);
+            prop_assert_eq!(piece.err(), Some(NotPlain::Piece));
             let mut broken = head[..cut].to_vec();
             broken.extend(&noise);
             if let Some(plain) = plain(&broken) {

@@ -507,6 +507,94 @@ async fn many_connections_end_clean() {
     tokio::time::timeout(Duration::from_secs(1), task).await.unwrap().unwrap().unwrap();
 }
 
+/// What a client reads, without what is different each time: the date, and the order of fields.
+fn told(answer: &str) -> Vec<String> {
+    let mut told = Vec::new();
+    for piece in answer.split("HTTP/1.").skip(1) {
+        let (head, body) = piece.split_once("\r\n\r\n").unwrap_or((piece, ""));
+        let mut lines: Vec<_> = head.lines().filter(|line| !line.starts_with("date: ")).collect();
+        lines[1..].sort_unstable();
+        told.push(format!("{}\n\n{body}", lines.join("\n")));
+    }
+    told
+}
+
+#[tokio::test]
+async fn both_ways_answer_alike() {
+    let [lane, hyper] = [false, true].map(|has_no_lane| Options { has_no_lane, ..Options::default() });
+    let servers = [start(lane).await, start(hyper).await];
+    let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let big = "b".repeat(100_000);
+    let posts = |length: usize| format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+    let rows = [
+        close("/"),
+        post("Content-Length: 5\r\n", "hello"),
+        post("Content-Length: 0\r\n", ""),
+        format!("{get}{get}{}", close("/wait")),
+        format!("{}one{}two{}", posts(3), posts(3), post("Content-Length: 5\r\n", "three")),
+        format!("{}one{}", posts(3), post("Transfer-Encoding: chunked\r\n", "3\r\ntwo\r\n0\r\n\r\n")),
+        format!("{}{big}{}", posts(100_000), close("/refuse")),
+        format!("{}one{}", posts(3), post(&format!("Content-Length: {}\r\n", big.len()), &big)),
+        format!("\r\n\r\n{}", close("/")),
+        format!("{get}HEAD / HTTP/1.1\r\nHost: a\r\n\r\n{}", close("/")),
+        format!("{get}PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+        format!("{get}GET / HTTP/1.0\r\nHost: a\r\n\r\n"),
+        format!("{get}GET / HTTP/1.1\nHost: a\n\n"),
+        format!("{get}{}", post("Content-Length: 5\r\nContent-Length: 5\r\n", "hello")),
+        format!("{get}{}", post("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n")),
+        format!("{get}GET http://b/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
+        format!("{get}garbage\r\n\r\n"),
+        format!("{}short", posts(50)),
+        format!("{get}GET / HT"),
+    ];
+    for row in rows {
+        // Whole, and in pieces that end anywhere.
+        for size in [usize::MAX, 4000, 37] {
+            if row.len() / size > 1000 {
+                continue;
+            }
+            let mut answers = Vec::new();
+            for server in &servers {
+                let (mut read, mut write) = server.connect().await.into_split();
+                let sending = async {
+                    for piece in row.as_bytes().chunks(size) {
+                        if write.write_all(piece).await.is_err() {
+                            break;
+                        }
+                        tokio::task::yield_now().await;
+                        if size < 100 {
+                            tokio::time::sleep(ms(1)).await;
+                        }
+                    }
+                    let _ = write.shutdown().await;
+                };
+                let ((), answer) = tokio::join!(sending, rest(&mut read));
+                answers.push(told(&answer));
+            }
+            let shown: String = row.chars().take(300).collect();
+            assert_eq!(answers[0], answers[1], "{shown:?} in pieces of {size}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_comes_in_pieces_stays_on_the_short_way() {
+    let server = start(Options::default().head_timeout(ms(300))).await;
+    let mut stream = server.connect().await;
+    for _ in 0..2 {
+        for piece in ["POST / HTTP/1.1\r\nHo", "st: a\r\nContent-Le", "ngth: 5\r\n\r\nhe", "llo"] {
+            stream.write_all(piece.as_bytes()).await.unwrap();
+            tokio::time::sleep(ms(20)).await;
+        }
+        until(&mut stream, "hello").await;
+    }
+    // And it must not drip for ever.
+    let begin = Instant::now();
+    stream.write_all(b"POST / HT").await.unwrap();
+    assert_eq!(rest(&mut stream).await, "");
+    assert!(begin.elapsed() > ms(250) && begin.elapsed() < ms(1500), "{:?}", begin.elapsed());
+}
+
 #[test]
 fn pauses_grow_to_a_second_and_no_further() {
     let mut pause = Pause::default();
