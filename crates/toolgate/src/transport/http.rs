@@ -22,7 +22,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -44,6 +43,7 @@ use crate::observe;
 use crate::parcel::Parcel;
 use crate::request::{BoxFuture, Principal};
 use crate::stream::{Capacity, Stream};
+use crate::transport::Asked;
 use crate::transport::listen::{Inbound, Remote, Serve};
 use body::read;
 use duplex::Pairs;
@@ -173,12 +173,12 @@ impl Endpoint {
     }
 
     /// Answers a request that came this way.
-    pub(crate) async fn arrive<B>(&self, request: Request<B>, way: Way) -> Response<Body>
+    pub(crate) async fn arrive<B>(&self, asked: Asked, body: B, way: Way) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Arc::clone(&self.inner).serve(request, way).await
+        Arc::clone(&self.inner).serve(asked, body, way).await
     }
 
     /// Waits until calls whose clients left have ended.
@@ -202,8 +202,8 @@ impl Serve for Endpoint {
         Endpoint { inner: Arc::clone(&self.inner), way: Way { remote: Some(remote), ..self.way.clone() } }
     }
 
-    fn answer(&self, request: Request<Inbound>) -> BoxFuture<'static, Response<Body>> {
-        Box::pin(Arc::clone(&self.inner).serve(request, self.way.clone()))
+    fn answer(&self, asked: Asked, body: Inbound) -> BoxFuture<'static, Response<Body>> {
+        Box::pin(Arc::clone(&self.inner).serve(asked, body, self.way.clone()))
     }
 }
 
@@ -221,7 +221,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let serving = Arc::clone(&self.inner).serve(request, self.way.clone());
+        let (parts, body) = request.into_parts();
+        let serving = Arc::clone(&self.inner).serve(parts.into(), body, self.way.clone());
         Box::pin(async move { Ok(serving.await) })
     }
 }
@@ -237,7 +238,7 @@ enum Door {
 
 impl Way {
     /// The other end of the connection, as our listener or a layer in front of us says.
-    fn remote(&self, parts: &Parts) -> Option<SocketAddr> {
+    fn remote(&self, parts: &Asked) -> Option<SocketAddr> {
         self.remote.or_else(|| parts.extensions.get::<Remote>().map(|remote| remote.0))
     }
 
@@ -257,13 +258,17 @@ impl Way {
 impl Inner {
     /// What can be judged by the head is judged before anything is waited for. Nearly all requests are messages of
     /// somebody who may come in: those keep nothing of their head but what is needed to answer them.
-    fn serve<B>(self: Arc<Self>, request: Request<B>, way: Way) -> impl Future<Output = Response<Body>> + Send
+    fn serve<B>(
+        self: Arc<Self>,
+        mut parts: Asked,
+        body: B,
+        way: Way,
+    ) -> impl Future<Output = Response<Body>> + Send
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let guards = self.guards.load_full();
-        let (mut parts, body) = request.into_parts();
         let way = Way { dialect: way.dialect.or_else(|| self.entry.dialect.load_full()), ..way };
         let (look, mut hosts) = headers::walk(&parts.headers);
         let mut named = None;
@@ -311,7 +316,7 @@ impl Inner {
         self: &Arc<Self>,
         guards: &Guards,
         (parts, way, gate, checked, door): (
-            Parts,
+            Asked,
             Way,
             Result<Gate, Box<Refusal>>,
             Result<headers::Accepts, Fault>,
@@ -377,7 +382,7 @@ impl Inner {
         self: &Arc<Self>,
         guards: &Guards,
         gate: Gate,
-        parts: Parts,
+        parts: Asked,
         way: &Way,
         body: B,
         door: Door,
@@ -431,7 +436,7 @@ impl Inner {
         }
     }
 
-    fn gate(&self, guards: &Guards, parts: &Parts, way: &Way) -> Result<Gate, Box<Refusal>> {
+    fn gate(&self, guards: &Guards, parts: &Asked, way: &Way) -> Result<Gate, Box<Refusal>> {
         self.gate_named(guards, parts, way, headers::walk(&parts.headers).1)
     }
 
@@ -439,7 +444,7 @@ impl Inner {
     fn gate_named(
         &self,
         guards: &Guards,
-        parts: &Parts,
+        parts: &Asked,
         way: &Way,
         named: Named<'_>,
     ) -> Result<Gate, Box<Refusal>> {
@@ -463,7 +468,7 @@ impl Inner {
         &self,
         guards: &Guards,
         gate: Gate,
-        parts: &Parts,
+        parts: &Asked,
         body: &Bytes,
     ) -> Result<Pass, Box<Refusal>> {
         let claim = match gate {
@@ -473,7 +478,7 @@ impl Inner {
         };
         let mut request = KeyRequest::new(&*self.entry.era.face.load().info.name)
             .with_body(body.clone())
-            .with_headers(parts.headers.clone())
+            .with_headers(HeaderMap::clone(&parts.headers))
             .with_http_method(parts.method.clone())
             .with_remote_addr(claim.client());
         if let Some(id) = parts.headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()) {
@@ -488,14 +493,14 @@ impl Inner {
     }
 
     /// What this request is called: as its sender says, or a name of our own.
-    fn name(parts: &mut Parts, look: &headers::Look) -> Option<Box<HeaderValue>> {
+    fn name(parts: &mut Asked, look: &headers::Look) -> Option<Box<HeaderValue>> {
         if look.is_named
             && let Some(name) = parts.headers.get(REQUEST_ID)
         {
             return (name.len() <= LONGEST_ID).then(|| Box::new(name.clone()));
         }
         let name = HeaderValue::from_str(&crate::seal::token()).ok()?;
-        parts.headers.insert(REQUEST_ID, name.clone());
+        Arc::make_mut(&mut parts.headers).insert(REQUEST_ID, name.clone());
         Some(Box::new(name))
     }
 
@@ -505,7 +510,7 @@ impl Inner {
     }
 
     /// Says no in the name of a guard, and counts it.
-    fn turn_away(&self, parts: &Parts, way: &Way, refusal: Refusal, dress: &mut Dress) -> Response<Body> {
+    fn turn_away(&self, parts: &Asked, way: &Way, refusal: Refusal, dress: &mut Dress) -> Response<Body> {
         let message = refusal.message.as_ref();
         let fault = match refusal.why {
             Why::BadHead | Why::Host | Why::Origin | Why::Address => Fault::invalid(message),
@@ -522,7 +527,7 @@ impl Inner {
         response
     }
 
-    fn note(&self, parts: &Parts, way: &Way, why: Why, message: &str) {
+    fn note(&self, parts: &Asked, way: &Way, why: Why, message: &str) {
         let counted = match why {
             Why::Credentials(Kind::ApiKey) | Why::TooManyFailures(Kind::ApiKey) => {
                 Some(observe::Refusal::ApiKey)
@@ -543,14 +548,14 @@ impl Inner {
     }
 
     /// Where a request comes from that was not let in.
-    fn origin(&self, parts: &Parts, way: &Way) -> Option<SocketAddr> {
+    fn origin(&self, parts: &Asked, way: &Way) -> Option<SocketAddr> {
         let remote = way.remote(parts);
         let client = self.guards.load().client(remote.map(|remote| remote.ip()), &parts.headers);
         client_address(remote, client)
     }
 
     /// Says no because of what is wrong with the request itself.
-    fn turn_back(&self, parts: &Parts, way: &Way, fault: &Fault) -> Response<Body> {
+    fn turn_back(&self, parts: &Asked, way: &Way, fault: &Fault) -> Response<Body> {
         if fault.kind() == FaultKind::TooLarge {
             let (http, remote) = (observe::Transport::Http, self.origin(parts, way));
             self.entry.watch.refused(observe::Refusal::BodySize, http, remote, fault.message());
@@ -697,7 +702,7 @@ impl Inner {
         event_stream(events)
     }
 
-    async fn get(self: &Arc<Self>, parts: &Parts, way: &Way, pass: Pass) -> Response<Body> {
+    async fn get(self: &Arc<Self>, parts: &Asked, way: &Way, pass: Pass) -> Response<Body> {
         let headers = &parts.headers;
         let refused = |fault: &Fault| refuse_at(headers, way.dialect.as_ref(), fault);
         let scheme = pass.dress.scheme();
@@ -782,7 +787,7 @@ impl Inner {
         }
     }
 
-    async fn delete(&self, parts: &Parts, way: &Way, pass: Pass) -> Response<Body> {
+    async fn delete(&self, parts: &Asked, way: &Way, pass: Pass) -> Response<Body> {
         if !parts.headers.contains_key(SESSION) {
             return not_allowed(parts, way, "POST");
         }
@@ -808,8 +813,8 @@ fn explained(fault: Fault, refusal: &Refusal, way: &Way) -> Fault {
     }
 }
 
-fn peer_of(parts: &Parts, road: Road, way: &Way, pass: Pass) -> Peer {
-    let headers = Arc::new(parts.headers.clone());
+fn peer_of(parts: &Asked, road: Road, way: &Way, pass: Pass) -> Peer {
+    let headers = Arc::clone(&parts.headers);
     Peer {
         remote: client_address(way.remote(parts), pass.client),
         principal: pass.principal,
@@ -821,9 +826,9 @@ fn peer_of(parts: &Parts, road: Road, way: &Way, pass: Pass) -> Peer {
     }
 }
 
-fn peer(parts: Parts, road: Road, way: &Way, pass: Pass) -> Peer {
+fn peer(parts: Asked, road: Road, way: &Way, pass: Pass) -> Peer {
     let remote = client_address(way.remote(&parts), pass.client);
-    let headers = Arc::new(parts.headers);
+    let headers = parts.headers;
     let dialect = way.dialect.clone();
     Peer {
         remote,
@@ -850,7 +855,7 @@ fn is_batch(bytes: &[u8]) -> bool {
 }
 
 /// The id that an introduction is to carry.
-fn query_id(parts: &Parts) -> Option<String> {
+fn query_id(parts: &Asked) -> Option<String> {
     let pairs = parts.uri.query()?.split('&');
     let id = { pairs }.find_map(|pair| pair.strip_prefix("id="))?;
     (!id.is_empty() && id.len() <= LONGEST_ID).then(|| id.to_owned())
@@ -866,7 +871,7 @@ enum Came {
         accepts: headers::Accepts,
         dress: Dress,
     },
-    Other(Box<(Parts, Way, Result<Gate, Box<Refusal>>, Result<headers::Accepts, Fault>, Door)>),
+    Other(Box<(Asked, Way, Result<Gate, Box<Refusal>>, Result<headers::Accepts, Fault>, Door)>),
 }
 
 /// What became of a message at once.
@@ -1024,7 +1029,7 @@ fn plain(status: StatusCode) -> Response<Body> {
 }
 
 /// No such method of HTTP here. Dialects say it in words too.
-fn not_allowed(parts: &Parts, way: &Way, allow: &'static str) -> Response<Body> {
+fn not_allowed(parts: &Asked, way: &Way, allow: &'static str) -> Response<Body> {
     let mut response = match &way.dialect {
         Some(_) => {
             let fault = Fault::invalid(format!("this address takes {allow}")).with_status(405);
@@ -1082,11 +1087,10 @@ mod tests {
     #[test]
     fn a_call_stays_small() {
         let Endpoint { inner, way } = crate::Server::new("small", "1").build().unwrap().into_service();
-        let request = Request::new(Full::<Bytes>::default());
-        let size = size_of_val(&Arc::clone(&inner).serve(request, way.clone()));
+        let body = Full::<Bytes>::default();
+        let size = size_of_val(&Arc::clone(&inner).serve(Asked::default(), body, way.clone()));
         assert!(size <= 1024, "serving takes {size} bytes");
-        let (parts, _) = Request::new(()).into_parts();
-        let peer = peer(parts, Road::Post { streams: true }, &way, Pass::default());
+        let peer = peer(Asked::default(), Road::Post { streams: true }, &way, Pass::default());
         let (bytes, out) = (Bytes::new(), Stream::new(Capacity::default()));
         let captured = size_of_val(&inner) + size_of_val(&bytes) + size_of_val(&peer) + size_of_val(&out);
         let size = captured + size_of_val(&inner.entry.message(&bytes, &peer, &out));
