@@ -39,6 +39,7 @@ pub use keys::{ApiKeys, IntoVerdict, KeyError, KeyRequest};
 pub use logins::{LoginError, Logins};
 pub use many::OneOrMany;
 pub use rate::Rate;
+pub(crate) use shield::Outfit;
 pub use shield::SecurityHeaders;
 pub use token::Token;
 
@@ -471,6 +472,11 @@ impl Guards {
             Cors::dress(&mut headers, origin);
         }
         headers
+    }
+
+    /// The same for an answer that has no others: it need not carry them before it is sent.
+    pub(crate) fn outfit(&self, dress: &Dress) -> Option<Arc<Outfit>> {
+        if dress.origin.is_some() { None } else { self.headers.outfit(dress.is_secure) }
     }
 
     /// Puts on an answer what every answer carries. What it had of that before is replaced.

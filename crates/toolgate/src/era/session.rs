@@ -6,9 +6,9 @@ mod tests;
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -723,7 +723,7 @@ pub(crate) struct Calls(Arc<Mutex<UnderWay>>);
 struct UnderWay {
     /// Tells two calls of one id apart.
     serial: u64,
-    calls: HashMap<RequestId, (u64, Cancel)>,
+    calls: HashMap<RequestId, (u64, Cancel), Drawn>,
     /// Calls that came with the id of another while that one was under way. No client should do that.
     twins: Vec<(RequestId, u64, Cancel)>,
 }
@@ -741,6 +741,58 @@ impl Hasher for ById {
         }
     }
 
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Hashes ids that clients choose, by a number that nobody outside knows. Every call is looked for four times, and
+/// there are never more than a thousand: whoever guessed the number would gain little.
+#[derive(Clone, Copy, Debug, Default)]
+struct Drawn;
+
+static DRAWN: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
+
+impl BuildHasher for Drawn {
+    type Hasher = Mixed;
+
+    #[inline]
+    fn build_hasher(&self) -> Mixed {
+        Mixed(*DRAWN)
+    }
+}
+
+#[derive(Debug)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.write_u64(u64::from_le_bytes(*word));
+        }
+        self.write_u64(rest.iter().fold(rest.len() as u64, |sum, byte| sum << 8 | u64::from(*byte)));
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        // Both halves of the product: a table takes its places from the lowest bits, and its marks from the highest.
+        let product = u128::from(self.0 ^ word) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product as u64) ^ (product >> 64) as u64;
+    }
+
+    #[inline]
+    fn write_i64(&mut self, word: i64) {
+        self.write_u64(word.cast_unsigned());
+    }
+
+    /// Which of the two kinds an id is.
+    #[inline]
+    fn write_isize(&mut self, kind: isize) {
+        self.0 ^= kind.cast_unsigned() as u64;
+    }
+
+    #[inline]
     fn finish(&self) -> u64 {
         self.0
     }

@@ -37,10 +37,34 @@ const HSTS: HeaderValue = HeaderValue::from_static("max-age=31536000; includeSub
 pub struct SecurityHeaders {
     always: Arc<HeaderMap>,
     /// The same with what every answer in JSON carries.
-    json: Arc<HeaderMap>,
+    json: Arc<Outfit>,
     /// Only where the request was safe from others already: said over plain HTTP it must be ignored.
     secure: Option<HeaderValue>,
     fault: Option<String>,
+}
+
+/// Fields that were written once, for answers that have no others.
+#[derive(Debug, Default)]
+pub(crate) struct Outfit {
+    pub(crate) fields: HeaderMap,
+    /// The same as HTTP/1.1 sends them.
+    pub(crate) lines: Box<[u8]>,
+    /// Among them are some that are for whoever sends them to say.
+    is_odd: bool,
+}
+
+impl Outfit {
+    fn of(fields: HeaderMap) -> Outfit {
+        let mut lines = Vec::new();
+        for (name, value) in &fields {
+            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                lines.extend_from_slice(part);
+            }
+        }
+        let framing = [header::CONNECTION, header::CONTENT_LENGTH, header::DATE, header::TRANSFER_ENCODING];
+        let is_odd = framing.iter().any(|name| fields.contains_key(name));
+        Outfit { fields, lines: lines.into(), is_odd }
+    }
 }
 
 impl Default for SecurityHeaders {
@@ -62,7 +86,7 @@ impl SecurityHeaders {
         let mut json = HeaderMap::clone(&self.always);
         json.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         json.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        self.json = Arc::new(json);
+        self.json = Arc::new(Outfit::of(json));
     }
 
     /// None at all.
@@ -112,9 +136,15 @@ impl SecurityHeaders {
 
     /// The headers of an answer in JSON. To copy them all is cheaper than to put on each.
     pub(super) fn json(&self, is_secure: bool) -> HeaderMap {
-        let mut headers = HeaderMap::clone(&self.json);
+        let mut headers = HeaderMap::clone(&self.json.fields);
         self.finish(&mut headers, is_secure);
         headers
+    }
+
+    /// The same, not copied at all, where an answer in JSON has no other headers.
+    pub(super) fn outfit(&self, is_secure: bool) -> Option<Arc<Outfit>> {
+        let has_more = is_secure && self.secure.is_some();
+        (!has_more && !self.json.is_odd).then(|| Arc::clone(&self.json))
     }
 
     /// Puts them on an answer.

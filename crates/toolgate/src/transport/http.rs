@@ -178,7 +178,7 @@ impl Endpoint {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Arc::clone(&self.inner).serve(asked, body, way).await
+        Body::spelled_out(Arc::clone(&self.inner).serve(asked, body, way).await)
     }
 
     /// Waits until calls whose clients left have ended.
@@ -202,6 +202,14 @@ impl Serve for Endpoint {
         Endpoint { inner: Arc::clone(&self.inner), way: Way { remote: Some(remote), ..self.way.clone() } }
     }
 
+    fn lines(body: &Body) -> &[u8] {
+        body.lines()
+    }
+
+    fn spelled_out(response: Response<Body>) -> Response<Body> {
+        Body::spelled_out(response)
+    }
+
     fn answer(&self, asked: Asked, body: Inbound) -> BoxFuture<'static, Response<Body>> {
         Box::pin(Arc::clone(&self.inner).serve(asked, body, self.way.clone()))
     }
@@ -223,7 +231,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
         let serving = Arc::clone(&self.inner).serve(parts.into(), body, self.way.clone());
-        Box::pin(async move { Ok(serving.await) })
+        Box::pin(async move { Ok(Body::spelled_out(serving.await)) })
     }
 }
 
@@ -305,6 +313,7 @@ impl Inner {
                 Came::Other(came) => Box::pin(self.serve_other(&guards, *came, body)).await,
             };
             if let Some(name) = named {
+                response = Body::spelled_out(response);
                 response.headers_mut().insert(REQUEST_ID, *name);
             }
             response
@@ -598,10 +607,17 @@ impl Inner {
         match posted {
             // Nearly all answers are these, and begin with headers that are ready.
             Posted::Json { status, body, session } => {
-                let mut response = Response::new(Body::parcel(body));
+                let body = Body::parcel(body);
+                let mut response = match guards.outfit(dress).filter(|_| session.is_none()) {
+                    Some(outfit) => Response::new(body.wearing(outfit)),
+                    None => {
+                        let mut response = Response::new(body);
+                        *response.headers_mut() = guards.json(dress);
+                        with_session(&mut response, session);
+                        response
+                    }
+                };
                 *response.status_mut() = status_of(status);
-                *response.headers_mut() = guards.json(dress);
-                with_session(&mut response, session);
                 response
             }
             Posted::Other(mut response) => {

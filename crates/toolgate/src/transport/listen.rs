@@ -114,6 +114,16 @@ pub(crate) trait Serve: Clone + Send + 'static {
     /// the extensions of each would make a map for every request.
     fn met_at(&self, remote: SocketAddr) -> Self;
 
+    /// What an answer with this body says beside its headers, as lines of HTTP/1.1: written once, not for each.
+    fn lines(_: &Self::Body) -> &[u8] {
+        &[]
+    }
+
+    /// An answer with these lines among its headers.
+    fn spelled_out(response: Response<Self::Body>) -> Response<Self::Body> {
+        response
+    }
+
     /// The answer to one request.
     fn answer(&self, asked: Asked, body: Inbound) -> BoxFuture<'static, Response<Self::Body>>;
 }
@@ -499,7 +509,7 @@ async fn connection(
 }
 
 /// The rest of a connection on which something came that is not plain.
-async fn by_hyper(house: Arc<House>, handed: Handed<impl Serve>) {
+async fn by_hyper<S: Serve>(house: Arc<House>, handed: Handed<S>) {
     let Handed { stream, service, bytes, is_first } = handed;
     let line = Arc::new(Line::default());
     let mut socket = Socket::new(stream, Arc::clone(&line), bytes.into(), is_first);
@@ -514,7 +524,7 @@ async fn by_hyper(house: Arc<House>, handed: Handed<impl Serve>) {
         };
         async move {
             Ok::<_, Infallible>(match answer {
-                Ok(answer) => answer.await.map(|body| {
+                Ok(answer) => S::spelled_out(answer.await).map(|body| {
                     Either::Left(body.map_err(move |error| {
                         // The request is in flight as long as its answer's body is there.
                         let _ = &busy;

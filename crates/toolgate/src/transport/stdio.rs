@@ -122,7 +122,9 @@ impl Connection {
                     drop(permit);
                 });
             }
-            mut started => {
+            started => {
+                // In a box, as a task is moved several times on its way to where it runs.
+                let mut started = Box::new(started);
                 self.tasks.spawn(async move {
                     answer_on(&out, entry.conclude(&mut started).await);
                     drop(permit);

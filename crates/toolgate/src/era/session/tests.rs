@@ -1,5 +1,7 @@
 //! Sessions while time passes.
 
+use std::collections::HashSet;
+
 use toolgate_wire::model::Implementation;
 
 use super::*;
@@ -200,4 +202,14 @@ fn an_idle_session_is_small() {
     println!("an idle session takes {each} bytes");
     // What the system's allocator adds is in it. It was 1300 before sessions could be shared.
     assert!(each <= 1250, "{each} bytes each");
+}
+
+#[test]
+fn ids_that_follow_each_other_are_far_apart() {
+    let place = |id: RequestId| Drawn.hash_one(id) & 1023;
+    let numbers: HashSet<u64> = (0..1000_i64).map(|id| place(RequestId::Number(id))).collect();
+    let texts: HashSet<u64> = (0..1000).map(|id| place(format!("request-{id}").into())).collect();
+    // Of a thousand that are drawn, some 640 are different.
+    assert!(numbers.len() > 550 && texts.len() > 550, "{} {}", numbers.len(), texts.len());
+    assert_ne!(Drawn.hash_one(RequestId::from("1")), Drawn.hash_one(RequestId::from(1)));
 }

@@ -3,10 +3,12 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http::Response;
 use http_body::{Frame, SizeHint};
 use tokio::time::Sleep;
 use toolgate_wire::Fault;
@@ -14,11 +16,16 @@ use toolgate_wire::Fault;
 use super::BoxError;
 use super::headers::too_long;
 use super::sse::Events;
+use crate::guard::Outfit;
 use crate::parcel::Parcel;
 
 /// The body of an answer.
 #[derive(Debug)]
-pub struct Body(Kind);
+pub struct Body {
+    kind: Kind,
+    /// What is to be sent before it and is not among the headers: only our own listener gets to see this.
+    outfit: Option<Arc<Outfit>>,
+}
 
 #[derive(Debug)]
 enum Kind {
@@ -29,19 +36,41 @@ enum Kind {
 
 impl Body {
     pub(super) fn empty() -> Body {
-        Body(Kind::Pieces(None, Bytes::new()))
+        Body::of(Kind::Pieces(None, Bytes::new()))
+    }
+
+    fn of(kind: Kind) -> Body {
+        Body { kind, outfit: None }
+    }
+
+    /// The same, whose answer has these headers and no others.
+    pub(super) fn wearing(self, outfit: Arc<Outfit>) -> Body {
+        Body { outfit: Some(outfit), ..self }
+    }
+
+    /// What an answer is to say beside its headers, as lines.
+    pub(crate) fn lines(&self) -> &[u8] {
+        self.outfit.as_ref().map_or(&[], |outfit| &outfit.lines)
+    }
+
+    /// An answer with all its headers where others look for them.
+    pub(crate) fn spelled_out(mut response: Response<Body>) -> Response<Body> {
+        if let Some(outfit) = response.body_mut().outfit.take() {
+            *response.headers_mut() = outfit.fields.clone();
+        }
+        response
     }
 
     pub(super) fn full(bytes: Bytes) -> Body {
-        Body(Kind::Pieces(Some(bytes), Bytes::new()))
+        Body::of(Kind::Pieces(Some(bytes), Bytes::new()))
     }
 
     pub(super) fn parcel(parcel: Parcel) -> Body {
-        Body(Kind::Pieces(Some(parcel.head), parcel.tail))
+        Body::of(Kind::Pieces(Some(parcel.head), parcel.tail))
     }
 
     pub(super) fn events(events: Events) -> Body {
-        Body(Kind::Events(Box::new(events)))
+        Body::of(Kind::Events(Box::new(events)))
     }
 }
 
@@ -53,7 +82,7 @@ impl http_body::Body for Body {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        match &mut self.get_mut().0 {
+        match &mut self.get_mut().kind {
             Kind::Pieces(first, then) => {
                 let piece = first.take();
                 if !then.is_empty() {
@@ -68,11 +97,11 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.0, Kind::Pieces(None, _))
+        matches!(self.kind, Kind::Pieces(None, _))
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.kind {
             Kind::Pieces(first, then) => {
                 SizeHint::with_exact((first.as_ref().map_or(0, Bytes::len) + then.len()) as u64)
             }

@@ -230,7 +230,8 @@ impl<S: Serve> Lane<S> {
         let framing = Framing::of(response.status(), response.body().size_hint().exact());
         let mut front = ROOM.take();
         front.reserve(ANSWER);
-        reply::head(&mut front, response.status(), response.headers(), framing, is_last, now);
+        let lines = S::lines(response.body());
+        reply::head(&mut front, response.status(), lines, response.headers(), framing, is_last, now);
         let body = (framing != Framing::None).then(|| response.into_body());
         let is_chunked = framing == Framing::Chunked;
         Sending { front, sent: 0, piece: Bytes::new(), body, is_chunked, is_last, is_unread }

@@ -33,10 +33,11 @@ pub(super) fn says_last(headers: &HeaderMap) -> bool {
     headers.get(CONNECTION).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close"))
 }
 
-/// Writes status and fields. What is about the connection is said here, whatever the service said of it.
+/// Writes status and fields; some of them may be lines already. What is about the connection is said here, whatever the service said of it.
 pub(super) fn head(
     out: &mut Vec<u8>,
     status: StatusCode,
+    lines: &[u8],
     headers: &HeaderMap,
     framing: Framing,
     is_last: bool,
@@ -51,6 +52,7 @@ pub(super) fn head(
         out.extend_from_slice(status.canonical_reason().unwrap_or("").as_bytes());
         out.extend_from_slice(b"\r\n");
     }
+    out.extend_from_slice(lines);
     for (name, value) in headers {
         if !matches!(*name, CONNECTION | CONTENT_LENGTH | DATE | TRANSFER_ENCODING) {
             field(out, name.as_str(), value);
@@ -135,7 +137,7 @@ mod tests {
         assert!(says_last(&headers));
         let head_of = |status, framing, is_last| {
             let mut out = Vec::new();
-            head(&mut out, status, &headers, framing, is_last, clock::tick());
+            head(&mut out, status, b"x-b: 2\r\n", &headers, framing, is_last, clock::tick());
             let text = String::from_utf8(out).unwrap();
             let (head, date) = text.split_once("date: ").unwrap();
             assert!(date.ends_with(" GMT\r\n\r\n") && date.len() == 33, "{date}");
@@ -143,15 +145,15 @@ mod tests {
         };
         assert_eq!(
             head_of(StatusCode::OK, Framing::Length(12), false),
-            "HTTP/1.1 200 OK\r\nx-a: 1\r\ncontent-length: 12\r\n"
+            "HTTP/1.1 200 OK\r\nx-b: 2\r\nx-a: 1\r\ncontent-length: 12\r\n"
         );
         assert_eq!(
             head_of(StatusCode::NOT_FOUND, Framing::Chunked, true),
-            "HTTP/1.1 404 Not Found\r\nx-a: 1\r\ntransfer-encoding: chunked\r\nconnection: close\r\n"
+            "HTTP/1.1 404 Not Found\r\nx-b: 2\r\nx-a: 1\r\ntransfer-encoding: chunked\r\nconnection: close\r\n"
         );
         assert_eq!(
             head_of(StatusCode::NO_CONTENT, Framing::None, false),
-            "HTTP/1.1 204 No Content\r\nx-a: 1\r\n"
+            "HTTP/1.1 204 No Content\r\nx-b: 2\r\nx-a: 1\r\n"
         );
     }
 
