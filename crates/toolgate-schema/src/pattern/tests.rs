@@ -63,9 +63,10 @@ fn patterns_fit_what_they_say() {
 
 #[test]
 fn what_is_wrong_is_told_from_what_is_foreign() {
-    for wrong in
-        ["(", ")", "[", "a**", "*", "(?<a", "\\", "a{2,1}", "[b-a]", "\\2(a)", "\\k<x>", "^*", "\\u12"]
-    {
+    for wrong in [
+        "(", ")", "[", "a**", "*", "(?<a", "\\", "a{2,1}", "[b-a]", "\\2(a)", "\\k<x>", "^*", "\\u12",
+        "\\u{12",
+    ] {
         assert!(matches!(Pattern::new(wrong), Err(Unread::Wrong(_))), "{wrong}");
     }
     for foreign in ["(?>a)", "\\p{Script=Han}", "a*+", "\\Qa\\E", "(?x) a", "\\ud800", "((a{99}){999}){99}"] {
