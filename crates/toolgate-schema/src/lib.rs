@@ -81,13 +81,10 @@ impl Schema {
         Walk::is_valid(&self.0, value)
     }
 
-    /// What is wrong with a value, up to a number of faults. None if it is right.
+    /// What is wrong with a value, up to a number of faults but at least one. None if it is right.
     #[must_use]
     pub fn faults<'s, 'v>(&'s self, value: &'v Value, most: usize) -> Vec<Fault<'s, 'v>> {
-        if most == 0 || self.is_valid(value) {
-            return Vec::new();
-        }
-        Walk::faults(&self.0, value, most)
+        Walk::faults(&self.0, value, most.max(1))
     }
 
     /// What is wrong with a value first.

@@ -259,12 +259,8 @@ impl Reader {
         let was_caseless = self.is_caseless;
         let mut look = None;
         let mut number = None;
-        if !self.takes("?") || self.takes("P<") {
+        if !self.takes("?") {
             number = Some(self.n_groups);
-            if self.letters[..self.at].ends_with(&['P', '<']) {
-                self.name()?;
-            }
-        } else if self.takes(":") {
         } else if self.takes("=") {
             look = Some((false, true));
         } else if self.takes("!") {
@@ -273,7 +269,7 @@ impl Reader {
             look = Some((true, true));
         } else if self.takes("<!") {
             look = Some((true, false));
-        } else if self.takes("<") {
+        } else if self.takes("<") || self.takes("P<") {
             number = Some(self.n_groups);
             self.name()?;
         } else if self.takes("i:") {
@@ -284,7 +280,7 @@ impl Reader {
             // For all that follows in the group around it, as in most languages; in ECMA-262 it is wrong.
             self.is_caseless = true;
             return Ok(Tree::Empty);
-        } else {
+        } else if !self.takes(":") {
             let what: String = self.letters[self.at..].iter().take(2).collect();
             return Err(foreign(format!("a group that begins with `(?{what}`")));
         }
@@ -428,7 +424,10 @@ impl Reader {
         if self.takes("{") {
             let digits: String =
                 self.letters[self.at..].iter().take_while(|letter| **letter != '}').collect();
-            self.at += digits.chars().count() + 1;
+            self.at += digits.chars().count();
+            if !self.takes("}") {
+                return Err(wrong());
+            }
             let code = u32::from_str_radix(&digits, 16).map_err(|_| wrong())?;
             return char::from_u32(code).ok_or_else(wrong);
         }

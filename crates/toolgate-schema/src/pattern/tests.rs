@@ -63,9 +63,10 @@ fn patterns_fit_what_they_say() {
 
 #[test]
 fn what_is_wrong_is_told_from_what_is_foreign() {
-    for wrong in
-        ["(", ")", "[", "a**", "*", "(?<a", "\\", "a{2,1}", "[b-a]", "\\2(a)", "\\k<x>", "^*", "\\u12"]
-    {
+    for wrong in [
+        "(", ")", "[", "a**", "*", "(?<a", "\\", "a{2,1}", "[b-a]", "\\2(a)", "\\k<x>", "^*", "\\u12",
+        "\\u{12",
+    ] {
         assert!(matches!(Pattern::new(wrong), Err(Unread::Wrong(_))), "{wrong}");
     }
     for foreign in ["(?>a)", "\\p{Script=Han}", "a*+", "\\Qa\\E", "(?x) a", "\\ud800", "((a{99}){999}){99}"] {
@@ -86,4 +87,19 @@ fn no_pattern_takes_forever() {
         assert_eq!(Pattern::new(pattern).unwrap().is_match(&text), Err(TooLong), "{pattern}");
     }
     assert_eq!(Pattern::new("^(?:a|b)*$").unwrap().is_match(&"ab".repeat(100_000)), Ok(true));
+}
+
+/// The steps that a text takes grow with its length, not with its square.
+#[test]
+fn steps_grow_with_the_text() {
+    for pattern in ["(a+)+$", "^(a+)+$", "^(a|a)*$", "^(?:a*)*b", "a+b", "[a-z]*[0-9]"] {
+        let pattern = Pattern::new(pattern).unwrap();
+        let n_steps = |length: usize| {
+            let mut left = STEPS;
+            assert_eq!(pattern.is_match_within(&format!("{}!", "a".repeat(length)), &mut left), Ok(false));
+            STEPS - left
+        };
+        let (few, many) = (n_steps(10_000), n_steps(50_000));
+        assert!(many < 6 * few && many < 600_000, "{pattern:?}: {few}, {many}");
+    }
 }

@@ -212,7 +212,7 @@ fn is_paradox(document: &Value, schema: &Schema) -> bool {
 }
 
 fn cases() -> u32 {
-    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000)
+    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(400)
 }
 
 fn pattern(depth: u32) -> BoxedStrategy<String> {

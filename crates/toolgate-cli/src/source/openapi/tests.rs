@@ -237,7 +237,11 @@ fn files_beside_a_3_1_description_are_read_and_others_are_not() {
     let wrote = &add.input_schema["properties"]["authors"]["items"]["properties"]["wrote"]["items"];
     assert!(wrote.get("properties").is_none(), "the circle through two files is cut: {wrote}");
     let isbn = &one(&library, "books_get").input_schema["properties"]["isbn"];
-    assert_eq!(*isbn, json!({ "type": "string" }), "a pattern that is not read here refuses nobody");
+    assert_eq!(
+        *isbn,
+        json!({ "type": "string", "pattern": "^(?=97)[0-9]+$" }),
+        "what looks ahead is read too"
+    );
     let rows = &one(&library, "shelves_fill").input_schema["properties"]["rows"];
     assert_eq!(rows["items"]["properties"]["width"]["exclusiveMinimum"], 0, "{rows}");
     assert_eq!(one(&library, "books_list").security, ["session"]);
@@ -312,8 +316,8 @@ fn slips_in_schemas_cost_nothing() {
         ),
         (json!({ "$ref": "#/x", "description": [], "title": {} }), json!({ "type": "string" })),
         (json!({ "pattern": "x\\a" }), json!({})),
-        (json!({ "pattern": "(?<!a)b" }), json!({})),
-        (json!({ "pattern": "(a{1,1000}){1,1000}" }), json!({})),
+        (json!({ "pattern": "(?>a)b" }), json!({})),
+        (json!({ "pattern": "((ab){1,1000}){1,1000}" }), json!({})),
         (
             json!({ "type": "wat", "enum": [], "minimum": "1", "multipleOf": 0, "maxLength": -1, "required": true }),
             json!({}),
