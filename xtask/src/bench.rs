@@ -1,50 +1,96 @@
 //! Measures our server beside the limit and its peers (`load/`), prints tables, writes `docs/benchmarks.md`.
 //!
-//! Rounds are interleaved, so that what disturbs the machine disturbs all alike, and medians are taken over them. The
-//! generator measures; this module builds, decides what runs when, and judges nothing but whether answers were right.
+//! Rounds are interleaved, so that what disturbs the machine disturbs all alike; ratios are taken in each round, and
+//! medians over them. The generator measures; this module builds, decides what runs when, and keeps what was found
+//! below `target/xtask/bench/`.
 
+mod book;
+mod builds;
 pub(crate) mod contender;
+mod facts;
+mod goals;
 pub(crate) mod instructions;
 mod measure;
+mod profile;
+mod run;
+mod statistics;
 mod table;
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
 
-use serde_json::Value;
-
-use self::contender::{Contender, Role};
-use self::measure::Measure;
-use self::table::Facts;
+use self::book::Book;
+use self::facts::Facts;
+use self::measure::{Measure, Size, Unit};
+use self::run::Run;
 use crate::Places;
-use crate::process::{self, Show};
 
 pub(crate) const USAGE: &str = "\
-usage: cargo xtask bench [--quick] [--only TEXT] [--peers NAME,NAME] [--instructions]
+usage: cargo xtask bench [--quick] [--only TEXT,TEXT] [--peers NAME,NAME] [--soak MINUTES] [--report] [--build]
 
-  --quick         shorter windows, fewer sessions and streams; the document is not written
-  --only TEXT     the measures whose name contains TEXT; the document is not written
+  --quick         shorter windows, fewer rounds, sessions and streams, no build times; the document is not written
+  --only TEXTS    the measures whose name contains one of these; what was measured before is kept
   --peers NAMES   these peers only, or `none`: rmcp tower-mcp turbomcp pmcp rust-mcp-sdk node python
-  --instructions  user-space instructions per request under callgrind instead (no peers unless named)";
-
-/// How long one run of the generator may take at most, whatever it measures.
-const RUN_LIMIT: Duration = Duration::from_secs(300);
-const N_ROUNDS: usize = 3;
+  --soak MINUTES  how long memory is watched under load: 10 in a run of everything, 0 with --quick or --only
+  --report        measures nothing: prints what was found last, and writes the document again
+  --build         builds everyone, says where they are, and measures nothing";
 
 /// What the command line asks for.
 #[derive(Default)]
 struct Options {
     quick: bool,
-    only: Option<String>,
+    report: bool,
+    build: bool,
+    only: Vec<String>,
     /// All of them unless said otherwise.
     peers: Option<Vec<String>>,
-    instructions: bool,
+    soak: Option<f64>,
+}
+
+impl Options {
+    fn parse(arguments: &[&str]) -> Option<Self> {
+        let mut options = Self::default();
+        let mut rest = arguments.iter();
+        let list = |texts: &str| texts.split(',').map(str::to_owned).collect();
+        while let Some(argument) = rest.next() {
+            match *argument {
+                "--quick" => options.quick = true,
+                "--report" => options.report = true,
+                "--build" => options.build = true,
+                "--only" => options.only = list(rest.next()?),
+                "--peers" => options.peers = Some(list(rest.next()?)),
+                "--soak" => options.soak = Some(rest.next()?.parse().ok().filter(|minutes| *minutes >= 0.0)?),
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+
+    fn soak_minutes(&self) -> f64 {
+        let is_asked = self.only.iter().any(|text| "soak".contains(&**text));
+        let otherwise = if is_asked || (self.only.is_empty() && !self.quick) { 10.0 } else { 0.0 };
+        self.soak.unwrap_or(otherwise)
+    }
+
+    /// The measures that were asked for.
+    fn measures(&self) -> Vec<Measure> {
+        let size = if self.quick { Size::Quick } else { Size::Full };
+        let is_wanted = |measure: &Measure| {
+            let is_soak = measure.unit == Unit::Soak && self.soak.is_some();
+            self.only.is_empty() || is_soak || self.only.iter().any(|text| measure.name.contains(text))
+        };
+        measure::all(size, self.soak_minutes()).into_iter().filter(is_wanted).collect()
+    }
+
+    /// Where results are kept: those of a short look do not mix with the others.
+    fn file(&self, places: &Places) -> PathBuf {
+        places.work.join("bench").join(if self.quick { "quick.json" } else { "results.json" })
+    }
 }
 
 pub(crate) fn run(places: &Places, arguments: &[&str]) -> ExitCode {
-    let Some(options) = parse(arguments) else {
+    let Some(options) = Options::parse(arguments) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
@@ -57,113 +103,86 @@ pub(crate) fn run(places: &Places, arguments: &[&str]) -> ExitCode {
     }
 }
 
-fn parse(arguments: &[&str]) -> Option<Options> {
-    let mut options = Options::default();
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        match *argument {
-            "--quick" => options.quick = true,
-            "--instructions" => options.instructions = true,
-            "--only" => options.only = Some((*rest.next()?).to_owned()),
-            "--peers" => options.peers = Some(rest.next()?.split(',').map(str::to_owned).collect()),
-            _ => return None,
-        }
-    }
-    Some(options)
-}
-
 fn bench(places: &Places, options: &Options, arguments: &[&str]) -> Result<(), String> {
-    let wanted = |name: &str| match &options.peers {
-        Some(peers) => peers.iter().any(|peer| peer == name),
-        None => !options.instructions,
-    };
-    let generator = contender::generator(places)?;
-    let (contenders, missing) = contender::all(places, wanted)?;
-    let measures: Vec<Measure> = match options.instructions {
-        true => measure::instructions(),
-        false => measure::all(options.quick),
-    };
-    let chosen = |measure: &Measure| options.only.as_ref().is_none_or(|only| measure.name.contains(only));
-    let measures: Vec<Measure> = measures.into_iter().filter(chosen).collect();
+    let file = options.file(places);
+    if options.report {
+        return show(places, options, &Book::load(&file));
+    }
+    let measures = options.measures();
     if measures.is_empty() {
         return Err("no measure has such a name".to_owned());
     }
-    let before = Facts::gather(places, arguments);
-    // What callgrind counts differs by a thousandth from run to run: one is enough.
-    let n_rounds = if options.instructions { 1 } else { N_ROUNDS };
-    let results = rounds(&generator, &contenders, &measures, n_rounds);
-    let text = table::render(&before.after(), &measures, &contenders, &missing, &results);
-    println!("\n{text}");
-    if options.quick || options.only.is_some() || options.instructions || options.peers.is_some() {
+    let wanted =
+        |name: &str| options.peers.as_ref().is_none_or(|peers| peers.iter().any(|peer| peer == name));
+    let generator = contender::generator(places)?;
+    let (contenders, missing) = contender::all(places, wanted)?;
+    for contender in &contenders {
+        println!("{}: {}", contender.name, contender.command.join(" "));
+    }
+    for contender::Missing { name, why } in &missing {
+        println!("{name} is missing: {why}");
+    }
+    if options.build {
         return Ok(());
     }
-    write(&places.root.join("docs/benchmarks.md"), &text)
+    // What is measured anew takes the place of what was found before; a run of everything begins with nothing.
+    let mut book =
+        if options.only.is_empty() && options.peers.is_none() { Book::default() } else { Book::load(&file) };
+    book.invite(&contenders, &missing);
+    let run = Run::new(places, &generator, &contenders);
+    let facts = Facts::gather(places, arguments);
+    for measure in &measures {
+        let began = Instant::now();
+        run.measure(measure, &mut book);
+        println!("{}  [{:.0} s]", table::line(measure, &contenders, &book), began.elapsed().as_secs_f64());
+        // Whoever ends the run early keeps what there is.
+        book.save(&file)?;
+    }
+    book.runs.push(facts.close());
+    book.save(&file)?;
+    show(places, options, &book)
 }
 
-/// What was found: the figures of each round, or why there are none.
-pub(crate) type Outcome = Result<Vec<BTreeMap<String, f64>>, String>;
-
-/// Outcomes by the index of the measure and of the contender.
-pub(crate) type Results = BTreeMap<(usize, usize), Outcome>;
-
-fn rounds(generator: &Path, contenders: &[Contender], measures: &[Measure], n_rounds: usize) -> Results {
-    let mut results = Results::new();
-    for (number, measure) in measures.iter().enumerate() {
-        for round in 1..=n_rounds.min(measure.n_rounds) {
-            for (index, contender) in contenders.iter().enumerate() {
-                if round > contender.n_rounds {
-                    continue;
-                }
-                let outcome = results.entry((number, index)).or_insert_with(|| Ok(Vec::new()));
-                let Ok(figures) = outcome else { continue };
-                match once(generator, contender, measure) {
-                    Ok(found) => figures.push(found),
-                    // A server that cannot do it cannot do it in the next round either.
-                    Err(why) if figures.is_empty() => *outcome = Err(why),
-                    Err(why) => eprintln!("{} of {}, round {round}: {why}", measure.name, contender.name),
-                }
-            }
-        }
-        println!("{}", table::line(measure, number, contenders, &results));
+fn show(places: &Places, options: &Options, book: &Book) -> Result<(), String> {
+    if book.cards.is_empty() {
+        return Err("nothing has been measured yet".to_owned());
     }
-    results
-}
-
-fn once(generator: &Path, contender: &Contender, measure: &Measure) -> Result<BTreeMap<String, f64>, String> {
-    let mut command = Command::new(generator);
-    command.args(&measure.arguments).arg("--").args(&contender.command);
-    // Ours opens sessions unless it is told not to, and then refuses who has none.
-    if contender.role == Role::Ours && measure.is_sessionless() {
-        command.arg("--stateless");
+    let text = table::render(book, &measure::all(Size::Full, 10.0));
+    // A reason may name a place of this machine, which is nobody's business.
+    let text = text.replace(&places.work.display().to_string(), "target/xtask");
+    let text = text.replace(&places.root.display().to_string(), ".");
+    println!("\n{text}");
+    if options.quick {
+        return Ok(());
     }
-    ask(&mut command)
-}
-
-/// What the generator found.
-fn ask(command: &mut Command) -> Result<BTreeMap<String, f64>, String> {
-    let finished = process::run(command, RUN_LIMIT, Show::Quiet);
-    let finished = finished.map_err(|error| format!("cannot run the generator: {error}"))?;
-    if !finished.success() {
-        return Err(finished.why());
-    }
-    let found: Value = serde_json::from_str(&finished.stdout).map_err(|error| error.to_string())?;
-    let found = found.as_object().ok_or("the generator said no object")?;
-    let figures: BTreeMap<String, f64> =
-        found.iter().filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect();
-    match figures.get("failures") {
-        Some(failures) if *failures > 0.0 => {
-            Err(format!("{failures} of {} answers were wrong", figures.get("requests").unwrap_or(&0.0)))
-        }
-        _ => Ok(figures),
-    }
-}
-
-fn write(path: &PathBuf, text: &str) -> Result<(), String> {
-    let told = |error: std::io::Error| format!("cannot write {}: {error}", path.display());
-    if let Some(dir) = path.parent() {
-        std::fs::create_dir_all(dir).map_err(told)?;
-    }
-    std::fs::write(path, text).map_err(told)?;
-    println!("written to {}", path.display());
+    let path = places.root.join("docs/benchmarks.md");
+    std::fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    println!("written to docs/benchmarks.md");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(arguments: &str, is_right: impl Fn(&[Measure]) -> bool) {
+        let arguments: Vec<&str> = arguments.split_whitespace().collect();
+        let measures = Options::parse(&arguments).unwrap().measures();
+        let names: Vec<&str> = measures.iter().map(|measure| &*measure.name).collect();
+        assert!(is_right(&measures), "{arguments:?}: {names:?}");
+    }
+
+    #[test]
+    fn the_command_line_picks_measures() {
+        let has = |measures: &[Measure], name: &str| measures.iter().any(|measure| measure.name == name);
+        check("", |all| has(all, "soak") && has(all, "build") && has(all, "echo-2026@256"));
+        check("--quick", |all| !has(all, "soak") && !has(all, "build") && has(all, "start"));
+        check("--quick --soak 1", |all| has(all, "soak"));
+        check("--soak 0", |all| !has(all, "soak") && has(all, "build"));
+        check("--only soak", |all| all.len() == 1 && has(all, "soak"));
+        check("--only stdio-,start", |all| all.len() == 5 && has(all, "start") && has(all, "stdio-echo@1"));
+        for wrong in [&["--only"][..], &["--soak", "-1"], &["--fast"]] {
+            assert!(Options::parse(wrong).is_none(), "{wrong:?}");
+        }
+    }
 }

@@ -34,15 +34,9 @@ pub(crate) fn node(places: &Places) -> Result<PathBuf, String> {
     }
 }
 
-/// Valgrind: the machine's. Only where nobody else can, the system's package manager is asked for it.
+/// Valgrind: the machine's, or the one of its Debian package.
 pub(crate) fn valgrind() -> Result<(), String> {
-    if crate::report::in_ci() {
-        return need("valgrind", "valgrind");
-    }
-    match process::succeeds(Command::new("valgrind").arg("--version")) {
-        true => Ok(()),
-        false => Err("valgrind is not installed; its callgrind counts the instructions".to_owned()),
-    }
+    need("valgrind", "valgrind").map_err(|why| format!("{why}; its callgrind counts instructions"))
 }
 
 /// Installs the dependencies of a package.json into `dir`.

@@ -16,6 +16,7 @@ mod program;
 mod redis;
 mod report;
 mod rust;
+mod schema;
 mod seeds;
 mod specs;
 mod state;
@@ -31,19 +32,20 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
 commands:
-  test                          everything below, in this order: fmt, clippy, tests, databases, seeds, specs, deny,
-                                conformance, interop
+  test                          everything below, in this order: fmt, clippy, tests, databases, schema, seeds, specs,
+                                deny, conformance, interop, instructions
   fmt | clippy | tests | deny   one of the parts that need nothing but Rust; tests start a Redis if there is one
   databases                     the tests of SQL tools against a PostgreSQL and a MariaDB of their own
+  schema                        the official test suite of JSON Schema, against the crate that checks arguments
   seeds [--server PROG]         every check of the documents 000 to 004, against examples of the library and of the program
   specs                         descriptions of real APIs, as tools of the program
   conformance [--server PROG]   the official conformance suite against the example `everything`, in every dialect
   interop [--server PROG]       clients of other implementations against the example `everything`
-  instructions [--record]       instructions per call under callgrind, against xtask/instructions.txt; not a part of test
+  instructions [--record]       instructions per call under callgrind, against xtask/instructions.txt
   bench [OPTIONS]               speed and memory beside other implementations; not a part of test
   program                       start and reload of the program, in release; not a part of test
   state                         tasks per second for each store, memory of sessions and listeners; not a part of test
-  fuzz [TARGET] [--seconds N]   coverage-guided fuzzing of what reads bytes: frame, message, template
+  fuzz [TARGET] [--seconds N]   coverage-guided fuzzing of what reads bytes: frame, message, schema, template
 
 `--server PROG` tries another program, which must understand the flags that the example is called with: `--http ADDR`
 and names of servers with seeds, `--listen ADDR` and `--stdio` with the others. Dialects are not tried then.
@@ -73,12 +75,14 @@ fn main() -> ExitCode {
             let fixture = Fixture::of_example(EVERYTHING, &places);
             try_suite(&mut report, &places, &fixture);
             try_clients(&mut report, &places, &fixture);
+            try_counting(&mut report, &places, Wish::Check);
         }
         "fmt" => report.part("fmt", |tally| rust::fmt(&places, tally)),
         "clippy" => report.part("clippy", |tally| rust::clippy(&places, tally)),
         "tests" => report.part("tests", |tally| rust::tests(&places, tally)),
         "deny" => report.part("deny", |tally| rust::deny(&places, tally)),
         "databases" => report.part("databases", |tally| databases::run(&places, tally)),
+        "schema" => report.part("schema", |tally| schema::run(&places, tally)),
         "specs" => report.part("specs", |tally| specs::run(&places, tally)),
         "seeds" => try_seeds(&mut report, &places, server),
         "conformance" => {
@@ -99,6 +103,7 @@ fn rust_parts(report: &mut Report, places: &Places) {
     report.part("clippy", |tally| rust::clippy(places, tally));
     report.part("tests", |tally| rust::tests(places, tally));
     report.part("databases", |tally| databases::run(places, tally));
+    report.part("schema", |tally| schema::run(places, tally));
     try_seeds(report, places, None);
     report.part("specs", |tally| specs::run(places, tally));
     report.part("deny", |tally| rust::deny(places, tally));
@@ -112,8 +117,12 @@ fn try_seeds(report: &mut Report, places: &Places, server: Option<&str>) {
 
 fn count(wish: Wish) -> ExitCode {
     let mut report = Report::default();
-    report.part("instructions", |tally| bench::instructions::run(&Places::find(), wish, tally));
+    try_counting(&mut report, &Places::find(), wish);
     report.close()
+}
+
+fn try_counting(report: &mut Report, places: &Places, wish: Wish) {
+    report.part("instructions", |tally| bench::instructions::run(places, wish, tally));
 }
 
 fn try_suite(report: &mut Report, places: &Places, fixture: &Fixture) {

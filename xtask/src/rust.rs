@@ -28,6 +28,7 @@ pub(crate) fn fmt(places: &Places, tally: &mut Tally) {
     one(places, tally, &["fmt", "--all", "--check"]);
     let driver = ["fmt", "--manifest-path", "interop/rust/Cargo.toml", "--check"];
     one(places, tally, &driver);
+    one(places, tally, &["fmt", "--manifest-path", "load/Cargo.toml", "--all", "--check"]);
 }
 
 pub(crate) fn clippy(places: &Places, tally: &mut Tally) {
@@ -55,6 +56,11 @@ pub(crate) fn tests(places: &Places, tally: &mut Tally) {
         counted(places, tally, &args, variable, libtest_counts);
     }
     let args = [&["test", "--doc"], &all[..]].concat();
+    counted(places, tally, &args, variable, libtest_counts);
+    // Whoever measures has to be right too.
+    let directory = places.work.join("load").display().to_string();
+    let generator = ["test", "--locked", "--manifest-path", "load/Cargo.toml", "--package", "generator"];
+    let args = [&generator[..], &["--target-dir", &directory]].concat();
     counted(places, tally, &args, variable, libtest_counts);
 }
 

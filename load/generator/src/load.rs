@@ -6,15 +6,15 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
-use memchr::memmem;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::client::Client;
+use crate::cpu;
 use crate::histogram::Histogram;
 use crate::options::Options;
 use crate::response::Head;
-use crate::server::{Endpoint, Server, cpu_each};
+use crate::server::{Endpoint, Server};
 use crate::workload::{Ask, Era, Kind, Workload};
 use crate::{Failure, Figures};
 
@@ -23,29 +23,36 @@ const WARM_UP: Duration = Duration::from_millis(300);
 pub(crate) fn measure(options: &Options, workload: Workload) -> Result<Figures, Failure> {
     let server = Server::start(options)?;
     // A first answer fills what is filled lazily; what is resident then is the idle server.
-    Load::open(&server, workload, 1)?.until(Stop::Count(1))?;
+    let mut first = Load::open(&server, workload, 1)?;
+    first.until(Stop::Count(1))?;
+    // A server that cannot do it is not asked a hundred thousand times.
+    if let Some(why) = first.wrong() {
+        return Err(format!("the first answer is wrong: {why}").into());
+    }
     let idle = server.rss_kib()?;
     let mut load = Load::open(&server, workload, options.n_connections)?;
     load.until(Stop::At(Instant::now() + WARM_UP))?;
     load.forget();
-    let (cpu_before, began) = (server.cpu_seconds()?, Instant::now());
+    let (before, began) = (server.cpu()?, Instant::now());
     load.until(Stop::At(began + options.window))?;
-    let (cpu, seconds) = (server.cpu_seconds()? - cpu_before, began.elapsed().as_secs_f64());
+    let (cpu, seconds) = (server.cpu()?.since(before), began.elapsed().as_secs_f64());
+    load.tell_wrong();
     if load.n_done == 0 {
         return Err("not one request was answered".into());
     }
     let n_done = load.n_done as f64;
-    let mut figures = vec![
-        ("requests", n_done),
-        ("failures", load.n_failed as f64),
-        ("per_second", n_done / seconds),
-        ("cpu_share", cpu / seconds),
-        ("p50_us", load.latencies.micros_at(0.5)),
-        ("p99_us", load.latencies.micros_at(0.99)),
-        ("idle_rss_kib", idle),
-        ("rss_kib", server.rss_kib()?),
+    let mut figures: Figures = vec![
+        ("requests".into(), n_done),
+        ("failures".into(), load.n_failed as f64),
+        ("per_second".into(), n_done / seconds),
+        ("cpu_share".into(), cpu / seconds),
+        ("p50_us".into(), load.latencies.micros_at(0.5)),
+        ("p99_us".into(), load.latencies.micros_at(0.99)),
+        ("worst_us".into(), load.latencies.micros_at(1.0)),
+        ("idle_rss_kib".into(), idle),
+        ("rss_kib".into(), server.rss_kib()?),
     ];
-    figures.extend(cpu_each(cpu, load.n_done).map(|micros| ("cpu_us", micros)));
+    figures.extend(cpu::each(cpu, load.n_done).map(|micros| ("cpu_us".into(), micros)));
     Ok(figures)
 }
 
@@ -67,9 +74,18 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) fn open(server: &Server, workload: Workload, n_connections: usize) -> Result<Self, Failure> {
+        Self::open_mix(server, &[workload], n_connections)
+    }
+
+    /// Connections that ask for these in turn.
+    pub(crate) fn open_mix(
+        server: &Server,
+        workloads: &[Workload],
+        n_connections: usize,
+    ) -> Result<Self, Failure> {
         let poll = Poll::new()?;
         let mut connections = Vec::with_capacity(n_connections);
-        for number in 0..n_connections {
+        for (number, workload) in (0..n_connections).zip(workloads.iter().copied().cycle()) {
             let mut connection = Connection::open(server, workload, number)?;
             let interest = Interest::READABLE | Interest::WRITABLE;
             poll.registry().register(&mut connection.stream, Token(number), interest)?;
@@ -78,8 +94,20 @@ impl Load {
         Ok(Self { poll, connections, latencies: Histogram::new(), n_done: 0, n_failed: 0 })
     }
 
+    /// What was wrong with the first answer that was.
+    pub(crate) fn wrong(&self) -> Option<&str> {
+        self.connections.iter().find_map(|connection| connection.wrong.as_deref())
+    }
+
+    /// Tells whoever started the run, whose last words are shown.
+    pub(crate) fn tell_wrong(&self) {
+        if let Some(why) = self.wrong() {
+            eprintln!("{why}");
+        }
+    }
+
     /// Forgets what was counted; requests under way go on.
-    fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         (self.latencies, self.n_done, self.n_failed) = (Histogram::new(), 0, 0);
     }
 
@@ -151,17 +179,22 @@ struct Connection {
     /// Ends a session; made anew for each.
     goodbye: Vec<u8>,
     kind: Kind,
+    era: Era,
     state: State,
     began: Instant,
     n_written: usize,
     buffer: Vec<u8>,
     n_read: usize,
+    /// What was wrong with the first answer that was.
+    wrong: Option<String>,
 }
 
 impl Connection {
     fn open(server: &Server, workload: Workload, number: usize) -> Result<Self, Failure> {
         let mut client = Client::connect(&server.endpoint)?;
         let session = match workload.era {
+            // Each request opens one.
+            Era::Session if workload.kind == Kind::Initialize => None,
             Era::Session => Some(client.handshake()?.ok_or("the server opens no sessions")?),
             Era::Legacy | Era::Modern => None,
         };
@@ -173,11 +206,13 @@ impl Connection {
             ask: workload.ask(&server.endpoint, session.as_deref(), number),
             goodbye: Vec::new(),
             kind: workload.kind,
+            era: workload.era,
             state: State::Resting,
             began: Instant::now(),
             n_written: 0,
             buffer: vec![0; 128 * 1024],
             n_read: 0,
+            wrong: None,
         })
     }
 
@@ -218,7 +253,8 @@ impl Connection {
                 latencies.add(self.began.elapsed());
                 Some(outcome)
             }
-            Err(_) => {
+            Err(error) => {
+                self.wrong.get_or_insert_with(|| format!("the connection ended: {error}"));
                 let under_way = matches!(self.state, State::Asking | State::Leaving);
                 self.state = State::Gone;
                 under_way.then_some(Outcome::Wrong)
@@ -254,12 +290,23 @@ impl Connection {
         let Some(body) = head.body(buffer) else {
             return Ok(None);
         };
-        let wanted = |marker: &String| holds(&body, marker.as_bytes());
         let right = match self.state {
             // A server may leave the end of sessions to itself, and says so with 405.
             State::Leaving => matches!(head.status, 200..300 | 405),
-            _ => head.status == 200 && self.ask.markers.iter().all(wanted),
+            _ => head.status == 200 && self.ask.is_answered_by(&body),
         };
+        let opened = self.state == State::Leaving || self.is_opened_as_asked(&head);
+        if !(right && opened) && self.wrong.is_none() {
+            self.wrong = Some(match (right, &head.session) {
+                (true, Some(_)) => "a session was opened, and none was wanted".to_owned(),
+                (true, None) => "no session was opened".to_owned(),
+                (false, _) => {
+                    let shown: String = String::from_utf8_lossy(&body).chars().take(120).collect();
+                    format!("status {} with {}", head.status, shown.replace(['\r', '\n'], " ").trim())
+                }
+            });
+        }
+        let right = right && opened;
         self.n_read = 0;
         let (State::Asking, Kind::Initialize, true, Some(session)) =
             (self.state, self.kind, right, head.session)
@@ -273,11 +320,9 @@ impl Connection {
         self.write();
         Ok(None)
     }
-}
 
-/// Whether the marker is there. A long one is found by its beginning: preparing a search for 64 KiB would cost the
-/// generator more than the server spends on the answer.
-fn holds(body: &[u8], marker: &[u8]) -> bool {
-    let beginning = &marker[..marker.len().min(48)];
-    memmem::find(body, beginning).is_some_and(|start| body[start..].starts_with(marker))
+    /// Where `initialize` is measured with a session there has to be one, and without there has to be none.
+    fn is_opened_as_asked(&self, head: &Head) -> bool {
+        self.kind != Kind::Initialize || head.session.is_some() == (self.era == Era::Session)
+    }
 }

@@ -4,6 +4,8 @@
 //! prints one JSON object with numbers, and ends the server. Nothing leaves the machine, and every run has an end.
 
 mod client;
+mod cpu;
+mod files;
 mod histogram;
 mod instructions;
 mod load;
@@ -11,16 +13,18 @@ mod memory;
 mod options;
 mod response;
 mod server;
+mod soak;
 mod start;
 mod stdio;
 mod workload;
 
+use std::borrow::Cow;
 use std::process::ExitCode;
 
 use crate::options::{Mode, Options};
 
 /// What a mode found: names and numbers.
-pub(crate) type Figures = Vec<(&'static str, f64)>;
+pub(crate) type Figures = Vec<(Cow<'static, str>, f64)>;
 
 /// What went wrong, for the one who started the run.
 pub(crate) type Failure = Box<dyn std::error::Error>;
@@ -47,9 +51,14 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<Figures, Failure> {
-    server::pin_self(&options.own_cores);
+    // A start is measured where it happens: anywhere.
+    if !matches!(options.mode, Mode::Start) {
+        server::pin_self(&options.own_cores);
+    }
+    files::make_room(options.n_files())?;
     match &options.mode {
         Mode::Http(workload) => load::measure(options, *workload),
+        Mode::Soak => soak::measure(options),
         Mode::Stdio(message) => stdio::measure(options, *message),
         Mode::Sessions => memory::sessions(options),
         Mode::Streams(era) => memory::streams(options, *era),

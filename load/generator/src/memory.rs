@@ -19,7 +19,7 @@ pub(crate) fn sessions(options: &Options) -> Result<Figures, Failure> {
     let server = Server::start(options)?;
     let mut client = Client::connect(&server.endpoint)?;
     let n_warm = n_to_warm(options.count);
-    let mut n_opened = 0;
+    let (mut n_opened, mut refusal) = (0, None);
     let mut before = server.rss_kib()?;
     for number in 0..options.count {
         if number == n_warm {
@@ -30,10 +30,13 @@ pub(crate) fn sessions(options: &Options) -> Result<Figures, Failure> {
             Ok(Some(_)) => n_opened += 1,
             Ok(None) => return Err("the server opens no sessions".into()),
             // A refusal may close the connection.
-            Err(_) => client = Client::connect(&server.endpoint)?,
+            Err(why) => {
+                refusal.get_or_insert(why);
+                client = Client::connect(&server.endpoint)?;
+            }
         }
     }
-    each(&server, before, n_opened, options.count - n_warm)
+    each(&server, before, n_opened, options.count - n_warm, refusal)
 }
 
 /// Opens streams, each on a connection (and before 2026, in a session) of its own.
@@ -41,25 +44,33 @@ pub(crate) fn streams(options: &Options, era: Era) -> Result<Figures, Failure> {
     let server = Server::start(options)?;
     let n_warm = n_to_warm(options.count);
     let mut kept = Vec::with_capacity(options.count);
-    let (mut before, mut n_before) = (server.rss_kib()?, 0);
+    let (mut before, mut n_before, mut refusal) = (server.rss_kib()?, 0, None);
     for number in 0..options.count {
         if number == n_warm {
             (before, n_before) = (server.rss_kib()?, kept.len());
         }
-        kept.extend(stream(&server, era, number));
+        match stream(&server, era, number) {
+            Ok(client) => kept.push(client),
+            Err(why) => drop(refusal.get_or_insert(why)),
+        }
     }
-    each(&server, before, kept.len() - n_before, options.count - n_warm)
+    each(&server, before, kept.len() - n_before, options.count - n_warm, refusal)
 }
 
-fn stream(server: &Server, era: Era, number: usize) -> Option<Client> {
-    let mut client = Client::connect(&server.endpoint).ok()?;
+fn stream(server: &Server, era: Era, number: usize) -> Result<Client, Failure> {
+    let mut client = Client::connect(&server.endpoint)?;
     let request = match era {
         Era::Modern => Ask::listen(&server.endpoint, number + 1),
-        Era::Legacy | Era::Session => Ask::stream(&server.endpoint, &client.handshake().ok()??),
+        Era::Legacy | Era::Session => {
+            let session = client.handshake()?.ok_or("the server opens no sessions")?;
+            Ask::stream(&server.endpoint, &session)
+        }
     };
-    let head = client.open(&request).ok()?;
-    let opened = head.status == 200 && head.content_type.starts_with("text/event-stream");
-    opened.then_some(client)
+    let head = client.open(&request)?;
+    match (head.status, &*head.content_type) {
+        (200, kind) if kind.starts_with("text/event-stream") => Ok(client),
+        (status, kind) => Err(format!("no stream, but status {status} and `{kind}`").into()),
+    }
 }
 
 /// Opens connections, has each answered once, and leaves them open.
@@ -67,30 +78,41 @@ pub(crate) fn connections(options: &Options) -> Result<Figures, Failure> {
     let server = Server::start(options)?;
     let n_warm = n_to_warm(options.count);
     let mut kept = Vec::with_capacity(options.count);
-    let (mut before, mut n_before) = (server.rss_kib()?, 0);
+    let (mut before, mut n_before, mut refusal) = (server.rss_kib()?, 0, None);
     let discover = Workload { kind: Kind::Discover, era: Era::Modern };
     for number in 0..options.count {
         if number == n_warm {
             (before, n_before) = (server.rss_kib()?, kept.len());
         }
         let mut client = Client::connect(&server.endpoint)?;
-        let reply = client.exchange(&discover.ask(&server.endpoint, None, number).bytes);
-        kept.extend(reply.is_ok_and(|reply| reply.is_success()).then_some(client));
+        match client.exchange(&discover.ask(&server.endpoint, None, number).bytes) {
+            Ok(reply) if reply.is_success() => kept.push(client),
+            Ok(reply) => drop(refusal.get_or_insert(format!("status {}", reply.head.status).into())),
+            Err(why) => drop(refusal.get_or_insert(why)),
+        }
     }
-    each(&server, before, kept.len() - n_before, options.count - n_warm)
+    each(&server, before, kept.len() - n_before, options.count - n_warm, refusal)
 }
 
-fn each(server: &Server, before: f64, n_opened: usize, n_asked: usize) -> Result<Figures, Failure> {
-    if n_opened == 0 {
-        return Err("none was opened".into());
+fn each(
+    server: &Server,
+    before: f64,
+    n_opened: usize,
+    n_asked: usize,
+    refusal: Option<Failure>,
+) -> Result<Figures, Failure> {
+    match refusal {
+        Some(why) if n_opened == 0 => return Err(format!("none was opened: {why}").into()),
+        Some(why) => eprintln!("{} of {n_asked} were refused, the first with: {why}", n_asked - n_opened),
+        None => {}
     }
     // Whatever the server does behind the last answer.
     thread::sleep(Duration::from_millis(300));
     let after = server.rss_kib()?;
     Ok(vec![
-        ("opened", n_opened as f64),
-        ("refused", (n_asked - n_opened) as f64),
-        ("bytes_each", (after - before) * 1024.0 / n_opened as f64),
-        ("rss_kib", after),
+        ("opened".into(), n_opened as f64),
+        ("refused".into(), (n_asked - n_opened) as f64),
+        ("bytes_each".into(), (after - before) * 1024.0 / n_opened as f64),
+        ("rss_kib".into(), after),
     ])
 }

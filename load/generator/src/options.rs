@@ -15,11 +15,12 @@ modes:
   sessions               memory per idle session
   streams 2025|2026      memory per open event stream, and how many were refused
   connections            memory per idle connection
-  start                  from the start of the process to its first answer
+  start                  from the start of the process to its first answer, on whatever core is free
+  soak                   a mix of workloads: memory every two seconds, as `rss_kib_at_N`
   instructions WORKLOAD  user-space instructions per request, under valgrind's callgrind
 
 workloads: echo-2025 echo-2025-session echo-2026 big-2025 big-2025-session big-2026 list-2025 list-2025-session
-           list-2026 ping-2025 ping-2025-session initialize-2025 discover-2026
+           list-2026 ping-2025 ping-2025-session initialize-2025 initialize-2025-session discover-2026
 
 options:
   --connections N        connections, or messages in flight over stdio (32)
@@ -32,6 +33,7 @@ options:
 /// What to measure.
 pub(crate) enum Mode {
     Http(Workload),
+    Soak,
     Stdio(Message),
     Sessions,
     Streams(Era),
@@ -82,6 +84,14 @@ impl Options {
         Ok(options)
     }
 
+    /// How many connections are open at once.
+    pub(crate) fn n_files(&self) -> usize {
+        match self.mode {
+            Mode::Streams(_) | Mode::Connections => self.count,
+            _ => self.n_connections,
+        }
+    }
+
     fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let wrong = || format!("cannot read `{value}` after `{name}`");
         match name {
@@ -110,6 +120,7 @@ fn mode<'a, 'b>(words: &'b [&'a str]) -> Result<(Mode, &'b [&'a str]), String> {
         ["streams", "2025", rest @ ..] => (Mode::Streams(Era::Session), rest),
         ["streams", "2026", rest @ ..] => (Mode::Streams(Era::Modern), rest),
         ["connections", rest @ ..] => (Mode::Connections, rest),
+        ["soak", rest @ ..] => (Mode::Soak, rest),
         ["start", rest @ ..] => (Mode::Start, rest),
         ["instructions", name, rest @ ..] => (Mode::Instructions(workload(name)?), rest),
         _ => return Err("unknown mode".to_owned()),

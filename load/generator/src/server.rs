@@ -8,10 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
+use crate::cpu::Cpu;
 use crate::options::Options;
 
-/// Linux counts process times in these, on every architecture that matters here.
-const TICKS_PER_SECOND: f64 = 100.0;
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// A listening server, killed when dropped.
@@ -41,6 +40,13 @@ impl Drop for Guarded {
 impl Server {
     pub(crate) fn start(options: &Options) -> Result<Self, Failure> {
         Self::start_with(pinned(&options.server_cores, &options.command))
+    }
+
+    /// The same on whatever core is free, without the program that pins it: that one would be counted too.
+    pub(crate) fn start_anywhere(options: &Options) -> Result<Self, Failure> {
+        let mut command = Command::new(&options.command[0]);
+        command.args(&options.command[1..]);
+        Self::start_with(command)
     }
 
     /// Starts a command that takes `--listen`, and waits until it says where it listens.
@@ -76,9 +82,9 @@ impl Server {
         Ok(Self { child, endpoint })
     }
 
-    /// Seconds of CPU, in user space and in the kernel.
-    pub(crate) fn cpu_seconds(&self) -> Result<f64, Failure> {
-        cpu_seconds(self.child.0.id())
+    /// What its threads have run so far, in user space and in the kernel.
+    pub(crate) fn cpu(&self) -> Result<Cpu, Failure> {
+        Cpu::of(self.child.0.id())
     }
 
     pub(crate) fn rss_kib(&self) -> Result<f64, Failure> {
@@ -98,22 +104,6 @@ impl Server {
         }
         Err("the server did not end when asked to".into())
     }
-}
-
-pub(crate) fn cpu_seconds(pid: u32) -> Result<f64, Failure> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name, in parentheses, may hold anything; times are the 14th and 15th field.
-    let (_, fields) = stat.rsplit_once(')').ok_or("no name in stat")?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    let ticks =
-        |index: usize| -> Result<f64, Failure> { Ok(fields.get(index).ok_or("short stat")?.parse()?) };
-    Ok((ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
-}
-
-/// CPU in microseconds for each request, unless the clock of `/proc` is too coarse for so few.
-pub(crate) fn cpu_each(cpu_seconds: f64, n_requests: u64) -> Option<f64> {
-    let n_ticks = cpu_seconds * TICKS_PER_SECOND;
-    (n_requests > 0 && n_ticks >= 4.5).then(|| cpu_seconds * 1e6 / n_requests as f64)
 }
 
 pub(crate) fn rss_kib(pid: u32) -> Result<f64, Failure> {

@@ -1,18 +1,21 @@
 //! The closed loop over standard input and output: as many messages in flight as asked, refilled with one write.
 
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use memchr::{memchr_iter, memmem};
 
+use crate::cpu::{self, Cpu};
 use crate::options::Options;
-use crate::server::{Guarded, cpu_each, cpu_seconds, pinned, rss_kib};
+use crate::server::{Guarded, pinned, rss_kib};
 use crate::workload::{Era, request};
 use crate::{Failure, Figures};
 
 const WARM_UP: Duration = Duration::from_millis(300);
-const MESSAGE: &str = "hello over the pipe!";
+/// Stands in a template where the id comes.
+const ID: &str = "{id}";
 
 #[derive(Clone, Copy)]
 pub(crate) enum Message {
@@ -27,7 +30,7 @@ pub(crate) fn measure(options: &Options, message: Message) -> Result<Figures, Fa
     let pid = child.0.id();
     let stdin = child.0.stdin.take().ok_or("no stdin")?;
     let stdout = child.0.stdout.take().ok_or("no stdout")?;
-    let mut pipe = Pipe { stdin, stdout, message, next_id: 10, n_done: 0, n_failed: 0, held: Vec::new() };
+    let mut pipe = Pipe::new(stdin, stdout, message);
     // A server that stops answering would leave the read below waiting: it is killed, which ends the pipe.
     let limit = options.window + Duration::from_secs(30);
     std::thread::spawn(move || watchdog(pid, limit));
@@ -36,19 +39,19 @@ pub(crate) fn measure(options: &Options, message: Message) -> Result<Figures, Fa
     pipe.send(options.n_connections)?;
     pipe.run(Instant::now() + WARM_UP)?;
     (pipe.n_done, pipe.n_failed) = (0, 0);
-    let (cpu_before, began) = (cpu_seconds(pid)?, Instant::now());
+    let (before, began) = (Cpu::of(pid)?, Instant::now());
     pipe.run(began + options.window)?;
-    let (cpu, seconds) = (cpu_seconds(pid)? - cpu_before, began.elapsed().as_secs_f64());
+    let (cpu, seconds) = (Cpu::of(pid)?.since(before), began.elapsed().as_secs_f64());
     let n_done = pipe.n_done.max(1) as f64;
-    let mut figures = vec![
-        ("requests", pipe.n_done as f64),
-        ("failures", pipe.n_failed as f64),
-        ("per_second", n_done / seconds),
-        ("cpu_share", cpu / seconds),
-        ("idle_rss_kib", idle),
-        ("rss_kib", rss_kib(pid)?),
+    let mut figures: Figures = vec![
+        ("requests".into(), pipe.n_done as f64),
+        ("failures".into(), pipe.n_failed as f64),
+        ("per_second".into(), n_done / seconds),
+        ("cpu_share".into(), cpu / seconds),
+        ("idle_rss_kib".into(), idle),
+        ("rss_kib".into(), rss_kib(pid)?),
     ];
-    figures.extend(cpu_each(cpu, pipe.n_done).map(|micros| ("cpu_us", micros)));
+    figures.extend(cpu::each(cpu, pipe.n_done).map(|micros| ("cpu_us".into(), micros)));
     Ok(figures)
 }
 
@@ -61,8 +64,13 @@ fn watchdog(pid: u32, limit: Duration) {
 struct Pipe<W, R> {
     stdin: W,
     stdout: R,
-    message: Message,
+    /// A request, in pieces around its id.
+    template: Vec<String>,
+    /// What an answer has around its id, besides the id itself.
+    marker: (&'static str, &'static str),
     next_id: usize,
+    /// Ids that were sent and not answered.
+    waiting: HashSet<usize>,
     n_done: u64,
     n_failed: u64,
     /// The beginning of a line whose end has not arrived.
@@ -70,11 +78,26 @@ struct Pipe<W, R> {
 }
 
 impl<W: Write, R: Read> Pipe<W, R> {
+    fn new(stdin: W, stdout: R, message: Message) -> Self {
+        // Each says something of its own, so that crossed answers show.
+        let (request, marker) = match message {
+            Message::Ping => (asking("ping", ""), ("\"id\":", "")),
+            Message::Echo => {
+                let params =
+                    format!(r#""name":"echo","arguments":{{"message":"hello over the pipe, {ID}!"}}"#);
+                (asking("tools/call", &params), ("hello over the pipe, ", "!"))
+            }
+        };
+        let template = request.split(ID).map(str::to_owned).collect();
+        let (waiting, held) = (HashSet::new(), Vec::new());
+        Self { stdin, stdout, template, marker, next_id: 10, waiting, n_done: 0, n_failed: 0, held }
+    }
+
     fn handshake(&mut self) -> Result<(), Failure> {
         let client = r#""protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"load","version":"1.0.0"}"#;
         let hello = request(Era::Legacy, "initialize", client, 1) + "\n";
         self.stdin.write_all(hello.as_bytes())?;
-        while self.answers(|line| memmem::find(line, b"serverInfo").is_some())? == 0 {}
+        while self.answers(|_, line| memmem::find(line, b"serverInfo").is_some())? == 0 {}
         self.stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n")?;
         match self.n_failed {
             0 => Ok(()),
@@ -83,11 +106,12 @@ impl<W: Write, R: Read> Pipe<W, R> {
     }
 
     fn run(&mut self, end: Instant) -> Result<(), Failure> {
-        let message = self.message;
+        let (before, after) = self.marker;
         while Instant::now() < end {
-            let n_answers = self.answers(|line| match message {
-                Message::Ping => memmem::find(line, b"\"result\"").is_some(),
-                Message::Echo => memmem::find(line, MESSAGE.as_bytes()).is_some(),
+            let n_answers = self.answers(|waiting, line| {
+                let found = number(line, before, after);
+                let is_result = memmem::find(line, b"\"result\"").is_some();
+                is_result && found.is_some_and(|id| waiting.remove(&id))
             })?;
             self.send(n_answers)?;
         }
@@ -99,20 +123,15 @@ impl<W: Write, R: Read> Pipe<W, R> {
         let mut batch = String::new();
         for _ in 0..n_messages {
             self.next_id += 1;
-            batch += &match self.message {
-                Message::Ping => request(Era::Legacy, "ping", "", self.next_id),
-                Message::Echo => {
-                    let params = format!(r#""name":"echo","arguments":{{"message":"{MESSAGE}"}}"#);
-                    request(Era::Legacy, "tools/call", &params, self.next_id)
-                }
-            };
+            self.waiting.insert(self.next_id);
+            batch += &self.template.join(&self.next_id.to_string());
             batch.push('\n');
         }
         Ok(self.stdin.write_all(batch.as_bytes())?)
     }
 
     /// Reads once, and counts the lines that are whole now.
-    fn answers(&mut self, is_right: impl Fn(&[u8]) -> bool) -> Result<usize, Failure> {
+    fn answers(&mut self, is_right: impl Fn(&mut HashSet<usize>, &[u8]) -> bool) -> Result<usize, Failure> {
         let mut chunk = [0; 64 * 1024];
         let n_read = self.stdout.read(&mut chunk)?;
         if n_read == 0 {
@@ -122,11 +141,50 @@ impl<W: Write, R: Read> Pipe<W, R> {
         let (mut start, mut n_lines) = (0, 0);
         for end in memchr_iter(b'\n', &self.held) {
             n_lines += 1;
-            self.n_failed += u64::from(!is_right(&self.held[start..end]));
+            self.n_failed += u64::from(!is_right(&mut self.waiting, &self.held[start..end]));
             start = end + 1;
         }
         self.held.drain(..start);
         self.n_done += n_lines;
         Ok(usize::try_from(n_lines)?)
+    }
+}
+
+/// A request whose id, wherever it stands, is still to come.
+fn asking(method: &str, params: &str) -> String {
+    request(Era::Legacy, method, params, 0).replacen("\"id\":0", &format!("\"id\":{ID}"), 1)
+}
+
+/// The number between two texts.
+fn number(line: &[u8], before: &str, after: &str) -> Option<usize> {
+    let rest = &line[memmem::find(line, before.as_bytes())? + before.len()..];
+    let rest = rest.trim_ascii_start();
+    let n_digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, rest) = rest.split_at(n_digits);
+    rest.starts_with(after.as_bytes()).then(|| std::str::from_utf8(digits).ok()?.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found() {
+        assert_eq!(number(br#"{"id": 17,"result":{}}"#, "\"id\":", ""), Some(17));
+        assert_eq!(number(b"hello, 17!", "hello, ", "!"), Some(17));
+        assert_eq!(number(b"hello, 17?", "hello, ", "!"), None);
+        assert_eq!(number(b"hello", "hello, ", "!"), None);
+    }
+
+    #[test]
+    fn every_id_is_answered_once() {
+        let answers = b"{\"id\":11,\"result\":{}}\n{\"id\":11,\"result\":{}}\n{\"id\":12,\"error\":{}}\n";
+        let mut sent = Vec::new();
+        let mut pipe = Pipe::new(&mut sent, &answers[..], Message::Ping);
+        pipe.send(2).unwrap();
+        // The end of the answers is a failure too.
+        assert!(pipe.run(Instant::now() + Duration::from_secs(60)).is_err());
+        assert_eq!((pipe.n_done, pipe.n_failed), (3, 2));
+        assert!(sent.starts_with(b"{\"jsonrpc\":\"2.0\",\"id\":11,\"method\":\"ping\"}\n"));
     }
 }

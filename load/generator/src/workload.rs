@@ -1,5 +1,7 @@
 //! What is sent, as bytes, and what the answer must contain.
 
+use memchr::memmem;
+
 use crate::server::Endpoint;
 
 /// How requests name their revision.
@@ -49,7 +51,8 @@ impl Workload {
         let era = match (era, kind) {
             ("2025", Kind::Discover) | ("2026", Kind::Ping | Kind::Initialize) => return None,
             ("2025", _) => Era::Legacy,
-            ("2025-session", Kind::Echo | Kind::Big | Kind::List | Kind::Ping) => Era::Session,
+            ("2025-session", Kind::Discover) => return None,
+            ("2025-session", _) => Era::Session,
             ("2026", _) => Era::Modern,
             _ => return None,
         };
@@ -74,7 +77,8 @@ impl Workload {
             Kind::Initialize => post(endpoint, None, None, None),
             _ => post(endpoint, Some(self.era), session, Some((method, name))),
         };
-        Ask { bytes: finish(&head, &body), markers: self.markers(message, number + 1) }
+        let n_tools = (self.kind == Kind::List).then_some(52);
+        Ask { bytes: finish(&head, &body), markers: self.markers(message, number + 1), n_tools }
     }
 
     fn message(self, number: usize) -> String {
@@ -90,9 +94,7 @@ impl Workload {
     fn markers(self, message: String, id: usize) -> Vec<String> {
         match self.kind {
             Kind::Echo | Kind::Big => vec![message],
-            Kind::List => ["\"echo\"", "\"add\"", "\"dummy_1\"", "\"dummy_50\"", "inputSchema"]
-                .map(str::to_owned)
-                .into(),
+            Kind::List => ["\"echo\"", "\"add\"", "\"dummy_1\"", "\"dummy_50\""].map(str::to_owned).into(),
             Kind::Ping => vec!["\"result\"".to_owned(), id.to_string()],
             Kind::Initialize => vec!["serverInfo".to_owned()],
             Kind::Discover => vec!["supportedVersions".to_owned()],
@@ -108,9 +110,18 @@ const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-0
 pub(crate) struct Ask {
     pub(crate) bytes: Vec<u8>,
     pub(crate) markers: Vec<String>,
+    /// How many tools the answer lists, if it is a list.
+    n_tools: Option<usize>,
 }
 
 impl Ask {
+    /// Whether everything is there that was asked for.
+    pub(crate) fn is_answered_by(&self, body: &[u8]) -> bool {
+        let has_all = self.markers.iter().all(|marker| holds(body, marker.as_bytes()));
+        has_all
+            && self.n_tools.is_none_or(|n_tools| memmem::find_iter(body, "inputSchema").count() == n_tools)
+    }
+
     /// `subscriptions/listen`, whose answer is a stream.
     pub(crate) fn listen(endpoint: &Endpoint, id: usize) -> Vec<u8> {
         let method = "subscriptions/listen";
@@ -178,4 +189,39 @@ fn post(
 
 fn finish(head: &str, body: &str) -> Vec<u8> {
     format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+/// Whether the marker is there. A long one is found by its beginning: preparing a search for 64 KiB would cost the
+/// generator more than the server spends on the answer.
+fn holds(body: &[u8], marker: &[u8]) -> bool {
+    let beginning = &marker[..marker.len().min(48)];
+    memmem::find(body, beginning).is_some_and(|start| body[start..].starts_with(marker))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(name: &str) -> Ask {
+        let endpoint = Endpoint { address: ([127, 0, 0, 1], 80).into(), path: "/mcp".to_owned() };
+        Workload::named(name).unwrap().ask(&endpoint, None, 7)
+    }
+
+    #[test]
+    fn answers_are_told_apart() {
+        let echo = ask("echo-2026");
+        assert!(echo.is_answered_by(br#"{"text":"hello from connection 7!"}"#));
+        assert!(!echo.is_answered_by(br#"{"text":"hello from connection 8!"}"#));
+        let tools = |n_tools| (1..=n_tools).map(|n| format!(r#"{{"name":"dummy_{n}","inputSchema":{{}}}}"#));
+        let list = |n_tools| tools(n_tools).collect::<String>() + r#""echo" inputSchema "add" inputSchema"#;
+        assert!(ask("list-2025").is_answered_by(list(50).as_bytes()));
+        assert!(!ask("list-2025").is_answered_by(list(51).as_bytes()));
+    }
+
+    #[test]
+    fn only_what_exists_has_a_name() {
+        for name in ["ping-2026", "initialize-2026", "discover-2025", "discover-2025-session", "echo"] {
+            assert!(Workload::named(name).is_none(), "{name}");
+        }
+    }
 }

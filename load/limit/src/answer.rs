@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 const VERSION_KEY: &str = r#""io.modelcontextprotocol/serverInfo":{"name":"bench","version":"1.0.0"}"#;
 
 /// What to do with the bytes that were written.
+#[derive(Clone, Copy)]
 pub(crate) enum Answer {
     Result,
     /// A result, and a session begins.
@@ -56,6 +57,8 @@ struct Meta<'a> {
 pub(crate) struct Lists {
     legacy: Vec<u8>,
     modern: Vec<u8>,
+    /// What `initialize` answers with.
+    opens: Answer,
 }
 
 impl Lists {
@@ -68,7 +71,13 @@ impl Lists {
                 r#"{{"resultType":"complete","ttlMs":0,"cacheScope":"public",{server},"tools":[{tools}]}}"#
             )
             .into_bytes(),
+            opens: Answer::Session,
         }
+    }
+
+    /// The same without sessions.
+    pub(crate) fn stateless() -> Self {
+        Self { opens: Answer::Result, ..Self::new() }
     }
 
     pub(crate) fn answer(&self, request: &[u8], out: &mut Vec<u8>) -> Answer {
@@ -87,7 +96,7 @@ impl Lists {
             ("ping", _) => result(id, b"{}", out),
             ("initialize", _) => {
                 result(id, INITIALIZED, out);
-                return Answer::Session;
+                return self.opens;
             }
             ("server/discover", _) => result(id, DISCOVERED, out),
             ("subscriptions/listen", _) => {

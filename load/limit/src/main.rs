@@ -1,7 +1,7 @@
 //! The limit that benchmarks divide by: bare hyper that parses a request, echoes, and does nothing else.
 //!
 //! It reads the envelope and the arguments with serde_json into borrowed structs, writes the answer into one buffer,
-//! and checks neither headers nor sessions nor schemas. It runs where the measured server runs: tokio's multi-thread
+//! and checks neither headers nor sessions nor schemas; `--stateless` names no session either. It runs where the measured server runs: tokio's multi-thread
 //! runtime, one task per connection, `TCP_NODELAY`. `--listen ADDR` serves HTTP, `--stdio` lines.
 
 mod answer;
@@ -32,7 +32,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--stdio"] => Ok(lines(lists)?),
         ["--listen", address] => Ok(listen(lists, address)?),
-        _ => Err("usage: limit --listen ADDR | --stdio".into()),
+        ["--stateless", "--listen", address] => Ok(listen(Box::leak(Box::new(Lists::stateless())), address)?),
+        _ => Err("usage: limit [--stateless] --listen ADDR | --stdio".into()),
     }
 }
 

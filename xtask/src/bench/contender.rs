@@ -6,9 +6,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::profile;
 use crate::Places;
 use crate::install;
 use crate::process::{self, Show};
+
+/// What the limit and our server are called in every table.
+pub(crate) const LIMIT: &str = "limit";
+pub(crate) const OURS: &str = "toolgate";
 
 const BUILD_LIMIT: Duration = Duration::from_secs(40 * 60);
 
@@ -30,7 +35,9 @@ pub(crate) struct Contender {
     /// The stripped executable; a script has none.
     pub(crate) n_bytes: Option<u64>,
     /// A script takes a second to start and is slower by orders of magnitude: one round says enough.
-    pub(crate) n_rounds: usize,
+    pub(crate) max_rounds: u64,
+    /// A second wiring of a program that takes part already.
+    pub(crate) is_variant: bool,
 }
 
 /// A peer that could not be had, and why.
@@ -136,10 +143,11 @@ const SCRIPTS: &[Script] = &[
 impl Peer {
     /// The contenders that one build makes.
     fn wired(&self, command: &[String]) -> impl Iterator<Item = Contender> {
-        self.wirings.iter().map(|wiring| {
+        self.wirings.iter().enumerate().map(|(index, wiring)| {
             let arguments = wiring.arguments.iter().map(|argument| (*argument).to_owned());
             let command = command.iter().cloned().chain(arguments).collect();
-            Contender::new(wiring.name, Role::Peer, wiring.about, command)
+            let contender = Contender::new(wiring.name, Role::Peer, wiring.about, command);
+            Contender { is_variant: index > 0, ..contender }
         })
     }
 }
@@ -155,22 +163,21 @@ pub(crate) fn ours(places: &Places) -> Result<PathBuf, String> {
     build(places, "Cargo.toml", &example, "bench_server")
 }
 
+/// Builds the limit.
+pub(crate) fn limit(places: &Places) -> Result<PathBuf, String> {
+    build(places, "load/Cargo.toml", &["--package", "limit"], "limit")
+}
+
 /// Builds everyone who is wanted. Without the limit or our server there is nothing to compare.
 pub(crate) fn all(
     places: &Places,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<(Vec<Contender>, Vec<Missing>), String> {
-    let limit = build(places, "load/Cargo.toml", &["--package", "limit"], "limit")?;
-    let ours = ours(places)?;
-    let mut contenders = vec![
-        Contender::new(
-            "limit",
-            Role::Limit,
-            "bare hyper that parses and echoes (`load/limit`)",
-            only(&limit),
-        ),
-        Contender::new("toolgate", Role::Ours, "`examples/bench_server.rs`, all features", only(&ours)),
-    ];
+    let (limit, ours) = (limit(places)?, ours(places)?);
+    let about = "bare hyper that parses and echoes (`load/limit`), the system's allocator";
+    let limit = Contender::new(LIMIT, Role::Limit, about, only(&limit));
+    let about = "`examples/bench_server.rs`: all features, statistics, guards at their defaults, mimalloc as in the program";
+    let mut contenders = vec![limit, Contender::new(OURS, Role::Ours, about, only(&ours))];
     let mut missing = Vec::new();
     for peer in PEERS.iter().filter(|peer| wanted(peer.name)) {
         let package = format!("peer-{}", peer.name);
@@ -193,8 +200,8 @@ impl Contender {
         // A script is the second word, after its interpreter.
         let is_script = command.get(1).is_some_and(|word| !word.starts_with("--"));
         let n_bytes = std::fs::metadata(&command[0]).ok().filter(|_| !is_script).map(|file| file.len());
-        let n_rounds = if is_script { 1 } else { usize::MAX };
-        Self { name, role, about: about.to_owned(), command, n_bytes, n_rounds }
+        let max_rounds = if is_script { 1 } else { u64::MAX };
+        Self { name, role, about: about.to_owned(), command, n_bytes, max_rounds, is_variant: false }
     }
 }
 
@@ -209,9 +216,10 @@ fn build(places: &Places, manifest: &str, arguments: &[&str], target: &str) -> R
     let mut cargo = crate::rust::cargo(places);
     cargo.args(["build", "--release", "--locked", "--manifest-path", manifest]).args(arguments);
     cargo.args(["--message-format", "json-render-diagnostics"]);
-    if manifest.starts_with("load/") && std::env::var_os("CARGO_TARGET_DIR").is_none() {
+    cargo.envs(profile::variables(&places.root)?);
+    if manifest.starts_with("load/") {
         // One for all, so that what several use is built once.
-        cargo.args(["--target-dir", "load/target"]);
+        cargo.arg("--target-dir").arg(places.work.join("load"));
     }
     let finished = process::run(&mut cargo, BUILD_LIMIT, Show::Quiet);
     let finished = finished.map_err(|error| format!("cannot run cargo: {error}"))?;

@@ -1,4 +1,6 @@
-//! What is measured, and the arguments that tell the generator so.
+//! What is measured, for how long and how often, and the arguments that tell the generator so.
+
+use super::contender::{Contender, Role};
 
 /// Which table a measure belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -10,16 +12,24 @@ pub(crate) enum Unit {
     /// Milliseconds until the first answer.
     Start,
     Instructions,
+    Scaling,
+    Soak,
+    Size,
+    Build,
 }
 
 impl Unit {
-    /// The figure of the generator that counts.
+    /// The figure that counts.
     pub(crate) fn figure(self) -> &'static str {
         match self {
             Self::Cpu => "cpu_us",
             Self::Bytes => "bytes_each",
             Self::Start => "median_ms",
             Self::Instructions => "instructions",
+            Self::Scaling => "speedup",
+            Self::Soak => "slope_kib",
+            Self::Size => "bytes",
+            Self::Build => "wall_s",
         }
     }
 }
@@ -28,12 +38,26 @@ pub(crate) struct Measure {
     /// The workload, and after an `@` how many at once.
     pub(crate) name: String,
     pub(crate) unit: Unit,
-    pub(crate) arguments: Vec<String>,
-    /// Memory does not vary: once is enough.
-    pub(crate) n_rounds: usize,
+    /// For the limit and our server.
+    close: Plan,
+    /// For peers. They are several times as slow: less of everything says it.
+    far: Option<Plan>,
 }
 
-const HTTP: &[&str] = &[
+/// What the generator is told, and how often.
+struct Plan {
+    arguments: Vec<String>,
+    n_rounds: u64,
+}
+
+/// How much is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Size {
+    Full,
+    Quick,
+}
+
+const HTTP: [&str; 14] = [
     "echo-2025",
     "echo-2025-session",
     "echo-2026",
@@ -46,72 +70,114 @@ const HTTP: &[&str] = &[
     "ping-2025",
     "ping-2025-session",
     "initialize-2025",
+    "initialize-2025-session",
     "discover-2026",
 ];
-const CROWDED: &[&str] = &["echo-2025", "echo-2025-session", "echo-2026", "list-2025-session", "list-2026"];
-const ALONE: &[&str] = &["echo-2025", "echo-2025-session", "echo-2026"];
-const COUNTED: &[&str] = &[
-    "echo-2025",
-    "echo-2025-session",
-    "echo-2026",
-    "list-2025",
-    "list-2025-session",
-    "list-2026",
-    "ping-2025",
-    "ping-2025-session",
-];
+const ALONE: [&str; 3] = ["echo-2025", "echo-2025-session", "echo-2026"];
+const SCALED: [&str; 2] = ["echo-2025", "echo-2026"];
 
-pub(crate) fn all(quick: bool) -> Vec<Measure> {
-    let seconds = if quick { "0.5" } else { "1.5" };
-    let http = |names: &[&str], n_connections: &str| -> Vec<Measure> {
-        let one = |name: &&str| {
-            let arguments = ["http", name, "--connections", n_connections, "--seconds", seconds];
-            Measure::new(format!("{name}@{n_connections}"), Unit::Cpu, &arguments, usize::MAX)
-        };
-        names.iter().map(one).collect()
-    };
-    let mut measures = http(HTTP, "32");
-    measures.extend(http(CROWDED, "256"));
-    measures.extend(http(ALONE, "1"));
+/// Everything, in the order in which it is measured and shown. The soak comes last, for it takes longest.
+pub(crate) fn all(size: Size, soak_minutes: f64) -> Vec<Measure> {
+    let is_full = size == Size::Full;
+    let (seconds, rounds) = if is_full { ("1", 5) } else { ("0.4", 3) };
+    let (far_seconds, far_rounds) = if is_full { ("0.5", 3) } else { ("0.3", 1) };
+    let mut measures = Vec::new();
+    for (names, connections, has_peers) in
+        [(&HTTP[..], "32", true), (&HTTP[..], "256", false), (&ALONE[..], "1", true)]
+    {
+        for name in names {
+            let plan = |seconds, rounds| {
+                Plan::new(&["http", name, "--connections", connections, "--seconds", seconds], rounds)
+            };
+            let far = has_peers.then(|| plan(far_seconds, far_rounds));
+            measures.push(Measure::new(
+                format!("{name}@{connections}"),
+                Unit::Cpu,
+                plan(seconds, rounds),
+                far,
+            ));
+        }
+    }
     for (message, in_flight) in [("ping", "32"), ("echo", "32"), ("ping", "1"), ("echo", "1")] {
-        let arguments = ["stdio", message, "--connections", in_flight, "--seconds", seconds];
+        let plan = |seconds, rounds| {
+            Plan::new(&["stdio", message, "--connections", in_flight, "--seconds", seconds], rounds)
+        };
         let name = format!("stdio-{message}@{in_flight}");
-        measures.push(Measure::new(name, Unit::Cpu, &arguments, usize::MAX));
+        measures.push(Measure::new(
+            name,
+            Unit::Cpu,
+            plan(seconds, rounds),
+            Some(plan(far_seconds, far_rounds)),
+        ));
     }
-    let (n_sessions, n_streams) = if quick { ("1000", "400") } else { ("10000", "5000") };
-    let many: [(&str, &[&str], &str); 4] = [
-        ("session", &["sessions"], n_sessions),
-        ("stream-2025", &["streams", "2025"], n_streams),
-        ("stream-2026", &["streams", "2026"], n_streams),
-        ("connection", &["connections"], n_streams),
-    ];
-    for (name, mode, count) in many {
-        let arguments = [mode, &["--count", count]].concat();
-        measures.push(Measure::new(format!("{name}@{count}"), Unit::Bytes, &arguments, 1));
+    let (many, n_far) = if is_full { (("10000", "5000"), "2000") } else { (("2000", "1000"), "200") };
+    for (name, mode, count) in [
+        ("sessions", &["sessions"][..], many.0),
+        ("streams-2025", &["streams", "2025"], many.1),
+        ("streams-2026", &["streams", "2026"], many.1),
+        ("connections", &["connections"], many.1),
+    ] {
+        let plan = |count, rounds| Plan::new(&[mode, &["--count", count]].concat(), rounds);
+        measures.push(Measure::new(name.to_owned(), Unit::Bytes, plan(count, 3), Some(plan(n_far, 1))));
     }
-    measures.push(Measure::new("start".to_owned(), Unit::Start, &["start", "--count", "10"], usize::MAX));
+    let start = |count, rounds| Plan::new(&["start", "--count", count], rounds);
+    measures.push(Measure::new("start".to_owned(), Unit::Start, start("20", 3), Some(start("5", 1))));
+    for name in HTTP {
+        let plan = Plan::new(&["instructions", name, "--connections", "1"], 1);
+        measures.push(Measure::new(format!("instructions-{name}"), Unit::Instructions, plan, None));
+    }
+    for name in SCALED {
+        let plan = Plan::new(&["http", name, "--connections", "64", "--seconds", seconds], rounds);
+        measures.push(Measure::new(format!("scaling-{name}"), Unit::Scaling, plan, None));
+    }
+    measures.push(Measure::new("size".to_owned(), Unit::Size, Plan::new(&[], 1), Some(Plan::new(&[], 1))));
+    if is_full {
+        measures.push(Measure::new("build".to_owned(), Unit::Build, Plan::new(&[], 1), None));
+    }
+    if soak_minutes > 0.0 {
+        let seconds = (soak_minutes * 60.0).to_string();
+        let plan = Plan::new(&["soak", "--connections", "64", "--seconds", &seconds], 1);
+        measures.push(Measure::new("soak".to_owned(), Unit::Soak, plan, None));
+    }
     measures
 }
 
-/// One connection: what callgrind counts then does not depend on how requests happen to meet.
-pub(crate) fn instructions() -> Vec<Measure> {
-    let one = |name: &&str| {
-        let arguments = ["instructions", name, "--connections", "1"];
-        Measure::new((*name).to_owned(), Unit::Instructions, &arguments, 1)
-    };
-    COUNTED.iter().map(one).collect()
+impl Plan {
+    fn new(arguments: &[&str], n_rounds: u64) -> Self {
+        Self { arguments: arguments.iter().map(|argument| (*argument).to_owned()).collect(), n_rounds }
+    }
 }
 
 impl Measure {
-    /// Whether its clients are of a revision with sessions and have none.
-    pub(crate) fn is_sessionless(&self) -> bool {
-        let workload = self.name.split('@').next().unwrap_or_default();
-        workload.ends_with("-2025") && !matches!(workload, "initialize-2025" | "stream-2025")
+    fn new(name: String, unit: Unit, close: Plan, far: Option<Plan>) -> Self {
+        Self { name, unit, close, far }
     }
 
-    fn new(name: String, unit: Unit, arguments: &[&str], n_rounds: usize) -> Self {
-        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        Self { name, unit, arguments, n_rounds }
+    fn plan(&self, contender: &Contender) -> Option<&Plan> {
+        let is_stdio = self.name.starts_with("stdio-");
+        match contender.role {
+            // A program that is wired in two ways over HTTP is one and the same over its pipes, and of one size.
+            Role::Peer if contender.is_variant && (is_stdio || self.unit == Unit::Size) => None,
+            Role::Peer => self.far.as_ref(),
+            Role::Limit if matches!(self.unit, Unit::Soak) => None,
+            Role::Limit | Role::Ours => Some(&self.close),
+        }
+    }
+
+    /// What the generator is told for this contender; `None` if it takes no part.
+    pub(crate) fn arguments(&self, contender: &Contender) -> Option<&[String]> {
+        Some(&self.plan(contender)?.arguments)
+    }
+
+    pub(crate) fn n_rounds(&self, contender: &Contender) -> u64 {
+        self.plan(contender).map_or(0, |plan| plan.n_rounds.min(contender.max_rounds))
+    }
+
+    /// Whether its clients are of a revision with sessions and have none: a server that opens sessions unless it is
+    /// told not to has to be told.
+    pub(crate) fn is_sessionless(&self) -> bool {
+        let workload = self.name.split('@').next().unwrap_or_default();
+        matches!(self.unit, Unit::Cpu | Unit::Instructions | Unit::Scaling) && workload.ends_with("-2025")
     }
 }
 
@@ -122,11 +188,16 @@ mod tests {
     #[test]
     fn those_without_a_session_are_known() {
         let names = |is_sessionless| {
-            let measures = all(true).into_iter().filter(move |one| one.is_sessionless() == is_sessionless);
-            measures.map(|one| one.name).collect::<Vec<_>>()
+            let measures = all(Size::Full, 10.0).into_iter();
+            let chosen = measures.filter(move |one| one.is_sessionless() == is_sessionless);
+            chosen.map(|one| one.name).collect::<Vec<_>>()
         };
-        assert!(names(true).contains(&"echo-2025@32".to_owned()));
+        for name in ["echo-2025@32", "initialize-2025@256", "instructions-echo-2025", "scaling-echo-2025"] {
+            assert!(names(true).contains(&name.to_owned()), "{name}");
+        }
         assert!(names(true).iter().all(|name| !name.contains("session") && !name.contains("2026")));
-        assert!(names(false).iter().any(|name| name.starts_with("stream-2025")));
+        for name in ["streams-2025", "sessions", "initialize-2025-session@32", "stdio-echo@1", "soak"] {
+            assert!(names(false).contains(&name.to_owned()), "{name}");
+        }
     }
 }

@@ -58,6 +58,7 @@ use self::socket::{Socket, Version};
 use self::watch::{ByHyper, Line, Stop};
 use crate::request::BoxFuture;
 use crate::tracker::Tracker;
+use crate::transport::Asked;
 
 /// What hyper needs at least as its buffer, and so the smallest limit of a request head.
 const SMALLEST_HEAD: usize = 8 * 1024;
@@ -114,7 +115,7 @@ pub(crate) trait Serve: Clone + Send + 'static {
     fn met_at(&self, remote: SocketAddr) -> Self;
 
     /// The answer to one request.
-    fn answer(&self, request: Request<Inbound>) -> BoxFuture<'static, Response<Self::Body>>;
+    fn answer(&self, asked: Asked, body: Inbound) -> BoxFuture<'static, Response<Self::Body>>;
 }
 
 /// The limits of a listener. The defaults are meant for an open port.
@@ -499,9 +500,10 @@ async fn by_hyper(house: Arc<House>, handed: Handed<impl Serve>) {
     let (open, limits) = (Arc::clone(&line), house.limits());
     let service = service_fn(move |request: Request<Incoming>| {
         let busy = open.enter();
-        let answer = match hygiene::check(&request, limits) {
-            None => Ok(service.answer(request.map(Inbound::by_hyper))),
-            Some(status) => Err(Box::new(hygiene::refuse(status, request.version()))),
+        let (parts, body) = request.into_parts();
+        let answer = match hygiene::check(&parts.method, &parts.uri, parts.version, &parts.headers, limits) {
+            None => Ok(service.answer(parts.into(), Inbound::by_hyper(body))),
+            Some(status) => Err(Box::new(hygiene::refuse(status, parts.version))),
         };
         async move {
             Ok::<_, Infallible>(match answer {

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::request::Parts;
 use http::{Response, StatusCode};
 use toolgate_wire::{Fault, FaultKind};
 
@@ -18,6 +17,7 @@ use crate::request::Principal;
 use crate::seal::token;
 use crate::stream::{Capacity, Stream};
 use crate::tracker::{Tracked, Tracker};
+use crate::transport::Asked;
 
 /// How many such connections there may be. One more is refused.
 const MOST: usize = 1000;
@@ -73,7 +73,7 @@ impl Drop for Seat {
 }
 
 impl Inner {
-    pub(super) fn pair_stream(self: &Arc<Self>, parts: &Parts, way: &Way, pass: Pass) -> Response<Body> {
+    pub(super) fn pair_stream(self: &Arc<Self>, parts: &Asked, way: &Way, pass: Pass) -> Response<Body> {
         let refused = |fault: &Fault| refuse_at(&parts.headers, way.dialect.as_ref(), fault);
         if !headers::accepts_stream(&parts.headers) {
             return refused(
@@ -105,12 +105,12 @@ impl Inner {
 
     pub(super) fn pair_message(
         self: &Arc<Self>,
-        parts: Parts,
+        parts: Asked,
         way: &Way,
         pass: Pass,
         bytes: Bytes,
     ) -> Response<Body> {
-        let refused = |parts: &Parts, fault: &Fault| self.turn_back(parts, way, fault);
+        let refused = |parts: &Asked, fault: &Fault| self.turn_back(parts, way, fault);
         let name = parts.uri.query().and_then(|query| query.strip_prefix("session="));
         let Some((line, under_way)) = name.and_then(|name| self.pairs.find(name, &pass.principal)) else {
             let said = "no such connection; open the stream again";

@@ -1,0 +1,50 @@
+//! A mix of workloads for minutes, and what the server keeps meanwhile: whoever judges memory needs its course.
+
+use std::time::{Duration, Instant};
+
+use crate::cpu;
+use crate::load::{Load, Stop};
+use crate::options::Options;
+use crate::server::Server;
+use crate::workload::Workload;
+use crate::{Failure, Figures};
+
+/// What connections ask for in turn: calls with and without a session, small and large, lists, and sessions that begin
+/// and end.
+const MIX: [&str; 6] = [
+    "echo-2026",
+    "echo-2025-session",
+    "list-2026",
+    "big-2026",
+    "initialize-2025-session",
+    "ping-2025-session",
+];
+/// How often memory is looked at.
+const PERIOD: Duration = Duration::from_secs(2);
+/// What is filled lazily is filled by then.
+const WARM_UP: Duration = Duration::from_secs(5);
+
+pub(crate) fn measure(options: &Options) -> Result<Figures, Failure> {
+    let server = Server::start(options)?;
+    let mix: Vec<Workload> = MIX.iter().filter_map(|name| Workload::named(name)).collect();
+    let mut load = Load::open_mix(&server, &mix, options.n_connections)?;
+    load.until(Stop::At(Instant::now() + WARM_UP.min(options.window)))?;
+    load.forget();
+    let (before, began) = (server.cpu()?, Instant::now());
+    let mut samples = Vec::new();
+    while began.elapsed() < options.window {
+        load.until(Stop::At((Instant::now() + PERIOD).min(began + options.window)))?;
+        samples.push((began.elapsed().as_secs_f64(), server.rss_kib()?));
+    }
+    let (cpu, seconds) = (server.cpu()?.since(before), began.elapsed().as_secs_f64());
+    let mut figures: Figures = vec![
+        ("requests".into(), load.n_done as f64),
+        ("failures".into(), load.n_failed as f64),
+        ("seconds".into(), seconds),
+        ("cpu_share".into(), cpu / seconds),
+    ];
+    load.tell_wrong();
+    figures.extend(cpu::each(cpu, load.n_done).map(|micros| ("cpu_us".into(), micros)));
+    figures.extend(samples.iter().map(|(second, kib)| (format!("rss_kib_at_{second:.1}").into(), *kib)));
+    Ok(figures)
+}

@@ -1,0 +1,64 @@
+//! Where and when it was measured, and with what.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::profile;
+use crate::Places;
+use crate::process::{self, Show};
+
+/// Lines for the reader, and how busy the machine was before.
+pub(crate) struct Facts {
+    lines: Vec<String>,
+    load: String,
+    began: Instant,
+}
+
+impl Facts {
+    pub(crate) fn gather(places: &Places, arguments: &[&str]) -> Self {
+        let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let model = file("/proc/cpuinfo");
+        let model = model.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let model = model.map_or("an unknown processor", |(_, model)| model);
+        let n_cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let kernel = file("/proc/sys/kernel/osrelease");
+        let tools: Vec<String> = ["valgrind", "node", "python3"]
+            .into_iter()
+            .map(|tool| said(places, &[tool, "--version"]))
+            .filter(|version| !version.is_empty())
+            .collect();
+        let lines = vec![
+            format!("date: {}", said(places, &["date", "-u", "+%Y-%m-%d %H:%M UTC"])),
+            format!("command: `{}`", [&["cargo xtask bench"], arguments].concat().join(" ")),
+            format!("machine: {n_cores} cores of {model}, Linux {}", kernel.trim()),
+            format!("commit: {}", said(places, &["git", "describe", "--always", "--dirty"])),
+            format!(
+                "compiler: {}; profile: {}",
+                said(places, &["rustc", "--version"]),
+                profile::words(&places.root)
+            ),
+            format!("tools: {}", tools.join(", ")),
+        ];
+        Self { lines, load: load(), began: Instant::now() }
+    }
+
+    /// The lines, with how long it took and how busy the machine was before and after.
+    pub(crate) fn close(mut self) -> Vec<String> {
+        let minutes = self.began.elapsed().as_secs_f64() / 60.0;
+        let line = format!("took {minutes:.1} minutes; load average {} before, {} after", self.load, load());
+        self.lines.push(line);
+        self.lines
+    }
+}
+
+fn load() -> String {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').next().unwrap_or_default().to_owned()
+}
+
+fn said(places: &Places, words: &[&str]) -> String {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).current_dir(&places.root);
+    let finished = process::run(&mut command, Duration::from_secs(10), Show::Quiet);
+    finished.map(|finished| finished.stdout.trim().to_owned()).unwrap_or_default()
+}

@@ -1,0 +1,223 @@
+//! Drives the generator: who runs when, on which cores, and what its figures amount to.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use serde_json::Value;
+
+use super::book::{Book, Figures};
+use super::builds;
+use super::contender::{Contender, OURS, Role};
+use super::measure::{Measure, Unit};
+use super::statistics::{self, Course};
+use crate::Places;
+use crate::install;
+use crate::process::{self, Show};
+
+/// How long one run of the generator may take at most, besides what it was told to take.
+const RUN_LIMIT: Duration = Duration::from_secs(300);
+
+/// One run over all measures.
+pub(crate) struct Run<'a> {
+    places: &'a Places,
+    generator: &'a Path,
+    contenders: &'a [Contender],
+    number: u64,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(places: &'a Places, generator: &'a Path, contenders: &'a [Contender]) -> Self {
+        Self { places, generator, contenders, number: run_number() }
+    }
+
+    /// Measures everyone who takes part, and notes what was found.
+    pub(crate) fn measure(&self, measure: &Measure, book: &mut Book) {
+        let takes_part = |contender: &&Contender| measure.n_rounds(contender) > 0;
+        let contenders: Vec<&Contender> = self.contenders.iter().filter(takes_part).collect();
+        contenders.iter().for_each(|contender| book.forget(&measure.name, contender.name));
+        if measure.unit == Unit::Instructions {
+            return self.count(measure, &contenders, book);
+        }
+        if measure.unit == Unit::Build {
+            return self.build(measure, book);
+        }
+        let n_rounds =
+            contenders.iter().map(|contender| measure.n_rounds(contender)).max().unwrap_or_default();
+        for round in 0..n_rounds {
+            // Who came first comes second in the next round, so that a drift of the machine favors nobody.
+            let mut order: Vec<&Contender> = contenders.clone();
+            if round % 2 == 1 && order.len() > 1 {
+                order.swap(0, 1);
+            }
+            for contender in order {
+                // A peer that cannot do it cannot do it in the next round either.
+                let has_failed =
+                    contender.role == Role::Peer && book.has_failed(&measure.name, contender.name);
+                if has_failed || round >= measure.n_rounds(contender) {
+                    continue;
+                }
+                let found = self.once(contender, measure);
+                if let Err(why) = &found {
+                    eprintln!("{} of {}, round {}: {why}", measure.name, contender.name, round + 1);
+                }
+                book.note(&measure.name, contender.name, self.number + round, found);
+            }
+        }
+    }
+
+    fn once(&self, contender: &Contender, measure: &Measure) -> Result<Figures, String> {
+        let arguments = measure.arguments(contender).ok_or("it takes no part")?;
+        let on = |cores: &[&str]| {
+            ask(&mut command(self.generator, contender, measure, &[arguments, &owned(cores)].concat()))
+        };
+        match measure.unit {
+            Unit::Size => {
+                let bytes = contender.n_bytes.ok_or("a script has no size")?;
+                Ok(Figures::from([("bytes".to_owned(), bytes as f64)]))
+            }
+            Unit::Scaling => {
+                let one = on(&["--server-cores", "0", "--own-cores", "0"])?;
+                let two = on(&["--server-cores", "0,1", "--own-cores", "0,1"])?;
+                scaling(&one, &two)
+            }
+            Unit::Soak => on(&[]).and_then(|figures| soak(&figures)),
+            _ => on(&[]),
+        }
+    }
+
+    /// Two at a time, each on a core of its own: what is counted does not depend on who is busy beside it.
+    fn count(&self, measure: &Measure, contenders: &[&Contender], book: &mut Book) {
+        if let Err(why) = install::valgrind() {
+            contenders.iter().for_each(|contender| {
+                book.note(&measure.name, contender.name, self.number, Err(why.clone()))
+            });
+            return;
+        }
+        let found = std::thread::scope(|scope| {
+            let counting = contenders.iter().enumerate().map(|(index, contender)| {
+                let arguments = measure.arguments(contender).unwrap_or_default();
+                let mut command =
+                    command(self.generator, contender, measure, &[arguments, &on_core(index)].concat());
+                scope.spawn(move || ask(&mut command))
+            });
+            let counting: Vec<_> = counting.collect();
+            let ended =
+                counting.into_iter().map(|one| one.join().unwrap_or_else(|_| Err("it panicked".to_owned())));
+            ended.collect::<Vec<_>>()
+        });
+        for (contender, found) in contenders.iter().zip(found) {
+            book.note(&measure.name, contender.name, self.number, found);
+        }
+    }
+
+    fn build(&self, measure: &Measure, book: &mut Book) {
+        for (name, manifest, package) in
+            [("rmcp", "load/peers/rmcp/Cargo.toml", "rmcp"), (OURS, "Cargo.toml", "toolgate")]
+        {
+            book.forget(&measure.name, name);
+            book.note(&measure.name, name, self.number, builds::clean(self.places, manifest, package));
+        }
+    }
+}
+
+/// Tells the rounds of one run from those of all others.
+fn run_number() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs()) * 100
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// Server and generator on one core: under callgrind they hardly ever run at once.
+pub(crate) fn on_core(index: usize) -> Vec<String> {
+    let core = (index % 2).to_string();
+    owned(&["--server-cores", &core, "--own-cores", &core])
+}
+
+fn command(generator: &Path, contender: &Contender, measure: &Measure, arguments: &[String]) -> Command {
+    let mut command = Command::new(generator);
+    command.args(arguments).arg("--").args(&contender.command);
+    // Ours opens sessions unless it is told not to, and then refuses who has none.
+    if contender.role != Role::Peer && measure.is_sessionless() {
+        command.arg("--stateless");
+    }
+    command
+}
+
+/// How much more two cores do. The generator needs a core as well and has those of the server in both cases, so the clock
+/// says what both do together; what counts is how much CPU the server takes for a request: as much as on one core would
+/// be twice as fast.
+fn scaling(one: &Figures, two: &Figures) -> Result<Figures, String> {
+    let of = |figures: &Figures, name: &str| figures.get(name).copied().ok_or_else(|| format!("no {name}"));
+    let (cpu_one, cpu_two) = (of(one, "cpu_us")?, of(two, "cpu_us")?);
+    let (calls_one, calls_two) = (of(one, "per_second")?, of(two, "per_second")?);
+    Ok(Figures::from([
+        ("cpu_us_one".to_owned(), cpu_one),
+        ("cpu_us_two".to_owned(), cpu_two),
+        ("speedup".to_owned(), 2.0 * cpu_one / cpu_two),
+        ("calls_speedup".to_owned(), calls_two / calls_one),
+    ]))
+}
+
+/// What the samples of memory say.
+fn soak(figures: &Figures) -> Result<Figures, String> {
+    let sample = |(name, kib): (&String, &f64)| Some((name.strip_prefix("rss_kib_at_")?.parse().ok()?, *kib));
+    let mut samples: Vec<(f64, f64)> = figures.iter().filter_map(sample).collect();
+    samples.sort_by(|left, right| left.0.total_cmp(&right.0));
+    let course = Course::of(&samples).ok_or("too few samples to say anything")?;
+    let mut kept = figures.clone();
+    let level = statistics::median(samples.iter().map(|(_, kib)| *kib));
+    kept.extend(level.map(|kib| ("rss_kib".to_owned(), kib)));
+    kept.insert("slope_kib".to_owned(), course.slope);
+    kept.insert("growth_kib".to_owned(), course.growth);
+    Ok(kept)
+}
+
+/// What the generator found.
+pub(crate) fn ask(command: &mut Command) -> Result<Figures, String> {
+    let seconds = command.get_args().skip_while(|word| *word != "--seconds").nth(1);
+    let window = seconds.and_then(|word| word.to_str()?.parse().ok()).unwrap_or_default();
+    let limit = RUN_LIMIT + Duration::from_secs_f64(window);
+    let finished = process::run(command, limit, Show::Quiet);
+    let finished = finished.map_err(|error| format!("cannot run the generator: {error}"))?;
+    if !finished.success() {
+        return Err(finished.why());
+    }
+    let found: Value = serde_json::from_str(&finished.stdout).map_err(|error| error.to_string())?;
+    let found = found.as_object().ok_or("the generator said no object")?;
+    let figures: Figures =
+        found.iter().filter_map(|(name, value)| Some((name.clone(), value.as_f64()?))).collect();
+    match figures.get("failures") {
+        Some(failures) if *failures > 0.0 => {
+            let requests = figures.get("requests").unwrap_or(&0.0);
+            Err(format!("{failures} of {requests} answers were wrong: {}", finished.stderr.trim()))
+        }
+        _ => Ok(figures),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_cores_are_twice_as_fast_if_a_request_costs_the_same() {
+        let figures = |cpu: f64, calls: f64| {
+            Figures::from([("cpu_us".to_owned(), cpu), ("per_second".to_owned(), calls)])
+        };
+        let found = scaling(&figures(9.0, 100.0), &figures(10.0, 170.0)).unwrap();
+        assert!((found["speedup"] - 1.8).abs() < 1e-9 && (found["calls_speedup"] - 1.7).abs() < 1e-9);
+        assert!(scaling(&Figures::new(), &figures(1.0, 1.0)).is_err());
+    }
+
+    #[test]
+    fn samples_are_put_in_order_of_time() {
+        let samples = (1..=20).map(|n| (format!("rss_kib_at_{}.0", n * 2), f64::from(n) * 2.0));
+        let found = soak(&samples.collect()).unwrap();
+        assert!((found["slope_kib"] - 60.0).abs() < 1e-6);
+        assert_eq!(found["growth_kib"], 30.0);
+    }
+}
