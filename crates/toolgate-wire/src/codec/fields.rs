@@ -261,11 +261,8 @@ impl<'a> Field<'a> {
         read: impl Fn(Field<'a>) -> Result<T, Fault>,
     ) -> Result<BTreeMap<String, T>, Fault> {
         let map = self.must("an object", self.value.filter(is_object))?;
-        let mut read_so_far = BTreeMap::new();
-        for (name, value) in map.members() {
-            read_so_far.insert(name.into_owned(), read(Field { item: true, value: Some(value), ..self })?);
-        }
-        Ok(read_so_far)
+        let entry = |value| read(Field { item: true, value: Some(value), ..self });
+        map.members().map(|(name, value)| Ok((name.into_owned(), entry(value)?))).collect()
     }
 
     /// An object with names that others chose; none is the same as `{}`.
