@@ -8,14 +8,14 @@ use std::process::Command;
 
 use crate::Places;
 
-const TARGETS: [&str; 3] = ["frame", "message", "template"];
+const TARGETS: [&str; 4] = ["frame", "message", "schema", "template"];
 
 /// What makes the compiler count which code was reached.
 const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table";
 
 /// Messages to start from, so that the fuzzer need not invent JSON-RPC.
-const SEEDS: [&str; 8] = [
+const SEEDS: [&str; 11] = [
     r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"a":[1,2.5,null,true,"\u00e9"]},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"progressToken":1},"inputResponses":{"k":{"action":"accept"}},"requestState":"s"}}"#,
     r#"{"jsonrpc":"2.0","id":"a","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{"tools":{}}},"clientInfo":{"name":"c","version":"1"}}}"#,
     r#"{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"a","value":"v"},"context":{"arguments":{"x":"y"}}}}"#,
@@ -23,6 +23,9 @@ const SEEDS: [&str; 8] = [
     r#"{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"mode":"form","message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string","oneOf":[{"const":"x","title":"X"}]}}}}}"#,
     r#"[{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}},{"jsonrpc":"2.0","id":2,"method":"ping"}]"#,
     r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[{"type":"text","text":"x"},{"type":"image","data":"AAAA","mimeType":"i"}],"structuredContent":{"a":1},"tools":[{"name":"t","inputSchema":{"type":"object"}}]}}"#,
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/x\"}},\"additionalProperties\":false,\"required\":[\"a\"],\"$defs\":{\"x\":{\"anyOf\":[{\"minimum\":1},{\"pattern\":\"^a+$\"}]}}}\n{\"a\":1.5}",
+    "{\"unevaluatedProperties\":false,\"allOf\":[{\"patternProperties\":{\"^x\":true}}],\"if\":{\"const\":1},\"then\":{\"$dynamicRef\":\"#n\"},\"$dynamicAnchor\":\"n\"}\n{\"x\":[]}",
+    "^(?=.*[a-z])(?:a|b{2,3}|\\p{L})+?(c)\\1$\nabbcc",
     "notes://{id}/x{?a,b*}\nnotes://7/x?a=1",
 ];
 

@@ -16,6 +16,7 @@ mod program;
 mod redis;
 mod report;
 mod rust;
+mod schema;
 mod seeds;
 mod specs;
 mod state;
@@ -31,10 +32,11 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
 commands:
-  test                          everything below, in this order: fmt, clippy, tests, databases, seeds, specs, deny,
-                                conformance, interop, instructions
+  test                          everything below, in this order: fmt, clippy, tests, databases, schema, seeds, specs,
+                                deny, conformance, interop, instructions
   fmt | clippy | tests | deny   one of the parts that need nothing but Rust; tests start a Redis if there is one
   databases                     the tests of SQL tools against a PostgreSQL and a MariaDB of their own
+  schema                        the official test suite of JSON Schema, against the crate that checks arguments
   seeds [--server PROG]         every check of the documents 000 to 004, against examples of the library and of the program
   specs                         descriptions of real APIs, as tools of the program
   conformance [--server PROG]   the official conformance suite against the example `everything`, in every dialect
@@ -43,7 +45,7 @@ commands:
   bench [OPTIONS]               speed and memory beside other implementations; not a part of test
   program                       start and reload of the program, in release; not a part of test
   state                         tasks per second for each store, memory of sessions and listeners; not a part of test
-  fuzz [TARGET] [--seconds N]   coverage-guided fuzzing of what reads bytes: frame, message, template
+  fuzz [TARGET] [--seconds N]   coverage-guided fuzzing of what reads bytes: frame, message, schema, template
 
 `--server PROG` tries another program, which must understand the flags that the example is called with: `--http ADDR`
 and names of servers with seeds, `--listen ADDR` and `--stdio` with the others. Dialects are not tried then.
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         "tests" => report.part("tests", |tally| rust::tests(&places, tally)),
         "deny" => report.part("deny", |tally| rust::deny(&places, tally)),
         "databases" => report.part("databases", |tally| databases::run(&places, tally)),
+        "schema" => report.part("schema", |tally| schema::run(&places, tally)),
         "specs" => report.part("specs", |tally| specs::run(&places, tally)),
         "seeds" => try_seeds(&mut report, &places, server),
         "conformance" => {
@@ -100,6 +103,7 @@ fn rust_parts(report: &mut Report, places: &Places) {
     report.part("clippy", |tally| rust::clippy(places, tally));
     report.part("tests", |tally| rust::tests(places, tally));
     report.part("databases", |tally| databases::run(places, tally));
+    report.part("schema", |tally| schema::run(places, tally));
     try_seeds(report, places, None);
     report.part("specs", |tally| specs::run(places, tally));
     report.part("deny", |tally| rust::deny(places, tally));

@@ -27,6 +27,7 @@ use crate::percent;
 use crate::request::BoxFuture;
 use crate::server::Server;
 use crate::servers::{DEFAULT, Servers, registry};
+use crate::transport::Asked;
 use crate::transport::http::{
     Body, CameTo, NAMES, Place, Way, measures, no_numbers, nowhere, refuse_at, told,
 };
@@ -404,7 +405,7 @@ impl App {
     }
 
     /// How the process is, if that is asked.
-    fn how(&self, parts: &Parts) -> Option<Response<Body>> {
+    fn how(&self, parts: &Asked) -> Option<Response<Body>> {
         let ready = self.health.as_ref()?;
         let (status, said) = match parts.uri.path() {
             "/health" => (200, "ok"),
@@ -419,12 +420,11 @@ impl App {
         Some(self.plain(response))
     }
 
-    async fn route<B>(&self, request: Request<B>, remote: Option<SocketAddr>) -> Response<Body>
+    async fn route<B>(&self, mut parts: Asked, body: B, remote: Option<SocketAddr>) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let (mut parts, body) = request.into_parts();
         if let Some(told) = self.how(&parts) {
             return told;
         }
@@ -432,7 +432,7 @@ impl App {
             return self.stats(&parts, remote).await;
         };
         let mount = &*mount;
-        let refuse = |parts: &Parts, fault: Fault| {
+        let refuse = |parts: &Asked, fault: Fault| {
             let mut response = refuse_at(&parts.headers, mount.dialect.as_ref(), &fault);
             mount.dress(&mut response);
             self.plain(response)
@@ -447,7 +447,7 @@ impl App {
         };
         // What a browser asks before it sends anything carries nothing that a guard could judge; the server answers it.
         let is_preflight = parts.method == http::Method::OPTIONS;
-        if !is_preflight && mount.guard.as_ref().is_some_and(|guard| !lets_in(guard, &parts)) {
+        if !is_preflight && mount.guard.as_ref().is_some_and(|guard| !lets_in(guard, &parts.to_parts())) {
             return refuse(&parts, Fault::new(FaultKind::Unauthorized, "Unauthorized").with_status(403));
         }
         if let Some(page) = &mount.page {
@@ -468,7 +468,7 @@ impl App {
             parts.uri = uri;
         }
         let way = Way { place: Place::Mounted, dialect: mount.dialect.clone(), remote };
-        let mut response = server.endpoint().arrive(Request::from_parts(parts, body), way).await;
+        let mut response = server.endpoint().arrive(parts, body, way).await;
         mount.dress(&mut response);
         response
     }
@@ -508,7 +508,7 @@ impl App {
     }
 
     /// The numbers for Prometheus, if they are asked for.
-    async fn metrics(&self, parts: &Parts, remote: Option<SocketAddr>) -> Option<Response<Body>> {
+    async fn metrics(&self, parts: &Asked, remote: Option<SocketAddr>) -> Option<Response<Body>> {
         let rest = parts.uri.path().strip_prefix(self.metrics.as_deref()?)?;
         let names = match rest.strip_prefix('/') {
             Some(name) if !name.is_empty() => vec![decoded(name, false)],
@@ -535,7 +535,7 @@ impl App {
         })
     }
 
-    async fn stats(&self, parts: &Parts, remote: Option<SocketAddr>) -> Response<Body> {
+    async fn stats(&self, parts: &Asked, remote: Option<SocketAddr>) -> Response<Body> {
         if let Some(told) = self.metrics(parts, remote).await {
             return told;
         }
@@ -649,9 +649,9 @@ impl Serve for AppService {
         AppService { app: Arc::clone(&self.app), remote: Some(remote) }
     }
 
-    fn answer(&self, request: Request<Inbound>) -> BoxFuture<'static, Response<Body>> {
+    fn answer(&self, asked: Asked, body: Inbound) -> BoxFuture<'static, Response<Body>> {
         let (app, remote) = (Arc::clone(&self.app), self.remote);
-        Box::pin(async move { app.route(request, remote).await })
+        Box::pin(async move { app.route(asked, body, remote).await })
     }
 }
 
@@ -676,7 +676,8 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (app, remote) = (Arc::clone(&self.app), self.remote);
-        Box::pin(async move { Ok(app.route(request, remote).await) })
+        let (parts, body) = request.into_parts();
+        Box::pin(async move { Ok(app.route(parts.into(), body, remote).await) })
     }
 }
 

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::seal::token;
 use crate::store::{Cellar, Expect, Heard, Key, Listener, StoreError};
+use crate::tracker::Tracker;
 
 /// How often a node says that it is there.
 const BEAT: Duration = Duration::from_secs(2);
@@ -134,7 +134,7 @@ impl Bus {
         self: &Arc<Self>,
         ears: Ears,
         ear: Weak<E>,
-        tasks: &TaskTracker,
+        tasks: &Tracker,
         over: &CancellationToken,
     ) {
         let (bus, ended) = (Arc::clone(self), over.clone());
@@ -235,7 +235,7 @@ mod tests {
     async fn a_store_that_has_closed_keeps_nobody_who_listened() {
         let closed = || Listener::new(tokio::sync::broadcast::channel(1).1);
         let bus = Arc::new(Bus::new(Cellar::new(Arc::new(MemoryStore::new()), "a house")));
-        let (tasks, over, ear) = (TaskTracker::new(), CancellationToken::new(), Arc::new(Heard::default()));
+        let (tasks, over, ear) = (Tracker::new(), CancellationToken::new(), Arc::new(Heard::default()));
         bus.attend(Ears { all: closed(), own: closed() }, Arc::downgrade(&ear), &tasks, &over);
         for _ in 0..10 {
             tokio::task::yield_now().await;
@@ -252,7 +252,7 @@ mod tests {
         let store = Arc::new(MemoryStore::new());
         let bus = || Arc::new(Bus::new(Cellar::new(store.clone(), "a house")));
         let (one, other) = (bus(), bus());
-        let (tasks, over) = (TaskTracker::new(), CancellationToken::new());
+        let (tasks, over) = (Tracker::new(), CancellationToken::new());
         let ears = [Arc::new(Heard::default()), Arc::new(Heard::default())];
         for (bus, ear) in [&one, &other].into_iter().zip(&ears) {
             bus.attend(bus.open().await.unwrap(), Arc::downgrade(ear), &tasks, &over);

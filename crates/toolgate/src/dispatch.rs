@@ -65,7 +65,7 @@ impl Hall {
     /// Not `async`, so that nothing of the request has to be kept while its handler runs.
     pub(crate) fn begin(&self, request: Request, voice: &Arc<dyn Voice>) -> Result<Work, Stop> {
         let Request { call, caller, cancel } = request;
-        let context = |caller: Caller, timeout: Option<Duration>| {
+        let context = |caller: Box<Caller>, timeout: Option<Duration>| {
             let limit = timeout.unwrap_or(self.timeout);
             Context::new(caller, Arc::clone(voice), cancel, Arc::clone(&self.shared), limit)
         };
@@ -87,15 +87,16 @@ impl Hall {
                 match stage {
                     Stage::Here => {
                         let cx = context(caller, entry.timeout);
-                        begin_tool(entry, arguments, mending, cx, None)
+                        Ok(begin_tool(entry, arguments, mending, cx, None))
                     }
                     Stage::Later => {
                         let cx = context(caller, entry.timeout).deferrable();
-                        begin_tool(entry, arguments, mending, cx, Some(Arc::clone(&self.tasks)))
+                        Ok(begin_tool(entry, arguments, mending, cx, Some(Arc::clone(&self.tasks))))
                     }
                     Stage::Task { ttl } => {
                         let luggage = Luggage::default();
                         let (tool, usual) = (entry.tool.name.clone(), entry.task_ttl);
+                        let caller = *caller;
                         let wish = Wish { tool, arguments, caller, ttl, usual, timeout: None, luggage };
                         Ok(begin_task(&self.tasks, entry, wish))
                     }
@@ -110,7 +111,7 @@ impl Hall {
                 let luggage = Luggage::default();
                 let tool = entry.tool.name.clone();
                 let (ttl, usual, timeout) = (None, entry.task_ttl, timeout_ms);
-                let wish = Wish { tool, arguments, caller, ttl, usual, timeout, luggage };
+                let wish = Wish { tool, arguments, caller: *caller, ttl, usual, timeout, luggage };
                 let run = self.tasks.create(wish);
                 let run = Box::pin(async move { Ok(Outcome::TaskCreated(Box::new(run.await?))) });
                 Ok(Work::Task { entry: Some(Arc::clone(entry)), run })
@@ -152,7 +153,7 @@ impl Hall {
                 };
                 let cx = context(caller, None);
                 let run = Running::start("resource", cx, |cx| {
-                    read_within(self.roots.load_full(), run, cx, uri.clone(), words)
+                    read_within(self.roots.load_full(), run, cx.clone(), uri.clone(), words)
                 })?;
                 // What depends on answers of this caller is good for nobody else.
                 let cache = cache.filter(|_| retry.is_empty()).unwrap_or_default();
@@ -170,17 +171,20 @@ impl Hall {
                     return Err(Fault::params(said).into());
                 }
                 let cx = context(caller, None);
-                let run =
-                    Running::start("prompt", cx, |cx| (entry.run)(cx, arguments.into_iter().collect()))?;
+                let run = Running::start("prompt", cx, |cx| {
+                    (entry.run)(cx.clone(), arguments.into_iter().collect())
+                })?;
                 Ok(Work::Prompt { prompt: Arc::clone(&entry.prompt), run })
             }
             Call::Complete(completing) => {
                 let Some(completer) = completer(&catalog, view, &completing)? else {
                     return Ok(Work::Done(Outcome::Completion(Completion::default())));
                 };
-                let caller = Caller { given: Some(completing.context), ..caller };
-                let cx = context(caller, None);
-                Ok(Work::Complete(Running::start("completion", cx, |cx| completer(cx, completing.value))?))
+                let caller = Caller { given: Some(completing.context), ..*caller };
+                let cx = context(Box::new(caller), None);
+                Ok(Work::Complete(Running::start("completion", cx, |cx| {
+                    completer(cx.clone(), completing.value)
+                })?))
             }
             call @ (Call::ListRoots | Call::AddRoot { .. } | Call::RemoveRoot { .. }) => {
                 let roots = self.roots.load();
@@ -247,16 +251,16 @@ fn ready_arguments(
     Ok(arguments)
 }
 
-/// `later`: where the call may go on as a task, when its handler says so.
+/// What the client carries was looked at before. `later`: where the call may go on as a task, when its handler says so.
 fn begin_tool(
     entry: Arc<ToolEntry>,
     arguments: Raw,
     mending: Mending,
     cx: Context,
     later: Option<Arc<Tasks>>,
-) -> Result<Work, Stop> {
-    let run = Running::start(TOOL, cx, |cx| (entry.run)(cx, arguments.clone()))?;
-    Ok(Work::Tool { entry, arguments, run, mending, later })
+) -> Work {
+    let run = Running::begin(TOOL, cx, |cx| (entry.run)(cx, &arguments));
+    Work::Tool { entry, arguments, run, mending, later }
 }
 
 fn begin_task(tasks: &Tasks, entry: Arc<ToolEntry>, wish: Wish) -> Work {
@@ -366,9 +370,12 @@ impl Crew for Hands {
         let entry = Arc::clone(self.registry.snapshot().tools.get(&tool)?);
         let mending = Mending::of(self.strict, &caller);
         let limit = entry.timeout.unwrap_or(limit);
-        let cx = Context::new(caller, voice, cancel, Arc::clone(&self.shared), limit);
-        Some(match begin_tool(entry, arguments, mending, cx, None) {
-            Ok(mut work) => Box::pin(poll_fn(move |task| work.poll(task))),
+        let cx = Context::new(Box::new(caller), voice, cancel, Arc::clone(&self.shared), limit);
+        Some(match check_luggage(&**cx.voice()) {
+            Ok(()) => {
+                let mut work = begin_tool(entry, arguments, mending, cx, None);
+                Box::pin(poll_fn(move |task| work.poll(task)))
+            }
             Err(stop) => Box::pin(at_once(Err(stop))),
         })
     }
@@ -496,7 +503,7 @@ impl Work {
                     && let Some(mended) = std::mem::replace(mending, Mending::Never).mend(entry, arguments)
                 {
                     *arguments = mended;
-                    *run = Running::start(TOOL, run.cx.clone(), |cx| (entry.run)(cx, arguments.clone()))?;
+                    *run = Running::start(TOOL, run.cx.clone(), |cx| (entry.run)(cx, arguments))?;
                     continue;
                 }
                 break end_tool(entry, arguments, ended);
@@ -593,11 +600,20 @@ impl<T> Running<T> {
     fn start(
         kind: &'static str,
         cx: Context,
-        start: impl FnOnce(Context) -> BoxFuture<'static, Result<T, Failed>>,
+        start: impl FnOnce(&Context) -> BoxFuture<'static, Result<T, Failed>>,
     ) -> Result<Running<T>, Stop> {
         check_luggage(&**cx.voice())?;
-        let run = std::panic::catch_unwind(AssertUnwindSafe(|| start(cx.clone())));
-        Ok(Running { kind, cx, run: run.map_err(|panic| words(panic.as_ref())), sleep: None, asked: 0 })
+        Ok(Running::begin(kind, cx, start))
+    }
+
+    /// The same, where what the client carries was looked at before.
+    fn begin(
+        kind: &'static str,
+        cx: Context,
+        start: impl FnOnce(&Context) -> BoxFuture<'static, Result<T, Failed>>,
+    ) -> Running<T> {
+        let run = std::panic::catch_unwind(AssertUnwindSafe(|| start(&cx)));
+        Running { kind, cx, run: run.map_err(|panic| words(panic.as_ref())), sleep: None, asked: 0 }
     }
 
     /// What an end means.

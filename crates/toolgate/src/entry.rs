@@ -301,7 +301,7 @@ impl Entry {
             Arrival::Listening(listening) => return Started::Listening(listening),
             Arrival::Visit(visit) => visit,
         };
-        let Visit { request, voice, closing } = *visit;
+        let Visit { request, voice, closing } = visit;
         let cancel = request.cancel.clone();
         match self.hall.begin(request, &voice) {
             Ok(work) => {

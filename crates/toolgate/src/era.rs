@@ -52,8 +52,9 @@ use crate::request::{BARE_OWNER, BoxFuture, Caller, Principal, Request, Stop, Ta
 use crate::seal::Seal;
 use crate::stream::Stream;
 use crate::task::Tasks;
-use ask_retry::Retrying;
+use ask_retry::{Kit, Retrying};
 use ask_reverse::Reversing;
+use each::Greeted;
 use header::Labels;
 use list::Lists;
 use session::{Session, Ticket};
@@ -109,13 +110,15 @@ pub(crate) enum Told {
 }
 
 /// What became of a message in the vestibule.
+// The largest variant is the common one, and lives for a moment.
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Arrival {
     /// It is answered.
     Answered(Answer),
     /// It is answered when something is kept, or told to another node.
     Later(BoxFuture<'static, Answer>),
     /// It goes on to the hall.
-    Visit(Box<Visit>),
+    Visit(Visit),
     /// It stays here, listening.
     Listening(Box<Listening>),
 }
@@ -149,8 +152,8 @@ pub(crate) struct Era {
     strangers: Strangers,
     /// What is known of sessions in other processes, where there are any.
     pub(crate) shared: Option<Arc<Shared>>,
-    seal: Seal,
     clock: Clock,
+    kit: Arc<Kit>,
     pub(crate) hub: Arc<Hub>,
     /// Falls when the house closes: streams end.
     pub(crate) drain: CancellationToken,
@@ -209,14 +212,16 @@ impl Era {
         drain: CancellationToken,
         tasks: Arc<Tasks>,
     ) -> Era {
+        let face = Arc::new(ArcSwap::from_pointee(face));
+        let kit = Arc::new(Kit { server: Arc::clone(&face), seal, clock: clock.clone() });
         Era {
-            face: Arc::new(ArcSwap::from_pointee(face)),
+            face,
             offering,
             sessions,
             strangers: Strangers::default(),
             shared,
-            seal,
             clock,
+            kit,
             hub,
             drain,
             lists: Lists::default(),
@@ -348,8 +353,13 @@ impl Era {
             if let Road::Line(line) = &peer.road {
                 line.note_each();
             }
-            let (edition, call, caller) = self.greet_each(method, &said, peer, &labels).map_err(newest)?;
-            return self.seat(&edition.into(), id, call, caller, None, peer, out);
+            let greeted = self.greet_each(method, &said, peer, &labels).map_err(newest)?;
+            let Greeted { edition, call, client, meta, mirrors } = greeted;
+            if let Some(answer) = self.answer_at_once(&edition.into(), id, &call) {
+                return Ok(Arrival::Answered(answer));
+            }
+            let caller = self.caller(peer, client, meta, mirrors);
+            return self.seat(&edition.into(), id, call, params, caller, None, peer, out);
         }
         if method == "initialize" {
             if in_batch {
@@ -390,6 +400,9 @@ impl Era {
         };
         let call = call.map_err(told)?;
         let meta = said.meta().map_err(told)?;
+        if let Some(answer) = self.answer_at_once(&speech, id, &call) {
+            return Ok(Arrival::Answered(answer));
+        }
         let client = match &session {
             Some(session) => Arc::clone(&session.client),
             None => self.sessions.stranger(speech.edition()),
@@ -403,7 +416,19 @@ impl Era {
                 caller.owner = caller.principal.id().is_none().then(|| BARE_OWNER.into());
             }
         }
-        self.seat(&speech, id, call, caller, session, peer, out)
+        self.seat(&speech, id, call, params, caller, session, peer, out)
+    }
+
+    /// What needs to know nothing of its caller.
+    fn answer_at_once(&self, speech: &Speech, id: &RequestId, call: &Call) -> Option<Answer> {
+        match call {
+            Call::Ping => Some(self.answer(speech, id, &Outcome::Done)),
+            Call::Discover => {
+                let discovery = Outcome::Discovery(Box::new(self.discovery()));
+                Some(self.answer(speech, id, &discovery))
+            }
+            _ => None,
+        }
     }
 
     /// Gives a request its place: what is about the connection is answered here, the rest goes on.
@@ -413,7 +438,8 @@ impl Era {
         speech: &Speech,
         id: &RequestId,
         call: Call,
-        mut caller: Caller,
+        params: Option<&Raw>,
+        mut caller: Box<Caller>,
         session: Option<Arc<Session>>,
         peer: &Peer,
         out: &Arc<Stream>,
@@ -450,12 +476,10 @@ impl Era {
             })));
         }
         if !is_about_connection(&call) {
-            return self.visit(speech.clone(), id, call, caller, session, peer, out).map_err(told);
+            return self.visit(speech.clone(), id, call, params, caller, session, peer, out).map_err(told);
         }
         match (call, &session) {
             (Call::Hello(_), _) => Err(told(Fault::method("initialize"))),
-            (Call::Ping, _) => answered(Outcome::Done),
-            (Call::Discover, _) => answered(Outcome::Discovery(Box::new(self.discovery()))),
             (Call::SetLevel(level), session) => {
                 if let Some(session) = session {
                     session.set_level(level);
@@ -507,7 +531,8 @@ impl Era {
         speech: Speech,
         id: &RequestId,
         call: Call,
-        caller: Caller,
+        params: Option<&Raw>,
+        caller: Box<Caller>,
         session: Option<Arc<Session>>,
         peer: &Peer,
         out: &Arc<Stream>,
@@ -534,7 +559,7 @@ impl Era {
                 (Arc::new(voice), None)
             }
             Asking::Retry => {
-                let retrying = Arc::new(Retrying::new(edition, &call, &caller, out, self));
+                let retrying = Arc::new(Retrying::new(edition, &call, params, &caller, out, self));
                 (Arc::clone(&retrying) as Arc<dyn Voice>, Some(retrying))
             }
         };
@@ -542,7 +567,7 @@ impl Era {
         let closing =
             Closing { speech, id: id.clone(), method, retrying, _ticket: ticket, _leaving: leaving };
         let request = Request { call, caller, cancel };
-        Ok(Arrival::Visit(Box::new(Visit { request, voice, closing })))
+        Ok(Arrival::Visit(Visit { request, voice, closing }))
     }
 
     /// A token that falls when the request is cancelled, and its entry where cancellations are looked up.
@@ -571,8 +596,8 @@ impl Era {
         Ok((cancel, Some(ticket)))
     }
 
-    fn caller(&self, peer: &Peer, client: Arc<Client>, meta: Meta, mirrors: bool) -> Caller {
-        Caller {
+    fn caller(&self, peer: &Peer, client: Arc<Client>, meta: Meta, mirrors: bool) -> Box<Caller> {
+        Box::new(Caller {
             tasks: task_way(&client),
             owner: None,
             principal: peer.principal.clone(),
@@ -584,7 +609,7 @@ impl Era {
             lenient: false,
             empty_lists: false,
             given: None,
-        }
+        })
     }
 
     /// Hears a notification; what is still to be done if it concerns another process.
@@ -701,13 +726,11 @@ impl Era {
             Err(Stop::Cancelled) => Answer::Silence,
             // The hall makes a task of it.
             Err(Stop::Later) => refuse(&Fault::internal(&crate::seal::reference())),
-            Err(Stop::NeedsInput) => {
-                match retrying.as_ref().map(|retrying| retrying.suspend(&self.seal, &self.clock)) {
-                    Some(Ok(outcome)) => self.answer(speech, id, &outcome),
-                    Some(Err(fault)) => refuse(&fault),
-                    None => refuse(&Fault::internal(&crate::seal::reference())),
-                }
-            }
+            Err(Stop::NeedsInput) => match retrying.as_ref().map(|retrying| retrying.suspend()) {
+                Some(Ok(outcome)) => self.answer(speech, id, &outcome),
+                Some(Err(fault)) => refuse(&fault),
+                None => refuse(&Fault::internal(&crate::seal::reference())),
+            },
         }
     }
 }
@@ -741,8 +764,6 @@ fn is_about_connection(call: &Call) -> bool {
     matches!(
         call,
         Call::Hello(_)
-            | Call::Ping
-            | Call::Discover
             | Call::SetLevel(_)
             | Call::Subscribe { .. }
             | Call::Unsubscribe { .. }

@@ -30,7 +30,7 @@ use http::{HeaderMap, HeaderValue, Method, Uri, header};
 pub(crate) use address::Addresses;
 pub(crate) use basic::Users;
 pub(crate) use cors::Cors;
-pub(crate) use origin::Hosts;
+pub(crate) use origin::{Hosts, Named};
 pub(crate) use rate::Limiter;
 pub(crate) use refusal::{Kind, Refusal, Why, too_large};
 pub(crate) use token::Tokens;
@@ -49,7 +49,6 @@ use authorization::{Authorization, Given};
 use basic::{Login, Proof, Unchecked};
 use keys::Verdict;
 use logins::{Look, Trial, Verdict as Told};
-use origin::Named;
 use rate::Whose;
 use refusal::{bearer, busy, missing, too_many_failures, unavailable, wrong};
 
@@ -106,6 +105,8 @@ pub(crate) struct Head<'a> {
     pub(crate) method: &'a Method,
     pub(crate) uri: &'a Uri,
     pub(crate) headers: &'a HeaderMap,
+    /// What `headers` say of hosts.
+    pub(crate) named: Named<'a>,
     /// The other end of the connection.
     pub(crate) peer: Option<IpAddr>,
     /// Whether the connection is TLS.
@@ -314,8 +315,8 @@ impl Guards {
     pub(crate) fn gate(&self, head: &Head<'_>) -> Result<Gate, Box<Refusal>> {
         let is_secure = head.is_tls || address::is_secure(head.peer, head.headers, &self.proxies);
         let mut dress = Dress { origin: None, is_secure };
-        let named = Named::of(head.headers);
-        self.hosts.host(head.uri, head.headers, &named).map_err(|refused| {
+        let named = &head.named;
+        self.hosts.host(head.uri, head.headers, named).map_err(|refused| {
             let why = if refused.status == 400 { Why::BadHead } else { Why::Host };
             Refusal::new(why, refused.why, &dress)
         })?;
@@ -330,7 +331,7 @@ impl Guards {
         if !self.addresses.is_empty() {
             self.check_address(client, &dress)?;
         }
-        let origin = self.hosts.origin(&named, &self.cors);
+        let origin = self.hosts.origin(named, &self.cors);
         let origin = origin.map_err(|refused| Refusal::new(Why::Origin, refused.why, &dress))?;
         if let Some(origin) = origin {
             dress.origin = Some(Box::new(self.cors.answer(origin, head.is_literal)));

@@ -159,7 +159,7 @@ impl Needs {
 
 /// A tool's function, erased.
 pub(crate) type ToolFn =
-    Arc<dyn Fn(Context, Raw) -> BoxFuture<'static, Result<ToolOutput, Failed>> + Send + Sync>;
+    Arc<dyn Fn(&Context, &Raw) -> BoxFuture<'static, Result<ToolOutput, Failed>> + Send + Sync>;
 /// A resource's or template's function, erased: with the URI that was asked for and the template's variables.
 pub(crate) type ReadFn = Arc<
     dyn Fn(Context, String, Vec<(String, String)>) -> BoxFuture<'static, Result<Found, Failed>> + Send + Sync,
@@ -177,7 +177,7 @@ where
     H: Handler<A>,
     H::Output: IntoOutput,
 {
-    Arc::new(move |cx, arguments| match handler.start(&cx, Arguments::Json(&arguments)) {
+    Arc::new(move |cx, arguments| match handler.start(cx, Arguments::Json(arguments)) {
         Ok(run) => Box::pin(async move { run.await.into_output() }),
         Err(failed) => Box::pin(async move { Err(failed) }),
     })

@@ -389,6 +389,7 @@ mod stream;
 mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod tracker;
 mod transport;
 
 #[cfg(feature = "http")]

@@ -15,6 +15,7 @@ mod view;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -201,7 +202,7 @@ impl<T: Keyed> Shelf<T> {
 pub(crate) struct Registry {
     current: ArcSwap<Snapshot>,
     /// What has been offered. It stays offered: a client was told so, and lists may become empty.
-    offer: ArcSwap<Offer>,
+    offer: Offered,
     /// Held while a change is made, so that no change is lost to another.
     changing: Mutex<()>,
     hub: Arc<Hub>,
@@ -231,10 +232,43 @@ impl Offer {
     }
 }
 
+/// The same, which every call asks for and which only ever grows.
+#[derive(Debug, Default)]
+struct Offered {
+    tools: AtomicBool,
+    resources: AtomicBool,
+    prompts: AtomicBool,
+    completions: AtomicBool,
+    tasks: AtomicBool,
+}
+
+impl Offered {
+    fn note(&self, offer: Offer) {
+        let Offer { tools, resources, prompts, completions, tasks } = offer;
+        self.tools.fetch_or(tools, Ordering::Relaxed);
+        self.resources.fetch_or(resources, Ordering::Relaxed);
+        self.prompts.fetch_or(prompts, Ordering::Relaxed);
+        self.completions.fetch_or(completions, Ordering::Relaxed);
+        self.tasks.fetch_or(tasks, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn now(&self) -> Offer {
+        Offer {
+            tools: self.tools.load(Ordering::Relaxed),
+            resources: self.resources.load(Ordering::Relaxed),
+            prompts: self.prompts.load(Ordering::Relaxed),
+            completions: self.completions.load(Ordering::Relaxed),
+            tasks: self.tasks.load(Ordering::Relaxed),
+        }
+    }
+}
+
 impl Registry {
     /// Offers what there is, and what is promised.
     pub(crate) fn new(snapshot: Snapshot, promised: Offer, hub: Arc<Hub>) -> Registry {
-        let offer = ArcSwap::from_pointee(promised.with(&snapshot));
+        let offer = Offered::default();
+        offer.note(promised.with(&snapshot));
         Registry { current: ArcSwap::from_pointee(snapshot), offer, changing: Mutex::new(()), hub }
     }
 
@@ -243,7 +277,7 @@ impl Registry {
     }
 
     pub(crate) fn offer(&self) -> Offer {
-        **self.offer.load()
+        self.offer.now()
     }
 
     /// Changes what is offered, if `change` says that it did, and tells clients which list changed.
@@ -254,7 +288,7 @@ impl Registry {
             if !change(&mut next) {
                 return false;
             }
-            self.offer.store(Arc::new(self.offer().with(&next)));
+            self.offer.note(self.offer().with(&next));
             self.current.store(Arc::new(next));
         }
         self.hub.publish(topic);
@@ -268,7 +302,7 @@ impl Registry {
         let changed = {
             let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
             let before = self.current.load_full();
-            self.offer.store(Arc::new(self.offer().with(next)));
+            self.offer.note(self.offer().with(next));
             self.current.store(Arc::new(next.clone()));
             before.differs(next)
         };

@@ -200,7 +200,8 @@ pub(crate) const BARE_OWNER: &str = "bare";
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) call: Call,
-    pub(crate) caller: Caller,
+    /// In its box from the beginning: it passes through many hands.
+    pub(crate) caller: Box<Caller>,
     /// Falls when nobody waits for the answer any more.
     pub(crate) cancel: Cancel,
 }

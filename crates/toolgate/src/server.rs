@@ -17,6 +17,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use arc_swap::ArcSwapOption;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{
     Annotations, CacheHint, CacheScope, Icon, Implementation, ServerCapabilities, TaskCapability, TaskSupport,
@@ -114,18 +115,20 @@ impl Server {
         self.0.entry.rise();
         let asked = signal::signal();
         let stop = CancellationToken::new();
-        let serving = stdio::serve(Arc::clone(&self.0.entry), input, output, stop.clone(), self.0.drain);
-        let mut serving = std::pin::pin!(serving);
+        // A task, so that whoever reads and whoever calls are on the same threads. It ends with this future.
+        let mut serving = JoinSet::new();
+        serving.spawn(stdio::serve(Arc::clone(&self.0.entry), input, output, stop.clone(), self.0.drain));
         let served = tokio::select! {
             biased;
-            served = &mut serving => served,
+            served = serving.join_next() => served,
             () = asked => {
                 // Listeners are told the end before the line is hung up.
                 self.shut_down();
                 stop.cancel();
-                serving.await
+                serving.join_next().await
             }
         };
+        let served = served.and_then(Result::ok).unwrap_or(Err(std::io::ErrorKind::BrokenPipe.into()));
         flushed.wait(self.0.drain).await;
         let tasks = &self.0.entry.hall.tasks;
         // Where nobody could ask for them any more, they are not waited for.

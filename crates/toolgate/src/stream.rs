@@ -283,10 +283,15 @@ impl Stream {
         inner.wake();
     }
 
-    /// Whether something waits to be read, or the reader is to leave. Wakes the task when that changes.
+    /// Whether something waits to be read, or the reader is to leave.
+    pub(crate) fn is_stirred(&self) -> bool {
+        self.lock().is_stirred()
+    }
+
+    /// The same. Wakes the task when that changes.
     pub(crate) fn poll_stirred(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut inner = self.lock();
-        if inner.wanted < inner.next || inner.cut.is_some() || inner.finished {
+        if inner.is_stirred() {
             return Poll::Ready(());
         }
         inner.waker = Some(cx.waker().clone());
@@ -331,6 +336,10 @@ impl Inner {
     /// The number of a message that has none elsewhere.
     fn own_number(&self) -> Option<NonZeroU64> {
         NonZeroU64::new(self.next).filter(|_| !self.is_of_log)
+    }
+
+    fn is_stirred(&self) -> bool {
+        self.wanted < self.next || self.cut.is_some() || self.finished
     }
 
     fn has_room(&self) -> bool {

@@ -24,7 +24,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::TaskTracker;
 use toolgate_wire::model::{
     Answer, Ask, CacheHint, Elicit, Outcome, Page, Task, TaskEnd, TaskState, ToolOutput,
 };
@@ -37,6 +36,7 @@ use crate::hub::{Hub, Topic};
 use crate::request::{BoxFuture, Caller, Failure, Stop};
 use crate::seal::{Seal, token};
 use crate::store::{Cellar, Expect, Key, Reach, StoreError, Version};
+use crate::tracker::Tracker;
 use desk::Desk;
 use kept::{Ended, Kept};
 use record::{Record, Reply};
@@ -172,7 +172,7 @@ struct Core {
     missed: AtomicBool,
     /// Somebody has left a task to others.
     left: Notify,
-    tracker: TaskTracker,
+    tracker: Tracker,
     /// Falls when the house closes: what runs has `patience` left.
     drain: CancellationToken,
     patience: Duration,
@@ -219,7 +219,7 @@ impl Tasks {
             is_up: AtomicBool::new(false),
             missed: AtomicBool::new(false),
             left: Notify::new(),
-            tracker: TaskTracker::new(),
+            tracker: Tracker::new(),
             drain,
             patience,
             over: over.clone(),

@@ -6,9 +6,14 @@ pub(crate) mod signal;
 pub(crate) mod stdio;
 
 #[cfg(feature = "http")]
+mod asked;
+#[cfg(feature = "http")]
 pub(crate) mod http;
 #[cfg(feature = "http")]
 pub(crate) mod listen;
+
+#[cfg(feature = "http")]
+pub(crate) use asked::Asked;
 
 /// Serves HTTP on a listener until the process is asked to end or `over` falls. `end` is called when it is asked to;
 /// `settle` waits for what clients left behind. Whoever asks twice, or waits longer than `drain`, is not kept.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use jsonschema::Validator;
 use serde_json::{Map, Value};
 use toolgate::{Context, ToolError};
+use toolgate_schema::Schema;
 
 use crate::config::{Argument, Arguments, Origin};
 
@@ -13,7 +13,7 @@ const MAX_WORD: usize = 64 * 1024;
 
 /// Completes the arguments of a call.
 #[derive(Debug)]
-pub(super) struct Taking(Vec<(Argument, Option<Validator>)>);
+pub(super) struct Taking(Vec<(Argument, Option<Schema>)>);
 
 impl Taking {
     /// For tools, whose other arguments are checked before anybody sees them.
@@ -28,7 +28,7 @@ impl Taking {
 
     fn new(arguments: &Arguments, is_checked: impl Fn(&Argument) -> bool) -> Taking {
         let checked = |argument: &Argument| {
-            let validator = is_checked(argument).then(|| jsonschema::draft202012::new(&argument.schema).ok());
+            let validator = is_checked(argument).then(|| Schema::new(&argument.schema).ok());
             (argument.clone(), validator.flatten())
         };
         Taking(arguments.list.iter().map(checked).collect())
@@ -77,7 +77,7 @@ impl Taking {
                 continue;
             };
             let value = coerced(&Value::String(word), &argument.schema);
-            if let Some(Err(error)) = validator.as_ref().map(|validator| validator.validate(&value)) {
+            if let Some(Err(error)) = validator.as_ref().map(|validator| validator.check(&value)) {
                 return Err(ToolError::new(format!("`{name}`: {error}")));
             }
             all.insert(name, value);

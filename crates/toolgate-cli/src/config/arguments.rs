@@ -1,6 +1,7 @@
 //! Arguments: the short way to write them, the long way, and those that come from the caller.
 
 use serde_json::{Map, Value, json};
+use toolgate_schema::Schema;
 
 use super::text::{Troubles, meant};
 use super::tree::{Entry, Node};
@@ -305,10 +306,12 @@ fn sound(argument: Argument) -> Result<Argument, String> {
     if is_plain && argument.schema["type"].is_string() {
         return Ok(argument);
     }
-    let validator = jsonschema::draft202012::new(&argument.schema)
-        .map_err(|error| format!("its schema is wrong: {error}"))?;
+    let schema = Schema::new(&argument.schema).map_err(|error| format!("its schema is wrong: {error}"))?;
+    if let Some(unread) = schema.unread().first() {
+        return Err(format!("its schema is wrong: {unread}"));
+    }
     if let Some(default) = &argument.default
-        && let Err(error) = validator.validate(default)
+        && let Err(error) = schema.check(default)
     {
         return Err(format!("its default does not fit: {error}"));
     }

@@ -261,8 +261,11 @@ impl<'a> Field<'a> {
         read: impl Fn(Field<'a>) -> Result<T, Fault>,
     ) -> Result<BTreeMap<String, T>, Fault> {
         let map = self.must("an object", self.value.filter(is_object))?;
-        let entry = |value| read(Field { item: true, value: Some(value), ..self });
-        map.members().map(|(name, value)| Ok((name.into_owned(), entry(value)?))).collect()
+        let mut read_so_far = BTreeMap::new();
+        for (name, value) in map.members() {
+            read_so_far.insert(name.into_owned(), read(Field { item: true, value: Some(value), ..self })?);
+        }
+        Ok(read_so_far)
     }
 
     /// An object with names that others chose; none is the same as `{}`.

@@ -5,6 +5,7 @@
 //! says what was said, or which part of it is missing.
 
 use std::borrow::Cow;
+use std::ops::Deref;
 
 use super::capability::{read_client_capabilities, read_implementation};
 use super::fields::{Field, Part};
@@ -19,13 +20,30 @@ use crate::model::{ClientCapabilities, Implementation, LogLevel};
 use crate::{Fault, FaultKind, ProgressToken, RequestId};
 
 /// What a request says, and what it says beside that.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Said<'a> {
     params: Part<'a>,
-    /// Where things are.
-    places: Params<'a>,
-    /// What the reader of the message noted, if it is of these parameters.
-    noted: Option<&'a Index<'a>>,
+    places: Places<'a>,
+}
+
+/// Where things are.
+#[derive(Clone)]
+enum Places<'a> {
+    /// As the reader of the message noted it: nearly always.
+    Noted(&'a Index<'a>, &'a Params<'a>),
+    Walked(Box<Params<'a>>),
+}
+
+impl<'a> Deref for Places<'a> {
+    type Target = Params<'a>;
+
+    #[inline]
+    fn deref(&self) -> &Params<'a> {
+        match self {
+            Places::Noted(_, places) => places,
+            Places::Walked(places) => places,
+        }
+    }
 }
 
 impl<'a> Said<'a> {
@@ -35,7 +53,7 @@ impl<'a> Said<'a> {
     /// If the params are no object.
     pub fn of(params: Option<&'a Raw>) -> Result<Said<'a>, Fault> {
         let params = Part::params(params)?;
-        Ok(Said { params, places: Params::walk(params.view()), noted: None })
+        Ok(Said { params, places: Places::Walked(Box::new(Params::walk(params.view()))) })
     }
 
     /// The same without a walk, if `index` is of these parameters, as it was
@@ -46,7 +64,7 @@ impl<'a> Said<'a> {
     pub fn noted(params: Option<&'a Raw>, index: &'a Index<'a>) -> Result<Said<'a>, Fault> {
         let part = Part::params(params)?;
         match index.of(part.view()) {
-            Some(places) => Ok(Said { params: part, places: *places, noted: Some(index) }),
+            Some(places) => Ok(Said { params: part, places: Places::Noted(index, places) }),
             None => Said::of(params),
         }
     }
@@ -124,7 +142,10 @@ impl<'a> Said<'a> {
 
     /// What the reader of the message noted.
     pub(super) fn index(&self) -> Option<&'a Index<'a>> {
-        self.noted
+        match &self.places {
+            Places::Noted(index, _) => Some(index),
+            Places::Walked(_) => None,
+        }
     }
 
     /// All of `_meta`.

@@ -191,7 +191,7 @@ fn place_in(text: &[u8], part: &[u8]) -> Option<Range<usize>> {
 
 /// Without the text it came in: whoever keeps a client must not keep a message.
 fn read<'a>(said: &Said<'a>) -> Result<(Cow<'a, str>, Arc<Client>), Fault> {
-    let (version, capabilities, info) = said.apart().greeting()?;
+    let (version, capabilities, info) = said.clone().apart().greeting()?;
     let named = Edition::of(&version).filter(|edition| !edition.shakes_hands());
     let client = Client { edition: named.unwrap_or(Edition::NEWEST), capabilities, info };
     Ok((version.into(), Arc::new(client)))

@@ -93,11 +93,13 @@ pub(crate) fn scan<'a>(
 /// The same as the function of that name in the standard library, which looks
 /// for a reason to stop after every 32 bytes: there hardly ever is one.
 fn is_ascii(bytes: &[u8]) -> bool {
-    let (blocks, rest) = bytes.as_chunks::<32>();
-    let none = [0; 32];
-    let sum = blocks.iter().fold(none, |sum, block| std::array::from_fn(|n| sum[n] | block[n]));
-    let rest = rest.iter().fold(0, |sum, byte| sum | byte);
-    (sum.iter().fold(rest, |sum, byte| sum | byte)).is_ascii()
+    let (words, rest) = bytes.as_chunks::<8>();
+    let (blocks, words) = words.as_chunks::<4>();
+    let word = |word: &[u8; 8]| u64::from_le_bytes(*word);
+    let sum = blocks.iter().fold([0; 4], |sum, block| std::array::from_fn(|n| sum[n] | word(&block[n])));
+    let sum = sum.iter().fold(0, |all, sum| all | sum);
+    let sum = words.iter().fold(sum, |all, each| all | word(each));
+    sum & 0x8080_8080_8080_8080 == 0 && rest.is_ascii()
 }
 
 /// A key as it stands in the text.
@@ -128,7 +130,16 @@ impl<'a> Key<'a> {
     /// but one who does means it all the same.
     #[inline(always)]
     pub(crate) fn find(self, find: impl Fn(&[u8]) -> Option<usize>) -> Option<usize> {
-        if self.escaped { find(self.text().as_bytes()) } else { find(self.inside) }
+        // One call, so that it is made part of whoever asks.
+        let text;
+        let key = match self.escaped {
+            true => {
+                text = self.text();
+                text.as_bytes()
+            }
+            false => self.inside,
+        };
+        find(key)
     }
 }
 

@@ -159,7 +159,8 @@ pub(super) fn pair(high: u32, low: u32) -> Option<char> {
 /// backslashes and control characters.
 pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
     let mut rest = text.as_bytes();
-    out.reserve(rest.len() + 2);
+    // A little more for what follows a long one, which would be moved otherwise.
+    out.reserve(rest.len() + 2 + rest.len() / 64);
     out.push(b'"');
     loop {
         let (plain, special) = rest.split_at(plain_run(rest));

@@ -284,7 +284,7 @@ fn digits(bytes: &[u8]) -> Option<i64> {
 
 /// The length of the value at the beginning of checked text.
 #[inline]
-fn value_len(bytes: &[u8]) -> usize {
+pub(super) fn value_len(bytes: &[u8]) -> usize {
     match bytes.first() {
         Some(b'"') => string_len(bytes),
         Some(b'{' | b'[') => container_len(bytes),

@@ -5,3 +5,4 @@ mod noted;
 mod roundtrip;
 mod samples;
 mod schema;
+mod typed;

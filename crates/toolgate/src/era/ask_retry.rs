@@ -41,19 +41,24 @@ pub(super) struct Retrying {
     is_tool: bool,
     /// What the sealed journal is bound to. Computed when needed: most calls ask nothing.
     binding: Binding,
-    seal: Seal,
-    clock: Clock,
+    kit: Arc<Kit>,
     /// None as long as the client has brought nothing and nobody has asked: nearly always.
     journal: Mutex<Option<Box<Journal>>>,
 }
 
 struct Binding {
-    /// Servers may share their keys; what one made up is not for the other.
-    server: Arc<ArcSwap<Face>>,
     principal: Principal,
     method: &'static str,
-    subject: String,
-    arguments: Option<Raw>,
+    /// As they came: what of them counts is read when it is asked for.
+    params: Option<Raw>,
+}
+
+/// What is needed to seal and to open, in one piece: every call keeps it, and hardly any uses it.
+pub(super) struct Kit {
+    /// Servers may share their keys; what one made up is not for the other.
+    pub(super) server: Arc<ArcSwap<Face>>,
+    pub(super) seal: Seal,
+    pub(super) clock: Clock,
 }
 
 #[derive(Default)]
@@ -78,26 +83,22 @@ impl Retrying {
     pub(super) fn new(
         edition: Edition,
         call: &Call,
+        params: Option<&Raw>,
         caller: &Caller,
         out: Option<Arc<Stream>>,
         era: &Era,
     ) -> Retrying {
-        let (arguments, retry) = match call {
-            Call::CallTool { arguments, retry, .. } => (arguments.clone(), Some(retry)),
-            Call::GetPrompt { arguments, retry, .. } => (Raw::of(arguments).ok(), Some(retry)),
-            Call::Read { retry, .. } => (None, Some(retry)),
-            _ => (None, None),
+        let retry = match call {
+            Call::CallTool { retry, .. } | Call::GetPrompt { retry, .. } | Call::Read { retry, .. } => {
+                Some(retry)
+            }
+            _ => None,
         };
         let journal = retry.filter(|retry| !retry.is_empty()).map(|Retry { responses, state }| {
             Box::new(Journal { sealed: state.clone(), brought: responses.clone(), ..Journal::default() })
         });
-        let binding = Binding {
-            server: Arc::clone(&era.face),
-            principal: caller.principal.clone(),
-            method: call.method(),
-            subject: call.subject().unwrap_or_default().to_owned(),
-            arguments,
-        };
+        let binding =
+            Binding { principal: caller.principal.clone(), method: call.method(), params: params.cloned() };
         Retrying {
             edition,
             client: Arc::clone(&caller.client),
@@ -105,8 +106,7 @@ impl Retrying {
             out,
             is_tool: matches!(call, Call::CallTool { .. }),
             binding,
-            seal: era.seal.clone(),
-            clock: era.clock.clone(),
+            kit: Arc::clone(&era.kit),
             journal: Mutex::new(journal),
         }
     }
@@ -121,7 +121,7 @@ impl Retrying {
     }
 
     /// Ends this run: what the client is asked, and what it is given to carry.
-    pub(super) fn suspend(&self, seal: &Seal, clock: &Clock) -> Result<Outcome, Fault> {
+    pub(super) fn suspend(&self) -> Result<Outcome, Fault> {
         let mut kept = self.lock();
         let journal = kept.get_or_insert_default();
         if journal.round >= ROUNDS {
@@ -132,8 +132,8 @@ impl Retrying {
                 Err(Fault::params(said))
             };
         }
-        let plain = journal.write(clock.unix() + LIFETIME.as_secs());
-        let state = seal.seal(&self.binding.digest(), &plain);
+        let plain = journal.write(self.kit.clock.unix() + LIFETIME.as_secs());
+        let state = self.kit.seal.seal(&self.digest(), &plain);
         if state.len() > LUGGAGE {
             // Whoever brings too much is told so; it is no fault of ours.
             if journal.answers.values().map(|raw| raw.as_bytes().len()).sum::<usize>() > LUGGAGE / 2 {
@@ -162,9 +162,9 @@ impl Retrying {
     fn open<'a>(&self, kept: &'a mut Option<Box<Journal>>) -> &'a mut Journal {
         let journal = kept.get_or_insert_default();
         if let Some(sealed) = journal.sealed.take() {
-            let plain = self.seal.open(&self.binding.digest(), &sealed);
+            let plain = self.kit.seal.open(&self.digest(), &sealed);
             if let Err(reason) =
-                plain.map_err(|_| "invalid").and_then(|plain| journal.read(&plain, self.clock.unix()))
+                plain.map_err(|_| "invalid").and_then(|plain| journal.read(&plain, self.kit.clock.unix()))
             {
                 let fault = Fault::params(format!("requestState is {reason}"));
                 journal.forged = Some(fault.with_data(Raw::from(json!({ "reason": reason }))));
@@ -289,17 +289,27 @@ impl Journal {
     }
 }
 
-impl Binding {
+impl Retrying {
+    /// What the sealed journal is bound to.
     fn digest(&self) -> [u8; 32] {
+        let Binding { principal, method, params } = &self.binding;
+        // It was read before, so it can be read.
+        let call = codec::read_call(self.edition, method, params.as_ref()).ok();
+        let subject = call.as_ref().and_then(Call::subject).unwrap_or_default();
+        let arguments = match &call {
+            Some(Call::CallTool { arguments, .. }) => arguments.clone(),
+            Some(Call::GetPrompt { arguments, .. }) => Raw::of(arguments).ok(),
+            _ => None,
+        };
         let mut hash = Sha256::new();
-        let face = self.server.load();
-        let parts = [&face.info.name, self.principal.id().unwrap_or_default(), self.method, &self.subject];
+        let face = self.kit.server.load();
+        let parts = [&face.info.name, principal.id().unwrap_or_default(), method, subject];
         for part in parts {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
-        hash.update([u8::from(self.principal.id().is_some())]);
-        if let Some(arguments) = &self.arguments {
+        hash.update([u8::from(principal.id().is_some())]);
+        if let Some(arguments) = &arguments {
             canonical(&mut hash, arguments.view());
         }
         hash.finalize().into()

@@ -1,14 +1,25 @@
 //! Editions in which every request says who sends it, and mirrors itself in HTTP headers.
 
+use std::sync::Arc;
+
 use http::HeaderName;
 use toolgate_wire::codec::Said;
 use toolgate_wire::model::{Call, Discovery};
-use toolgate_wire::{Edition, Fault, FaultKind, Greeting};
+use toolgate_wire::{Client, Edition, Fault, FaultKind, Greeting, Meta};
 
 use super::header::{Label, Labels, METHOD, NAME, VERSION, single};
 use super::{Era, Peer, Road};
 use crate::registry::decode;
-use crate::request::Caller;
+
+/// A request that says who sends it.
+pub(super) struct Greeted {
+    pub(super) edition: Edition,
+    pub(super) call: Call,
+    pub(super) client: Arc<Client>,
+    pub(super) meta: Meta,
+    /// Marked arguments must stand in headers too.
+    pub(super) mirrors: bool,
+}
 
 impl Era {
     /// Whether a message is to be read by the rules of these editions.
@@ -23,7 +34,7 @@ impl Era {
         if method == "initialize" {
             return false;
         }
-        let named = labels.version.ok().flatten().and_then(Edition::of);
+        let named = labels.version.edition();
         named.is_some_and(|edition| edition.facts().greeting == Greeting::Each)
     }
 
@@ -34,10 +45,14 @@ impl Era {
         said: &Said<'_>,
         peer: &Peer,
         labels: &Labels<'_>,
-    ) -> Result<(Edition, Call, Caller), Fault> {
+    ) -> Result<Greeted, Fault> {
         let (version, client) = self.greetings.meet(said)?;
         let posted = matches!(peer.road, Road::Post { .. });
-        if posted && required(labels.version, &VERSION)? != version && !peer.is_changed {
+        if posted
+            && !labels.version.is(&version)
+            && required(labels.version, &VERSION)? != version
+            && !peer.is_changed
+        {
             return Err(mismatch(&VERSION, "the `_meta` of the body"));
         }
         let edition = match Edition::of(&version) {
@@ -46,21 +61,23 @@ impl Era {
             Some(_) if method == "server/discover" => Edition::NEWEST,
             _ => return Err(Fault::version(&version)),
         };
-        if posted && required(labels.method, &METHOD)? != method && !peer.is_changed {
+        if posted
+            && !labels.method.is(method)
+            && required(labels.method, &METHOD)? != method
+            && !peer.is_changed
+        {
             return Err(mismatch(&METHOD, "the method of the body"));
         }
         let call = said.call(edition, method)?;
         let mirrors = posted && edition.facts().mirror_headers && !peer.is_changed;
         if let (true, Some(subject)) = (mirrors, call.subject()) {
-            let name = required(labels.name, &NAME)?;
             // Most names stand there as they are.
-            let is_plain = name == subject && !name.starts_with("=?");
-            if !is_plain && decode(name.as_bytes()).as_deref() != Some(subject) {
+            let is_plain = labels.name.is(subject) && !subject.starts_with("=?");
+            if !is_plain && decode(required(labels.name, &NAME)?.as_bytes()).as_deref() != Some(subject) {
                 return Err(mismatch(&NAME, "the body"));
             }
         }
-        let meta = said.meta()?;
-        Ok((edition, call, self.caller(peer, client, meta, mirrors)))
+        Ok(Greeted { edition, call, client, meta: said.meta()?, mirrors })
     }
 
     /// What `server/discover` tells.
@@ -86,7 +103,7 @@ pub(super) fn check_method_if_sent(method: &str, peer: &Peer) -> Result<(), Faul
 }
 
 fn required<'a>(label: Label<'a>, name: &HeaderName) -> Result<&'a str, Fault> {
-    match label {
+    match label.text() {
         Ok(Some(value)) => Ok(value),
         Ok(None) => Err(Fault::new(FaultKind::Header, format!("header {name} is missing"))),
         Err(_) => Err(Fault::new(FaultKind::Header, format!("header {name} must be sent once, as text"))),

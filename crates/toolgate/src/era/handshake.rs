@@ -95,13 +95,19 @@ impl Era {
         let refuse = |fault| (Speech::from(Edition::NEWEST_HANDSHAKE), fault);
         let session = labels
             .session
+            .bytes()
             .map_err(|_| refuse(Fault::new(FaultKind::Session, "header mcp-session-id must be sent once")))?;
-        let version = labels
-            .version
-            .map_err(|_| refuse(Fault::invalid("header mcp-protocol-version must be sent once, as text")))?;
-        if let Some(unknown) = version.filter(|version| Edition::of(version).is_none()) {
-            return Err(refuse(Fault::version(unknown)));
-        }
+        let version = match labels.version.edition() {
+            Some(edition) => Some(edition),
+            None => match labels.version.text() {
+                Ok(None) => None,
+                Ok(Some(unknown)) => return Err(refuse(Fault::version(unknown))),
+                Err(_) => {
+                    let said = "header mcp-protocol-version must be sent once, as text";
+                    return Err(refuse(Fault::invalid(said)));
+                }
+            },
+        };
         // Where nobody is remembered, nobody can claim to be: the header says nothing.
         let session = session.filter(|_| !self.sessions.are_off());
         match (session, version) {
@@ -109,12 +115,10 @@ impl Era {
                 let session = self.sessions.find(id, &peer.principal, &self.clock);
                 session.map(Speaker::Session).ok_or_else(|| refuse(no_session()))
             }
-            (None, Some(version)) if Edition::of(version).is_some_and(|edition| !edition.shakes_hands()) => {
+            (None, Some(edition)) if !edition.shakes_hands() => {
                 Err((Edition::NEWEST.into(), Fault::invalid("this message is none of the version it names")))
             }
-            (None, Some(version)) if self.sessions.are_off() => {
-                Ok(Edition::of(version).map_or(Speaker::Bare, Speaker::Stranger))
-            }
+            (None, Some(edition)) if self.sessions.are_off() => Ok(Speaker::Stranger(edition)),
             (None, Some(_)) => {
                 Err(refuse(Fault::invalid("header mcp-session-id is missing; send `initialize` first")))
             }

@@ -1,6 +1,7 @@
 //! Headers that may stand once only.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use toolgate_wire::Edition;
 
 /// The edition of a request.
 pub(crate) const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -25,12 +26,50 @@ pub(super) struct Labels<'a> {
     pub(super) name: Label<'a>,
 }
 
-/// The one value of a header, without the blanks around it; none if it is absent.
-pub(super) type Label<'a> = Result<Option<&'a str>, Repeated>;
+/// What is known of one header.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Label<'a> {
+    Absent,
+    Once(&'a HeaderValue),
+    Repeated,
+}
+
+impl<'a> Label<'a> {
+    /// The one value, without the blanks around it; none if it is absent.
+    pub(super) fn text(self) -> Result<Option<&'a str>, Repeated> {
+        match self {
+            Label::Absent => Ok(None),
+            Label::Once(value) => text(value).map(Some),
+            Label::Repeated => Err(Repeated),
+        }
+    }
+
+    /// The edition it names, if it does.
+    pub(super) fn edition(self) -> Option<Edition> {
+        let mut all = Edition::ALL.into_iter().rev();
+        all.find(|edition| self.is(edition.date())).or_else(|| Edition::of(self.text().ok()??))
+    }
+
+    /// The one value, as [`Label::text`].
+    pub(super) fn bytes(self) -> Result<Option<&'a [u8]>, Repeated> {
+        match self {
+            Label::Absent => Ok(None),
+            Label::Once(value) => bytes(value).map(Some),
+            Label::Repeated => Err(Repeated),
+        }
+    }
+
+    /// Whether it is this, to the letter: that is seen sooner than what it is otherwise.
+    #[inline]
+    pub(super) fn is(self, said: &str) -> bool {
+        matches!(self, Label::Once(value) if value.as_bytes() == said.as_bytes() && said.is_ascii())
+    }
+}
 
 impl<'a> Labels<'a> {
     pub(super) fn of(headers: &'a HeaderMap) -> Labels<'a> {
-        let mut labels = Labels { version: Ok(None), session: Ok(None), method: Ok(None), name: Ok(None) };
+        let absent = Label::Absent;
+        let mut labels = Labels { version: absent, session: absent, method: absent, name: absent };
         for (name, value) in headers {
             let Some(name) = name.as_str().strip_prefix("mcp-") else { continue };
             let label = match name {
@@ -41,8 +80,8 @@ impl<'a> Labels<'a> {
                 _ => continue,
             };
             *label = match label {
-                Ok(None) => text(value).map(Some),
-                _ => Err(Repeated),
+                Label::Absent => Label::Once(value),
+                _ => Label::Repeated,
             };
         }
         labels
@@ -60,12 +99,22 @@ pub(crate) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Op
 }
 
 fn text(value: &HeaderValue) -> Result<&str, Repeated> {
-    let text = value.to_str().map_err(|_| Repeated)?;
-    Ok(match text.as_bytes() {
-        [b' ' | b'\t', ..] | [.., b' ' | b'\t'] => text.trim_matches([' ', '\t']),
-        // hyper has taken them off.
-        _ => text,
-    })
+    std::str::from_utf8(bytes(value)?).map_err(|_| Repeated)
+}
+
+/// What a header may hold and is ASCII is text.
+fn bytes(value: &HeaderValue) -> Result<&[u8], Repeated> {
+    match value.as_bytes() {
+        value if !value.is_ascii() => Err(Repeated),
+        value @ ([b' ' | b'\t', ..] | [.., b' ' | b'\t']) => {
+            let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+            let start = value.iter().position(|byte| !is_blank(byte)).unwrap_or(value.len());
+            let end = value.iter().rposition(|byte| !is_blank(byte)).map_or(start, |last| last + 1);
+            Ok(value.get(start..end).unwrap_or_default())
+        }
+        // Whoever read the head has taken them off.
+        value => Ok(value),
+    }
 }
 
 #[cfg(test)]
@@ -84,7 +133,7 @@ mod tests {
                 }
                 let Labels { version, session, method, name } = Labels::of(&headers);
                 assert_eq!(
-                    [version, session, method, name],
+                    [version, session, method, name].map(Label::text),
                     all.each_ref().map(|name| single(&headers, name))
                 );
             }

@@ -88,7 +88,8 @@ impl Default for SessionLimits {
 #[derive(Debug)]
 pub(crate) struct Sessions {
     pub(super) limits: Arc<SessionLimits>,
-    open: RwLock<HashMap<Box<str>, Arc<Session>, BuildHasherDefault<ById>>>,
+    /// By bytes, as headers hold them: an id need not be known to be text to be looked for.
+    open: RwLock<HashMap<Box<[u8]>, Arc<Session>, BuildHasherDefault<ById>>>,
     /// Stand in for clients that say nothing of themselves but an edition, or not even that.
     strangers: [Arc<Client>; Edition::ALL.len()],
     /// Clients that greeted lately, the last one last: thousands of sessions come from the same program.
@@ -243,7 +244,7 @@ impl Sessions {
         if open.len() >= self.limits.total {
             return None;
         }
-        open.insert(session.id.clone(), Arc::clone(&session));
+        open.insert(session.id.as_bytes().into(), Arc::clone(&session));
         Some(session)
     }
 
@@ -297,7 +298,7 @@ impl Sessions {
         session.touch(clock);
         let now = clock.uptime();
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = open.get(&session.id) {
+        if let Some(known) = open.get(session.id.as_bytes()) {
             return Some(Arc::clone(known));
         }
         if open.len() >= self.limits.total {
@@ -311,13 +312,13 @@ impl Sessions {
         } else if self.is_due(now, SWEEP) {
             open.retain(|_, session| !session.is_stale(now));
         }
-        open.insert(session.id.clone(), Arc::clone(&session));
+        open.insert(session.id.as_bytes().into(), Arc::clone(&session));
         Some(session)
     }
 
     /// The session with this id, whoever asks.
     pub(super) fn peek(&self, id: &str) -> Option<Arc<Session>> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+        self.open.read().unwrap_or_else(PoisonError::into_inner).get(id.as_bytes()).cloned()
     }
 
     /// All that somebody waits for something in.
@@ -333,7 +334,7 @@ impl Sessions {
     }
 
     /// The session with this id, if it belongs to this principal.
-    pub(super) fn find(&self, id: &str, principal: &Principal, clock: &Clock) -> Option<Arc<Session>> {
+    pub(super) fn find(&self, id: &[u8], principal: &Principal, clock: &Clock) -> Option<Arc<Session>> {
         let session = {
             let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(open.get(id)?)
@@ -392,7 +393,7 @@ impl Sessions {
 
     pub(super) fn close(&self, session: &Session) {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
-        open.remove(&session.id);
+        open.remove(session.id.as_bytes());
         drop(open);
         session.end();
     }
@@ -610,7 +611,7 @@ impl Era {
         {
             return Err(Fault::version(version));
         }
-        self.sessions.find(id, &peer.principal, &self.clock).ok_or_else(no_session)
+        self.sessions.find(id.as_bytes(), &peer.principal, &self.clock).ok_or_else(no_session)
     }
 }
 

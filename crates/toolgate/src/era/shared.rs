@@ -19,7 +19,6 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, OnceCell, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::TaskTracker;
 use toolgate_wire::model::{Hello, LogLevel, ServerCapabilities};
 use toolgate_wire::{
     Client, Fault, FaultKind, Frame, Limits, Message, Raw, RemoteError, RequestId, read, write_error,
@@ -40,6 +39,7 @@ use crate::request::{BoxFuture, Principal};
 use crate::seal::{Seal, token};
 use crate::store::{Expect, Key, StoreError};
 use crate::task::Tasks;
+use crate::tracker::Tracker;
 use changes::Changes;
 use desk::Pace;
 use newcomers::Newcomers;
@@ -82,7 +82,7 @@ pub(crate) struct Shared {
     hub: Arc<Hub>,
     /// Long work, of which sessions are told.
     works: Arc<Tasks>,
-    tasks: TaskTracker,
+    tasks: Tracker,
     over: CancellationToken,
     _over: DropGuard,
 }
@@ -118,7 +118,7 @@ impl Shared {
             drain,
             hub,
             works,
-            tasks: TaskTracker::new(),
+            tasks: Tracker::new(),
             _over: over.clone().drop_guard(),
             over,
         })

@@ -1,5 +1,6 @@
 //! How an answer is put: in the words of an edition, or in those of a dialect where none was named.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -143,7 +144,8 @@ impl Era {
         outcome: &Outcome,
         face: &Arc<Face>,
     ) -> Parcel {
-        let mut out = Vec::with_capacity(512);
+        let mut out = SCRATCH.take();
+        out.clear();
         out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
         id.write(&mut out);
         out.extend_from_slice(b",\"result\":");
@@ -155,7 +157,7 @@ impl Era {
                 codec::write_bare_outcome(&mut out, dialect, outcome);
             }
             _ => match self.lists.recall(speech.edition(), outcome, face) {
-                Some(tail) => return Parcel { head: out.into(), tail },
+                Some(tail) => return Parcel { head: taken(out), tail },
                 None => {
                     let signature = &face.signatures[speech.edition() as usize];
                     codec::write_signed_outcome(&mut out, outcome, signature);
@@ -163,8 +165,26 @@ impl Era {
             },
         }
         out.push(b'}');
-        out.into()
+        taken(out).into()
     }
+}
+
+/// What is longer than this is not copied.
+const COPIED: usize = 4096;
+
+thread_local! {
+    /// Where short answers are written. How long one is, is known behind it: then it gets a place of that size, and
+    /// this one is for the next.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+fn taken(written: Vec<u8>) -> Bytes {
+    if written.len() > COPIED {
+        return written.into();
+    }
+    let bytes = Bytes::copy_from_slice(&written);
+    SCRATCH.set(written);
+    bytes
 }
 
 /// What the check says of arguments that are missing, in other words. The rest stays as it is.

@@ -111,7 +111,7 @@ impl Hosts {
 
     /// Judges the host that a request is for.
     pub(super) fn host(&self, uri: &Uri, headers: &HeaderMap, named: &Named<'_>) -> Result<(), Refused> {
-        if plain_host(uri, named).is_some_and(|host| self.serves(host)) {
+        if uri.authority().is_none() && named.host.is_some_and(|host| !named.has_hosts && self.knows(host)) {
             return Ok(());
         }
         let named = host_of(uri, headers)?;
@@ -153,8 +153,22 @@ impl Hosts {
     }
 
     fn serves(&self, host: &str) -> bool {
-        LOOPBACK.iter().any(|known| known.eq_ignore_ascii_case(host))
-            || self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
+        self.known().any(|known| known.eq_ignore_ascii_case(host))
+    }
+
+    /// Whether a header is one of these hosts, with or without a port: nearly all are, and that takes no parser.
+    fn knows(&self, host: &HeaderValue) -> bool {
+        self.known().any(|known| {
+            let parts = host.as_bytes().split_at_checked(known.len());
+            parts.is_some_and(|(name, rest)| {
+                let is_known = name == known.as_bytes() || name.eq_ignore_ascii_case(known.as_bytes());
+                is_known && is_port_or_nothing(rest)
+            })
+        })
+    }
+
+    fn known(&self) -> impl Iterator<Item = &str> {
+        LOOPBACK.into_iter().chain(self.hosts.iter().map(String::as_str))
     }
 
     fn trusts(&self, origin: &str) -> bool {
@@ -164,9 +178,9 @@ impl Hosts {
     }
 }
 
-/// What a head says of hosts, found in one walk.
-#[derive(Default)]
-pub(super) struct Named<'a> {
+/// What a head says of hosts: whoever walks over its fields says which there are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Named<'a> {
     host: Option<&'a HeaderValue>,
     /// There is more than one.
     has_hosts: bool,
@@ -176,38 +190,42 @@ pub(super) struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
+    #[cfg(test)]
     pub(super) fn of(headers: &'a HeaderMap) -> Named<'a> {
         let mut named = Named::default();
         for (name, value) in headers {
             match *name {
-                header::HOST => named.has_hosts |= named.host.replace(value).is_some(),
-                header::ORIGIN if named.origin.is_some() => named.has_origins = true,
-                header::ORIGIN => named.origin = Some(value),
+                header::HOST => named.host(value),
+                header::ORIGIN => named.origin(value),
                 _ => {}
             }
         }
         named
     }
+
+    /// A header `Host`.
+    #[inline]
+    pub(crate) fn host(&mut self, value: &'a HeaderValue) {
+        self.has_hosts |= self.host.replace(value).is_some();
+    }
+
+    /// A header `Origin`.
+    pub(crate) fn origin(&mut self, value: &'a HeaderValue) {
+        self.has_origins |= self.origin.is_some();
+        self.origin.get_or_insert(value);
+    }
 }
 
-/// The host of a request that names it once, as a name or an IPv4 address with or without a port: nearly
-/// all do, and this much of the grammar takes no parser.
-fn plain_host<'a>(uri: &Uri, named: &Named<'a>) -> Option<&'a str> {
-    let host = named.host.filter(|_| !named.has_hosts && uri.authority().is_none())?.to_str().ok()?;
-    let in_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
-    let end = host.bytes().position(|byte| !in_name(&byte)).unwrap_or(host.len());
-    let (name, port) = host.split_at_checked(end)?;
-    let is_port = match port.as_bytes() {
+fn is_port_or_nothing(rest: &[u8]) -> bool {
+    match rest {
         [] => true,
-        [b':', digits @ ..] => !digits.is_empty() && digits.iter().try_fold(0_u16, next_digit).is_some(),
+        // Of five digits each, the larger number is the later text.
+        [b':', digits @ ..] => {
+            let is_short = matches!(digits.len(), 1..5) || digits.len() == 5 && digits <= b"65535".as_slice();
+            is_short && digits.iter().all(u8::is_ascii_digit)
+        }
         _ => false,
-    };
-    (is_port && !name.is_empty()).then_some(name)
-}
-
-fn next_digit(number: u16, byte: &u8) -> Option<u16> {
-    let digit = byte.is_ascii_digit().then(|| u16::from(byte - b'0'))?;
-    number.checked_mul(10)?.checked_add(digit)
+    }
 }
 
 /// The hosts a request names: in its target and in its header. Both count, and both must be whole.
@@ -299,7 +317,7 @@ mod tests {
     #[test]
     fn loopback_is_served_and_nothing_else() {
         let hosts = Hosts::default();
-        for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:3000", "[::1]:8080"] {
+        for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:3000", "[::1]:8080", "localhost:65535"] {
             assert_eq!(gate(&hosts, host, None), 200, "{host}");
         }
         for host in [

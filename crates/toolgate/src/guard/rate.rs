@@ -4,26 +4,23 @@
 //! then, all newcomers share a single bucket: a caller that was slowed down never starts afresh because
 //! others came.
 
+mod bucket;
 mod window;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use governor::nanos::Nanos;
-use governor::state::StateStore;
-use governor::state::keyed::ShrinkableKeyedStateStore;
-use governor::{Quota, RateLimiter};
 use sha2::{Digest as _, Sha256};
 
+use self::bucket::Buckets;
 use self::window::Windows;
 use crate::clock::Clock;
 use crate::store::Cellar;
@@ -118,12 +115,6 @@ impl Rate {
         self.window = true;
         self
     }
-
-    fn quota(self) -> Quota {
-        // At least a microsecond for each, by the bounds above.
-        let each = (self.per / self.amount.get()).max(Duration::from_nanos(1));
-        Quota::with_period(each).map_or(Quota::per_second(self.amount), |quota| quota.allow_burst(self.burst))
-    }
 }
 
 fn between(amount: u32) -> NonZeroU32 {
@@ -214,13 +205,12 @@ fn first_half(address: Ipv6Addr) -> [u16; 4] {
 /// Buckets for everybody, of one rate.
 pub(crate) struct Limiter {
     rate: Rate,
-    buckets: RateLimiter<u64, Table, Uptime, governor::middleware::NoOpMiddleware<Duration>>,
+    buckets: Buckets,
     /// Instead of buckets, where a window is counted.
     windows: Option<Windows>,
     /// Who is who: keyed, so that nobody can choose to share a bucket with somebody else.
     names: RandomState,
     clock: Clock,
-    max_keys: usize,
     /// When the table was last searched, in milliseconds of uptime, or `NEVER`.
     swept: AtomicU64,
 }
@@ -243,11 +233,10 @@ impl Limiter {
     fn bounded(rate: Rate, clock: &Clock, keys: usize) -> Limiter {
         Limiter {
             rate,
-            buckets: RateLimiter::new(rate.quota(), Table::new(keys), Uptime(clock.clone())),
+            buckets: Buckets::new(rate.per / rate.amount.get(), rate.burst.get(), keys),
             windows: rate.window.then(|| Windows::new(rate.amount.get(), rate.per, keys)),
             names: RandomState::new(),
             clock: clock.clone(),
-            max_keys: keys,
             swept: AtomicU64::new(NEVER),
         }
     }
@@ -258,13 +247,14 @@ impl Limiter {
     /// If it is empty: the seconds until there is one again, at least 1.
     pub(super) fn take(&self, whose: Whose<'_>) -> Result<(), u32> {
         let key = self.names.hash_one(whose);
+        let now = self.clock.uptime();
         let taken = match &self.windows {
-            Some(windows) => windows.take(key, self.clock.uptime()),
+            Some(windows) => windows.take(key, now),
             None => {
-                if self.buckets.len() >= self.max_keys {
-                    self.sweep();
+                if self.buckets.is_crowded() {
+                    self.sweep(now);
                 }
-                self.buckets.check_key(&key).map_err(|until| until.wait_time_from(self.clock.uptime()))
+                self.buckets.take(key, now)
             }
         };
         taken.map_err(|wait| {
@@ -294,101 +284,16 @@ impl Limiter {
     }
 
     /// Drops buckets that are full again, if that was not done just now.
-    fn sweep(&self) {
-        let now = self.clock.uptime();
+    fn sweep(&self, now: Duration) {
         let last = self.swept.load(Ordering::Relaxed);
         if last != NEVER && now.saturating_sub(Duration::from_millis(last)) < SWEEP {
             return;
         }
-        let now = u64::try_from(now.as_millis()).unwrap_or(NEVER - 1);
+        let next = u64::try_from(now.as_millis()).unwrap_or(NEVER - 1);
         // Whoever changes the time does the work; the others go on.
-        if self.swept.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            self.buckets.retain_recent();
+        if self.swept.compare_exchange(last, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.buckets.forget_full(now);
         }
-    }
-}
-
-/// The clock of the house, as the limiter reads it: it never steps back.
-#[derive(Debug)]
-struct Uptime(Clock);
-
-impl governor::clock::Clock for Uptime {
-    type Instant = Duration;
-
-    fn now(&self) -> Duration {
-        self.0.uptime()
-    }
-}
-
-/// When each bucket will be full again.
-#[derive(Debug)]
-struct Table {
-    shards: [Mutex<HashMap<u64, Nanos>>; SHARDS],
-    n_keys: AtomicUsize,
-    max_keys: usize,
-    /// The bucket of all newcomers while the table is full.
-    shared: Mutex<Option<Nanos>>,
-}
-
-impl Table {
-    fn new(max_keys: usize) -> Table {
-        Table { shards: Default::default(), n_keys: AtomicUsize::new(0), max_keys, shared: Mutex::default() }
-    }
-
-    fn forget(&self, n_keys: usize) {
-        self.n_keys.fetch_sub(n_keys, Ordering::Relaxed);
-    }
-
-    fn shard(&self, key: u64) -> MutexGuard<'_, HashMap<u64, Nanos>> {
-        let [low, ..] = key.to_le_bytes();
-        lock(&self.shards[usize::from(low) % SHARDS])
-    }
-}
-
-impl StateStore for Table {
-    type Key = u64;
-
-    fn measure_and_replace<T, F, E>(&self, key: &u64, judge: F) -> Result<T, E>
-    where
-        F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
-    {
-        let mut shard = self.shard(*key);
-        if let Some(full_at) = shard.get_mut(key) {
-            let (outcome, next) = judge(Some(*full_at))?;
-            *full_at = next;
-            return Ok(outcome);
-        }
-        if self.n_keys.fetch_add(1, Ordering::Relaxed) < self.max_keys {
-            // A new bucket is full, so this cannot fail.
-            let (outcome, next) = judge(None).inspect_err(|_| self.forget(1))?;
-            shard.insert(*key, next);
-            return Ok(outcome);
-        }
-        self.forget(1);
-        drop(shard);
-        let mut shared = lock(&self.shared);
-        let (outcome, next) = judge(*shared)?;
-        *shared = Some(next);
-        Ok(outcome)
-    }
-}
-
-impl ShrinkableKeyedStateStore<u64> for Table {
-    fn retain_recent(&self, drop_below: Nanos) {
-        for shard in &self.shards {
-            let mut shard = lock(shard);
-            let before = shard.len();
-            shard.retain(|_, full_at| *full_at > drop_below);
-            self.forget(before - shard.len());
-        }
-    }
-
-    fn len(&self) -> usize {
-        self.n_keys.load(Ordering::Relaxed)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -507,8 +412,6 @@ mod tests {
                 scope.spawn(|| (0..2000).filter(|n| limiter.take(four(n % 300)).is_ok()).count());
             }
         });
-        let kept: usize =
-            limiter.buckets.into_state_store().shards.iter().map(|shard| lock(shard).len()).sum();
-        assert_eq!(kept, 100);
+        assert_eq!((limiter.buckets.len(), limiter.buckets.counted()), (100, 100));
     }
 }

@@ -65,7 +65,7 @@ const DEFERRED: u8 = 2;
 pub struct Context(Arc<Inner>);
 
 struct Inner {
-    caller: Caller,
+    caller: Box<Caller>,
     voice: Arc<dyn Voice>,
     cancel: Cancel,
     shared: Arc<Shared>,
@@ -91,7 +91,7 @@ impl fmt::Debug for Context {
 
 impl Context {
     pub(crate) fn new(
-        caller: Caller,
+        caller: Box<Caller>,
         voice: Arc<dyn Voice>,
         cancel: Cancel,
         shared: Arc<Shared>,

@@ -112,7 +112,7 @@ impl<T: DeserializeOwned + JsonSchema + Send> Extract for T {
 
 fn read<T: DeserializeOwned>(arguments: Arguments<'_>) -> Result<T, Failed> {
     let read = match arguments {
-        Arguments::Json(raw) => raw.parse_as().map_err(|error| plain(&error)),
+        Arguments::Json(raw) => raw.read_as().map_err(|error| plain(&error)),
         Arguments::Words(words) => T::deserialize(Words::new(words)).map_err(|error| error.to_string()),
     };
     read.map_err(|error| Failed::Arguments(Rejection::Arguments(error)))

@@ -158,7 +158,7 @@ pub fn max_len<M: Measure>(name: &str, value: &M, most: usize) -> Result<(), Str
 pub struct Pattern {
     text: &'static str,
     #[cfg(feature = "validate")]
-    validator: std::sync::OnceLock<Option<Box<jsonschema::Validator>>>,
+    read: std::sync::OnceLock<Option<toolgate_schema::Pattern>>,
 }
 
 impl fmt::Debug for Pattern {
@@ -173,7 +173,7 @@ impl Pattern {
         Pattern {
             text,
             #[cfg(feature = "validate")]
-            validator: std::sync::OnceLock::new(),
+            read: std::sync::OnceLock::new(),
         }
     }
 
@@ -190,12 +190,8 @@ impl Pattern {
 
     #[cfg(feature = "validate")]
     fn fits(&self, text: &str) -> bool {
-        let make = || {
-            let schema = serde_json::json!({ "pattern": self.text });
-            jsonschema::draft202012::new(&schema).ok().map(Box::new)
-        };
-        let validator = self.validator.get_or_init(make).as_deref();
-        validator.is_some_and(|validator| validator.is_valid(&serde_json::Value::from(text)))
+        let read = self.read.get_or_init(|| toolgate_schema::Pattern::new(self.text).ok());
+        read.as_ref().is_some_and(|pattern| pattern.is_match(text) == Ok(true))
     }
 
     #[cfg(not(feature = "validate"))]

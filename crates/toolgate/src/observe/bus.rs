@@ -25,6 +25,7 @@ use super::event::{
 use crate::clock::tick;
 use crate::error::{Error, ErrorKind};
 use crate::request::BoxFuture;
+use crate::tracker;
 
 /// How many events wait for listeners in the background. When they are full, the oldest goes and is counted.
 const WAITING: usize = 1024;
@@ -724,9 +725,9 @@ impl Bus {
             return;
         }
         let running = Running(Arc::clone(self));
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        if tokio::runtime::Handle::try_current().is_ok() {
             // It belongs to the bus, whose last handle ends it; and to the runtime.
-            runtime.spawn(running.run());
+            tracker::spawn(running.run());
         }
     }
 

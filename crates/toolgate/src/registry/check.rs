@@ -4,6 +4,8 @@
 use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
+#[cfg(feature = "validate")]
+use toolgate_schema::{Fault, FaultKind, Schema, Type};
 use toolgate_wire::Raw;
 use toolgate_wire::model::{Answer, Ask, Elicit, ElicitAnswer};
 
@@ -17,7 +19,7 @@ pub(crate) struct Check {
     /// A validator is many times larger than its schema. Where the type that reads the arguments notices every
     /// violation by itself, it is made when one has to be explained, and that may be never.
     #[cfg(feature = "validate")]
-    validator: OnceLock<Option<Box<jsonschema::Validator>>>,
+    validator: OnceLock<Option<Box<Schema>>>,
     #[cfg(feature = "validate")]
     schema: Raw,
     /// The type that reads the arguments notices every violation by itself.
@@ -49,7 +51,7 @@ impl Check {
         };
         #[cfg(feature = "validate")]
         if !typed {
-            let validator = jsonschema::draft202012::new(schema).map_err(|error| error.to_string())?;
+            let validator = Schema::new(schema).map_err(|error| error.to_string())?;
             // Nobody else has it yet, so it is empty.
             let _ = check.validator.set(Some(Box::new(validator)));
         }
@@ -57,9 +59,18 @@ impl Check {
     }
 
     #[cfg(feature = "validate")]
-    fn validator(&self) -> Option<&jsonschema::Validator> {
-        let make = || jsonschema::draft202012::new(&self.schema.to_value()).ok().map(Box::new);
+    fn validator(&self) -> Option<&Schema> {
+        let make = || Schema::new(&self.schema.to_value()).ok().map(Box::new);
         self.validator.get_or_init(make).as_deref()
+    }
+
+    /// What in the schema arguments need not obey, because it is not known here: patterns in another language.
+    pub(crate) fn unread(&self) -> &[String] {
+        #[cfg(feature = "validate")]
+        if let Some(Some(validator)) = self.validator.get() {
+            return validator.unread();
+        }
+        &[]
     }
 
     /// Whether every call must be checked before its handler reads the arguments. Where not, a check is
@@ -73,10 +84,9 @@ impl Check {
         #[cfg(feature = "validate")]
         {
             let value = arguments.to_value();
-            let faults: Vec<String> =
-                self.validator()?.iter_errors(&value).take(MOST).map(|e| explain(&e)).collect();
+            let faults = self.validator()?.faults(&value, MOST);
             if !faults.is_empty() {
-                return Some(faults.join("; "));
+                return Some(faults.iter().map(explain).collect::<Vec<_>>().join("; "));
             }
         }
         let _ = (arguments, MOST);
@@ -114,34 +124,22 @@ impl Check {
 /// What has another type than the one it should have, and which that is. None if anything else is wrong too, or
 /// nothing is.
 #[cfg(feature = "validate")]
-fn misfits(
-    validator: &jsonschema::Validator,
-    value: &Value,
-) -> Option<Vec<(String, Vec<jsonschema::JsonType>)>> {
-    use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
-
+fn misfits(validator: &Schema, value: &Value) -> Option<Vec<(String, Vec<Type>)>> {
     let mut wrong = Vec::new();
-    for error in validator.iter_errors(value) {
-        let wanted = match error.kind() {
-            Kind::Type { kind: TypeKind::Single(one) } => vec![*one],
-            Kind::Type { kind: TypeKind::Multiple(many) } => many.iter().collect(),
-            _ => return None,
-        };
+    for fault in validator.faults(value, MOST + 1) {
+        let FaultKind::Type(wanted) = fault.kind() else { return None };
         // The arguments themselves are an object or nothing can be done.
-        let path = error.instance_path().to_string();
-        if path.is_empty() || wrong.len() == MOST {
+        if fault.place().is_empty() || wrong.len() == MOST {
             return None;
         }
-        wrong.push((path, wanted));
+        wrong.push((fault.place().to_owned(), wanted.iter().collect()));
     }
     (!wrong.is_empty()).then_some(wrong)
 }
 
 /// A value as one of another type, if it plainly is one.
 #[cfg(feature = "validate")]
-fn converted(value: &Value, wanted: jsonschema::JsonType, as_text: bool) -> Option<Value> {
-    use jsonschema::JsonType as Type;
-
+fn converted(value: &Value, wanted: Type, as_text: bool) -> Option<Value> {
     match (wanted, value) {
         (Type::String, Value::Object(_) | Value::Array(_) | Value::Number(_) | Value::Bool(_)) => {
             as_text.then(|| value.to_string().into())
@@ -168,41 +166,35 @@ fn number(number: f64) -> Option<Value> {
 
 /// Parameter, expected, got.
 #[cfg(feature = "validate")]
-fn explain(error: &jsonschema::ValidationError<'_>) -> String {
-    use jsonschema::error::ValidationErrorKind as Kind;
-
-    let path = error.instance_path().to_string();
+fn explain(fault: &Fault<'_, '_>) -> String {
+    let path = fault.place();
     let place = if path.is_empty() {
         "the arguments".to_owned()
     } else {
         format!("`{}`", clip(path.trim_start_matches('/')))
     };
-    let got = brief(error.instance());
-    match error.kind() {
-        Kind::Required { property } => {
-            let name = property.as_str().unwrap_or_default();
+    let got = brief(fault.value());
+    match fault.kind() {
+        FaultKind::Required(name) => {
             let inside = if path.is_empty() { String::new() } else { format!(" in {place}") };
             format!("`{name}` is required{inside} and missing")
         }
-        Kind::Type { kind } => {
-            let expected = match kind {
-                jsonschema::error::TypeKind::Single(one) => one.to_string(),
-                jsonschema::error::TypeKind::Multiple(many) => {
-                    many.iter().map(|one| one.to_string()).collect::<Vec<_>>().join(" or ")
-                }
-            };
+        FaultKind::Type(types) => {
+            let expected = types.iter().map(Type::as_str).collect::<Vec<_>>().join(" or ");
             format!("{place} must be {expected}, got {got}")
         }
-        Kind::Enum { options } => format!("{place} must be one of {}, got {got}", clip(&options.to_string())),
-        Kind::Constant { expected_value } => format!("{place} must be {}, got {got}", brief(expected_value)),
-        Kind::Minimum { limit } => format!("{place} must be at least {limit}, got {got}"),
-        Kind::Maximum { limit } => format!("{place} must be at most {limit}, got {got}"),
-        Kind::MinLength { limit } => format!("{place} must have at least {limit} characters, got {got}"),
-        Kind::MaxLength { limit } => format!("{place} must have at most {limit} characters, got {got}"),
-        Kind::AdditionalProperties { unexpected } => {
+        FaultKind::Enum(options) => {
+            format!("{place} must be one of {}, got {got}", clip(&options.to_string()))
+        }
+        FaultKind::Const(wanted) => format!("{place} must be {}, got {got}", brief(wanted)),
+        FaultKind::Minimum(limit) => format!("{place} must be at least {limit}, got {got}"),
+        FaultKind::Maximum(limit) => format!("{place} must be at most {limit}, got {got}"),
+        FaultKind::MinLength(limit) => format!("{place} must have at least {limit} characters, got {got}"),
+        FaultKind::MaxLength(limit) => format!("{place} must have at most {limit} characters, got {got}"),
+        FaultKind::AdditionalProperties(unexpected) => {
             format!("unknown parameter `{}`", clip(&unexpected.join("`, `")))
         }
-        _ => format!("{place}: {}", clip(&error.masked_with(&got).to_string())),
+        _ => format!("{place}: {}", clip(&fault.words(&got))),
     }
 }
 

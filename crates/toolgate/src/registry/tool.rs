@@ -461,6 +461,9 @@ impl ToolSpec {
             None => None,
         }
         .filter(|_| output_by_hand);
+        for unread in check.unread().iter().chain(output_check.iter().flat_map(Check::unread)) {
+            tracing::warn!(tool = %tool.name, "{unread}");
+        }
         let mirrors = mirror::marks(&schema)?;
         tool.input_schema = Raw::from(schema);
         let tool = Arc::new(tool);

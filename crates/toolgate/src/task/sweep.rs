@@ -14,6 +14,7 @@ use super::{CHANNEL, Core, LEASE, LEASES, LEFT, RUN, lock, told_by};
 use crate::clock::tick;
 use crate::request::{Caller, TaskWay};
 use crate::store::{Entry, Expect, Heard, Reach, StoreError, Version};
+use crate::tracker;
 
 /// How often is looked.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -81,7 +82,7 @@ impl Core {
         }
         let core = Arc::clone(self);
         // Not tracked: these two end with the house, and nothing waits for them.
-        tokio::spawn(async move {
+        tracker::spawn(async move {
             tokio::select! {
                 biased;
                 () = core.over.cancelled() => {}
@@ -90,7 +91,7 @@ impl Core {
             }
         });
         let core = Arc::clone(self);
-        tokio::spawn(async move {
+        tracker::spawn(async move {
             tokio::select! {
                 biased;
                 () = core.over.cancelled() => {}

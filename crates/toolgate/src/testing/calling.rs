@@ -4,7 +4,6 @@ use std::panic::resume_unwind;
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio_util::task::AbortOnDropHandle;
 use toolgate_wire::model::{Call, LogLevel, Outcome, Retry};
 use toolgate_wire::{Meta, ProgressToken, Raw, codec};
 
@@ -12,6 +11,7 @@ use super::answer::Answer;
 use super::client::TestClient;
 use super::link::{Link, Reply};
 use crate::request::BoxFuture;
+use crate::tracker::Leash;
 
 /// More questions in one call than a server asks that is right in its mind.
 const ROUNDS: usize = 64;
@@ -91,7 +91,7 @@ impl<T: Send + 'static> Calling<T> {
         let (sender, sent) = watch::channel(None);
         let client = self.client.clone();
         let task = tokio::spawn(self.run(Some(sender)));
-        Running { client, sent, task: AbortOnDropHandle::new(task) }
+        Running { client, sent, task: Leash::new(task) }
     }
 
     async fn run(mut self, sent: Option<watch::Sender<Option<i64>>>) -> Answer<T> {
@@ -192,7 +192,7 @@ pub struct Running<T> {
     client: TestClient,
     /// The id it was sent with last.
     sent: watch::Receiver<Option<i64>>,
-    task: AbortOnDropHandle<Answer<T>>,
+    task: Leash<Answer<T>>,
 }
 
 impl<T> Running<T> {

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use tokio_util::task::AbortOnDropHandle;
 use tower_service::Service;
 
 use super::PATIENCE;
 use super::answer::Fetched;
+use crate::tracker::Leash;
 
 /// A request as clients make it: `host`, `accept` and, with a POST, `content-type` are there unless they are
 /// said otherwise. A header with the value `-` is not sent at all.
@@ -124,7 +124,7 @@ pub struct EventMessage {
 #[derive(Debug)]
 pub struct Exchange {
     pieces: mpsc::Receiver<Piece>,
-    task: AbortOnDropHandle<()>,
+    task: Leash<()>,
     head: Option<http::response::Parts>,
     buffer: Vec<u8>,
     ended: bool,
@@ -159,7 +159,7 @@ impl Exchange {
                 }
             }
         });
-        let task = AbortOnDropHandle::new(task);
+        let task = Leash::new(task);
         Exchange { pieces, task, head: None, buffer: Vec::new(), ended: false }
     }
 

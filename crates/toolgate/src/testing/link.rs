@@ -15,7 +15,6 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio_util::task::AbortOnDropHandle;
 use toolgate_wire::model::{Call, Hello, Implementation, LogLevel, Outcome, ServerCapabilities, Welcome};
 use toolgate_wire::{
     Client, Edition, Frame, Limits, LogLevels, Message, Meta, Raw, RemoteError, RequestId, codec, read,
@@ -27,6 +26,7 @@ use super::asked::Answers;
 #[cfg(feature = "http")]
 use super::web::Web;
 use crate::server::Server;
+use crate::tracker::Leash;
 
 /// Answers may be longer than questions.
 pub(super) const LIMITS: Limits = Limits { max_bytes: 256 << 20, max_depth: 127 };
@@ -99,7 +99,7 @@ pub(super) struct Link {
     pub(super) welcome: Option<Welcome>,
     ids: AtomicI64,
     /// What reads and writes while the link lives.
-    tasks: Mutex<Vec<AbortOnDropHandle<()>>>,
+    tasks: Mutex<Vec<Leash<()>>>,
 }
 
 enum Road {
@@ -244,7 +244,7 @@ impl Link {
 
     /// Keeps a task for as long as the link lives.
     pub(super) fn keep(&self, task: tokio::task::JoinHandle<()>) {
-        lock(&self.tasks).push(AbortOnDropHandle::new(task));
+        lock(&self.tasks).push(Leash::new(task));
     }
 }
 
@@ -267,7 +267,7 @@ impl Asked<'_> {
 }
 
 /// A server on a pair of pipes.
-fn lines(server: Server, ear: &Arc<Ear>) -> (Road, Vec<AbortOnDropHandle<()>>) {
+fn lines(server: Server, ear: &Arc<Ear>) -> (Road, Vec<Leash<()>>) {
     let (mut input, theirs) = tokio::io::duplex(64 << 10);
     let (printed, output) = tokio::io::duplex(64 << 10);
     // Full: the test waits, as it would for a server that does not read.
@@ -300,7 +300,7 @@ fn lines(server: Server, ear: &Arc<Ear>) -> (Road, Vec<AbortOnDropHandle<()>>) {
             ear.end();
         }
     });
-    (Road::Lines(writer), [serving, writing, reading].map(AbortOnDropHandle::new).into())
+    (Road::Lines(writer), [serving, writing, reading].map(Leash::new).into())
 }
 
 /// Hears what a server says: answers go to those who wait for them, questions to the test's closures, the

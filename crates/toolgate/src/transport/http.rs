@@ -22,10 +22,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 use toolgate_wire::{Dialect, Fault, FaultKind, Raw};
 use tower_service::Service;
 
@@ -38,12 +36,14 @@ use crate::entry::{Entry, Started};
 use crate::era::{
     Answer, LAST_EVENT, METHOD, NAME, Opened, Peer, Road, SESSION, Stood, Told, VERSION, refuse_head, single,
 };
-use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Pass, Refusal, Why};
+use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Named, Pass, Refusal, Why};
 use crate::hub::Subscriber;
 use crate::observe;
 use crate::parcel::Parcel;
 use crate::request::{BoxFuture, Principal};
 use crate::stream::{Capacity, Stream};
+use crate::tracker::Tracker;
+use crate::transport::Asked;
 use crate::transport::listen::{Inbound, Remote, Serve};
 use body::read;
 use duplex::Pairs;
@@ -121,7 +121,7 @@ struct Inner {
     guards: Arc<ArcSwap<Guards>>,
     options: HttpOptions,
     /// Calls whose client left and that go on all the same.
-    tasks: TaskTracker,
+    tasks: Tracker,
     pairs: Pairs,
     murmur: Murmur,
 }
@@ -157,7 +157,7 @@ impl std::fmt::Debug for Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(entry: Arc<Entry>, guards: Arc<ArcSwap<Guards>>, options: HttpOptions) -> Endpoint {
-        let (tasks, pairs) = (TaskTracker::new(), Pairs::default());
+        let (tasks, pairs) = (Tracker::new(), Pairs::default());
         Endpoint {
             inner: Arc::new(Inner { entry, guards, options, tasks, pairs, murmur: Murmur::default() }),
             way: Way { place: Place::Mounted, dialect: None, remote: None },
@@ -173,12 +173,12 @@ impl Endpoint {
     }
 
     /// Answers a request that came this way.
-    pub(crate) async fn arrive<B>(&self, request: Request<B>, way: Way) -> Response<Body>
+    pub(crate) async fn arrive<B>(&self, asked: Asked, body: B, way: Way) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Arc::clone(&self.inner).serve(request, way).await
+        Arc::clone(&self.inner).serve(asked, body, way).await
     }
 
     /// Waits until calls whose clients left have ended.
@@ -202,8 +202,8 @@ impl Serve for Endpoint {
         Endpoint { inner: Arc::clone(&self.inner), way: Way { remote: Some(remote), ..self.way.clone() } }
     }
 
-    fn answer(&self, request: Request<Inbound>) -> BoxFuture<'static, Response<Body>> {
-        Box::pin(Arc::clone(&self.inner).serve(request, self.way.clone()))
+    fn answer(&self, asked: Asked, body: Inbound) -> BoxFuture<'static, Response<Body>> {
+        Box::pin(Arc::clone(&self.inner).serve(asked, body, self.way.clone()))
     }
 }
 
@@ -221,7 +221,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let serving = Arc::clone(&self.inner).serve(request, self.way.clone());
+        let (parts, body) = request.into_parts();
+        let serving = Arc::clone(&self.inner).serve(parts.into(), body, self.way.clone());
         Box::pin(async move { Ok(serving.await) })
     }
 }
@@ -237,7 +238,7 @@ enum Door {
 
 impl Way {
     /// The other end of the connection, as our listener or a layer in front of us says.
-    fn remote(&self, parts: &Parts) -> Option<SocketAddr> {
+    fn remote(&self, parts: &Asked) -> Option<SocketAddr> {
         self.remote.or_else(|| parts.extensions.get::<Remote>().map(|remote| remote.0))
     }
 
@@ -255,93 +256,124 @@ impl Way {
 }
 
 impl Inner {
-    /// One function, though long, and what it needs made before it waits: whatever is passed on by value is kept
-    /// twice.
-    fn serve<B>(self: Arc<Self>, request: Request<B>, way: Way) -> impl Future<Output = Response<Body>> + Send
+    /// What can be judged by the head is judged before anything is waited for. Nearly all requests are messages of
+    /// somebody who may come in: those keep nothing of their head but what is needed to answer them.
+    fn serve<B>(
+        self: Arc<Self>,
+        mut parts: Asked,
+        body: B,
+        way: Way,
+    ) -> impl Future<Output = Response<Body>> + Send
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let guards = self.guards.load_full();
-        let (mut parts, body) = request.into_parts();
         let way = Way { dialect: way.dialect.or_else(|| self.entry.dialect.load_full()), ..way };
-        let look = headers::Look::at(&parts.headers);
-        let named = self.name(&mut parts, &way, &look);
-        // Asked after the guards, but looked at before: what it says is smaller than what it is taken from.
+        let (look, mut hosts) = headers::walk(&parts.headers);
+        let mut named = None;
+        if look.is_named || self.names(&way) {
+            named = Inner::name(&mut parts, &look);
+            hosts = headers::walk(&parts.headers).1;
+        }
+        let gate = self.gate_named(&guards, &parts, &way, hosts);
         let checked = headers::check(&look, self.limit(&guards));
-        async move {
-            let mut dress = Dress::default();
-            let (mut response, is_dressed) = 'answer: {
-                let gate = match self.gate(&guards, &parts, &way) {
-                    Ok(Gate::Prove(claim)) => Box::pin(guards.prove(claim)).await,
-                    gate => gate,
-                };
-                let gate = match gate {
-                    Ok(Gate::Preflight(headers)) => break 'answer (preflight(*headers), false),
-                    Ok(gate) => gate,
-                    Err(refusal) => {
-                        break 'answer (self.turn_away(&parts, &way, *refusal, &mut dress), false);
-                    }
-                };
-                dress = gate.dress();
-                let door = way.door(parts.uri.path());
-                if door != Door::Messages || parts.method != Method::POST {
-                    break 'answer (
-                        Box::pin(self.other(&guards, gate, parts, &way, body, door, &mut dress)).await,
-                        false,
-                    );
-                }
-                let accepts = match checked {
-                    Ok(accepts) => accepts.for_dialect(&parts.headers, way.dialect.as_deref()),
-                    Err(fault) => break 'answer (self.turn_back(&parts, &way, &fault), false),
-                };
-                let limit = self.limit(&guards);
-                let bytes = match read(pin!(body), limit, self.options.body_timeout).await {
-                    Ok(bytes) => bytes,
-                    Err(unread) => {
-                        let fault = unread.fault(limit);
-                        break 'answer (closing(self.turn_back(&parts, &way, &fault)), false);
-                    }
-                };
-                let pass = match gate {
-                    Gate::Open(pass) => pass,
-                    // A provider is told of one method: what holds several must not go by as none.
-                    Gate::Key(_) if is_batch(&bytes) => {
-                        let fault = Fault::invalid("batches are not taken where API keys are asked for");
-                        break 'answer (self.turn_back(&parts, &way, &fault), false);
-                    }
-                    gate => match Box::pin(self.unlock(&guards, gate, &parts, &bytes)).await {
-                        Ok(pass) => pass,
-                        Err(refusal) => {
-                            break 'answer (self.turn_away(&parts, &way, *refusal, &mut dress), false);
-                        }
-                    },
-                };
-                if guards.counts_together()
-                    && let Err(refusal) = Box::pin(guards.count(&pass, &self.entry.cellar)).await
-                {
-                    break 'answer (self.turn_away(&parts, &way, *refusal, &mut dress), false);
-                }
+        let door = way.door(parts.uri.path());
+        let is_message = door == Door::Messages && parts.method == Method::POST;
+        let came = match (gate, checked) {
+            (Ok(Gate::Open(pass)), Ok(accepts)) if is_message && !guards.counts_together() => {
+                let accepts = accepts.for_dialect(&parts.headers, way.dialect.as_deref());
+                let dress = pass.dress.clone();
                 let peer = peer(parts, Road::Post { streams: accepts.stream }, &way, pass);
-                match self.post(peer, accepts, bytes).await {
-                    // Nearly all answers are these, and begin with headers that are ready.
-                    Posted::Json { status, body, session } => {
-                        let mut response = Response::new(Body::parcel(body));
-                        *response.status_mut() = status_of(status);
-                        *response.headers_mut() = guards.json(&dress);
-                        (with_session(response, session), true)
-                    }
-                    Posted::Other(response) => (response, false),
-                }
-            };
-            if !is_dressed {
-                guards.dress(response.headers_mut(), &dress);
+                Came::Message { peer, accepts, dress }
             }
+            (gate, checked) => Came::Other(Box::new((parts, way, gate, checked, door))),
+        };
+        async move {
+            let mut response = match came {
+                Came::Message { peer, accepts, dress } => {
+                    let limit = self.limit(&guards);
+                    match read(pin!(body), limit, self.options.body_timeout).await {
+                        Ok(bytes) => self.post(&guards, &dress, &peer, accepts, bytes).await,
+                        Err(unread) => {
+                            let mut response = closing(self.unread(&peer, &unread.fault(limit)));
+                            guards.dress(response.headers_mut(), &dress);
+                            response
+                        }
+                    }
+                }
+                Came::Other(came) => Box::pin(self.serve_other(&guards, *came, body)).await,
+            };
             if let Some(name) = named {
                 response.headers_mut().insert(REQUEST_ID, *name);
             }
             response
         }
+    }
+
+    /// The same for what is no message, or asks for more than a look at its head.
+    async fn serve_other<B>(
+        self: &Arc<Self>,
+        guards: &Guards,
+        (parts, way, gate, checked, door): (
+            Asked,
+            Way,
+            Result<Gate, Box<Refusal>>,
+            Result<headers::Accepts, Fault>,
+            Door,
+        ),
+        body: B,
+    ) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let mut dress = Dress::default();
+        let mut response = 'answer: {
+            let gate = match gate {
+                Ok(Gate::Prove(claim)) => Box::pin(guards.prove(claim)).await,
+                gate => gate,
+            };
+            let gate = match gate {
+                Ok(Gate::Preflight(headers)) => break 'answer preflight(*headers),
+                Ok(gate) => gate,
+                Err(refusal) => break 'answer self.turn_away(&parts, &way, *refusal, &mut dress),
+            };
+            dress = gate.dress();
+            if door != Door::Messages || parts.method != Method::POST {
+                break 'answer self.other(guards, gate, parts, &way, body, door, &mut dress).await;
+            }
+            let accepts = match checked {
+                Ok(accepts) => accepts.for_dialect(&parts.headers, way.dialect.as_deref()),
+                Err(fault) => break 'answer self.turn_back(&parts, &way, &fault),
+            };
+            let limit = self.limit(guards);
+            let bytes = match read(pin!(body), limit, self.options.body_timeout).await {
+                Ok(bytes) => bytes,
+                Err(unread) => break 'answer closing(self.turn_back(&parts, &way, &unread.fault(limit))),
+            };
+            let pass = match gate {
+                Gate::Open(pass) => pass,
+                // A provider is told of one method: what holds several must not go by as none.
+                Gate::Key(_) if is_batch(&bytes) => {
+                    let fault = Fault::invalid("batches are not taken where API keys are asked for");
+                    break 'answer self.turn_back(&parts, &way, &fault);
+                }
+                gate => match self.unlock(guards, gate, &parts, &bytes).await {
+                    Ok(pass) => pass,
+                    Err(refusal) => break 'answer self.turn_away(&parts, &way, *refusal, &mut dress),
+                },
+            };
+            if guards.counts_together()
+                && let Err(refusal) = guards.count(&pass, &self.entry.cellar).await
+            {
+                break 'answer self.turn_away(&parts, &way, *refusal, &mut dress);
+            }
+            let peer = peer(parts, Road::Post { streams: accepts.stream }, &way, pass);
+            return self.post(guards, &dress, &peer, accepts, bytes).await;
+        };
+        guards.dress(response.headers_mut(), &dress);
+        response
     }
 
     /// Everything but messages: streams, sessions, the two doors of the first edition, and what leads nowhere.
@@ -350,7 +382,7 @@ impl Inner {
         self: &Arc<Self>,
         guards: &Guards,
         gate: Gate,
-        parts: Parts,
+        parts: Asked,
         way: &Way,
         body: B,
         door: Door,
@@ -404,13 +436,25 @@ impl Inner {
         }
     }
 
-    fn gate(&self, guards: &Guards, parts: &Parts, way: &Way) -> Result<Gate, Box<Refusal>> {
+    fn gate(&self, guards: &Guards, parts: &Asked, way: &Way) -> Result<Gate, Box<Refusal>> {
+        self.gate_named(guards, parts, way, headers::walk(&parts.headers).1)
+    }
+
+    /// The same, where it was seen before what the head says of hosts.
+    fn gate_named(
+        &self,
+        guards: &Guards,
+        parts: &Asked,
+        way: &Way,
+        named: Named<'_>,
+    ) -> Result<Gate, Box<Refusal>> {
         // Only who is asked for credentials is told who asks.
         let face = guards.asks().then(|| self.entry.era.face.load());
         guards.gate(&Head {
             method: &parts.method,
             uri: &parts.uri,
             headers: &parts.headers,
+            named,
             peer: way.remote(parts).map(|remote| remote.ip()),
             is_tls: false,
             principal: parts.extensions.get::<Principal>(),
@@ -424,7 +468,7 @@ impl Inner {
         &self,
         guards: &Guards,
         gate: Gate,
-        parts: &Parts,
+        parts: &Asked,
         body: &Bytes,
     ) -> Result<Pass, Box<Refusal>> {
         let claim = match gate {
@@ -434,7 +478,7 @@ impl Inner {
         };
         let mut request = KeyRequest::new(&*self.entry.era.face.load().info.name)
             .with_body(body.clone())
-            .with_headers(parts.headers.clone())
+            .with_headers(HeaderMap::clone(&parts.headers))
             .with_http_method(parts.method.clone())
             .with_remote_addr(claim.client());
         if let Some(id) = parts.headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()) {
@@ -443,19 +487,20 @@ impl Inner {
         guards.key(claim, request).await
     }
 
-    /// What this request is called: as its sender says, or a name of our own where somebody may ask for one.
-    fn name(&self, parts: &mut Parts, way: &Way, look: &headers::Look) -> Option<Box<HeaderValue>> {
+    /// Whether somebody may ask for the name of a request that has none.
+    fn names(&self, way: &Way) -> bool {
+        way.dialect.as_ref().is_some_and(|dialect| dialect.lenient) || !self.entry.watch.events.is_silent()
+    }
+
+    /// What this request is called: as its sender says, or a name of our own.
+    fn name(parts: &mut Asked, look: &headers::Look) -> Option<Box<HeaderValue>> {
         if look.is_named
             && let Some(name) = parts.headers.get(REQUEST_ID)
         {
             return (name.len() <= LONGEST_ID).then(|| Box::new(name.clone()));
         }
-        let is_wanted = way.dialect.as_ref().is_some_and(|dialect| dialect.lenient);
-        if !is_wanted && self.entry.watch.events.is_silent() {
-            return None;
-        }
         let name = HeaderValue::from_str(&crate::seal::token()).ok()?;
-        parts.headers.insert(REQUEST_ID, name.clone());
+        Arc::make_mut(&mut parts.headers).insert(REQUEST_ID, name.clone());
         Some(Box::new(name))
     }
 
@@ -465,7 +510,7 @@ impl Inner {
     }
 
     /// Says no in the name of a guard, and counts it.
-    fn turn_away(&self, parts: &Parts, way: &Way, refusal: Refusal, dress: &mut Dress) -> Response<Body> {
+    fn turn_away(&self, parts: &Asked, way: &Way, refusal: Refusal, dress: &mut Dress) -> Response<Body> {
         let message = refusal.message.as_ref();
         let fault = match refusal.why {
             Why::BadHead | Why::Host | Why::Origin | Why::Address => Fault::invalid(message),
@@ -482,7 +527,7 @@ impl Inner {
         response
     }
 
-    fn note(&self, parts: &Parts, way: &Way, why: Why, message: &str) {
+    fn note(&self, parts: &Asked, way: &Way, why: Why, message: &str) {
         let counted = match why {
             Why::Credentials(Kind::ApiKey) | Why::TooManyFailures(Kind::ApiKey) => {
                 Some(observe::Refusal::ApiKey)
@@ -503,14 +548,14 @@ impl Inner {
     }
 
     /// Where a request comes from that was not let in.
-    fn origin(&self, parts: &Parts, way: &Way) -> Option<SocketAddr> {
+    fn origin(&self, parts: &Asked, way: &Way) -> Option<SocketAddr> {
         let remote = way.remote(parts);
         let client = self.guards.load().client(remote.map(|remote| remote.ip()), &parts.headers);
         client_address(remote, client)
     }
 
     /// Says no because of what is wrong with the request itself.
-    fn turn_back(&self, parts: &Parts, way: &Way, fault: &Fault) -> Response<Body> {
+    fn turn_back(&self, parts: &Asked, way: &Way, fault: &Fault) -> Response<Body> {
         if fault.kind() == FaultKind::TooLarge {
             let (http, remote) = (observe::Transport::Http, self.origin(parts, way));
             self.entry.watch.refused(observe::Refusal::BodySize, http, remote, fault.message());
@@ -518,19 +563,50 @@ impl Inner {
         refuse_at(&parts.headers, way.dialect.as_ref(), fault)
     }
 
-    async fn post(&self, peer: Peer, accepts: headers::Accepts, bytes: Bytes) -> Posted {
+    /// Says no because the body of a message cannot be read.
+    fn unread(&self, peer: &Peer, fault: &Fault) -> Response<Body> {
+        if fault.kind() == FaultKind::TooLarge {
+            let (http, remote) = (observe::Transport::Http, peer.remote);
+            self.entry.watch.refused(observe::Refusal::BodySize, http, remote, fault.message());
+        }
+        refuse_at(&peer.headers, peer.dialect.as_ref(), fault)
+    }
+
+    /// Answers a message, with all that every answer carries.
+    async fn post(
+        &self,
+        guards: &Guards,
+        dress: &Dress,
+        peer: &Peer,
+        accepts: headers::Accepts,
+        bytes: Bytes,
+    ) -> Response<Body> {
         let out = Stream::new(Capacity::default());
-        let begun = poll_fn(|task| Poll::Ready(self.begin_here(&bytes, &peer, &out, task))).await;
-        match begun {
-            Begun::Answer(answer) if !out_stirred(&out) => answered(answer, accepts),
+        let begun = poll_fn(|task| Poll::Ready(self.begin_here(&bytes, peer, &out, task))).await;
+        let posted = match begun {
+            Begun::Answer(answer) if !out.is_stirred() => answered(answer, accepts),
             Begun::Answer(answer) => {
                 conclude(&out, answer);
-                Posted::Other(self.stream(&peer, &out, None))
+                Posted::Other(self.stream(peer, &out, None))
             }
             // Boxed, because it is rare: what is common stays small.
             Begun::Call(call) => {
                 drop(bytes);
                 Box::pin(self.wait(call, peer, out, accepts)).await
+            }
+        };
+        match posted {
+            // Nearly all answers are these, and begin with headers that are ready.
+            Posted::Json { status, body, session } => {
+                let mut response = Response::new(Body::parcel(body));
+                *response.status_mut() = status_of(status);
+                *response.headers_mut() = guards.json(dress);
+                with_session(&mut response, session);
+                response
+            }
+            Posted::Other(mut response) => {
+                guards.dress(response.headers_mut(), dress);
+                response
             }
         }
     }
@@ -539,21 +615,21 @@ impl Inner {
     async fn wait(
         &self,
         call: BoxFuture<'static, Answer>,
-        peer: Peer,
+        peer: &Peer,
         out: Arc<Stream>,
         accepts: headers::Accepts,
     ) -> Posted {
         let mut driving = Driving { call: Some(call), out: Arc::clone(&out), tasks: self.tasks.clone() };
         let patience = accepts.stream.then_some(self.options.patience);
         match driving.first(patience).await {
-            First::Answer(answer) if !out_stirred(&out) => answered(answer, accepts),
+            First::Answer(answer) if !out.is_stirred() => answered(answer, accepts),
             First::Answer(answer) => {
                 conclude(&out, answer);
-                Posted::Other(self.stream(&peer, &out, None))
+                Posted::Other(self.stream(peer, &out, None))
             }
             First::Stirred => {
                 let call = driving.call.take();
-                Posted::Other(self.stream(&peer, &out, call))
+                Posted::Other(self.stream(peer, &out, call))
             }
         }
     }
@@ -626,7 +702,7 @@ impl Inner {
         event_stream(events)
     }
 
-    async fn get(self: &Arc<Self>, parts: &Parts, way: &Way, pass: Pass) -> Response<Body> {
+    async fn get(self: &Arc<Self>, parts: &Asked, way: &Way, pass: Pass) -> Response<Body> {
         let headers = &parts.headers;
         let refused = |fault: &Fault| refuse_at(headers, way.dialect.as_ref(), fault);
         let scheme = pass.dress.scheme();
@@ -711,7 +787,7 @@ impl Inner {
         }
     }
 
-    async fn delete(&self, parts: &Parts, way: &Way, pass: Pass) -> Response<Body> {
+    async fn delete(&self, parts: &Asked, way: &Way, pass: Pass) -> Response<Body> {
         if !parts.headers.contains_key(SESSION) {
             return not_allowed(parts, way, "POST");
         }
@@ -737,8 +813,8 @@ fn explained(fault: Fault, refusal: &Refusal, way: &Way) -> Fault {
     }
 }
 
-fn peer_of(parts: &Parts, road: Road, way: &Way, pass: Pass) -> Peer {
-    let headers = Arc::new(parts.headers.clone());
+fn peer_of(parts: &Asked, road: Road, way: &Way, pass: Pass) -> Peer {
+    let headers = Arc::clone(&parts.headers);
     Peer {
         remote: client_address(way.remote(parts), pass.client),
         principal: pass.principal,
@@ -750,9 +826,9 @@ fn peer_of(parts: &Parts, road: Road, way: &Way, pass: Pass) -> Peer {
     }
 }
 
-fn peer(parts: Parts, road: Road, way: &Way, pass: Pass) -> Peer {
+fn peer(parts: Asked, road: Road, way: &Way, pass: Pass) -> Peer {
     let remote = client_address(way.remote(&parts), pass.client);
-    let headers = Arc::new(parts.headers);
+    let headers = parts.headers;
     let dialect = way.dialect.clone();
     Peer {
         remote,
@@ -779,10 +855,23 @@ fn is_batch(bytes: &[u8]) -> bool {
 }
 
 /// The id that an introduction is to carry.
-fn query_id(parts: &Parts) -> Option<String> {
+fn query_id(parts: &Asked) -> Option<String> {
     let pairs = parts.uri.query()?.split('&');
     let id = { pairs }.find_map(|pair| pair.strip_prefix("id="))?;
     (!id.is_empty() && id.len() <= LONGEST_ID).then(|| id.to_owned())
+}
+
+/// What a head says that came in.
+// The largest variant is the common one, and lives where it is made.
+#[allow(clippy::large_enum_variant)]
+enum Came {
+    /// A message of somebody who may come in.
+    Message {
+        peer: Peer,
+        accepts: headers::Accepts,
+        dress: Dress,
+    },
+    Other(Box<(Asked, Way, Result<Gate, Box<Refusal>>, Result<headers::Accepts, Fault>, Door)>),
 }
 
 /// What became of a message at once.
@@ -804,7 +893,7 @@ enum First {
 struct Driving {
     call: Option<BoxFuture<'static, Answer>>,
     out: Arc<Stream>,
-    tasks: TaskTracker,
+    tasks: Tracker,
 }
 
 impl Driving {
@@ -853,10 +942,6 @@ fn conclude(out: &Stream, answer: Answer) {
     });
 }
 
-fn out_stirred(out: &Stream) -> bool {
-    out.poll_stirred(&mut task::Context::from_waker(task::Waker::noop())).is_ready()
-}
-
 /// The answer to a POST.
 enum Posted {
     /// One message, with nothing said about it that not every answer says.
@@ -884,12 +969,14 @@ fn answered(answer: Answer, accepts: headers::Accepts) -> Posted {
             }
             let mut response = Response::new(Body::full(events));
             sse_headers(response.headers_mut());
-            with_session(response, session)
+            with_session(&mut response, session);
+            response
         }
         Answer::Body { status: 503, body, session, .. } => {
             let mut response = json(503, body.whole());
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
-            with_session(response, session)
+            with_session(&mut response, session);
+            response
         }
         Answer::Body { status, body, session, .. } => return Posted::Json { status, body, session },
     })
@@ -899,11 +986,10 @@ fn status_of(status: u16) -> StatusCode {
     StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-fn with_session(mut response: Response<Body>, session: Option<Box<str>>) -> Response<Body> {
+fn with_session(response: &mut Response<Body>, session: Option<Box<str>>) {
     if let Some(id) = session.and_then(|id| HeaderValue::from_str(&id).ok()) {
         response.headers_mut().insert(SESSION, id);
     }
-    response
 }
 
 fn json(status: u16, body: Bytes) -> Response<Body> {
@@ -943,7 +1029,7 @@ fn plain(status: StatusCode) -> Response<Body> {
 }
 
 /// No such method of HTTP here. Dialects say it in words too.
-fn not_allowed(parts: &Parts, way: &Way, allow: &'static str) -> Response<Body> {
+fn not_allowed(parts: &Asked, way: &Way, allow: &'static str) -> Response<Body> {
     let mut response = match &way.dialect {
         Some(_) => {
             let fault = Fault::invalid(format!("this address takes {allow}")).with_status(405);
@@ -1001,11 +1087,10 @@ mod tests {
     #[test]
     fn a_call_stays_small() {
         let Endpoint { inner, way } = crate::Server::new("small", "1").build().unwrap().into_service();
-        let request = Request::new(Full::<Bytes>::default());
-        let size = size_of_val(&Arc::clone(&inner).serve(request, way.clone()));
+        let body = Full::<Bytes>::default();
+        let size = size_of_val(&Arc::clone(&inner).serve(Asked::default(), body, way.clone()));
         assert!(size <= 1024, "serving takes {size} bytes");
-        let (parts, _) = Request::new(()).into_parts();
-        let peer = peer(parts, Road::Post { streams: true }, &way, Pass::default());
+        let peer = peer(Asked::default(), Road::Post { streams: true }, &way, Pass::default());
         let (bytes, out) = (Bytes::new(), Stream::new(Capacity::default()));
         let captured = size_of_val(&inner) + size_of_val(&bytes) + size_of_val(&peer) + size_of_val(&out);
         let size = captured + size_of_val(&inner.entry.message(&bytes, &peer, &out));

@@ -50,7 +50,6 @@ use hyper_util::rt::TokioTimer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 pub(crate) use self::inbound::Inbound;
 use self::lane::{End, Handed, Lane};
@@ -58,6 +57,8 @@ use self::seats::{Seat, Seats};
 use self::socket::{Socket, Version};
 use self::watch::{ByHyper, Line, Stop};
 use crate::request::BoxFuture;
+use crate::tracker::Tracker;
+use crate::transport::Asked;
 
 /// What hyper needs at least as its buffer, and so the smallest limit of a request head.
 const SMALLEST_HEAD: usize = 8 * 1024;
@@ -114,7 +115,7 @@ pub(crate) trait Serve: Clone + Send + 'static {
     fn met_at(&self, remote: SocketAddr) -> Self;
 
     /// The answer to one request.
-    fn answer(&self, request: Request<Inbound>) -> BoxFuture<'static, Response<Self::Body>>;
+    fn answer(&self, asked: Asked, body: Inbound) -> BoxFuture<'static, Response<Self::Body>>;
 }
 
 /// The limits of a listener. The defaults are meant for an open port.
@@ -337,7 +338,7 @@ pub(crate) async fn serve(
     options: Options,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let streams = TaskTracker::new();
+    let streams = Tracker::new();
     let house = Arc::new(House {
         http1: http1(&options),
         http2: http2(&options, &streams),
@@ -409,12 +410,11 @@ impl House {
 ///
 /// They need no handle to be ended by: a stream whose connection is gone ends by itself.
 #[derive(Clone)]
-struct Streams(TaskTracker);
+struct Streams(Tracker);
 
 impl<F> Executor<F> for Streams
 where
-    F: Future + Send + 'static,
-    F::Output: Send,
+    F: Future<Output = ()> + Send + 'static,
 {
     fn execute(&self, future: F) {
         self.0.spawn(future);
@@ -458,7 +458,7 @@ fn http1(options: &Options) -> http1::Builder {
     http
 }
 
-fn http2(options: &Options, streams: &TaskTracker) -> http2::Builder<Streams> {
+fn http2(options: &Options, streams: &Tracker) -> http2::Builder<Streams> {
     let mut http = http2::Builder::new(Streams(streams.clone()));
     http.timer(TokioTimer::new())
         .max_concurrent_streams(options.max_streams)
@@ -500,9 +500,10 @@ async fn by_hyper(house: Arc<House>, handed: Handed<impl Serve>) {
     let (open, limits) = (Arc::clone(&line), house.limits());
     let service = service_fn(move |request: Request<Incoming>| {
         let busy = open.enter();
-        let answer = match hygiene::check(&request, limits) {
-            None => Ok(service.answer(request.map(Inbound::by_hyper))),
-            Some(status) => Err(Box::new(hygiene::refuse(status, request.version()))),
+        let (parts, body) = request.into_parts();
+        let answer = match hygiene::check(&parts.method, &parts.uri, parts.version, &parts.headers, limits) {
+            None => Ok(service.answer(parts.into(), Inbound::by_hyper(body))),
+            Some(status) => Err(Box::new(hygiene::refuse(status, parts.version))),
         };
         async move {
             Ok::<_, Infallible>(match answer {

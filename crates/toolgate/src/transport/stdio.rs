@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use toolgate_wire::Dialect;
 
 use crate::entry::{Entry, Started};
@@ -20,6 +19,7 @@ use crate::era::{Answer, Line, Peer, Road, Told};
 use crate::observe::Transport;
 use crate::request::Principal;
 use crate::stream::{Capacity, Next, Reader, Stream};
+use crate::tracker::Tracker;
 
 /// Calls of one connection that may be under way at once. One more is refused: to wait for room would keep
 /// out the very messages that make some, answers and cancellations.
@@ -40,16 +40,17 @@ where
     let out = Stream::new(Capacity { messages: 1024, bytes: 4 << 20 });
     let closing = CancellationToken::new();
     let line = Line::new(Arc::clone(&out), Some(closing.clone()));
-    let tasks = TaskTracker::new();
-    let mut writer = tokio::spawn(write(out.reader(), output));
+    let tasks = Tracker::new();
+    let at_once = Arc::new(Semaphore::new(AT_ONCE));
+    let mut writer = tokio::spawn(write(out.reader(), output, Arc::clone(&at_once)));
     tasks.spawn({
         let (entry, line) = (Arc::clone(&entry), Arc::clone(&line));
         async move { entry.era.feed_line(&line).await }
     });
     entry.era.wake();
     let dialect = entry.dialect.load_full();
-    let at_once = Arc::new(Semaphore::new(AT_ONCE));
-    let mut connection = Connection { entry, line, out, tasks, at_once, dialect };
+    let headers = Arc::new(HeaderMap::new());
+    let mut connection = Connection { entry, line, out, tasks, at_once, dialect, headers };
     let broken = |joined: Result<io::Result<()>, _>| joined.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()));
     let ended = tokio::select! {
         biased;
@@ -76,9 +77,11 @@ struct Connection {
     entry: Arc<Entry>,
     line: Arc<Line>,
     out: Arc<Stream>,
-    tasks: TaskTracker,
+    tasks: Tracker,
     at_once: Arc<Semaphore>,
     dialect: Option<Arc<Dialect>>,
+    /// None: there is no HTTP here.
+    headers: Arc<HeaderMap>,
 }
 
 impl Connection {
@@ -103,7 +106,7 @@ impl Connection {
         }
         let peer = Peer {
             principal: Principal::anonymous(),
-            headers: Arc::new(HeaderMap::new()),
+            headers: Arc::clone(&self.headers),
             remote: None,
             road: Road::Line(Arc::clone(&self.line)),
             dialect: self.dialect.clone(),
@@ -113,9 +116,15 @@ impl Connection {
         let (entry, out) = (Arc::clone(&self.entry), Arc::clone(&self.out));
         match self.entry.open(bytes, &peer, &self.out) {
             Started::Answered(answer) => answer_on(&out, answer),
-            started => {
+            started if started.needs_peer() => {
                 self.tasks.spawn(async move {
                     answer_on(&out, entry.finish(started, &peer, &out).await);
+                    drop(permit);
+                });
+            }
+            mut started => {
+                self.tasks.spawn(async move {
+                    answer_on(&out, entry.conclude(&mut started).await);
                     drop(permit);
                 });
             }
@@ -149,7 +158,11 @@ fn answer_on(out: &Stream, answer: Answer) {
 }
 
 /// Writes what there is in as few writes as possible.
-async fn write(mut reader: Reader, mut output: impl AsyncWrite + Unpin) -> io::Result<()> {
+async fn write(
+    mut reader: Reader,
+    mut output: impl AsyncWrite + Unpin,
+    at_once: Arc<Semaphore>,
+) -> io::Result<()> {
     let mut buffer = Vec::new();
     loop {
         let event = match reader.next().await {
@@ -158,6 +171,10 @@ async fn write(mut reader: Reader, mut output: impl AsyncWrite + Unpin) -> io::R
             Next::Cut(_) => continue,
             Next::End => break,
         };
+        // Others are under way and may be ready by now: their turn first, and then one write for all.
+        if at_once.available_permits() < AT_ONCE {
+            tokio::task::yield_now().await;
+        }
         buffer.clear();
         let mut event = Some(event);
         while let Some(next) = event {
@@ -174,6 +191,18 @@ async fn write(mut reader: Reader, mut output: impl AsyncWrite + Unpin) -> io::R
     output.shutdown().await
 }
 
+/// How much is read at once.
+const BLOCK: usize = 16 << 10;
+
+/// Where the first line break is. Most of what is looked at holds none: 32 bytes at a time.
+fn line_break(bytes: &[u8]) -> Option<usize> {
+    let (blocks, _) = bytes.as_chunks::<32>();
+    let is_break = |byte: &u8| *byte == b'\n';
+    let has_none = |block: &&[u8; 32]| !block.iter().fold(false, |found, byte| found | is_break(byte));
+    let start = 32 * blocks.iter().take_while(has_none).count();
+    bytes[start..].iter().position(is_break).map(|offset| start + offset)
+}
+
 /// Cuts input into lines of bounded length.
 struct Lines<R> {
     input: R,
@@ -187,7 +216,7 @@ struct Lines<R> {
 
 impl<R: AsyncRead + Unpin> Lines<R> {
     fn new(input: R, max: usize) -> Lines<R> {
-        Lines { input, buffer: BytesMut::with_capacity(8 << 10), searched: 0, max, skipping: false }
+        Lines { input, buffer: BytesMut::with_capacity(BLOCK), searched: 0, max, skipping: false }
     }
 
     /// The next line that is not blank. One that is too long arrives cut, one byte over the limit, so that
@@ -209,6 +238,10 @@ impl<R: AsyncRead + Unpin> Lines<R> {
                 self.searched = 0;
                 return Ok(Some(line.freeze()));
             }
+            // Not into the last few bytes of a block: that would be one more read for nothing.
+            if self.buffer.capacity() - self.buffer.len() < BLOCK / 4 {
+                self.buffer.reserve(BLOCK);
+            }
             // What stands there without a line break at the end of input is half a message: never run.
             if self.input.read_buf(&mut self.buffer).await? == 0 {
                 return Ok(None);
@@ -217,7 +250,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     fn take(&mut self) -> Option<Bytes> {
-        let found = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
+        let found = line_break(&self.buffer[self.searched..]);
         let Some(end) = found.map(|offset| self.searched + offset) else {
             self.searched = self.buffer.len();
             return None;
@@ -238,15 +271,67 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 /// The process's own input and output.
 ///
 /// From here on whatever the program prints goes to standard error: a stray `println!` cannot break the
-/// conversation. Both ends are served by threads of their own, so that a runtime can end while nothing is
-/// being typed.
-pub(crate) fn process() -> io::Result<(DuplexStream, DuplexStream, Flushed)> {
+/// conversation. A pipe is read and written by the runtime itself; anything else by a thread of its own, so that
+/// a runtime can end while nothing is being typed.
+pub(crate) fn process() -> io::Result<(Input, Output, Flushed)> {
     let output = take_output()?;
-    let runtime = tokio::runtime::Handle::current();
+    let input = match pipes::input() {
+        Some(input) => input,
+        None => typed()?,
+    };
+    match pipes::output(&output) {
+        Some(output) => Ok((input, output, Flushed(None))),
+        None => printed(output).map(|(output, flushed)| (input, output, flushed)),
+    }
+}
+
+/// What is read from.
+pub(crate) type Input = Box<dyn AsyncRead + Send + Unpin>;
+/// What is written to.
+pub(crate) type Output = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// Pipes are opened once more, by their names: what is opened here does not block, and what others have of them does
+/// as before.
+#[cfg(target_os = "linux")]
+mod pipes {
+    use std::os::fd::AsRawFd;
+
+    use tokio::net::unix::pipe::OpenOptions;
+
+    use super::{Input, Output};
+
+    fn name(of: &impl AsRawFd) -> String {
+        format!("/proc/self/fd/{}", of.as_raw_fd())
+    }
+
+    pub(super) fn input() -> Option<Input> {
+        let pipe = OpenOptions::new().open_receiver(name(&std::io::stdin())).ok()?;
+        Some(Box::new(pipe))
+    }
+
+    pub(super) fn output(output: &std::fs::File) -> Option<Output> {
+        let pipe = OpenOptions::new().open_sender(name(output)).ok()?;
+        Some(Box::new(pipe))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod pipes {
+    use super::{Input, Output};
+
+    pub(super) fn input() -> Option<Input> {
+        None
+    }
+
+    pub(super) fn output<T>(_: &T) -> Option<Output> {
+        None
+    }
+}
+
+/// Standard input by a thread.
+fn typed() -> io::Result<Input> {
     let (input, mut typed) = tokio::io::duplex(64 << 10);
-    let (mut printed, printer) = tokio::io::duplex(64 << 10);
-    let (flushed, waiting) = tokio::sync::oneshot::channel();
-    let handle = runtime.clone();
+    let handle = tokio::runtime::Handle::current();
     std::thread::Builder::new().name("toolgate-stdin".into()).spawn(move || {
         let mut buffer = vec![0; 64 << 10];
         while let Ok(read @ 1..) = io::Read::read(&mut io::stdin().lock(), &mut buffer) {
@@ -255,8 +340,15 @@ pub(crate) fn process() -> io::Result<(DuplexStream, DuplexStream, Flushed)> {
             }
         }
     })?;
+    Ok(Box::new(input))
+}
+
+/// Standard output by a thread.
+fn printed(mut output: impl io::Write + Send + 'static) -> io::Result<(Output, Flushed)> {
+    let (mut printed, printer) = tokio::io::duplex(64 << 10);
+    let (flushed, waiting) = tokio::sync::oneshot::channel();
+    let runtime = tokio::runtime::Handle::current();
     std::thread::Builder::new().name("toolgate-stdout".into()).spawn(move || {
-        let mut output = output;
         let mut buffer = vec![0; 64 << 10];
         while let Ok(read @ 1..) = runtime.block_on(printed.read(&mut buffer)) {
             if io::Write::write_all(&mut output, &buffer[..read]).is_err() {
@@ -266,17 +358,19 @@ pub(crate) fn process() -> io::Result<(DuplexStream, DuplexStream, Flushed)> {
         let _ = io::Write::flush(&mut output);
         let _ = flushed.send(());
     })?;
-    Ok((input, printer, Flushed(waiting)))
+    Ok((Box::new(printer), Flushed(Some(waiting))))
 }
 
-/// Resolves when everything has been printed.
-pub(crate) struct Flushed(tokio::sync::oneshot::Receiver<()>);
+/// Resolves when everything has been printed. None: what is written is printed.
+pub(crate) struct Flushed(Option<tokio::sync::oneshot::Receiver<()>>);
 
 impl Flushed {
     /// Waits for that, but not for a client that does not read.
     pub(crate) async fn wait(self, limit: Duration) {
-        // The thread is gone, or the client does not read: there is nothing left to do either way.
-        let _ = tokio::time::timeout(limit, self.0).await;
+        if let Some(printed) = self.0 {
+            // The thread is gone, or the client does not read: there is nothing left to do either way.
+            let _ = tokio::time::timeout(limit, printed).await;
+        }
     }
 }
 
@@ -322,6 +416,18 @@ mod tests {
                 self.0 = rest;
             }
             std::task::Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_line_break_is_found_wherever_it_is() {
+        for length in 0..100 {
+            let mut bytes = vec![b'a'; length];
+            assert_eq!(line_break(&bytes), None);
+            for place in (0..length).rev() {
+                bytes[place] = b'\n';
+                assert_eq!(line_break(&bytes), Some(place));
+            }
         }
     }
 

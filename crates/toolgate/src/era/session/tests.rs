@@ -17,7 +17,7 @@ fn open(sessions: &Sessions, clock: &Clock) -> Option<Arc<Session>> {
 fn a_session_lives_as_long_as_it_is_heard_of() {
     let (sessions, clock) = (Sessions::new(SessionLimits::default()), Clock::manual());
     let session = open(&sessions, &clock).unwrap();
-    let found = || sessions.find(&session.id, &Principal::anonymous(), &clock).is_some();
+    let found = || sessions.find(session.id.as_bytes(), &Principal::anonymous(), &clock).is_some();
     for _ in 0..3 {
         clock.advance(Duration::from_secs(29 * 60));
         assert!(found());
@@ -33,10 +33,10 @@ fn a_call_under_way_keeps_its_session() {
     let session = open(&sessions, &clock).unwrap();
     let ticket = session.calls.enter(&RequestId::from(1), &Cancel::new());
     clock.advance(Duration::from_secs(60 * 60));
-    assert!(sessions.find(&session.id, &Principal::anonymous(), &clock).is_some());
+    assert!(sessions.find(session.id.as_bytes(), &Principal::anonymous(), &clock).is_some());
     drop(ticket);
     clock.advance(Duration::from_secs(60 * 60));
-    assert!(sessions.find(&session.id, &Principal::anonymous(), &clock).is_none());
+    assert!(sessions.find(session.id.as_bytes(), &Principal::anonymous(), &clock).is_none());
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn when_there_are_too_many_the_silent_ones_make_room() {
     assert!(open(&sessions, &clock).is_none(), "refused while all are in use");
     clock.advance(Duration::from_secs(31 * 60));
     assert!(open(&sessions, &clock).is_some());
-    assert!(sessions.find(&first.id, &Principal::anonymous(), &clock).is_none());
+    assert!(sessions.find(first.id.as_bytes(), &Principal::anonymous(), &clock).is_none());
 }
 
 #[test]
@@ -57,7 +57,8 @@ fn a_greeting_that_nobody_followed_up_makes_room_first() {
     let (sessions, clock) = (Sessions::new(limits), Clock::manual());
     let used = open(&sessions, &clock).unwrap();
     let unused = open(&sessions, &clock).unwrap();
-    let found = |session: &Session| sessions.find(&session.id, &Principal::anonymous(), &clock).is_some();
+    let found =
+        |session: &Session| sessions.find(session.id.as_bytes(), &Principal::anonymous(), &clock).is_some();
     assert!(found(&used));
     clock.advance(Duration::from_secs(31));
     assert!(open(&sessions, &clock).is_some());
@@ -82,10 +83,10 @@ fn a_session_that_is_listened_to_lives_on() {
     let session = open(&sessions, &clock).unwrap();
     let reader = session.standing().reader();
     clock.advance(Duration::from_secs(60 * 60));
-    assert!(sessions.find(&session.id, &Principal::anonymous(), &clock).is_some());
+    assert!(sessions.find(session.id.as_bytes(), &Principal::anonymous(), &clock).is_some());
     drop(reader);
     clock.advance(Duration::from_secs(60 * 60));
-    assert!(sessions.find(&session.id, &Principal::anonymous(), &clock).is_none());
+    assert!(sessions.find(session.id.as_bytes(), &Principal::anonymous(), &clock).is_none());
 }
 
 #[test]
@@ -140,9 +141,9 @@ fn a_session_belongs_to_its_principal() {
     let ada = Principal::new("ada");
     let offered = ServerCapabilities::default();
     let session = sessions.open(client(), ada.clone(), &offered, &Hub::default(), &clock).unwrap();
-    assert!(sessions.find(&session.id, &ada, &clock).is_some());
-    assert!(sessions.find(&session.id, &Principal::new("eve"), &clock).is_none());
-    assert!(sessions.find(&session.id, &Principal::anonymous(), &clock).is_none());
+    assert!(sessions.find(session.id.as_bytes(), &ada, &clock).is_some());
+    assert!(sessions.find(session.id.as_bytes(), &Principal::new("eve"), &clock).is_none());
+    assert!(sessions.find(session.id.as_bytes(), &Principal::anonymous(), &clock).is_none());
 }
 
 #[test]

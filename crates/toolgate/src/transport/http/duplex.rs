@@ -6,10 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use http::request::Parts;
 use http::{Response, StatusCode};
-use tokio_util::task::TaskTracker;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 use toolgate_wire::{Fault, FaultKind};
 
 use super::sse::Events;
@@ -19,6 +16,8 @@ use crate::guard::Pass;
 use crate::request::Principal;
 use crate::seal::token;
 use crate::stream::{Capacity, Stream};
+use crate::tracker::{Tracked, Tracker};
+use crate::transport::Asked;
 
 /// How many such connections there may be. One more is refused.
 const MOST: usize = 1000;
@@ -32,7 +31,7 @@ struct Pair {
     line: Arc<Line>,
     principal: Principal,
     /// Calls that are still to be answered on the stream.
-    calls: TaskTracker,
+    calls: Tracker,
 }
 
 /// A connection's place among the open ones. Dropping it ends the connection.
@@ -47,7 +46,7 @@ impl Pairs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn open(&self, line: &Arc<Line>, principal: Principal, calls: &TaskTracker) -> Option<Seat> {
+    fn open(&self, line: &Arc<Line>, principal: Principal, calls: &Tracker) -> Option<Seat> {
         let mut pairs = self.lock();
         if pairs.len() >= MOST {
             return None;
@@ -58,7 +57,7 @@ impl Pairs {
     }
 
     /// The connection's line, and a token to hold until what came for it is answered there.
-    fn find(&self, name: &str, principal: &Principal) -> Option<(Arc<Line>, TaskTrackerToken)> {
+    fn find(&self, name: &str, principal: &Principal) -> Option<(Arc<Line>, Tracked)> {
         let pairs = self.lock();
         let pair = pairs.get(name).filter(|pair| pair.principal == *principal)?;
         Some((Arc::clone(&pair.line), pair.calls.token()))
@@ -74,7 +73,7 @@ impl Drop for Seat {
 }
 
 impl Inner {
-    pub(super) fn pair_stream(self: &Arc<Self>, parts: &Parts, way: &Way, pass: Pass) -> Response<Body> {
+    pub(super) fn pair_stream(self: &Arc<Self>, parts: &Asked, way: &Way, pass: Pass) -> Response<Body> {
         let refused = |fault: &Fault| refuse_at(&parts.headers, way.dialect.as_ref(), fault);
         if !headers::accepts_stream(&parts.headers) {
             return refused(
@@ -83,7 +82,7 @@ impl Inner {
         }
         let out = Stream::new(Capacity::default());
         let line = Line::new(Arc::clone(&out), None);
-        let calls = TaskTracker::new();
+        let calls = Tracker::new();
         let Some(seat) = self.pairs.open(&line, pass.principal, &calls) else {
             return refused(&Fault::new(FaultKind::Busy, "too many connections of this kind are open"));
         };
@@ -106,12 +105,12 @@ impl Inner {
 
     pub(super) fn pair_message(
         self: &Arc<Self>,
-        parts: Parts,
+        parts: Asked,
         way: &Way,
         pass: Pass,
         bytes: Bytes,
     ) -> Response<Body> {
-        let refused = |parts: &Parts, fault: &Fault| self.turn_back(parts, way, fault);
+        let refused = |parts: &Asked, fault: &Fault| self.turn_back(parts, way, fault);
         let name = parts.uri.query().and_then(|query| query.strip_prefix("session="));
         let Some((line, under_way)) = name.and_then(|name| self.pairs.find(name, &pass.principal)) else {
             let said = "no such connection; open the stream again";

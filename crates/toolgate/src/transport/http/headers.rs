@@ -5,6 +5,7 @@ use toolgate_wire::{Dialect, Fault, FaultKind};
 
 use super::REQUEST_ID;
 use crate::era::{SESSION, VERSION};
+use crate::guard::Named;
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -52,6 +53,12 @@ pub(super) struct Look {
     pub(super) is_named: bool,
 }
 
+/// The same, and what is said of hosts.
+pub(super) fn walk(headers: &HeaderMap) -> (Look, Named<'_>) {
+    let mut named = Named::default();
+    (Look::beside(headers, &mut named), named)
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Length {
     Unsaid,
@@ -61,6 +68,11 @@ enum Length {
 
 impl Look {
     pub(super) fn at(headers: &HeaderMap) -> Look {
+        Look::beside(headers, &mut Named::default())
+    }
+
+    #[inline]
+    fn beside<'a>(headers: &'a HeaderMap, named: &mut Named<'a>) -> Look {
         let (mut length, mut kind, mut accept) = (Length::Unsaid, None, None);
         let (mut n_kinds, mut n_accepts, mut is_encoded, mut is_named) = (0_u32, 0_u32, false, false);
         for (name, value) in headers {
@@ -72,6 +84,8 @@ impl Look {
                 header::CONTENT_TYPE => (kind, n_kinds) = (Some(value), n_kinds + 1),
                 header::ACCEPT => (accept, n_accepts) = (Some(value), n_accepts + 1),
                 header::CONTENT_ENCODING => is_encoded = true,
+                header::HOST => named.host(value),
+                header::ORIGIN => named.origin(value),
                 _ => is_named |= name.as_str() == REQUEST_ID.as_str(),
             }
         }

@@ -3,20 +3,20 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Body, Endpoint, Place, Way, json as answer, plain};
 use crate::guard::{Dress, Gate};
 use crate::profile::Profile;
+use crate::transport::Asked;
 
 impl Endpoint {
     /// Whether a caller may look at the numbers of this server, judged like any request to it; and whether names of tools
     /// are among what it may see.
     pub(crate) async fn may_look(
         &self,
-        parts: &Parts,
+        parts: &Asked,
         remote: Option<SocketAddr>,
     ) -> Result<bool, Box<Response<Body>>> {
         let inner = &self.inner;
@@ -44,7 +44,7 @@ impl Endpoint {
     /// Answers a look at the numbers of this server, or their reset; judged like any request to it.
     pub(crate) async fn numbers(
         &self,
-        parts: &Parts,
+        parts: &Asked,
         remote: Option<SocketAddr>,
         what: &str,
     ) -> Response<Body> {

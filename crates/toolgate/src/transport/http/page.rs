@@ -4,19 +4,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::request::Parts;
 use http::{Method, Response, StatusCode, header};
 use toolgate_wire::Dialect;
 use toolgate_wire::model::Tool;
 
 use super::{Body, Endpoint, Place, Way, json, not_allowed, plain, preflight};
 use crate::guard::{Dress, Gate};
+use crate::transport::Asked;
 
 impl Endpoint {
     /// Answers a look at a page; judged like any request to the server. `make` is given the tools that the caller sees.
     pub(crate) async fn page(
         &self,
-        parts: &Parts,
+        parts: &Asked,
         remote: Option<SocketAddr>,
         dialect: Option<Arc<Dialect>>,
         make: impl FnOnce(Vec<Arc<Tool>>) -> Bytes,

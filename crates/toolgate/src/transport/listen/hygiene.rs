@@ -9,7 +9,7 @@
 use std::net::Ipv6Addr;
 
 use http::header::{CACHE_CONTROL, CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS};
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
+use http::{HeaderMap, Method, Response, StatusCode, Uri, Version};
 
 /// The limits of a head.
 #[derive(Clone, Copy)]
@@ -22,19 +22,24 @@ pub(super) struct Limits {
 }
 
 /// The status to refuse this request with, if it must be.
-pub(super) fn check<B>(request: &Request<B>, limits: Limits) -> Option<StatusCode> {
-    let headers = request.headers();
+pub(super) fn check(
+    method: &Method,
+    uri: &Uri,
+    version: Version,
+    headers: &HeaderMap,
+    limits: Limits,
+) -> Option<StatusCode> {
     let (host, coding) = look(headers);
-    if !method_is_plain(request.method()) || !coding_is_plain(&coding) {
+    if !method_is_plain(method) || !coding_is_plain(&coding) {
         return Some(StatusCode::BAD_REQUEST);
     }
-    if target_length(request.uri()) > limits.target {
+    if target_length(uri) > limits.target {
         return Some(StatusCode::URI_TOO_LONG);
     }
     if headers.len() > limits.fields {
         return Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
     }
-    if !host_is_clear(request.version(), request.uri(), &host) {
+    if !host_is_clear(version, uri, &host) {
         return Some(StatusCode::BAD_REQUEST);
     }
     None
@@ -165,6 +170,8 @@ fn is_port(text: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::Request;
+
     use super::*;
 
     const LIMITS: Limits = Limits { target: 64, fields: 4, head: 1024 };
@@ -174,7 +181,8 @@ mod tests {
         for (name, value) in fields {
             request = request.header(*name, *value);
         }
-        check(&request.body(()).unwrap(), LIMITS).map(|status| status.as_u16())
+        let parts = request.body(()).unwrap().into_parts().0;
+        check(&parts.method, &parts.uri, version, &parts.headers, LIMITS).map(|status| status.as_u16())
     }
 
     #[test]

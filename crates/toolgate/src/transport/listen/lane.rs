@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use super::hygiene::Limits;
 use super::inbound::{Coming, Inbound};
-use super::plain::{self, Plain};
+use super::plain::Plain;
 use super::reply::{self, Framing};
 use super::watch::{Driven, Signs};
 use super::{DISCARD, Serve};
@@ -56,6 +56,8 @@ pub(super) struct Lane<S: Serve> {
     limits: Limits,
     /// What was read, and nothing made of yet.
     unused: Bytes,
+    /// The head of the last request: the next one is often the same.
+    known: Option<Box<Plain>>,
     state: State<S::Body>,
     is_stopping: bool,
     has_left: bool,
@@ -125,6 +127,7 @@ impl<S: Serve> Lane<S> {
             service,
             limits,
             unused: Bytes::new(),
+            known: None,
             state: State::Idle,
             is_stopping: false,
             has_left: false,
@@ -141,40 +144,61 @@ impl<S: Serve> Lane<S> {
         Some(Handed { stream, service: self.service, bytes: self.unused, is_first: self.served == 0 })
     }
 
-    /// Reads what there is. False: the peer has closed.
-    #[inline(never)]
-    fn fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+    /// Takes the next request, from what is there or from the socket.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answering<S::Body>, End>> {
+        if !self.unused.is_empty() {
+            let bytes = mem::take(&mut self.unused);
+            return Poll::Ready(self.begin(&bytes));
+        }
         let Some(reading) = &mut self.reading else {
-            return Poll::Ready(Ok(false));
+            return Poll::Ready(Err(End::Closed));
         };
         let mut space = [const { MaybeUninit::uninit() }; CHUNK];
         let mut chunk = ReadBuf::uninit(&mut space);
-        ready!(Pin::new(reading).poll_read(cx, &mut chunk))?;
-        self.unused = Bytes::copy_from_slice(chunk.filled());
-        Poll::Ready(Ok(!self.unused.is_empty()))
+        match ready!(Pin::new(reading).poll_read(cx, &mut chunk)) {
+            Ok(()) if !chunk.filled().is_empty() => Poll::Ready(self.begin(chunk.filled())),
+            _ => Poll::Ready(Err(End::Closed)),
+        }
     }
 
-    /// Begins to answer what was read. None: it is not plain.
-    fn begin(&mut self) -> Option<Answering<S::Body>> {
-        let Plain { request, head, body, is_last } = plain::read(&self.unused, self.limits, S::names())?;
-        let bytes = &self.unused;
-        let end = usize::try_from(body).ok().and_then(|body| head.checked_add(body))?;
-        let (inbound, coming) = match bytes.len().checked_sub(end) {
-            Some(behind) => {
-                let inbound = Inbound::here(if body == 0 { Bytes::new() } else { bytes.slice(head..end) });
-                self.unused = if behind == 0 { Bytes::new() } else { bytes.slice(end..) };
-                (inbound, None)
-            }
-            None => {
-                let so_far = bytes.slice(head..);
-                let coming = Coming::new(self.reading.take()?, &so_far, (end - bytes.len()) as u64);
-                self.unused = Bytes::new();
-                (Inbound::coming(coming.clone()), Some(coming))
-            }
+    /// Begins to answer what was read, if it is plain.
+    fn begin(&mut self, bytes: &[u8]) -> Result<Answering<S::Body>, End> {
+        let known = self.known.take().and_then(|mut known| known.is_again(bytes).then_some(known));
+        let plain = known.or_else(|| Plain::read(bytes, self.limits, S::names()).map(Box::new));
+        let split = plain.as_ref().and_then(|plain| {
+            let (head, body) = plain.lengths();
+            let end = usize::try_from(body).ok().and_then(|body| head.checked_add(body))?;
+            Some((head, end))
+        });
+        let (Some(plain), Some((head, end))) = (plain, split) else {
+            self.unused = Bytes::copy_from_slice(bytes);
+            return Err(End::NotPlain);
+        };
+        let (inbound, coming) = if let Some(body) = bytes.get(head..end) {
+            self.unused = Bytes::copy_from_slice(&bytes[end..]);
+            (Inbound::here(Bytes::copy_from_slice(body)), None)
+        } else {
+            let Some(reading) = self.reading.take() else { return Err(End::Closed) };
+            let so_far = bytes.get(head..).unwrap_or_default();
+            let coming = Coming::new(reading, so_far, (end - bytes.len()) as u64);
+            (Inbound::coming(coming.clone()), Some(coming))
         };
         self.served = self.served.wrapping_add(1);
-        let answer = self.service.answer(request.map(|()| inbound));
-        Some(Answering { answer, coming, is_last })
+        let answer = self.service.answer(plain.asked(), inbound);
+        let is_last = plain.is_last;
+        self.known = Some(plain);
+        Ok(Answering { answer, coming, is_last })
+    }
+
+    /// Throws away what the peer sends, and says how much. None: it has closed.
+    fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<Option<usize>> {
+        let Some(reading) = &mut self.reading else {
+            return Poll::Ready(None);
+        };
+        let mut space = [const { MaybeUninit::uninit() }; CHUNK];
+        let mut chunk = ReadBuf::uninit(&mut space);
+        let read = ready!(Pin::new(reading).poll_read(cx, &mut chunk));
+        Poll::Ready(read.is_ok().then_some(chunk.filled().len()).filter(|n| *n > 0))
     }
 
     /// Takes the socket back from a body, and begins to send the answer.
@@ -224,7 +248,9 @@ impl<S: Serve> Lane<S> {
                 return Poll::Ready(Ok(()));
             }
             if is_waiting {
+                // It may last for hours, and what it does not need is not kept.
                 sending.leave_room();
+                self.known = None;
                 return Poll::Pending;
             }
         }
@@ -271,12 +297,9 @@ impl<S: Serve> Driven for Lane<S> {
                     if self.is_stopping {
                         return Poll::Ready(End::Closed);
                     }
-                    if self.unused.is_empty() && !matches!(ready!(self.fill(cx)), Ok(true)) {
-                        return Poll::Ready(End::Closed);
-                    }
-                    match self.begin() {
-                        Some(answering) => self.state = State::Answering(answering),
-                        None => return Poll::Ready(End::NotPlain),
+                    match ready!(self.poll_next(cx)) {
+                        Ok(answering) => self.state = State::Answering(answering),
+                        Err(end) => return Poll::Ready(end),
                     }
                 }
                 State::Answering(answering) => {
@@ -312,10 +335,10 @@ impl<S: Serve> Driven for Lane<S> {
                 }
                 State::Closing(discarded) => {
                     let discarded = *discarded;
-                    if discarded > DISCARD || !matches!(ready!(self.fill(cx)), Ok(true)) {
-                        return Poll::Ready(End::Closed);
+                    match ready!(self.poll_discard(cx)) {
+                        Some(n) if discarded <= DISCARD => self.state = State::Closing(discarded + n),
+                        _ => return Poll::Ready(End::Closed),
                     }
-                    self.state = State::Closing(discarded + mem::take(&mut self.unused).len());
                 }
             }
         }

@@ -8,67 +8,134 @@
 //! what came out: whatever is refused on one way would be refused on the other.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
 
 use super::hygiene::{self, Limits};
 use super::scan::Scan;
+use crate::transport::Asked;
 
 /// More fields than this are not plain.
 const FIELDS: usize = 32;
 
-/// A plain request without its body.
+/// Longer lengths are read anew.
+const DIGITS: usize = 12;
+
+/// The head of a plain request, as it was read and what it says.
+///
+/// A client that asks again mostly does so in the same words; then nothing has to be read again but the length of the
+/// body, which is the only thing in a head that changes with every message.
 pub(super) struct Plain {
-    pub(super) request: Request<()>,
-    /// How long the head is, and the body that follows it.
-    pub(super) head: usize,
-    pub(super) body: u64,
+    /// The words.
+    text: Bytes,
+    /// Where the length is among them.
+    digits: Option<Range<usize>>,
+    method: Method,
+    uri: Uri,
+    headers: Arc<HeaderMap>,
+    body: u64,
     /// The client asks for nothing more on this connection.
     pub(super) is_last: bool,
 }
 
-/// The request that these bytes begin with, if it is plain and its head is whole. `names` are those the service knows
-/// beyond the standard ones: they are not copied.
-pub(super) fn read(bytes: &Bytes, limits: Limits, names: &'static [HeaderName]) -> Option<Plain> {
-    let mut fields = [const { MaybeUninit::uninit() }; FIELDS];
-    let mut parsed = httparse::Request::new(&mut []);
-    let Ok(httparse::Status::Complete(head)) = parsed.parse_with_uninit_headers(bytes, &mut fields) else {
-        return None;
-    };
-    let mut scan = Scan::new();
-    scan.feed(bytes.get(..head)?).ok()?;
-    let body = scan.length()?;
-    if parsed.version != Some(1) || head > limits.head {
-        return None;
-    }
-    let method = match parsed.method? {
-        "POST" => Method::POST,
-        "GET" => Method::GET,
-        "DELETE" => Method::DELETE,
-        "OPTIONS" => Method::OPTIONS,
-        _ => return None,
-    };
-    let target = parsed.path.filter(|target| target.starts_with('/'))?;
-    let uri = Uri::from_maybe_shared(bytes.slice_ref(target.as_bytes())).ok()?;
-    let mut headers = HeaderMap::with_capacity(parsed.headers.len());
-    let mut is_last = false;
-    for field in &*parsed.headers {
-        let name = name(field.name.as_bytes(), names)?;
-        match name {
-            header::CONNECTION if field.value.eq_ignore_ascii_case(b"keep-alive") => {}
-            header::CONNECTION if field.value.eq_ignore_ascii_case(b"close") => is_last = true,
-            // What speaks of the connection in other words, asks to be waited for, or wants another protocol.
-            header::CONNECTION | header::EXPECT | header::UPGRADE | header::TRANSFER_ENCODING => return None,
-            _ => {}
+impl Plain {
+    /// The request that these bytes begin with, if it is plain and its head is whole. `names` are those the service
+    /// knows beyond the standard ones: they are not copied.
+    pub(super) fn read(bytes: &[u8], limits: Limits, names: &'static [HeaderName]) -> Option<Plain> {
+        let mut fields = [const { MaybeUninit::uninit() }; FIELDS];
+        let mut parsed = httparse::Request::new(&mut []);
+        let Ok(httparse::Status::Complete(end)) = parsed.parse_with_uninit_headers(bytes, &mut fields) else {
+            return None;
+        };
+        let head = bytes.get(..end)?;
+        let mut scan = Scan::new();
+        scan.feed(head).ok()?;
+        let body = scan.length()?;
+        if parsed.version != Some(1) || end > limits.head {
+            return None;
         }
-        headers.append(name, HeaderValue::from_maybe_shared(bytes.slice_ref(field.value)).ok()?);
+        let method = match parsed.method? {
+            "POST" => Method::POST,
+            "GET" => Method::GET,
+            "DELETE" => Method::DELETE,
+            "OPTIONS" => Method::OPTIONS,
+            _ => return None,
+        };
+        // Without the body: a head may be kept for longer.
+        let text = Bytes::copy_from_slice(head);
+        let target = parsed.path.filter(|target| target.starts_with('/'))?;
+        let uri = Uri::from_maybe_shared(text.slice(place(head, target.as_bytes())?)).ok()?;
+        let mut headers = HeaderMap::with_capacity(parsed.headers.len());
+        let (mut is_last, mut digits) = (false, None);
+        for field in &*parsed.headers {
+            let name = name(field.name.as_bytes(), names)?;
+            let value = place(head, field.value)?;
+            match name {
+                header::CONTENT_LENGTH => digits = Some(value.clone()),
+                header::CONNECTION if field.value.eq_ignore_ascii_case(b"keep-alive") => {}
+                header::CONNECTION if field.value.eq_ignore_ascii_case(b"close") => is_last = true,
+                // What speaks of the connection in other words, asks to be waited for, or wants another protocol.
+                header::CONNECTION | header::EXPECT | header::UPGRADE | header::TRANSFER_ENCODING => {
+                    return None;
+                }
+                _ => {}
+            }
+            headers.append(name, HeaderValue::from_maybe_shared(text.slice(value)).ok()?);
+        }
+        if hygiene::check(&method, &uri, Version::HTTP_11, &headers, limits).is_some() {
+            return None;
+        }
+        Some(Plain { text, digits, method, uri, headers: Arc::new(headers), body, is_last })
     }
-    let mut request = Request::new(());
-    *request.method_mut() = method;
-    *request.uri_mut() = uri;
-    *request.headers_mut() = headers;
-    hygiene::check(&request, limits).is_none().then_some(Plain { request, head, body, is_last })
+
+    /// Whether these bytes begin with the same words. What is then different is taken note of.
+    pub(super) fn is_again(&mut self, bytes: &[u8]) -> bool {
+        let Some(digits) = &self.digits else {
+            return bytes.starts_with(&self.text);
+        };
+        // Nearly always to the letter.
+        if bytes.starts_with(&self.text) {
+            return true;
+        }
+        let (before, after) = (&self.text[..digits.start], &self.text[digits.end..]);
+        let Some(rest) = bytes.strip_prefix(before) else { return false };
+        let n_digits = rest.iter().take(DIGITS).take_while(|byte| byte.is_ascii_digit()).count();
+        let (said, rest) = rest.split_at(n_digits);
+        let body = str::from_utf8(said).ok().and_then(|said| said.parse().ok());
+        let (Some(body), true, Ok(value)) = (body, rest.starts_with(after), HeaderValue::from_bytes(said))
+        else {
+            return false;
+        };
+        Arc::make_mut(&mut self.headers).insert(header::CONTENT_LENGTH, value);
+        let digits = digits.start..digits.start + n_digits;
+        self.text = [before, said, after].concat().into();
+        (self.digits, self.body) = (Some(digits), body);
+        true
+    }
+
+    /// How long the head is, and the body that follows it.
+    pub(super) fn lengths(&self) -> (usize, u64) {
+        (self.text.len(), self.body)
+    }
+
+    pub(super) fn asked(&self) -> Asked {
+        Asked {
+            method: self.method.clone(),
+            uri: self.uri.clone(),
+            headers: Arc::clone(&self.headers),
+            extensions: Extensions::new(),
+        }
+    }
+}
+
+/// Where a part of a text is in it.
+fn place(text: &[u8], part: &[u8]) -> Option<Range<usize>> {
+    let start = part.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
+    let end = start.checked_add(part.len())?;
+    (end <= text.len()).then_some(start..end)
 }
 
 fn name(text: &[u8], names: &'static [HeaderName]) -> Option<HeaderName> {
@@ -89,18 +156,46 @@ mod tests {
     static NAMES: [HeaderName; 1] = [HeaderName::from_static("x-known")];
 
     fn plain(text: impl AsRef<[u8]>) -> Option<Plain> {
-        read(&Bytes::copy_from_slice(text.as_ref()), LIMITS, &NAMES)
+        Plain::read(text.as_ref(), LIMITS, &NAMES)
     }
 
     #[test]
     fn a_plain_request_is_read_whole() {
         let text = "POST /a?b HTTP/1.1\r\nHost: a\r\nX-KNOWN: 1\r\nx-Other:  2 \r\nx-other: 3\r\nContent-Length: 5\r\n\r\nhelloGET";
         let plain = plain(text).unwrap();
-        assert_eq!((plain.head, plain.body, plain.is_last), (text.len() - 8, 5, false));
-        let request = plain.request;
-        assert_eq!((request.method(), request.uri().path()), (&Method::POST, "/a"));
-        assert_eq!(request.headers()["x-known"], "1");
-        assert_eq!(request.headers().get_all("x-other").iter().collect::<Vec<_>>(), ["2", "3"]);
+        assert_eq!((plain.lengths(), plain.is_last), ((text.len() - 8, 5), false));
+        let asked = plain.asked();
+        assert_eq!((asked.method, asked.uri.path()), (Method::POST, "/a"));
+        assert_eq!(asked.headers["x-known"], "1");
+        assert_eq!(asked.headers.get_all("x-other").iter().collect::<Vec<_>>(), ["2", "3"]);
+    }
+
+    #[test]
+    fn the_same_words_are_known_again_and_their_length_read() {
+        let head = |length: &str, more: &str| {
+            format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\nX: {more}\r\n\r\n")
+        };
+        let mut known = plain(head("5", "a")).unwrap();
+        let before = known.asked();
+        assert!(known.is_again(format!("{}hello", head("5", "a")).as_bytes()));
+        assert!(Arc::ptr_eq(&before.headers, &known.asked().headers), "nothing was made anew");
+        for length in ["123", "0", "77", "77"] {
+            let text = head(length, "a");
+            assert!(known.is_again(text.as_bytes()), "{length}");
+            assert_eq!(known.lengths(), (text.len(), length.parse().unwrap()));
+            assert_eq!(known.asked().headers["content-length"], length);
+            assert_eq!(known.asked().headers.len(), 3);
+        }
+        assert_eq!(before.headers["content-length"], "5", "what was given away stays as it was");
+        let others = ["", "+7", "7 7", "7,7", "1234567890123", "7\r\nX: y"].map(|length| head(length, "a"));
+        for text in
+            others.iter().map(String::as_str).chain([&*head("77", "b"), "POST / HTTP/1.1\r\nHost: a\r\n"])
+        {
+            assert!(!known.is_again(text.as_bytes()), "{text}");
+        }
+        let mut known = plain("GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        assert!(known.is_again(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET"));
+        assert!(!known.is_again(b"GET / HTTP/1.1\r\nHost: b\r\n\r\n"));
     }
 
     #[test]
@@ -152,9 +247,9 @@ mod tests {
             let mut broken = head[..cut].to_vec();
             broken.extend(&noise);
             if let Some(plain) = plain(&broken) {
-                prop_assert!(plain.head <= broken.len());
-                prop_assert!(broken[..plain.head].ends_with(b"\r\n\r\n"));
-                prop_assert!(!broken[..plain.head].windows(2).any(|two| two[1] == b'\n' && two[0] != b'\r'));
+                let head = &broken[..plain.lengths().0];
+                prop_assert!(head.ends_with(b"\r\n\r\n"));
+                prop_assert!(!head.windows(2).any(|two| two[1] == b'\n' && two[0] != b'\r'));
             }
         }
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -44,14 +44,14 @@ impl Serve for Echo {
         Echo { remote: Some(remote), ..self.clone() }
     }
 
-    fn answer(&self, request: Request<Inbound>) -> BoxFuture<'static, Response<Full<Bytes>>> {
+    fn answer(&self, asked: Asked, body: Inbound) -> BoxFuture<'static, Response<Full<Bytes>>> {
         self.running.fetch_add(1, Ordering::SeqCst);
         self.seen.fetch_add(1, Ordering::SeqCst);
         let (running, remote) = (Running(Arc::clone(&self.running)), self.remote);
         Box::pin(async move {
             let _running = running;
             assert!(remote.is_some());
-            let path = request.uri().path().to_owned();
+            let path = asked.uri.path().to_owned();
             let body = match path.as_str() {
                 "/wait" => {
                     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -60,7 +60,7 @@ impl Serve for Echo {
                 "/hang" => std::future::pending().await,
                 "/refuse" => Bytes::from_static(b"unread"),
                 "/big" => Bytes::from(vec![b'x'; 16 << 20]),
-                _ => match request.into_body().collect().await {
+                _ => match body.collect().await {
                     Ok(body) => body.to_bytes(),
                     Err(_) => return status(StatusCode::BAD_REQUEST),
                 },

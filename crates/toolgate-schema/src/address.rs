@@ -1,0 +1,113 @@
+//! Addresses of schemas: what a reference means where it stands (RFC 3986, as far as schemas need it).
+
+/// A reference without and with its fragment, seen from a base.
+pub(crate) fn resolve(base: &str, reference: &str) -> (String, String) {
+    let (path, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+    (absolute(base, path), fragment.to_owned())
+}
+
+fn absolute(base: &str, reference: &str) -> String {
+    if reference.is_empty() {
+        return base.to_owned();
+    }
+    if scheme(reference).is_some() {
+        return reference.to_owned();
+    }
+    let (start, rest) = match scheme(base) {
+        Some(end) => base.split_at(end + 1),
+        None => ("", base),
+    };
+    if reference.starts_with("//") {
+        return format!("{start}{reference}");
+    }
+    let (host, path) = match rest.strip_prefix("//") {
+        Some(inside) => rest.split_at(2 + inside.find(['/', '?']).unwrap_or(inside.len())),
+        None => ("", rest),
+    };
+    let path = path.split('?').next().unwrap_or_default();
+    let query_at = reference.find('?').unwrap_or(reference.len());
+    let (reference, query) = reference.split_at(query_at);
+    let merged = match reference {
+        "" => path.to_owned(),
+        reference if reference.starts_with('/') => reference.to_owned(),
+        reference => match path.rfind('/') {
+            Some(end) => format!("{}{reference}", &path[..=end]),
+            None if !host.is_empty() => format!("/{reference}"),
+            None => reference.to_owned(),
+        },
+    };
+    format!("{start}{host}{}{query}", without_dots(&merged))
+}
+
+/// Where the colon of a scheme stands.
+fn scheme(address: &str) -> Option<usize> {
+    let end = address.find(|letter: char| !(letter.is_ascii_alphanumeric() || "+-.".contains(letter)))?;
+    (end > 0 && address[end..].starts_with(':')).then_some(end)
+}
+
+fn without_dots(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut parts = path.split('/').peekable();
+    while let Some(part) = parts.next() {
+        let is_last = parts.peek().is_none();
+        match part {
+            "." | ".." => {
+                if part == ".." && kept.last().is_some_and(|last| !last.is_empty()) {
+                    kept.pop();
+                }
+                if is_last {
+                    kept.push("");
+                }
+            }
+            part => kept.push(part),
+        }
+    }
+    kept.join("/")
+}
+
+/// `%25` and its like.
+pub(crate) fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let byte = match (first, after) {
+            (b'%', [high, low, ..]) => {
+                hexadecimal(*high).zip(hexadecimal(*low)).map(|(high, low)| high * 16 + low)
+            }
+            _ => None,
+        };
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn hexadecimal(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_seen_from_where_they_stand() {
+        for (base, reference, wanted) in [
+            ("", "a.json", "a.json"),
+            ("", "#/a", ""),
+            ("http://x.example/a/b.json", "c.json", "http://x.example/a/c.json"),
+            ("http://x.example/a/b.json", "../c.json", "http://x.example/c.json"),
+            ("http://x.example/a/b.json", "./d/", "http://x.example/a/d/"),
+            ("http://x.example/a/b.json", "/c", "http://x.example/c"),
+            ("http://x.example", "c", "http://x.example/c"),
+            ("http://x.example/a?b/c", "d", "http://x.example/d"),
+            ("http://x.example/a", "//y.example/b", "http://y.example/b"),
+            ("http://x.example/a", "urn:b:c", "urn:b:c"),
+            ("urn:b:c", "#d", "urn:b:c"),
+            ("a/b", "../../c", "c"),
+        ] {
+            assert_eq!(resolve(base, reference).0, wanted, "{reference} from {base}");
+        }
+        assert_eq!(decoded("a%25b%zz%"), "a%b%zz%");
+    }
+}

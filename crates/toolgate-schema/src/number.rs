@@ -1,0 +1,153 @@
+//! Numbers as JSON means them: `1` and `1.0` are one number, and `0.3` is three times `0.1`.
+
+use std::cmp::Ordering;
+
+use serde_json::Number;
+
+fn integer(number: &Number) -> Option<i128> {
+    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+}
+
+fn float(number: &Number) -> f64 {
+    number.as_f64().unwrap_or(f64::INFINITY)
+}
+
+pub(crate) fn is_integer(number: &Number) -> bool {
+    integer(number).is_some() || float(number).fract() == 0.0
+}
+
+/// Which is greater, without a loss for large integers.
+pub(crate) fn compare(one: &Number, other: &Number) -> Ordering {
+    match (integer(one), integer(other)) {
+        (Some(one), Some(other)) => one.cmp(&other),
+        (Some(one), None) => compare_mixed(one, float(other)),
+        (None, Some(other)) => compare_mixed(other, float(one)).reverse(),
+        (None, None) => float(one).partial_cmp(&float(other)).unwrap_or(Ordering::Equal),
+    }
+}
+
+fn compare_mixed(integer: i128, float: f64) -> Ordering {
+    // All integers here are within 64 bits. What is farther out than that needs no closer look.
+    if float >= 1e20 {
+        return Ordering::Less;
+    }
+    if float <= -1e20 {
+        return Ordering::Greater;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole, and within 1e20")]
+    let whole = float.floor() as i128;
+    integer.cmp(&whole).then(match float > float.floor() {
+        true => Ordering::Less,
+        false => Ordering::Equal,
+    })
+}
+
+/// Whether a number is a multiple of another, both taken as the decimals they are written as.
+pub(crate) fn is_multiple(number: &Number, of: &Number) -> bool {
+    match (integer(number), integer(of)) {
+        (Some(number), Some(of)) => of != 0 && number % of == 0,
+        _ => match (decimal(number), decimal(of)) {
+            (Some(number), Some(of)) => is_decimal_multiple(number, of),
+            _ => false,
+        },
+    }
+}
+
+/// `digits * 10^exponent`, without the sign. No float has more than seventeen digits.
+fn decimal(number: &Number) -> Option<(u64, i32)> {
+    if let Some(integer) = integer(number) {
+        return Some((u64::try_from(integer.unsigned_abs()).ok()?, 0));
+    }
+    let text = format!("{:e}", float(number).abs());
+    let (digits, exponent) = text.split_once('e')?;
+    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+    let n_places = i32::try_from(part.len()).ok()?;
+    Some((format!("{whole}{part}").parse().ok()?, exponent.parse::<i32>().ok()? - n_places))
+}
+
+fn is_decimal_multiple((number, exponent): (u64, i32), (of, of_exponent): (u64, i32)) -> bool {
+    if number == 0 || of == 0 {
+        return number == 0 && of != 0;
+    }
+    let (number, of) = (u128::from(number), u128::from(of));
+    let shift = exponent - of_exponent;
+    if shift < 0 {
+        // The other way round: so many zeros would have to be at the end of the digits, which are twenty at most.
+        return match 10_u128.checked_pow(shift.unsigned_abs()) {
+            Some(zeros) if shift > -20 => number % (of * zeros) == 0,
+            _ => false,
+        };
+    }
+    // Both factors stay below 2^64.
+    let mut left = number % of;
+    for _ in 0..shift {
+        left = left * 10 % of;
+    }
+    left == 0
+}
+
+/// A count, as limits of lengths are: `2` or `2.0`.
+pub(crate) fn count(number: &Number) -> Option<u64> {
+    if let Some(count) = number.as_u64() {
+        return Some(count);
+    }
+    let float = number.as_f64()?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is whole and not below 0"
+    )]
+    (float >= 0.0 && float.fract() == 0.0).then_some(float as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn number(value: &Value) -> Number {
+        value.as_number().cloned().unwrap()
+    }
+
+    #[test]
+    fn numbers_are_compared_without_loss() {
+        for (one, other, order) in [
+            (json!(1), json!(1.0), Ordering::Equal),
+            (json!(1), json!(1.5), Ordering::Less),
+            (json!(-1), json!(-1.5), Ordering::Greater),
+            (json!(9_007_199_254_740_993_u64), json!(9_007_199_254_740_992.0), Ordering::Greater),
+            (json!(u64::MAX), json!(18_446_744_073_709_551_616.0), Ordering::Less),
+            (json!(i64::MIN), json!(-9_223_372_036_854_775_808.0), Ordering::Equal),
+            (json!(u64::MAX), json!(i64::MIN), Ordering::Greater),
+            (json!(1e300), json!(5), Ordering::Greater),
+            (json!(-1e300), json!(5), Ordering::Less),
+        ] {
+            assert_eq!(compare(&number(&one), &number(&other)), order, "{one} {other}");
+            assert_eq!(compare(&number(&other), &number(&one)), order.reverse(), "{other} {one}");
+        }
+    }
+
+    #[test]
+    fn multiples_are_those_of_decimals() {
+        for (one, of, wanted) in [
+            (json!(0.3), json!(0.1), true),
+            (json!(1070468.14), json!(0.01), true),
+            (json!(0.35), json!(0.1), false),
+            (json!(7), json!(2), false),
+            (json!(8), json!(2.0), true),
+            (json!(-4.5), json!(1.5), true),
+            (json!(0), json!(0.7), true),
+            (json!(0.0), json!(3), true),
+            (json!(1e308), json!(0.5), true),
+            (json!(1e308), json!(0.123456789), false),
+            (json!(1e-300), json!(1), false),
+            (json!(3), json!(1e-300), true),
+            (json!(u64::MAX), json!(5), true),
+            (json!(9_007_199_254_740_993_u64), json!(2), false),
+            (json!(12391239123_i64), json!(1e-8), true),
+        ] {
+            assert_eq!(is_multiple(&number(&one), &number(&of)), wanted, "{one} of {of}");
+        }
+    }
+}

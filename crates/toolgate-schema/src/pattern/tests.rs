@@ -1,0 +1,89 @@
+//! Patterns and texts that they fit or do not.
+
+use super::*;
+
+fn check(pattern: &str, fits: &[&str], others: &[&str]) {
+    let read = Pattern::new(pattern).unwrap_or_else(|why| panic!("{pattern}: {why}"));
+    for (texts, wanted) in [(fits, true), (others, false)] {
+        for text in texts {
+            assert_eq!(read.is_match(text), Ok(wanted), "{pattern} and {text:?}");
+        }
+    }
+}
+
+#[test]
+fn patterns_fit_what_they_say() {
+    for (pattern, fits, others) in [
+        ("", &["", "a"][..], &[][..]),
+        ("^$", &[""], &["a", "\n"]),
+        ("a", &["a", "bab"], &["", "b"]),
+        ("^a*$", &["", "aaa"], &["b", "aab", "aaa\n"]),
+        ("^[a-z]+$", &["abc"], &["", "aB", "ä"]),
+        ("^[^a-z]+?$", &["ABC", "ä€"], &["", "aB"]),
+        ("^(a|bc|)d$", &["ad", "bcd", "d"], &["abcd", "cd"]),
+        ("^(?:ab){2,3}$", &["abab", "ababab"], &["ab", "abababab"]),
+        ("^[0-9]{3}-[0-9]{2,}$", &["123-45", "123-456789"], &["12-45", "123-4"]),
+        ("^.{1,65535}$", &["x", "äöü"], &["", "a\nb"]),
+        ("^[\\s\\S]{2}$", &["a\n", "€𝄞"], &["a", "abc"]),
+        ("^\\d\\D\\w\\W\\s\\S$", &["1a_- x"], &["aa_- x", "१a_- x"]),
+        ("^\\S(|(.|\\n)*\\S)\\Z", &["a b", "a"], &[" a", "a "]),
+        ("\\bfoo\\b", &["a foo b", "foo"], &["afoo", "foob"]),
+        ("\\Bo\\B", &["xox"], &["o x"]),
+        ("^(?=.*[A-Z])(?=.*\\d).{4,}$", &["aA1b", "1xxA"], &["aaaa", "A1", "AAAA"]),
+        ("^(?!foo|bar$).*$", &["fo", "bars"], &["foo", "foox", "bar"]),
+        ("(?<=\\$)\\d+(?<!0)$", &["$12", "x$31"], &["12", "$10"]),
+        ("^(?<=^|x)a", &["a"], &["xa"]),
+        ("(?<=(\\d+)x)a", &["12xa"], &["xa"]),
+        ("^(['\"]).*\\1$", &["'a'", "\"\""], &["'a\"", "a"]),
+        ("^(?<q>a|b)\\k<q>$", &["aa", "bb"], &["ab"]),
+        ("^(?:(a)|b)*\\1$", &["ab", "baa"], &["x"]),
+        ("^\\1(a)$", &["a"], &["aa"]),
+        ("^(?=(a+))\\1b$", &["aab"], &["aa"]),
+        ("^(a*)*$", &["", "aaa"], &["b"]),
+        ("^(a*|b)*c$", &["c", "abac"], &["ab"]),
+        ("^(|a)+$", &["", "aa"], &["b"]),
+        ("^\\u00e9\\x41\\cA\\0\\u{1d11e}\\ud834\\udd1e$", &["éA\u{1}\0𝄞𝄞"], &["e"]),
+        ("^\\p{L}+\\p{Nd}\\p{Lu}\\P{Ll}$", &["été१ÉX"], &["étéxÉX", "a1ax"]),
+        ("^[\\p{L}\\p{M}\\p{S}\\p{N}\\p{P}\\p{Z}]+$", &["a b-c+d é€"], &["a\n"]),
+        ("^[]$", &[], &["", "a"]),
+        ("^[^]$", &["a", "\n"], &[""]),
+        ("^[\\w-.]+$", &["a-b.c"], &["a b"]),
+        ("^[a\\]b-]+$", &["]-a"], &["\\"]),
+        ("^a{,2}$", &["a{,2}"], &["aa"]),
+        ("^{a}$", &["{a}"], &["a"]),
+        ("(?i)^straße$", &["STRAßE", "strasSe"][..1], &["x"]),
+        ("^(?i:a)b$", &["Ab", "ab"], &["AB"]),
+        ("^x-", &["x-a"], &["ax-"]),
+        ("^é", &["é"], &["e"]),
+        ("a|^b", &["b", "xa"], &["xb"]),
+    ] {
+        check(pattern, fits, others);
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_from_what_is_foreign() {
+    for wrong in
+        ["(", ")", "[", "a**", "*", "(?<a", "\\", "a{2,1}", "[b-a]", "\\2(a)", "\\k<x>", "^*", "\\u12"]
+    {
+        assert!(matches!(Pattern::new(wrong), Err(Unread::Wrong(_))), "{wrong}");
+    }
+    for foreign in ["(?>a)", "\\p{Script=Han}", "a*+", "\\Qa\\E", "(?x) a", "\\ud800", "((a{99}){999}){99}"] {
+        assert!(matches!(Pattern::new(foreign), Err(Unread::Foreign(_))), "{foreign}");
+    }
+    assert!(Pattern::new(&"(".repeat(100_000)).is_err());
+}
+
+/// What makes other matchers try for years is either remembered or given up.
+#[test]
+fn no_pattern_takes_forever() {
+    let text = format!("{}!", "a".repeat(3_000));
+    for pattern in ["^(a+)+$", "^(a|a)*$", "^(a|aa)+$", "(.*)*x", "^(([a-z])+.)+[A-Z]$", "^(?:a?){60}a{60}b$"]
+    {
+        assert_eq!(Pattern::new(pattern).unwrap().is_match(&text), Ok(false), "{pattern}");
+    }
+    for pattern in ["^(a+)+\\1b$", "^(?=(a|aa)+$)"] {
+        assert_eq!(Pattern::new(pattern).unwrap().is_match(&text), Err(TooLong), "{pattern}");
+    }
+    assert_eq!(Pattern::new("^(?:a|b)*$").unwrap().is_match(&"ab".repeat(100_000)), Ok(true));
+}

@@ -1,0 +1,153 @@
+//! What the words of a schema must be. A schema that breaks this is refused before it judges anything.
+
+use serde_json::{Map, Value};
+
+use crate::kind::Type;
+use crate::number;
+use crate::pattern::{Pattern, Unread};
+
+/// What is wrong with a word of a schema.
+pub(crate) fn fault(word: &str, value: &Value) -> Option<String> {
+    let (is_right, wanted) = match word {
+        "type" => return type_fault(value),
+        "pattern" => match value.as_str() {
+            Some(text) => return pattern_fault(text),
+            None => (false, "a string"),
+        },
+        "patternProperties" => match value.as_object() {
+            Some(members) => return members.keys().find_map(|name| pattern_fault(name)),
+            None => (false, "an object of schemas"),
+        },
+        "enum" => (value.is_array(), "an array"),
+        "minimum" | "maximum" => (value.is_number(), "a number"),
+        // Drafts before 6 have a flag here.
+        "exclusiveMinimum" | "exclusiveMaximum" => (value.is_number() || value.is_boolean(), "a number"),
+        "multipleOf" => (value.as_f64().is_some_and(|number| number > 0.0), "a number greater than 0"),
+        "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties"
+        | "minContains" | "maxContains" => (
+            value.as_number().is_some_and(|limit| number::count(limit).is_some()),
+            "an integer that is not negative",
+        ),
+        "uniqueItems" | "deprecated" | "readOnly" | "writeOnly" => (value.is_boolean(), "a boolean"),
+        "required" => (is_names(value), "an array of strings that differ"),
+        "dependentRequired" => (
+            value.as_object().is_some_and(|all| all.values().all(is_names)),
+            "an object of arrays of strings that differ",
+        ),
+        "properties" | "$defs" | "definitions" | "dependentSchemas" | "dependencies" => {
+            (value.is_object(), "an object of schemas")
+        }
+        "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
+            (value.as_array().is_some_and(|all| !all.is_empty()), "an array of schemas that is not empty")
+        }
+        "examples" => (value.is_array(), "an array"),
+        "$ref" | "$dynamicRef" | "$recursiveRef" | "$id" | "$schema" | "$anchor" | "$dynamicAnchor"
+        | "$comment" | "title" | "description" | "format" | "contentEncoding" | "contentMediaType" => {
+            (value.is_string(), "a string")
+        }
+        _ => return None,
+    };
+    (!is_right).then(|| format!("must be {wanted}, not {}", told(value)))
+}
+
+fn type_fault(value: &Value) -> Option<String> {
+    let names = match value {
+        Value::Array(names) if !names.is_empty() => names.as_slice(),
+        Value::String(_) => std::slice::from_ref(value),
+        _ => return Some(format!("must be the name of a type, or an array of such, not {}", told(value))),
+    };
+    let is_known = |name: &Value| name.as_str().is_some_and(|name| Type::named(name).is_some());
+    match names.iter().find(|name| !is_known(name)) {
+        Some(odd) => Some(format!("{} is no type of JSON Schema", told(odd))),
+        None if (1..names.len()).any(|end| names[..end].contains(&names[end])) => {
+            Some("names a type twice".to_owned())
+        }
+        None => None,
+    }
+}
+
+/// What may be right elsewhere is no fault: it is left out, and told.
+fn pattern_fault(text: &str) -> Option<String> {
+    match Pattern::new(text) {
+        Err(Unread::Wrong(why)) => Some(format!("{text:?} is no regular expression: {why}")),
+        _ => None,
+    }
+}
+
+fn is_names(value: &Value) -> bool {
+    value.as_array().is_some_and(|all| {
+        let mut names: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
+        names.sort_unstable();
+        let n_names = names.len();
+        names.dedup();
+        names.len() == n_names && n_names == all.len()
+    })
+}
+
+/// A value as far as it helps.
+pub(crate) fn told(value: &Value) -> String {
+    match value {
+        Value::Object(_) => "an object".into(),
+        Value::Array(_) => "an array".into(),
+        Value::String(text) if text.len() > 100 => "a long string".into(),
+        value => value.to_string(),
+    }
+}
+
+/// Calls back with every schema that stands directly in another one.
+pub(crate) fn inner<'a>(schema: &'a Map<String, Value>, mut visit: impl FnMut(&'a Value)) {
+    for (word, value) in schema {
+        match word.as_str() {
+            "additionalItems"
+            | "additionalProperties"
+            | "contains"
+            | "contentSchema"
+            | "else"
+            | "if"
+            | "not"
+            | "propertyNames"
+            | "then"
+            | "unevaluatedItems"
+            | "unevaluatedProperties" => visit(value),
+            "items" => match value {
+                Value::Array(all) => all.iter().for_each(&mut visit),
+                one => visit(one),
+            },
+            "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
+                value.as_array().into_iter().flatten().for_each(&mut visit)
+            }
+            "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
+                value.as_object().into_iter().flat_map(Map::values).for_each(&mut visit);
+            }
+            "dependencies" => {
+                let all = value.as_object().into_iter().flat_map(Map::values);
+                all.filter(|one| !is_names(one)).for_each(&mut visit);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What is wrong with a schema and all schemas in it, without a look at its references.
+pub(crate) fn fault_within(schema: &Value) -> Option<String> {
+    let mut left = vec![schema];
+    while let Some(one) = left.pop() {
+        match one {
+            Value::Object(members) => {
+                for (word, value) in members {
+                    if let Some(why) = fault(word, value) {
+                        return Some(format!("`{word}` {why}"));
+                    }
+                }
+                inner(members, |one| left.push(one));
+            }
+            Value::Bool(_) => {}
+            other => return Some(no_schema(other)),
+        }
+    }
+    None
+}
+
+pub(crate) fn no_schema(value: &Value) -> String {
+    format!("must be a schema, which is an object or a boolean, not {}", told(value))
+}

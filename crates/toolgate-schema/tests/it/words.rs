@@ -1,0 +1,170 @@
+//! What is said: of values that are wrong, and of schemas that are none.
+
+use serde_json::{Value, json};
+use toolgate_schema::Schema;
+
+fn check(schema: &Value, value: &Value, wanted: &[&str]) {
+    let schema = Schema::new(schema).unwrap_or_else(|why| panic!("{schema}: {why}"));
+    let faults: Vec<String> =
+        schema.faults(value, 10).iter().map(|fault| format!("{}: {fault}", fault.place())).collect();
+    assert_eq!(faults, wanted, "{value}");
+    assert_eq!(schema.is_valid(value), wanted.is_empty(), "{value}");
+}
+
+#[test]
+fn faults_say_where_and_what() {
+    for (schema, value, wanted) in [
+        (json!({"type": "integer"}), json!("x"), ": \"x\" is not of type \"integer\""),
+        (json!({"type": ["number", "null"]}), json!("x"), ": \"x\" is not of types \"null\", \"number\""),
+        (json!({"enum": [1, 2]}), json!(3), ": 3 is not one of 1 or 2"),
+        (json!({"enum": [1, 2, 3, 4]}), json!(0), ": 0 is not one of 1, 2 or 2 other candidates"),
+        (json!({"const": "a"}), json!("b"), ": \"a\" was expected"),
+        (json!({"minimum": 1.5}), json!(1), ": 1 is less than the minimum of 1.5"),
+        (json!({"exclusiveMaximum": 1}), json!(1.0), ": 1.0 is greater than or equal to the maximum of 1"),
+        (
+            json!({"minimum": 1, "exclusiveMinimum": true}),
+            json!(1),
+            ": 1 is less than or equal to the minimum of 1",
+        ),
+        (json!({"multipleOf": 0.1}), json!(0.35), ": 0.35 is not a multiple of 0.1"),
+        (json!({"minLength": 2}), json!("ä"), ": \"ä\" is shorter than 2 characters"),
+        (json!({"maxLength": 1}), json!("äö"), ": \"äö\" is longer than 1 character"),
+        (json!({"pattern": "^a"}), json!("b"), ": \"b\" does not match \"^a\""),
+        (json!({"maxItems": 1}), json!([1, 2]), ": [1,2] has more than 1 item"),
+        (json!({"uniqueItems": true}), json!([1, 1.0]), ": [1,1.0] has non-unique elements"),
+        (json!({"contains": {"const": 1}}), json!([2]), ": None of [2] are valid under the given schema"),
+        (json!({"minProperties": 1}), json!({}), ": {} has less than 1 property"),
+        (json!({"required": ["a"]}), json!({}), ": \"a\" is a required property"),
+        (
+            json!({"items": {"properties": {"a/b": {"type": "null"}}}}),
+            json!([{}, {"a/b": 1}]),
+            "/1/a~1b: 1 is not of type \"null\"",
+        ),
+        (json!({"prefixItems": [true], "items": false}), json!([1, 2]), "/1: False schema does not allow 2"),
+        (json!({"propertyNames": {"maxLength": 1}}), json!({"ab": 1}), ": \"ab\" is longer than 1 character"),
+        (
+            json!({"unevaluatedProperties": false, "allOf": [{"properties": {"a": true}}]}),
+            json!({"a": 1, "b": 2}),
+            ": Unevaluated properties are not allowed ('b' was unexpected)",
+        ),
+        (
+            json!({"anyOf": [{"type": "null"}, {"const": 1}]}),
+            json!(2),
+            ": 2 is not valid under any of the schemas listed in the 'anyOf' keyword",
+        ),
+        (
+            json!({"oneOf": [true, true]}),
+            json!(2),
+            ": 2 is valid under more than one of the schemas listed in the 'oneOf' keyword",
+        ),
+        (json!({"not": {"type": "null"}}), json!(null), ": {\"type\":\"null\"} is not allowed for null"),
+        (
+            json!({"$ref": "https://json-schema.org/draft/2020-12/schema"}),
+            json!({"properties": {"a": {"type": 5}}}),
+            ": {\"properties\":{\"a\":{\"type\":5}}} is no JSON Schema: `type` must be the name of a type, or an array of such, not 5",
+        ),
+    ] {
+        check(&schema, &value, &[wanted]);
+    }
+    let schema =
+        json!({"properties": {"a": {"type": "null"}}, "additionalProperties": false, "required": ["z"]});
+    check(
+        &schema,
+        &json!({"x": 1, "a": 2, "y": 3}),
+        &[
+            "/a: 2 is not of type \"null\"",
+            ": Additional properties are not allowed ('x', 'y' were unexpected)",
+            ": \"z\" is a required property",
+        ],
+    );
+}
+
+#[test]
+fn what_is_no_schema_is_refused_where_it_is_wrong() {
+    for (schema, wanted) in [
+        (json!(5), "must be a schema, which is an object or a boolean, not 5"),
+        (
+            json!({"properties": {"a": 5}}),
+            "`properties/a` must be a schema, which is an object or a boolean, not 5",
+        ),
+        (json!({"type": 5}), "`type` must be the name of a type, or an array of such, not 5"),
+        (json!({"items": {"type": "strng"}}), "`items/type` \"strng\" is no type of JSON Schema"),
+        (json!({"$defs": {"a": {"minimum": "x"}}}), "`$defs/a/minimum` must be a number, not \"x\""),
+        (json!({"multipleOf": 0}), "`multipleOf` must be a number greater than 0, not 0"),
+        (json!({"maxLength": -1}), "`maxLength` must be an integer that is not negative, not -1"),
+        (json!({"required": ["a", "a"]}), "`required` must be an array of strings that differ, not an array"),
+        (json!({"anyOf": []}), "`anyOf` must be an array of schemas that is not empty, not an array"),
+        (json!({"pattern": "("}), "`pattern` \"(\" is no regular expression: a group that is not closed"),
+        (
+            json!({"patternProperties": {"[": {}}}),
+            "`patternProperties` \"[\" is no regular expression: a `[` that is not closed",
+        ),
+        (
+            json!({"not": {"$ref": "#/$defs/x"}}),
+            "`not/$ref` \"#/$defs/x\" leads to nothing in this schema, and nothing is fetched",
+        ),
+        (
+            json!({"$ref": "https://example.com/x"}),
+            "`$ref` \"https://example.com/x\" leads to nothing in this schema, and nothing is fetched",
+        ),
+        (
+            json!({"x": {"type": 5}, "$ref": "#/x"}),
+            "`x/type` must be the name of a type, or an array of such, not 5",
+        ),
+    ] {
+        assert_eq!(Schema::new(&schema).unwrap_err().to_string(), wanted, "{schema}");
+    }
+}
+
+/// What leads back to itself asks for no more than it says.
+#[test]
+fn loops_end() {
+    check(&json!({"$ref": "#"}), &json!(1), &[]);
+    check(&json!({"anyOf": [{"$ref": "#"}, {"type": "null"}]}), &json!(null), &[]);
+    check(&json!({"allOf": [{"$ref": "#"}], "type": "null"}), &json!(1), &[": 1 is not of type \"null\""]);
+    check(
+        &json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}),
+        &json!(1),
+        &[],
+    );
+    check(&json!({"unevaluatedProperties": false, "allOf": [{"$ref": "#"}]}), &json!({}), &[]);
+}
+
+#[test]
+fn neither_depth_nor_doubling_is_followed_forever() {
+    let tree = json!({"properties": {"a": {"$ref": "#"}}, "items": {"$ref": "#"}, "type": ["object", "array", "null"]});
+    let nested = |depth| (0..depth).fold(Value::Null, |inner, _| json!({"a": [inner]}));
+    check(&tree, &nested(63), &[]);
+    let schema = Schema::new(&tree).unwrap();
+    let deep = nested(500);
+    assert_eq!(
+        schema.faults(&deep, 10)[0].to_string(),
+        "it takes too many steps to check this, or it is nested too deep"
+    );
+    // Each doubles the next one.
+    let mut defs = json!({"d40": {"type": "null"}});
+    for n in 0..40 {
+        let next = json!({"$ref": format!("#/$defs/d{}", n + 1)});
+        defs[format!("d{n}")] = json!({"anyOf": [{"allOf": [next, {"type": "string"}]}, next]});
+    }
+    let bomb = Schema::new(&json!({"$ref": "#/$defs/d0", "$defs": defs})).unwrap();
+    assert!(!bomb.is_valid(&json!(1)));
+    // So does `not`, which must not make a yes of what was given up.
+    let schema = Schema::new(&json!({"not": {"pattern": "^(?=(a|aa)+$)"}})).unwrap();
+    assert!(!schema.is_valid(&json!(format!("{}b", "a".repeat(100)))));
+}
+
+#[test]
+fn patterns_that_are_foreign_are_told_and_not_enforced() {
+    let schema = Schema::new(&json!({"properties": {"a": {"pattern": "\\p{Script=Han}"}},
+        "patternProperties": {"(?>b)": {"type": "null"}}, "additionalProperties": false}))
+    .unwrap();
+    assert_eq!(
+        schema.unread(),
+        [
+            "the pattern \"(?>b)\" is not enforced: a group that begins with `(?>b`",
+            "the pattern \"\\\\p{Script=Han}\" is not enforced: the property `Script=Han` of characters",
+        ]
+    );
+    assert!(schema.is_valid(&json!({"a": "x", "b": 1})));
+}

@@ -1,0 +1,458 @@
+//! Checked text into the types of others, by serde.
+//!
+//! `serde_json` finds out about grammar, UTF-8 and escapes while it reads. Here all of that is known, so a string is
+//! found at the speed of memory and copied once. What comes of it is the same, failures included, only without the
+//! place: numbers that are not short integers and all enums are left to `serde_json` itself.
+
+use serde::Deserialize;
+use serde::de::value::BorrowedStrDeserializer;
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor,
+};
+use serde_json::Error;
+
+use super::text::{plain_run, unescape};
+use super::view::value_len;
+
+/// The longest integer that is read here: of so many digits all fit into 64 bits.
+const SHORT: usize = 18;
+
+/// Reads a text that was checked, without white space around it.
+pub(super) fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, Error> {
+    T::deserialize(&mut Reader { rest: text })
+}
+
+/// What is left of the text.
+struct Reader<'de> {
+    rest: &'de str,
+}
+
+impl<'de> Reader<'de> {
+    /// The first byte of the next value.
+    #[inline]
+    fn next(&mut self) -> u8 {
+        self.skip(|byte| matches!(byte, b' ' | b'\n' | b'\r' | b'\t'))
+    }
+
+    /// The first byte that stands for something, with what separates values left behind.
+    #[inline]
+    fn behind(&mut self, separator: u8) -> u8 {
+        self.skip(|byte| byte == separator || matches!(byte, b' ' | b'\n' | b'\r' | b'\t'))
+    }
+
+    #[inline]
+    fn skip(&mut self, is_nothing: impl Fn(u8) -> bool) -> u8 {
+        loop {
+            match self.rest.as_bytes().first() {
+                Some(byte) if is_nothing(*byte) => self.step(1),
+                Some(byte) => return *byte,
+                None => return 0,
+            }
+        }
+    }
+
+    #[inline]
+    fn step(&mut self, n_bytes: usize) {
+        self.rest = self.rest.get(n_bytes..).unwrap_or_default();
+    }
+
+    /// The next value as it stands there.
+    fn value(&mut self) -> &'de str {
+        self.next();
+        let (value, rest) = self.rest.split_at_checked(value_len(self.rest.as_bytes())).unwrap_or_default();
+        self.rest = rest;
+        value
+    }
+
+    /// What is between the quotes of the next value, which is a string, and whether there are escapes in it.
+    #[inline]
+    fn inside(&mut self) -> (&'de str, bool) {
+        let inside = self.rest.get(1..).unwrap_or_default();
+        let n_plain = plain_run(inside.as_bytes());
+        if let Some((plain, end)) = inside.split_at_checked(n_plain)
+            && end.starts_with('"')
+        {
+            self.rest = end.get(1..).unwrap_or_default();
+            return (plain, false);
+        }
+        let quoted = self.value();
+        (quoted.strip_prefix('"').and_then(|inside| inside.strip_suffix('"')).unwrap_or_default(), true)
+    }
+
+    #[inline]
+    fn string<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+        match self.inside() {
+            (plain, false) => visitor.visit_borrowed_str(plain),
+            (escaped, true) => visitor.visit_string(unescape(escaped).into_owned()),
+        }
+    }
+
+    fn number<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+        visit_number(self.value(), visitor)
+    }
+
+    fn list<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+        self.step(1);
+        let value = visitor.visit_seq(Items(self))?;
+        self.end(b']', "trailing characters").map(|()| value)
+    }
+
+    #[inline]
+    fn map<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
+        self.step(1);
+        let value = visitor.visit_map(Members(self))?;
+        self.end(b'}', "trailing comma").map(|()| value)
+    }
+
+    /// The end of a list or an object, which whoever reads it may not have come to.
+    #[inline]
+    fn end(&mut self, bracket: u8, said: &str) -> Result<(), Error> {
+        if self.next() != bracket {
+            return Err(Error::custom(said));
+        }
+        self.step(1);
+        Ok(())
+    }
+
+    /// A refusal of the next value.
+    #[cold]
+    fn unfit<'v, V: Visitor<'v>>(&mut self, visitor: &V) -> Error {
+        let refuse = |unexpected| Error::invalid_type(unexpected, visitor);
+        match self.next() {
+            b'"' => {
+                let (inside, is_escaped) = self.inside();
+                let text = if is_escaped { unescape(inside) } else { inside.into() };
+                refuse(Unexpected::Str(&text))
+            }
+            b'{' => refuse(Unexpected::Map),
+            b'[' => refuse(Unexpected::Seq),
+            b't' => refuse(Unexpected::Bool(true)),
+            b'f' => refuse(Unexpected::Bool(false)),
+            b'n' => refuse(Unexpected::Unit),
+            _ => match Number::of(self.value()) {
+                Ok(Number::Positive(number)) => refuse(Unexpected::Unsigned(number)),
+                Ok(Number::Negative(number)) => refuse(Unexpected::Signed(number)),
+                Ok(Number::Double(number)) => refuse(Unexpected::Float(number)),
+                Err(error) => error,
+            },
+        }
+    }
+}
+
+enum Number {
+    Positive(u64),
+    Negative(i64),
+    Double(f64),
+}
+
+impl Number {
+    #[inline]
+    fn of(text: &str) -> Result<Number, Error> {
+        let digits = |text: &str| {
+            let each = text.bytes();
+            (1..=SHORT)
+                .contains(&text.len())
+                .then_some(each)?
+                .try_fold(0_u64, |sum, byte| byte.is_ascii_digit().then(|| sum * 10 + u64::from(byte - b'0')))
+        };
+        match text.strip_prefix('-') {
+            None if let Some(number) = digits(text) => Ok(Number::Positive(number)),
+            // `-0` is a double.
+            Some(text) if let Some(number) = digits(text).filter(|number| *number > 0) => {
+                Ok(Number::Negative(-i64::try_from(number).unwrap_or(i64::MAX)))
+            }
+            _ => Number::parse(text),
+        }
+    }
+
+    #[cold]
+    fn parse(text: &str) -> Result<Number, Error> {
+        let number: serde_json::Number = serde_json::from_str(text)?;
+        Ok(match (number.as_u64(), number.as_i64()) {
+            (Some(number), _) => Number::Positive(number),
+            (None, Some(number)) => Number::Negative(number),
+            (None, None) => Number::Double(number.as_f64().unwrap_or_default()),
+        })
+    }
+}
+
+#[inline]
+fn visit_number<'de, V: Visitor<'de>>(text: &str, visitor: V) -> Result<V::Value, Error> {
+    match Number::of(text)? {
+        Number::Positive(number) => visitor.visit_u64(number),
+        Number::Negative(number) => visitor.visit_i64(number),
+        Number::Double(number) => visitor.visit_f64(number),
+    }
+}
+
+macro_rules! numbers {
+    ($($method:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            match self.next() {
+                b'-' | b'0'..=b'9' => self.number(visitor),
+                _ => Err(self.unfit(&visitor)),
+            }
+        }
+    )*};
+}
+
+macro_rules! strings {
+    ($($method:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            match self.next() {
+                b'"' => self.string(visitor),
+                _ => Err(self.unfit(&visitor)),
+            }
+        }
+    )*};
+}
+
+macro_rules! left_to_others {
+    ($($method:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            serde_json::Deserializer::from_str(self.value()).$method(visitor)
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for &mut Reader<'de> {
+    type Error = Error;
+
+    numbers! {
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_u8 deserialize_u16
+        deserialize_u32 deserialize_u64 deserialize_f32 deserialize_f64
+    }
+
+    strings! { deserialize_str deserialize_string deserialize_char deserialize_identifier }
+
+    left_to_others! { deserialize_i128 deserialize_u128 deserialize_bytes deserialize_byte_buf }
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.next() {
+            b'"' => self.string(visitor),
+            b'{' => self.map(visitor),
+            b'[' => self.list(visitor),
+            b't' | b'f' => self.deserialize_bool(visitor),
+            b'n' => self.deserialize_unit(visitor),
+            _ => self.number(visitor),
+        }
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.next() {
+            b't' | b'f' => visitor.visit_bool(self.value() == "true"),
+            _ => Err(self.unfit(&visitor)),
+        }
+    }
+
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.next() {
+            b'n' => {
+                self.step(4);
+                visitor.visit_unit()
+            }
+            _ => Err(self.unfit(&visitor)),
+        }
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_unit(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.next() {
+            b'n' => {
+                self.step(4);
+                visitor.visit_none()
+            }
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        // Its raw values, which only it knows how to hand out.
+        if name.starts_with("$serde_json::") {
+            return serde_json::Deserializer::from_str(self.value())
+                .deserialize_newtype_struct(name, visitor);
+        }
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.next() {
+            b'[' => self.list(visitor),
+            _ => Err(self.unfit(&visitor)),
+        }
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Error> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_seq(visitor)
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.next() {
+            b'{' => self.map(visitor),
+            _ => Err(self.unfit(&visitor)),
+        }
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        match self.next() {
+            b'{' => self.map(visitor),
+            b'[' => self.list(visitor),
+            _ => Err(self.unfit(&visitor)),
+        }
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        serde_json::Deserializer::from_str(self.value()).deserialize_enum(name, variants, visitor)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.value();
+        visitor.visit_unit()
+    }
+}
+
+/// The items of a list.
+struct Items<'a, 'de>(&'a mut Reader<'de>);
+
+impl<'de> SeqAccess<'de> for Items<'_, 'de> {
+    type Error = Error;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
+        match self.0.behind(b',') {
+            b']' => Ok(None),
+            _ => seed.deserialize(&mut *self.0).map(Some),
+        }
+    }
+}
+
+/// The members of an object.
+struct Members<'a, 'de>(&'a mut Reader<'de>);
+
+impl<'de> MapAccess<'de> for Members<'_, 'de> {
+    type Error = Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
+        match self.0.behind(b',') {
+            b'}' => Ok(None),
+            _ => seed.deserialize(Key(self.0)).map(Some),
+        }
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
+        self.0.behind(b':');
+        seed.deserialize(&mut *self.0)
+    }
+}
+
+/// The name of a member: a string, whatever is wanted of it.
+struct Key<'a, 'de>(&'a mut Reader<'de>);
+
+impl<'de> Key<'_, 'de> {
+    fn number<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let (text, _) = self.0.inside();
+        if !text.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+            return Err(Error::custom("invalid value: expected key to be a number in quotes"));
+        }
+        visit_number(text, visitor)
+    }
+}
+
+macro_rules! number_keys {
+    ($($method:ident)*) => {$(
+        fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+            self.number(visitor)
+        }
+    )*};
+}
+
+impl<'de> Deserializer<'de> for Key<'_, 'de> {
+    type Error = Error;
+
+    number_keys! {
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128 deserialize_u8
+        deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128 deserialize_f32 deserialize_f64
+    }
+
+    #[inline]
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.0.string(visitor)
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.0.inside().0 {
+            "true" => visitor.visit_bool(true),
+            "false" => visitor.visit_bool(false),
+            text => Err(Error::invalid_type(Unexpected::Str(text), &visitor)),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        match self.0.inside() {
+            (plain, false) => BorrowedStrDeserializer::new(plain).deserialize_enum(name, variants, visitor),
+            (escaped, true) => {
+                let text: serde::de::value::StringDeserializer<Error> =
+                    unescape(escaped).into_owned().into_deserializer();
+                text.deserialize_enum(name, variants, visitor)
+            }
+        }
+    }
+
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_bytes(unescape(self.0.inside().0).as_bytes())
+    }
+
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.deserialize_bytes(visitor)
+    }
+
+    serde::forward_to_deserialize_any! {
+        char str string unit unit_struct seq tuple tuple_struct map struct identifier ignored_any
+    }
+}

@@ -1,0 +1,218 @@
+//! What is read of checked text into types is what `serde_json` reads, failures included.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use toolgate_wire::Raw;
+
+#[derive(Debug, PartialEq, Deserialize)]
+struct Plain {
+    message: String,
+    count: i64,
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Strict {
+    a_text: Option<String>,
+    #[serde(default)]
+    tags: Vec<String>,
+    ratio: Option<f32>,
+    letter: Option<char>,
+    unit: Option<()>,
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+struct Wide {
+    small: Option<u8>,
+    signed: Option<i8>,
+    large: Option<u64>,
+    huge: Option<i128>,
+    double: Option<f64>,
+    flag: Option<bool>,
+    pair: Option<(i32, String)>,
+    nested: Option<Box<Plain>>,
+    kind: Option<Kind>,
+    one_of: Option<Either>,
+    tagged: Option<Tagged>,
+    numbers: Option<BTreeMap<i32, bool>>,
+    kinds: Option<BTreeMap<Simple, u8>>,
+    flags: Option<BTreeMap<bool, u8>>,
+    names: Option<HashMap<String, Name>>,
+    #[serde(flatten)]
+    rest: BTreeMap<String, Value>,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash, Deserialize)]
+struct Name(String);
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+enum Simple {
+    A,
+    B,
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+enum Kind {
+    Unit,
+    New(String),
+    Pair(i32, i32),
+    Fields { a: i32 },
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+enum Either {
+    Number(i64),
+    Text(String),
+    Plain(Plain),
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(tag = "type")]
+enum Tagged {
+    A { x: u16 },
+    B { y: String },
+}
+
+/// Without the place, which only one of them tells.
+fn told<T>(read: Result<T, serde_json::Error>) -> Result<T, String> {
+    read.map_err(|error| {
+        let text = error.to_string();
+        text.rfind(" at line ").map_or(text.clone(), |end| text[..end].to_owned())
+    })
+}
+
+fn same<T: DeserializeOwned + Debug + PartialEq>(raw: &Raw) {
+    assert_eq!(told(raw.read_as::<T>()), told(raw.parse_as::<T>()), "{raw}");
+}
+
+fn same_of_all(text: &str) {
+    let Ok(raw) = Raw::parse(Bytes::copy_from_slice(text.as_bytes())) else {
+        panic!("not JSON: {text}");
+    };
+    same::<Value>(&raw);
+    same::<Plain>(&raw);
+    same::<Strict>(&raw);
+    same::<Wide>(&raw);
+    same::<String>(&raw);
+    same::<i64>(&raw);
+    same::<u64>(&raw);
+    same::<f64>(&raw);
+    same::<f32>(&raw);
+    same::<bool>(&raw);
+    same::<()>(&raw);
+    same::<char>(&raw);
+    same::<Vec<Value>>(&raw);
+    same::<(Value, Value)>(&raw);
+    same::<Option<Vec<i32>>>(&raw);
+    same::<BTreeMap<String, Value>>(&raw);
+    same::<BTreeMap<i32, Value>>(&raw);
+    same::<Kind>(&raw);
+    same::<Either>(&raw);
+    same::<Tagged>(&raw);
+    same::<Box<str>>(&raw);
+}
+
+#[test]
+fn what_is_read_is_what_serde_json_reads() {
+    for text in [
+        r#"{"message":"hello","count":3}"#,
+        "{ \"message\" : \"a\\u00e9\\n\\ud83d\\ude00\" ,\n\t\"count\" : -7 }",
+        r#"{"count":3}"#,
+        r#"{"message":7,"count":"3"}"#,
+        r#"{"message":"x","count":1.5}"#,
+        r#"{"message":null,"count":true}"#,
+        r#"{"message":"x","count":3,"more":{"a":[1,2,{"b":null}]}}"#,
+        r#"["x",3]"#,
+        r#"["x",3,4]"#,
+        r#"["x"]"#,
+        "[]",
+        "{}",
+        "[1,2]",
+        "[ 1 , 2 , 3 ]",
+        r#"{"aText":"x","tags":["a","b\\"],"ratio":0.1,"letter":"\u00e9","unit":null}"#,
+        r#"{"aText":"x","unknown":1}"#,
+        r#"{"letter":"ab"}"#,
+        r#"{"tags":[1]}"#,
+        r#"{"small":256}"#,
+        r#"{"small":255,"signed":-128,"large":18446744073709551615,"huge":170141183460469231731687303715884105727}"#,
+        r#"{"signed":-129,"large":-1}"#,
+        r#"{"large":18446744073709551616}"#,
+        r#"{"double":-0,"flag":true,"pair":[1,"x"]}"#,
+        r#"{"double":1e300,"pair":[1]}"#,
+        r#"{"double":0.1234567890123456789,"pair":[1,"x",2]}"#,
+        r#"{"kind":"Unit","one_of":5,"tagged":{"type":"A","x":1}}"#,
+        r#"{"kind":{"New":"x\t"},"one_of":"a","tagged":{"y":"b","type":"B"}}"#,
+        r#"{"kind":{"Pair":[1,2]},"one_of":{"message":"m","count":0}}"#,
+        r#"{"kind":{"Fields":{"a":1}}}"#,
+        r#"{"kind":"Nothing"}"#,
+        r#"{"kind":{"Unit":1,"New":2}}"#,
+        r#"{"tagged":{"type":"C"}}"#,
+        r#"{"numbers":{"1":true,"-2":false},"kinds":{"A":1,"B":2},"flags":{"true":1}}"#,
+        r#"{"numbers":{"x":true}}"#,
+        r#"{"kinds":{"C":1}}"#,
+        r#"{"names":{"a":"b","\u0061b":"c\u0022"}}"#,
+        r#"{"mess\u0061ge":"hello","count":3}"#,
+        r#"{"nested":{"message":"x","count":123456789012345678}}"#,
+        r#"{"nested":{"message":"x","count":1234567890123456789}}"#,
+        r#"{"nested":{"message":"x","count":-1234567890123456789}}"#,
+        "\"\"",
+        r#""plain""#,
+        r#""a \"quoted\" \\ one""#,
+        "0",
+        "-0",
+        "-1",
+        "1e2",
+        "1.0",
+        "true",
+        "false",
+        "null",
+    ] {
+        same_of_all(text);
+    }
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let key = prop_oneof![
+        Just("message".to_owned()),
+        Just("count".to_owned()),
+        Just("aText".to_owned()),
+        Just("tags".to_owned()),
+        Just("kind".to_owned()),
+        Just("one_of".to_owned()),
+        Just("nested".to_owned()),
+        Just("numbers".to_owned()),
+        ".{0,6}",
+    ];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<i16>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        ".{0,80}".prop_map(Value::from),
+        "[\\\\\"\n\u{e9}a]{0,20}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 32, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            prop::collection::btree_map(key.clone(), inner, 0..5)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn whatever_it_is(value in value(), is_pretty in any::<bool>()) {
+        let text = if is_pretty { format!("{value:#}") } else { value.to_string() };
+        same_of_all(&text);
+    }
+}

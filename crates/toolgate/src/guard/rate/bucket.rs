@@ -1,0 +1,167 @@
+//! A bucket for each caller: it holds a burst, every request takes one, and one comes back after each step of time.
+//!
+//! Of a bucket only one number is kept: when it will be full again. What is missing in it is the time until then, in
+//! steps. (The generic cell rate algorithm, as it is known from telephone networks.)
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use super::{SHARDS, lock};
+
+/// When each bucket will be full again, in a table that cannot grow without end.
+#[derive(Debug)]
+pub(super) struct Buckets {
+    /// One comes back in this time: never zero.
+    step: Duration,
+    /// What may be missing in a bucket from which one more is taken.
+    slack: Duration,
+    shards: [Mutex<HashMap<u64, Duration>>; SHARDS],
+    n_keys: AtomicUsize,
+    max_keys: usize,
+    /// The bucket of all newcomers while the table is full.
+    shared: Mutex<Duration>,
+}
+
+impl Buckets {
+    pub(super) fn new(step: Duration, burst: u32, max_keys: usize) -> Buckets {
+        let step = step.max(Duration::from_nanos(1));
+        Buckets {
+            step,
+            slack: step.saturating_mul(burst.saturating_sub(1)),
+            shards: Default::default(),
+            n_keys: AtomicUsize::new(0),
+            max_keys,
+            shared: Mutex::default(),
+        }
+    }
+
+    /// Takes one out of somebody's bucket.
+    ///
+    /// # Errors
+    /// If it is empty: how long until there is one again.
+    pub(super) fn take(&self, key: u64, now: Duration) -> Result<(), Duration> {
+        let mut shard = self.shard(key);
+        if let Some(full_at) = shard.get_mut(&key) {
+            return self.draw(full_at, now);
+        }
+        if self.n_keys.fetch_add(1, Ordering::Relaxed) < self.max_keys {
+            // A new bucket is full.
+            shard.insert(key, now.saturating_add(self.step));
+            return Ok(());
+        }
+        self.forget(1);
+        drop(shard);
+        self.draw(&mut lock(&self.shared), now)
+    }
+
+    fn draw(&self, full_at: &mut Duration, now: Duration) -> Result<(), Duration> {
+        let earliest = full_at.saturating_sub(self.slack);
+        if now < earliest {
+            return Err(earliest - now);
+        }
+        *full_at = now.max(*full_at).saturating_add(self.step);
+        Ok(())
+    }
+
+    /// Whether there is no room for a newcomer.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.n_keys.load(Ordering::Relaxed) >= self.max_keys
+    }
+
+    /// Drops those that are full again: nobody can tell them from new ones.
+    pub(super) fn forget_full(&self, now: Duration) {
+        for shard in &self.shards {
+            let mut shard = lock(shard);
+            let before = shard.len();
+            shard.retain(|_, full_at| *full_at > now);
+            self.forget(before - shard.len());
+        }
+    }
+
+    fn forget(&self, n_keys: usize) {
+        self.n_keys.fetch_sub(n_keys, Ordering::Relaxed);
+    }
+
+    fn shard(&self, key: u64) -> MutexGuard<'_, HashMap<u64, Duration>> {
+        let [low, ..] = key.to_le_bytes();
+        lock(&self.shards[usize::from(low) % SHARDS])
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn counted(&self) -> usize {
+        self.n_keys.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A bucket as people imagine it: so many are in it, and at every whole step since it was full one drips in.
+    struct Plain {
+        held: u128,
+        burst: u128,
+        step: u128,
+        /// When the last one dripped in, or when it was last full.
+        dripped: u128,
+    }
+
+    impl Plain {
+        fn take(&mut self, now: u128) -> Result<(), u128> {
+            let drops = (now - self.dripped) / self.step;
+            self.dripped += drops * self.step;
+            self.held += drops;
+            if self.held >= self.burst {
+                (self.held, self.dripped) = (self.burst, now);
+            }
+            if self.held == 0 {
+                return Err(self.dripped + self.step - now);
+            }
+            self.held -= 1;
+            Ok(())
+        }
+    }
+
+    proptest! {
+        /// One number says the same as counting does, whenever somebody comes and whatever was dropped in between.
+        #[test]
+        fn one_number_is_as_good_as_counting(
+            step in 1u64..5_000,
+            burst in 1u32..40,
+            visits in prop::collection::vec((0u64..10_000, any::<bool>()), 1..300),
+        ) {
+            let buckets = Buckets::new(Duration::from_nanos(step), burst, 8);
+            let mut plain =
+                Plain { held: burst.into(), burst: burst.into(), step: step.into(), dripped: 0 };
+            let mut now = 0;
+            for (pause, sweeps) in visits {
+                // Mostly short pauses, so that buckets run empty.
+                now += if pause % 4 == 0 { pause } else { pause % (step / 2 + 1) };
+                let at = Duration::from_nanos(now);
+                if sweeps {
+                    buckets.forget_full(at);
+                }
+                let expected = plain.take(now.into());
+                prop_assert_eq!(buckets.take(7, at).map_err(|wait| wait.as_nanos()), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_of_time_is_no_way_around_it() {
+        let buckets = Buckets::new(Duration::MAX, u32::MAX, 8);
+        assert_eq!(buckets.take(1, Duration::MAX), Ok(()));
+        let buckets = Buckets::new(Duration::from_secs(86_400), 1, 8);
+        assert_eq!(buckets.take(1, Duration::ZERO), Ok(()));
+        assert_eq!(buckets.take(1, Duration::ZERO), Err(Duration::from_secs(86_400)));
+    }
+}

@@ -1,0 +1,35 @@
+//! The head of a request on its way through the house.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{Extensions, HeaderMap, Method, Uri};
+
+/// Like [`Parts`], but shared with whoever asks next in the same words: a client says the same of itself with every
+/// request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) method: Method,
+    pub(crate) uri: Uri,
+    pub(crate) headers: Arc<HeaderMap>,
+    pub(crate) extensions: Extensions,
+}
+
+impl Asked {
+    /// For those who were promised the ordinary ones.
+    pub(crate) fn to_parts(&self) -> Parts {
+        let mut request = http::Request::new(());
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = HeaderMap::clone(&self.headers);
+        *request.extensions_mut() = self.extensions.clone();
+        request.into_parts().0
+    }
+}
+
+impl From<Parts> for Asked {
+    fn from(parts: Parts) -> Asked {
+        let Parts { method, uri, headers, extensions, .. } = parts;
+        Asked { method, uri, headers: Arc::new(headers), extensions }
+    }
+}

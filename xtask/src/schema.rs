@@ -1,0 +1,194 @@
+//! The official test suite of JSON Schema, against the crate that checks arguments.
+//!
+//! The suite comes with the source of a Python package that is judged by it too; nothing of it is part of the repository.
+//! What is required of an implementation must hold, but for the exceptions below. What is optional is counted.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use toolgate_schema::Schema;
+
+use crate::process::{self, Show};
+use crate::report::Tally;
+use crate::{Places, install};
+
+const PACKAGE: &str = "jsonschema==4.26.0";
+const ARCHIVE: &str = "jsonschema-4.26.0.tar.gz";
+const SUITE: &str = "jsonschema-4.26.0/json";
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Drafts, and the address that says so in a schema.
+const DRAFTS: [(&str, &str); 5] = [
+    ("draft2020-12", "https://json-schema.org/draft/2020-12/schema"),
+    ("draft2019-09", "https://json-schema.org/draft/2019-09/schema"),
+    ("draft7", "http://json-schema.org/draft-07/schema#"),
+    ("draft6", "http://json-schema.org/draft-06/schema#"),
+    ("draft4", "http://json-schema.org/draft-04/schema#"),
+];
+
+/// What is not as the suite has it, and why: draft (or any), the beginning of `file: case: test`, reason.
+const EXCEPTIONS: [(&str, &str, &str); 1] = [(
+    "any",
+    "vocabulary: schema that uses custom metaschema with with no validation vocabulary: no validation",
+    "a description of schemas cannot switch words off: whoever writes a limit means it",
+)];
+
+/// Optional tests that must hold nevertheless: the rest of what is optional is counted only.
+const WANTED: [&str; 4] = ["ecmascript-regex", "bignum", "float-overflow", "non-bmp-regex"];
+
+pub(crate) fn run(places: &Places, tally: &mut Tally) {
+    let suite = match bring(places) {
+        Ok(suite) => suite,
+        Err(why) => return tally.skip(&format!("schema: {why}")),
+    };
+    let remotes = remotes(&suite.join("remotes"));
+    println!("{:<14}{:>10}{:>8}{:>12}{:>18}", "draft", "required", "failed", "excepted", "optional passed");
+    for (draft, address) in DRAFTS {
+        let folder = suite.join("tests").join(draft);
+        let mut outcome = Outcome::default();
+        for file in files(&folder) {
+            try_file(&file, draft, address, &remotes, &mut outcome);
+        }
+        let mut optional = Outcome::default();
+        for file in files(&folder.join("optional")) {
+            let stem = stem(&file);
+            let counted = if WANTED.contains(&stem.as_str()) { &mut outcome } else { &mut optional };
+            try_file(&file, draft, address, &remotes, counted);
+        }
+        if std::env::var_os("TOOLGATE_SHOW_OPTIONAL").is_some() {
+            optional.failed.iter().for_each(|failed| println!("  optional: {failed}"));
+        }
+        let Outcome { n_tests, failed, n_excepted } = outcome;
+        let n_optional = optional.n_tests - optional.failed.len();
+        let optional = format!("{n_optional} of {}", optional.n_tests);
+        println!("{draft:<14}{n_tests:>10}{:>8}{n_excepted:>12}{optional:>18}", failed.len());
+        match failed.is_empty() && n_tests > 500 {
+            true => tally.passed += 1,
+            false => tally.fail(&format!(
+                "{draft}: {} of {n_tests} tests fail\n  {}",
+                failed.len(),
+                failed.join("\n  ")
+            )),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Outcome {
+    n_tests: usize,
+    n_excepted: usize,
+    failed: Vec<String>,
+}
+
+fn bring(places: &Places) -> Result<PathBuf, String> {
+    let folder = places.work.join("schema");
+    let suite = folder.join(SUITE);
+    if suite.join("tests/draft2020-12/ref.json").is_file() {
+        return Ok(suite);
+    }
+    install::need("python3", "python3")?;
+    install::need("tar", "tar")?;
+    install::fresh(&folder)?;
+    println!("fetching the source of {PACKAGE}");
+    let mut pip = Command::new("python3");
+    pip.current_dir(&folder).args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check"]);
+    done(pip.args(["--no-deps", "--no-binary", "jsonschema", PACKAGE]), "pip download")?;
+    done(Command::new("tar").current_dir(&folder).args(["-xzf", ARCHIVE, SUITE]), "tar")?;
+    Ok(suite)
+}
+
+fn done(command: &mut Command, name: &str) -> Result<(), String> {
+    match process::run(command, LIMIT, Show::Quiet) {
+        Ok(finished) if finished.success() => Ok(()),
+        Ok(finished) => Err(format!("{name}: {}", finished.why())),
+        Err(error) => Err(format!("{name}: {error}")),
+    }
+}
+
+/// The schemas that tests refer to, by the addresses they would be served at.
+fn remotes(folder: &Path) -> Vec<(String, Value)> {
+    let mut found = Vec::new();
+    let mut left = vec![(folder.to_path_buf(), "http://localhost:1234".to_owned())];
+    while let Some((folder, address)) = left.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let address = format!("{address}/{}", entry.file_name().to_string_lossy());
+            match read(&entry.path()) {
+                Some(value) => found.push((address, value)),
+                None => left.push((entry.path(), address)),
+            }
+        }
+    }
+    found
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    files
+}
+
+fn read(path: &Path) -> Option<Value> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn try_file(path: &Path, draft: &str, address: &str, remotes: &[(String, Value)], outcome: &mut Outcome) {
+    let cases = read(path).unwrap_or_default();
+    for case in cases.as_array().into_iter().flatten() {
+        let mut schema = case["schema"].clone();
+        if let Some(members) = schema.as_object_mut() {
+            members.entry("$schema").or_insert_with(|| address.into());
+        }
+        let remotes = needed(&schema, draft, remotes);
+        let others: Vec<(&str, &Value)> =
+            remotes.iter().map(|(address, value)| (address.as_str(), *value)).collect();
+        let made = Schema::with(&schema, &others);
+        for test in case["tests"].as_array().into_iter().flatten() {
+            let name =
+                format!("{}: {}: {}", stem(path), case["description"], test["description"]).replace('"', "");
+            outcome.n_tests += 1;
+            let why = match &made {
+                Ok(schema) if schema.is_valid(&test["data"]) == (test["valid"] == true) => continue,
+                Ok(_) => format!(
+                    "{} must be {}",
+                    test["data"],
+                    if test["valid"] == true { "valid" } else { "invalid" }
+                ),
+                Err(why) => why.to_string(),
+            };
+            let is_known = |(of, start, _): &(&str, &str, &str)| {
+                (*of == "any" || *of == draft) && name.starts_with(start)
+            };
+            match EXCEPTIONS.iter().any(is_known) {
+                true => outcome.n_excepted += 1,
+                false => outcome.failed.push(format!("{name}: {why}")),
+            }
+        }
+    }
+}
+
+/// Those that a schema can reach: others may be of another draft, or broken on purpose.
+fn needed<'a>(schema: &Value, draft: &str, remotes: &'a [(String, Value)]) -> BTreeMap<String, &'a Value> {
+    let mut found = BTreeMap::new();
+    let mut texts = vec![schema.to_string()];
+    while let Some(text) = texts.pop() {
+        for (address, value) in remotes {
+            let name = address.rsplit('/').next().unwrap_or_default();
+            let is_other_draft = address.contains("/draft") && !address.contains(&format!("/{draft}/"));
+            if !is_other_draft && text.contains(name) && !found.contains_key(address) {
+                found.insert(address.clone(), value);
+                texts.push(value.to_string());
+            }
+        }
+    }
+    found
+}
