@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::book::Figures;
+use super::contender::OURS;
 use super::profile;
 use crate::Places;
 use crate::install;
@@ -11,13 +12,24 @@ use crate::process::{self, Show};
 
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// Builds one package of a workspace, with the features that it has there, and says how long it took and how many crates
+/// rmcp together with what listens for it, as its server here has it: our library listens itself.
+pub(crate) const RMCP_LISTENING: &str = "rmcp and axum";
+
+/// Who is built: the name in the tables, the workspace, and the packages of it.
+pub(crate) const BUILT: [(&str, &str, &[&str]); 3] = [
+    ("rmcp", "load/peers/rmcp/Cargo.toml", &["rmcp"]),
+    (RMCP_LISTENING, "load/peers/rmcp/Cargo.toml", &["rmcp", "axum"]),
+    (OURS, "Cargo.toml", &["toolgate"]),
+];
+
+/// Builds packages of a workspace, with the features that they have there, and says how long it took and how many crates
 /// there are. What has to be downloaded was, when the contenders were built.
-pub(crate) fn clean(places: &Places, manifest: &str, package: &str) -> Result<Figures, String> {
-    let directory = places.work.join("clean-build").join(package);
+pub(crate) fn clean(places: &Places, manifest: &str, packages: &[&str]) -> Result<Figures, String> {
+    let directory = places.work.join("clean-build");
+    let packages: Vec<&str> = packages.iter().flat_map(|package| ["--package", package]).collect();
     install::fresh(&directory)?;
     let mut cargo = crate::rust::cargo(places);
-    cargo.args(["build", "--release", "--locked", "--manifest-path", manifest, "--package", package]);
+    cargo.args(["build", "--release", "--locked", "--manifest-path", manifest]).args(&packages);
     cargo.arg("--target-dir").arg(&directory).envs(profile::variables(&places.root)?);
     // A cache of compilers would be measured otherwise.
     cargo.env_remove("RUSTC_WRAPPER").env_remove("CARGO_BUILD_RUSTC_WRAPPER");
@@ -27,16 +39,16 @@ pub(crate) fn clean(places: &Places, manifest: &str, package: &str) -> Result<Fi
     // A gigabyte that nobody needs again.
     let _ = std::fs::remove_dir_all(&directory);
     if !finished.success() {
-        return Err(format!("{package} does not build: {}", finished.why()));
+        return Err(format!("it does not build: {}", finished.why()));
     }
-    let crates = n_crates(places, manifest, package)?;
+    let crates = n_crates(places, manifest, &packages)?;
     Ok(Figures::from([("wall_s".into(), wall), ("cpu_s".into(), cpu), ("crates".into(), crates)]))
 }
 
-/// The package and everything it is built from.
-fn n_crates(places: &Places, manifest: &str, package: &str) -> Result<f64, String> {
+/// The packages and everything they are built from.
+fn n_crates(places: &Places, manifest: &str, packages: &[&str]) -> Result<f64, String> {
     let mut cargo = crate::rust::cargo(places);
-    cargo.args(["tree", "--locked", "--manifest-path", manifest, "--package", package]);
+    cargo.args(["tree", "--locked", "--manifest-path", manifest]).args(packages);
     cargo.args(["--edges", "normal,build", "--prefix", "none", "--format", "{p}"]);
     let finished = process::run(&mut cargo, LIMIT, Show::Quiet).map_err(|error| error.to_string())?;
     if !finished.success() {

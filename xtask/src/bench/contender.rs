@@ -34,8 +34,6 @@ pub(crate) struct Contender {
     pub(crate) command: Vec<String>,
     /// The stripped executable; a script has none.
     pub(crate) n_bytes: Option<u64>,
-    /// A script takes a second to start and is slower by orders of magnitude: one round says enough.
-    pub(crate) max_rounds: u64,
     /// A second wiring of a program that takes part already.
     pub(crate) is_variant: bool,
 }
@@ -200,9 +198,24 @@ impl Contender {
         // A script is the second word, after its interpreter.
         let is_script = command.get(1).is_some_and(|word| !word.starts_with("--"));
         let n_bytes = std::fs::metadata(&command[0]).ok().filter(|_| !is_script).map(|file| file.len());
-        let max_rounds = if is_script { 1 } else { u64::MAX };
-        Self { name, role, about: about.to_owned(), command, n_bytes, max_rounds, is_variant: false }
+        let about = match is_script {
+            true => format!("{about}; {}", version(&command[0])),
+            false => about.to_owned(),
+        };
+        Self { name, role, about, command, n_bytes, is_variant: false }
     }
+
+    /// Whether an interpreter runs it.
+    pub(crate) fn is_script(&self) -> bool {
+        self.n_bytes.is_none()
+    }
+}
+
+/// What an interpreter says of itself.
+fn version(program: &str) -> String {
+    let finished = process::run(Command::new(program).arg("--version"), Duration::from_secs(10), Show::Quiet);
+    let said = finished.map(|finished| finished.stdout.trim().to_owned()).unwrap_or_default();
+    if said.starts_with('v') { format!("Node {said}") } else { said }
 }
 
 /// A command without arguments.

@@ -22,11 +22,6 @@ impl Facts {
         let model = model.map_or("an unknown processor", |(_, model)| model);
         let n_cores = std::thread::available_parallelism().map_or(1, usize::from);
         let kernel = file("/proc/sys/kernel/osrelease");
-        let tools: Vec<String> = ["valgrind", "node", "python3"]
-            .into_iter()
-            .map(|tool| said(places, &[tool, "--version"]))
-            .filter(|version| !version.is_empty())
-            .collect();
         let lines = vec![
             format!("date: {}", said(places, &["date", "-u", "+%Y-%m-%d %H:%M UTC"])),
             format!("command: `{}`", [&["cargo xtask bench"], arguments].concat().join(" ")),
@@ -37,7 +32,7 @@ impl Facts {
                 said(places, &["rustc", "--version"]),
                 profile::words(&places.root)
             ),
-            format!("tools: {}", tools.join(", ")),
+            format!("instructions counted by: {}", said(places, &["valgrind", "--version"])),
         ];
         Self { lines, load: load(), began: Instant::now() }
     }

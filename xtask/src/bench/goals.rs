@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::book::Book;
+use super::builds::RMCP_LISTENING;
 use super::contender::{LIMIT, OURS};
 use super::statistics::{MAX_GROWTH, MAX_SLOPE};
 
@@ -221,8 +222,12 @@ fn others(book: &Book, add: Add<'_>) {
         let ratio = book.ratio("build", OURS, "rmcp", figure);
         let of = |name| book.median("build", name, figure);
         let beside = of(OURS).zip(of("rmcp"));
-        let beside =
-            beside.map_or(String::new(), |(ours, rmcp)| format!("{} / {} s", number(ours), number(rmcp)));
+        let listening = book.ratio("build", OURS, RMCP_LISTENING, figure);
+        let listening =
+            listening.map_or(String::new(), |ratio| format!(", {}× of {RMCP_LISTENING}", number(ratio)));
+        let beside = beside.map_or(String::new(), |(ours, rmcp)| {
+            format!("{} / {} s{listening}", number(ours), number(rmcp))
+        });
         add(
             format!("clean release build beside rmcp's, time {what}"),
             Bound::AtMost(0.5),

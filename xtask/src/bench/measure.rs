@@ -158,6 +158,7 @@ impl Measure {
         match contender.role {
             // A program that is wired in two ways over HTTP is one and the same over its pipes, and of one size.
             Role::Peer if contender.is_variant && (is_stdio || self.unit == Unit::Size) => None,
+            Role::Peer if contender.is_script() && self.unit == Unit::Size => None,
             Role::Peer => self.far.as_ref(),
             Role::Limit if matches!(self.unit, Unit::Soak) => None,
             Role::Limit | Role::Ours => Some(&self.close),
@@ -170,7 +171,9 @@ impl Measure {
     }
 
     pub(crate) fn n_rounds(&self, contender: &Contender) -> u64 {
-        self.plan(contender).map_or(0, |plan| plan.n_rounds.min(contender.max_rounds))
+        // A script takes a second to start and is slower by orders of magnitude: one round says enough.
+        let most = if contender.is_script() { 1 } else { u64::MAX };
+        self.plan(contender).map_or(0, |plan| plan.n_rounds.min(most))
     }
 
     /// Whether its clients are of a revision with sessions and have none: a server that opens sessions unless it is

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::book::Book;
+use super::builds::BUILT;
 use super::contender::{Contender, LIMIT, OURS};
 use super::goals::{self, number};
 use super::measure::{Measure, Unit};
@@ -75,7 +76,8 @@ fn rules() -> String {
          two cores are 2 × (CPU for a request on one) ÷ (CPU for a request on both) times as fast as one. The ratio \
          of calls a second, of server and generator together, is shown beside it.\n\
          - Build times are those of the library with its default features, and of rmcp with the features that its \
-         server here has, without what listens for it: into empty directories, nothing downloaded.\n\
+         server here has, without axum, which listens for it: into empty directories, nothing downloaded. Toolgate \
+         listens itself, so the same with axum is shown beside it.\n\
          - That nothing was left out to get there is for `cargo xtask test` to say.\n"
     )
 }
@@ -252,7 +254,7 @@ impl Table<'_> {
             let cells = [shown(of("wall_s")), shown(of("cpu_s")), shown(of("crates"))].join(" | ");
             Some(format!("| {name} | {cells} |"))
         };
-        let rows: Vec<String> = [OURS, "rmcp"].into_iter().filter_map(row).collect();
+        let rows: Vec<String> = BUILT.iter().rev().filter_map(|(name, ..)| row(name)).collect();
         let head = "| library | s on the clock | s of the processor | crates |\n|---|--:|--:|--:|";
         section("Clean release build", head, &rows)
     }
