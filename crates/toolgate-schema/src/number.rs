@@ -1,6 +1,7 @@
 //! Numbers as JSON means them: `1` and `1.0` are one number, and `0.3` is three times `0.1`.
 
 use std::cmp::Ordering;
+use std::fmt::{self, Write as _};
 
 use serde_json::Number;
 
@@ -58,11 +59,48 @@ fn decimal(number: &Number) -> Option<(u64, i32)> {
     if let Some(integer) = integer(number) {
         return Some((u64::try_from(integer.unsigned_abs()).ok()?, 0));
     }
-    let text = format!("{:e}", float(number).abs());
-    let (digits, exponent) = text.split_once('e')?;
-    let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
-    let n_places = i32::try_from(part.len()).ok()?;
-    Some((format!("{whole}{part}").parse().ok()?, exponent.parse::<i32>().ok()? - n_places))
+    let mut digits = Digits::default();
+    write!(digits, "{:e}", float(number).abs()).ok()?;
+    Some((digits.digits, digits.exponent - digits.n_places))
+}
+
+/// Reads what is written to it, such as `1.25e-7`.
+#[derive(Default)]
+struct Digits {
+    digits: u64,
+    n_places: i32,
+    exponent: i32,
+    is_part: bool,
+    is_exponent: bool,
+    is_negative: bool,
+}
+
+impl fmt::Write for Digits {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            match byte {
+                b'.' => self.is_part = true,
+                b'e' => self.is_exponent = true,
+                b'-' => self.is_negative = true,
+                b'0'..=b'9' if self.is_exponent => {
+                    let digit = i32::from(byte - b'0');
+                    self.exponent = self.exponent * 10 + if self.is_negative { -digit } else { digit };
+                }
+                b'0'..=b'9' => {
+                    let digit = u64::from(byte - b'0');
+                    self.digits = self
+                        .digits
+                        .checked_mul(10)
+                        .and_then(|all| all.checked_add(digit))
+                        .ok_or(fmt::Error)?;
+                    self.n_places += i32::from(self.is_part);
+                }
+                // Infinity has no digits.
+                _ => return Err(fmt::Error),
+            }
+        }
+        Ok(())
+    }
 }
 
 fn is_decimal_multiple((number, exponent): (u64, i32), (of, of_exponent): (u64, i32)) -> bool {

@@ -86,7 +86,9 @@ impl Run<'_> {
                         if is_outer && *max == u32::MAX {
                             self.cover(step, at, most);
                         }
-                        if least != most {
+                        // Where the text must end behind it, nothing shorter can do.
+                        let is_last = !is_back && matches!(self.pattern.steps[step as usize + 1], Step::End);
+                        if least != most && !is_last {
                             left.push(Left::Shorter { step: step + 1, from: least, to: most });
                         }
                         (step, at) = (step + 1, most);
