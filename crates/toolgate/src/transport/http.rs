@@ -324,13 +324,7 @@ impl Inner {
     async fn serve_other<B>(
         self: &Arc<Self>,
         guards: &Guards,
-        (parts, way, gate, checked, door): (
-            Asked,
-            Way,
-            Result<Gate, Box<Refusal>>,
-            Result<headers::Accepts, Fault>,
-            Door,
-        ),
+        (parts, way, gate, checked, door): Undecided,
         body: B,
     ) -> Response<Body>
     where
@@ -877,6 +871,9 @@ fn query_id(parts: &Asked) -> Option<String> {
     (!id.is_empty() && id.len() <= LONGEST_ID).then(|| id.to_owned())
 }
 
+/// A request of which more has to be asked: its head, how it came, what the guards and its headers say, where it leads.
+type Undecided = (Asked, Way, Result<Gate, Box<Refusal>>, Result<headers::Accepts, Fault>, Door);
+
 /// What a head says that came in.
 // The largest variant is the common one, and lives where it is made.
 #[allow(clippy::large_enum_variant)]
@@ -887,7 +884,7 @@ enum Came {
         accepts: headers::Accepts,
         dress: Dress,
     },
-    Other(Box<(Asked, Way, Result<Gate, Box<Refusal>>, Result<headers::Accepts, Fault>, Door)>),
+    Other(Box<Undecided>),
 }
 
 /// What became of a message at once.

@@ -181,7 +181,7 @@ impl<S: Serve> Lane<S> {
 
     /// Begins to answer what was read, if it is plain. None: a head is not there as a whole.
     fn begin(&mut self, bytes: &[u8]) -> Option<Result<Answering<S::Body>, End>> {
-        self.is_piece = false;
+        (self.unused, self.is_piece) = (Bytes::new(), false);
         let known = self.known.take().and_then(|mut known| known.is_again(bytes).then_some(known));
         let read = known.map_or_else(|| Plain::read(bytes, self.limits, S::names()).map(Box::new), Ok);
         let split = read.and_then(|plain| {
