@@ -220,12 +220,15 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
 
     numbers! {
         deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_u8 deserialize_u16
-        deserialize_u32 deserialize_u64 deserialize_f32 deserialize_f64
+        deserialize_u32 deserialize_u64
     }
 
     strings! { deserialize_str deserialize_string deserialize_char deserialize_identifier }
 
-    left_to_others! { deserialize_i128 deserialize_u128 deserialize_bytes deserialize_byte_buf }
+    // How far a fraction reaches is for one of them to say.
+    left_to_others! {
+        deserialize_f32 deserialize_f64 deserialize_i128 deserialize_u128 deserialize_bytes deserialize_byte_buf
+    }
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.next() {
