@@ -89,7 +89,7 @@ impl Default for SessionLimits {
 pub(crate) struct Sessions {
     pub(super) limits: Arc<SessionLimits>,
     /// By bytes, as headers hold them: an id need not be known to be text to be looked for.
-    open: RwLock<HashMap<Box<[u8]>, Arc<Session>, BuildHasherDefault<ById>>>,
+    open: RwLock<Open>,
     /// Stand in for clients that say nothing of themselves but an edition, or not even that.
     strangers: [Arc<Client>; Edition::ALL.len()],
     /// Clients that greeted lately, the last one last: thousands of sessions come from the same program.
@@ -97,6 +97,8 @@ pub(crate) struct Sessions {
     /// When all sessions were last looked at, in milliseconds of uptime.
     swept: AtomicU64,
 }
+
+type Open = HashMap<Box<[u8]>, Arc<Session>, BuildHasherDefault<ById>>;
 
 /// One remembered client.
 #[derive(Debug)]
