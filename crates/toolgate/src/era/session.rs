@@ -84,9 +84,6 @@ impl Default for SessionLimits {
     }
 }
 
-/// Sessions by their ids.
-type Open = HashMap<Box<[u8]>, Arc<Session>, BuildHasherDefault<ById>>;
-
 /// All sessions of one server.
 #[derive(Debug)]
 pub(crate) struct Sessions {
@@ -100,6 +97,8 @@ pub(crate) struct Sessions {
     /// When all sessions were last looked at, in milliseconds of uptime.
     swept: AtomicU64,
 }
+
+type Open = HashMap<Box<[u8]>, Arc<Session>, BuildHasherDefault<ById>>;
 
 /// One remembered client.
 #[derive(Debug)]

@@ -295,7 +295,7 @@ impl Inner {
                 let peer = peer(parts, Road::Post { streams: accepts.stream }, &way, pass);
                 Came::Message { peer, accepts, dress }
             }
-            (gate, checked) => Came::Other(Box::new((parts, way, gate, checked, door))),
+            (gate, checked) => Came::Other(Box::new(Other { parts, way, gate, checked, door })),
         };
         async move {
             let mut response = match came {
@@ -321,16 +321,12 @@ impl Inner {
     }
 
     /// The same for what is no message, or asks for more than a look at its head.
-    async fn serve_other<B>(
-        self: &Arc<Self>,
-        guards: &Guards,
-        (parts, way, gate, checked, door): Undecided,
-        body: B,
-    ) -> Response<Body>
+    async fn serve_other<B>(self: &Arc<Self>, guards: &Guards, other: Other, body: B) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
+        let Other { parts, way, gate, checked, door } = other;
         let mut dress = Dress::default();
         let mut response = 'answer: {
             let gate = match gate {
@@ -871,9 +867,6 @@ fn query_id(parts: &Asked) -> Option<String> {
     (!id.is_empty() && id.len() <= LONGEST_ID).then(|| id.to_owned())
 }
 
-/// A request of which more has to be asked: its head, how it came, what the guards and its headers say, where it leads.
-type Undecided = (Asked, Way, Result<Gate, Box<Refusal>>, Result<headers::Accepts, Fault>, Door);
-
 /// What a head says that came in.
 // The largest variant is the common one, and lives where it is made.
 #[allow(clippy::large_enum_variant)]
@@ -884,7 +877,16 @@ enum Came {
         accepts: headers::Accepts,
         dress: Dress,
     },
-    Other(Box<Undecided>),
+    Other(Box<Other>),
+}
+
+/// A head of which more has to be known, or that is none of a message.
+struct Other {
+    parts: Asked,
+    way: Way,
+    gate: Result<Gate, Box<Refusal>>,
+    checked: Result<headers::Accepts, Fault>,
+    door: Door,
 }
 
 /// What became of a message at once.
