@@ -31,7 +31,7 @@ use crate::transport::Asked;
 use crate::transport::http::{
     Body, CameTo, NAMES, Place, Way, measures, no_numbers, nowhere, refuse_at, told,
 };
-use crate::transport::listen::{Inbound, Serve};
+use crate::transport::listen::{Inbound, Remote, Serve};
 use crate::transport::{listen, run};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -447,7 +447,7 @@ impl App {
         };
         // What a browser asks before it sends anything carries nothing that a guard could judge; the server answers it.
         let is_preflight = parts.method == http::Method::OPTIONS;
-        if !is_preflight && mount.guard.as_ref().is_some_and(|guard| !lets_in(guard, &parts.to_parts())) {
+        if !is_preflight && mount.guard.as_ref().is_some_and(|guard| !lets_in(guard, &parts, remote)) {
             return refuse(&parts, Fault::new(FaultKind::Unauthorized, "Unauthorized").with_status(403));
         }
         if let Some(page) = &mount.page {
@@ -649,6 +649,14 @@ impl Serve for AppService {
         AppService { app: Arc::clone(&self.app), remote: Some(remote) }
     }
 
+    fn lines(body: &Body) -> &[u8] {
+        body.lines()
+    }
+
+    fn spelled_out(response: Response<Body>) -> Response<Body> {
+        Body::spelled_out(response)
+    }
+
     fn answer(&self, asked: Asked, body: Inbound) -> BoxFuture<'static, Response<Body>> {
         let (app, remote) = (Arc::clone(&self.app), self.remote);
         Box::pin(async move { app.route(asked, body, remote).await })
@@ -691,8 +699,12 @@ fn shown(page: &Page, look: &Look<'_>) -> Bytes {
 }
 
 /// What a guard says. One that panics lets nobody in.
-fn lets_in(guard: &Guard, parts: &Parts) -> bool {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| guard(parts))).unwrap_or_else(|_| {
+fn lets_in(guard: &Guard, asked: &Asked, remote: Option<SocketAddr>) -> bool {
+    let mut parts = asked.to_parts();
+    if let Some(remote) = remote {
+        parts.extensions.insert(Remote(remote));
+    }
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| guard(&parts))).unwrap_or_else(|_| {
         tracing::error!(path = parts.uri.path(), "the guard of a mount panicked; the request is refused");
         false
     })

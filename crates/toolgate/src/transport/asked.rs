@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::request::Parts;
-use http::{Extensions, HeaderMap, Method, Uri};
+use http::{Extensions, HeaderMap, Method, Uri, Version};
 
 /// Like [`Parts`], but shared with whoever asks next in the same words: a client says the same of itself with every
 /// request.
@@ -11,6 +11,7 @@ use http::{Extensions, HeaderMap, Method, Uri};
 pub(crate) struct Asked {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
+    pub(crate) version: Version,
     pub(crate) headers: Arc<HeaderMap>,
     pub(crate) extensions: Extensions,
 }
@@ -21,6 +22,7 @@ impl Asked {
         let mut request = http::Request::new(());
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.uri.clone();
+        *request.version_mut() = self.version;
         *request.headers_mut() = HeaderMap::clone(&self.headers);
         *request.extensions_mut() = self.extensions.clone();
         request.into_parts().0
@@ -29,7 +31,7 @@ impl Asked {
 
 impl From<Parts> for Asked {
     fn from(parts: Parts) -> Asked {
-        let Parts { method, uri, headers, extensions, .. } = parts;
-        Asked { method, uri, headers: Arc::new(headers), extensions }
+        let Parts { method, uri, version, headers, extensions, .. } = parts;
+        Asked { method, uri, version, headers: Arc::new(headers), extensions }
     }
 }

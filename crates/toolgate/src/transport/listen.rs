@@ -500,7 +500,7 @@ async fn connection(
     let mut lane = Lane::new(stream, service.met_at(address), house.limits());
     // Neither way is there while the other is taken, and the rare one is boxed: a connection is mostly waiting, and
     // kept as small as it can be.
-    if watch::run(&mut lane, &house.options, &house.stop).await == Some(End::NotPlain)
+    if watch::run(&mut lane, &house.options, &house.stop, None).await == Some(End::NotPlain)
         && let Some(handed) = lane.hand_over()
     {
         Box::pin(by_hyper(house, handed)).await;
@@ -510,7 +510,7 @@ async fn connection(
 
 /// The rest of a connection on which something came that is not plain.
 async fn by_hyper<S: Serve>(house: Arc<House>, handed: Handed<S>) {
-    let Handed { stream, service, bytes, is_first } = handed;
+    let Handed { stream, service, bytes, is_first, heard_at } = handed;
     let line = Arc::new(Line::default());
     let mut socket = Socket::new(stream, Arc::clone(&line), bytes.into(), is_first);
     let Some(version) = watch::first(&mut socket, &house.options, &house.stop).await else { return };
@@ -538,11 +538,11 @@ async fn by_hyper<S: Serve>(house: Arc<House>, handed: Handed<S>) {
     match version {
         Version::Http1 => {
             let connection = Box::pin(house.http1.serve_connection(socket, service));
-            watch::run(&mut ByHyper { connection, line }, &house.options, &house.stop).await;
+            watch::run(&mut ByHyper { connection, line }, &house.options, &house.stop, heard_at).await;
         }
         Version::Http2 => {
             let connection = Box::pin(house.http2.serve_connection(socket, service));
-            watch::run(&mut ByHyper { connection, line }, &house.options, &house.stop).await;
+            watch::run(&mut ByHyper { connection, line }, &house.options, &house.stop, heard_at).await;
         }
     }
 }

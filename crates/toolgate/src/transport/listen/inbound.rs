@@ -26,7 +26,8 @@ enum Kind {
     Coming(Coming),
 }
 
-/// A body that is still coming. The socket is lent to whoever reads it, and taken back after the answer.
+/// A body that is still coming. The socket is lent to whoever reads it, and taken back after the answer. It is read in the
+/// task of its connection: a socket wakes one reader.
 #[derive(Clone)]
 pub(super) struct Coming(Arc<Mutex<Rest>>);
 
@@ -74,7 +75,7 @@ impl Rest {
     }
 
     /// Reads all there is, and no further than the body goes.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         while self.left > 0 {
             if self.so_far.capacity() == self.so_far.len() {
                 self.make_room(0);

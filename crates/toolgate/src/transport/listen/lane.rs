@@ -39,6 +39,12 @@ const SMALL: usize = 2048;
 /// Requests that are answered before others have their turn: a client may send many at once.
 const IN_A_ROW: u32 = 16;
 
+/// As much of a body is read for the sake of the connection when nobody wants it.
+const UNREAD: u64 = 64 * 1024;
+
+/// The longest head that is kept for the next request to be compared with.
+const KNOWN: usize = 4096;
+
 /// Room for the head of an answer and a short body.
 const ANSWER: usize = 1024;
 
@@ -58,6 +64,8 @@ pub(super) struct Lane<S: Serve> {
     unused: Bytes,
     /// That is the beginning of a head, and the rest is still to come.
     is_piece: bool,
+    /// When the first piece of it came.
+    heard_at: Option<Instant>,
     /// The head of the last request: the next one is often the same.
     known: Option<Box<Plain>>,
     state: State<S::Body>,
@@ -118,6 +126,8 @@ pub(super) struct Handed<S> {
     pub(super) bytes: Bytes,
     /// Nothing came before it.
     pub(super) is_first: bool,
+    /// It is the rest of a head that began then.
+    pub(super) heard_at: Option<Instant>,
 }
 
 impl<S: Serve> Lane<S> {
@@ -130,6 +140,7 @@ impl<S: Serve> Lane<S> {
             limits,
             unused: Bytes::new(),
             is_piece: false,
+            heard_at: None,
             known: None,
             state: State::Idle,
             is_stopping: false,
@@ -144,7 +155,8 @@ impl<S: Serve> Lane<S> {
     /// What hyper needs to go on where the lane has ended.
     pub(super) fn hand_over(self) -> Option<Handed<S>> {
         let stream = self.reading?.reunite(self.writing).ok()?;
-        Some(Handed { stream, service: self.service, bytes: self.unused, is_first: self.served == 0 })
+        let (bytes, is_first) = (self.unused, self.served == 0);
+        Some(Handed { stream, service: self.service, bytes, is_first, heard_at: self.heard_at })
     }
 
     /// Takes the next request, from what is there or from the socket.
@@ -193,8 +205,13 @@ impl<S: Serve> Lane<S> {
             Ok(split) => split,
             Err(why) => {
                 self.unused = Bytes::copy_from_slice(bytes);
-                self.is_piece = why == NotPlain::Piece && bytes.len() < CHUNK;
-                return if self.is_piece { None } else { Some(Err(End::NotPlain)) };
+                // What is too long already is for hyper to refuse.
+                self.is_piece = why == NotPlain::Piece && bytes.len() < CHUNK.min(self.limits.head);
+                if !self.is_piece {
+                    return Some(Err(End::NotPlain));
+                }
+                self.heard_at = self.heard_at.or_else(|| Some(tick()));
+                return None;
             }
         };
         let (inbound, coming) = if let Some(body) = bytes.get(head..end) {
@@ -207,20 +224,31 @@ impl<S: Serve> Lane<S> {
             (Inbound::coming(coming.clone()), Some(coming))
         };
         self.served = self.served.wrapping_add(1);
+        self.heard_at = None;
         let answer = self.service.answer(plain.asked(), inbound);
         let is_last = plain.is_last;
-        self.known = Some(plain);
+        // A long one would be kept for as long as the connection waits.
+        self.known = (head <= KNOWN).then_some(plain);
         Some(Ok(Answering { answer, coming, is_last }))
     }
 
     /// Takes the socket back from a body, and begins to send the answer.
-    fn answered(&mut self, response: Response<S::Body>, answering: Answering<S::Body>) -> Sending<S::Body> {
+    fn answered(
+        &mut self,
+        response: Response<S::Body>,
+        answering: Answering<S::Body>,
+        cx: &mut Context<'_>,
+    ) -> Sending<S::Body> {
         let Answering { answer, coming, is_last } = answering;
         drop(answer);
         let mut is_unread = false;
         if let Some(coming) = coming {
             // One that is kept by somebody is never given back: then this is the end of the connection.
-            let rest = coming.take_back();
+            let mut rest = coming.take_back();
+            // What nobody wanted to read may be here by now: then the next request can follow it.
+            if let Some(rest) = rest.as_mut().filter(|rest| (1..=UNREAD).contains(&rest.left)) {
+                let _ = rest.poll(cx);
+            }
             is_unread = rest.as_ref().is_none_or(|rest| rest.left > 0);
             self.reading = rest.map(|rest| rest.socket);
         }
@@ -285,7 +313,7 @@ impl<S: Serve> Lane<S> {
             self.state = State::Answering(answering);
             return self.wait(cx);
         };
-        let sending = self.answered(response, answering);
+        let sending = self.answered(response, answering, cx);
         self.go_on(sending, cx)
     }
 
@@ -322,12 +350,20 @@ impl<S: Serve> Lane<S> {
         }
         // Nothing waits here: the kernel takes note, and sends what it has.
         let shut = Pin::new(&mut self.writing).poll_shutdown(cx);
-        if !matches!(shut, Poll::Ready(Ok(()))) || (!sending.is_unread && self.unused.is_empty()) {
+        let is_read = !sending.is_unread && self.unused.is_empty() && !self.has_more(cx);
+        if is_read || !matches!(shut, Poll::Ready(Ok(()))) {
             return Next::End(End::Closed);
         }
         self.unused = Bytes::new();
         self.state = State::Closing(0);
         self.discard(0, cx)
+    }
+
+    /// Whether the peer has sent more than was read.
+    fn has_more(&self, cx: &mut Context<'_>) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        let seen = self.writing.as_ref().poll_peek(cx, &mut ReadBuf::uninit(&mut byte));
+        matches!(seen, Poll::Ready(Ok(1..)))
     }
 
     /// Throws away what the peer still sends: to close with bytes unread would make the kernel reset the connection,
@@ -453,7 +489,8 @@ impl<B: Body<Data = Bytes> + Unpin> Sending<B> {
 
     /// Gives the room of what is sent to who writes next.
     fn leave_room(&mut self) {
-        let front = mem::take(&mut self.front);
+        let mut front = mem::take(&mut self.front);
+        front.clear();
         if (1..=CHUNK).contains(&front.capacity()) {
             ROOM.set(front);
         }

@@ -62,7 +62,9 @@ impl Plain {
         let mut parsed = httparse::Request::new(&mut []);
         let end = match parsed.parse_with_uninit_headers(bytes, &mut fields) {
             Ok(httparse::Status::Complete(end)) => end,
-            Ok(httparse::Status::Partial) => return Err(NotPlain::Piece),
+            // What is wrong already does not become better by waiting.
+            Ok(httparse::Status::Partial) if Scan::new().feed(bytes).is_ok() => return Err(NotPlain::Piece),
+            Ok(httparse::Status::Partial) => return Err(NotPlain::Other),
             Err(_) => return Err(NotPlain::Other),
         };
         Plain::of(bytes, end, &parsed, limits, names).ok_or(NotPlain::Other)
@@ -150,6 +152,7 @@ impl Plain {
         Asked {
             method: self.method.clone(),
             uri: self.uri.clone(),
+            version: Version::HTTP_11,
             headers: Arc::clone(&self.headers),
             extensions: Extensions::new(),
         }

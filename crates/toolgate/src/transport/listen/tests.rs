@@ -537,6 +537,7 @@ async fn both_ways_answer_alike() {
         format!("{}one{}", posts(3), post("Transfer-Encoding: chunked\r\n", "3\r\ntwo\r\n0\r\n\r\n")),
         format!("{}{big}{}", posts(100_000), close("/refuse")),
         format!("{}one{}", posts(3), post(&format!("Content-Length: {}\r\n", big.len()), &big)),
+        format!("{}one{}{big}{}two{}", posts(3), posts(100_000), posts(3), close("/")),
         format!("\r\n\r\n{}", close("/")),
         format!("{get}HEAD / HTTP/1.1\r\nHost: a\r\n\r\n{}", close("/")),
         format!("{get}PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
@@ -595,6 +596,32 @@ async fn a_head_that_comes_in_pieces_stays_on_the_short_way() {
     stream.write_all(b"POST / HT").await.unwrap();
     assert_eq!(rest(&mut stream).await, "");
     assert!(begin.elapsed() > ms(250) && begin.elapsed() < ms(1500), "{:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn what_is_wrong_already_is_not_waited_for() {
+    let server = start(Options::default().max_head(8192)).await;
+    let long = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "a".repeat(10_000));
+    let twice = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n";
+    for (status, head) in [(431, long.as_str()), (400, twice), (400, "GET / HTTP/1.1\nHost: a\r\n")] {
+        let mut stream = server.connect().await;
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // Neither a blank line nor an end follows.
+        assert!(rest(&mut stream).await.starts_with(&format!("HTTP/1.1 {status} ")), "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_nobody_wanted_does_not_end_the_connection_if_it_is_short() {
+    let server = start(Options::default()).await;
+    let mut stream = server.connect().await;
+    let head = "POST /wait HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n";
+    for _ in 0..2 {
+        stream.write_all(head.as_bytes()).await.unwrap();
+        tokio::time::sleep(ms(50)).await;
+        stream.write_all(b"{}").await.unwrap();
+        assert!(!until(&mut stream, "waited").await.contains("connection: close"));
+    }
 }
 
 #[test]

@@ -226,8 +226,9 @@ struct Wait {
 }
 
 impl Wait {
-    fn new() -> Self {
-        Self { phase: Phase::Idle, since: tick(), served: 0, wrote: 0 }
+    fn new(heard_at: Option<Instant>) -> Self {
+        let phase = if heard_at.is_some() { Phase::Head } else { Phase::Idle };
+        Self { phase, since: heard_at.unwrap_or_else(tick), served: 0, wrote: 0 }
     }
 
     /// Takes note of what happened since the last look.
@@ -249,7 +250,7 @@ impl Wait {
         };
         let moved = match phase {
             Phase::Blocked => signs.wrote != self.wrote,
-            Phase::Idle => !same_request,
+            Phase::Idle | Phase::Left => !same_request,
             _ => false,
         };
         if phase == Phase::Idle && moved {
@@ -294,7 +295,8 @@ pub(super) async fn first(socket: &mut Socket, options: &Options, stop: &Stop) -
     .await
 }
 
-/// Polls the connection until it ends by itself, or by a deadline: then there is nothing to tell.
+/// Polls the connection until it ends by itself, or by a deadline: then there is nothing to tell. A head may have begun
+/// before.
 ///
 /// Cancel safe: yes; dropping it drops the connection with its requests.
 #[allow(clippy::manual_async_fn)] // Said to be `Send` here: the compiler does not find it out where this is used.
@@ -302,10 +304,11 @@ pub(super) fn run<C: Driven + Send>(
     connection: &mut C,
     options: &Options,
     stop: &Stop,
+    heard_at: Option<Instant>,
 ) -> impl Future<Output = Option<C::End>> + Send {
     async move {
         let mut stopped = pin!(stop.token.cancelled());
-        let mut wait = Wait::new();
+        let mut wait = Wait::new(heard_at);
         let mut timer = pin!(sleep_until(wait.since + options.idle_timeout));
         let mut is_heard = false;
         let mut is_stopping = false;
