@@ -276,14 +276,23 @@ impl<'s, 'v> Walk<'s, 'v> {
         if n_items < rule.min {
             is_fine = self.fault(place, value, || FaultKind::MinItems(rule.min));
         }
-        if let Some(max) = rule.max.filter(|max| n_items > *max) {
+        let max = rule.max.filter(|max| n_items > *max);
+        if let Some(max) = max {
             is_fine = self.fault(place, value, || FaultKind::MaxItems(max));
         }
         if !is_fine && self.n_wanted == 0 {
             return false;
         }
-        if rule.is_unique && !value::are_unique(items) {
-            is_fine = self.fault(place, value, || FaultKind::UniqueItems);
+        // Whether too many differ is not asked.
+        if rule.is_unique && max.is_none() {
+            match value::are_unique(items, &mut self.fuel) {
+                Some(true) => {}
+                Some(false) => is_fine = self.fault(place, value, || FaultKind::UniqueItems),
+                None => {
+                    self.is_dry = true;
+                    return false;
+                }
+            }
         }
         let rest = rule.rest.iter().cycle();
         for (n, (item, id)) in items.iter().zip(rule.first.iter().chain(rest)).enumerate() {
