@@ -83,8 +83,15 @@ enum Step {
     Done,
 }
 
-/// How many steps one match may take when nobody says otherwise.
+/// How many steps one match may take at least.
 const STEPS: u64 = 5_000_000;
+/// How many it may take for each byte of a text that is long.
+const STEPS_PER_BYTE: u64 = 32;
+
+/// How many steps a match of a text may take.
+pub(crate) fn most_steps(text: &str) -> u64 {
+    STEPS.max(STEPS_PER_BYTE.saturating_mul(text.len() as u64))
+}
 
 impl Pattern {
     /// Reads a pattern.
@@ -106,7 +113,7 @@ impl Pattern {
     /// # Errors
     /// If that takes too many steps.
     pub fn is_match(&self, text: &str) -> Result<bool, TooLong> {
-        self.is_match_within(text, &mut STEPS.clone())
+        self.is_match_within(text, &mut most_steps(text))
     }
 
     /// The same, with the steps that are left.
