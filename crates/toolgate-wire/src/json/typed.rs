@@ -7,9 +7,11 @@
 use serde::Deserialize;
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{
-    DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor,
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess,
+    Unexpected, Visitor,
 };
 use serde_json::Error;
+use serde_json::de::StrRead;
 
 use super::text::{plain_run, unescape};
 use super::view::value_len;
@@ -381,19 +383,32 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
 struct Key<'a, 'de>(&'a mut Reader<'de>);
 
 impl<'de> Key<'_, 'de> {
-    fn number<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let (text, _) = self.0.inside();
-        if !text.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+    /// A name that is a number, as `serde_json` reads it. It is handed what is behind the first quote, and what it leaves
+    /// must be the second one.
+    fn number<T>(
+        self,
+        is_part: impl Fn(u8) -> bool,
+        read: impl FnOnce(&mut serde_json::Deserializer<StrRead<'de>>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let behind = self.0.rest.get(1..).unwrap_or_default();
+        let (inside, _) = self.0.inside();
+        if !inside.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
             return Err(Error::custom("invalid value: expected key to be a number in quotes"));
         }
-        visit_number(text, visitor)
+        let quoted = behind.get(..=inside.len()).unwrap_or(behind);
+        let value = read(&mut serde_json::Deserializer::from_str(quoted))?;
+        // What begins as a number is one to its end if it ends as one, and can be read as a whole.
+        let is_whole = inside.bytes().all(is_part)
+            && inside.ends_with(|last: char| last.is_ascii_digit())
+            && serde_json::from_str::<IgnoredAny>(inside).is_ok();
+        if is_whole { Ok(value) } else { Err(Error::custom("expected `\"`")) }
     }
 }
 
 macro_rules! number_keys {
-    ($($method:ident)*) => {$(
+    ($is_part:expr; $($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-            self.number(visitor)
+            self.number($is_part, |reader| reader.$method(visitor))
         }
     )*};
 }
@@ -401,10 +416,13 @@ macro_rules! number_keys {
 impl<'de> Deserializer<'de> for Key<'_, 'de> {
     type Error = Error;
 
-    number_keys! {
-        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128 deserialize_u8
-        deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128 deserialize_f32 deserialize_f64
+    number_keys! { |_| true;
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_u8 deserialize_u16
+        deserialize_u32 deserialize_u64 deserialize_f32 deserialize_f64
     }
+
+    // Of these it reads digits alone.
+    number_keys! { |byte| byte == b'-' || byte.is_ascii_digit(); deserialize_i128 deserialize_u128 }
 
     #[inline]
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -415,7 +433,7 @@ impl<'de> Deserializer<'de> for Key<'_, 'de> {
         match self.0.inside().0 {
             "true" => visitor.visit_bool(true),
             "false" => visitor.visit_bool(false),
-            text => Err(Error::invalid_type(Unexpected::Str(text), &visitor)),
+            text => Err(Error::invalid_type(Unexpected::Str(&unescape(text)), &visitor)),
         }
     }
 
