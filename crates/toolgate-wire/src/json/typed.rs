@@ -21,7 +21,11 @@ const SHORT: usize = 18;
 
 /// Reads a text that was checked, without white space around it.
 pub(super) fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, Error> {
-    T::deserialize(&mut Reader { rest: text })
+    let mut reader = Reader { rest: text };
+    let value = T::deserialize(&mut reader)?;
+    reader.next();
+    // A type need not take what it is offered.
+    if reader.rest.is_empty() { Ok(value) } else { Err(Error::custom("trailing characters")) }
 }
 
 /// What is left of the text.
@@ -30,6 +34,21 @@ struct Reader<'de> {
 }
 
 impl<'de> Reader<'de> {
+    /// Reads one thing, which must be taken: whoever asks for all of them would ask forever.
+    #[inline]
+    fn taken<T>(
+        &mut self,
+        said: &str,
+        read: impl FnOnce(&mut Reader<'de>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let n_before = self.rest.len();
+        let value = read(self)?;
+        if self.rest.len() == n_before {
+            return Err(Error::custom(said));
+        }
+        Ok(value)
+    }
+
     /// The first byte of the next value.
     #[inline]
     fn next(&mut self) -> u8 {
@@ -90,7 +109,7 @@ impl<'de> Reader<'de> {
     }
 
     fn number<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
-        visit_number(self.value(), visitor)
+        Number::of(self.value())?.visit(visitor)
     }
 
     fn list<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
@@ -150,6 +169,12 @@ enum Number {
 impl Number {
     #[inline]
     fn of(text: &str) -> Result<Number, Error> {
+        Number::short(text).map_or_else(|| Number::parse(text), Ok)
+    }
+
+    /// A short integer.
+    #[inline]
+    fn short(text: &str) -> Option<Number> {
         let digits = |text: &str| {
             let each = text.bytes();
             (1..=SHORT)
@@ -158,32 +183,33 @@ impl Number {
                 .try_fold(0_u64, |sum, byte| byte.is_ascii_digit().then(|| sum * 10 + u64::from(byte - b'0')))
         };
         match text.strip_prefix('-') {
-            None if let Some(number) = digits(text) => Ok(Number::Positive(number)),
+            None => digits(text).map(Number::Positive),
             // `-0` is a double.
-            Some(text) if let Some(number) = digits(text).filter(|number| *number > 0) => {
-                Ok(Number::Negative(-i64::try_from(number).unwrap_or(i64::MAX)))
+            Some(text) => {
+                let number = digits(text).filter(|number| *number > 0)?;
+                Some(Number::Negative(-i64::try_from(number).unwrap_or(i64::MAX)))
             }
-            _ => Number::parse(text),
         }
     }
 
     #[cold]
     fn parse(text: &str) -> Result<Number, Error> {
         let number: serde_json::Number = serde_json::from_str(text)?;
-        Ok(match (number.as_u64(), number.as_i64()) {
-            (Some(number), _) => Number::Positive(number),
-            (None, Some(number)) => Number::Negative(number),
-            (None, None) => Number::Double(number.as_f64().unwrap_or_default()),
-        })
+        match (number.as_u64(), number.as_i64(), number.as_f64()) {
+            (Some(number), _, _) => Ok(Number::Positive(number)),
+            (None, Some(number), _) => Ok(Number::Negative(number)),
+            (None, None, Some(number)) => Ok(Number::Double(number)),
+            (None, None, None) => Err(Error::custom("number out of range")),
+        }
     }
-}
 
-#[inline]
-fn visit_number<'de, V: Visitor<'de>>(text: &str, visitor: V) -> Result<V::Value, Error> {
-    match Number::of(text)? {
-        Number::Positive(number) => visitor.visit_u64(number),
-        Number::Negative(number) => visitor.visit_i64(number),
-        Number::Double(number) => visitor.visit_f64(number),
+    #[inline]
+    fn visit<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self {
+            Number::Positive(number) => visitor.visit_u64(number),
+            Number::Negative(number) => visitor.visit_i64(number),
+            Number::Double(number) => visitor.visit_f64(number),
+        }
     }
 }
 
@@ -239,7 +265,14 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
             b'[' => self.list(visitor),
             b't' | b'f' => self.deserialize_bool(visitor),
             b'n' => self.deserialize_unit(visitor),
-            _ => self.number(visitor),
+            _ => {
+                let text = self.value();
+                match Number::short(text) {
+                    Some(number) => number.visit(visitor),
+                    // As which kind of number it is handed out is for `serde_json` to say: it can be built to keep all digits.
+                    None => serde_json::Deserializer::from_str(text).deserialize_any(visitor),
+                }
+            }
         }
     }
 
@@ -355,7 +388,7 @@ impl<'de> SeqAccess<'de> for Items<'_, 'de> {
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
         match self.0.behind(b',') {
             b']' => Ok(None),
-            _ => seed.deserialize(&mut *self.0).map(Some),
+            _ => self.0.taken("expected `,` or `]`", |reader| seed.deserialize(reader)).map(Some),
         }
     }
 }
@@ -369,13 +402,13 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
         match self.0.behind(b',') {
             b'}' => Ok(None),
-            _ => seed.deserialize(Key(self.0)).map(Some),
+            _ => self.0.taken("expected `:`", |reader| seed.deserialize(Key(reader))).map(Some),
         }
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         self.0.behind(b':');
-        seed.deserialize(&mut *self.0)
+        self.0.taken("expected `,` or `}`", |reader| seed.deserialize(reader))
     }
 }
 

@@ -227,6 +227,31 @@ fn what_is_read_is_what_serde_json_reads() {
     }
 }
 
+/// Takes nothing of what it is offered.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Idle;
+
+impl<'de> Deserialize<'de> for Idle {
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Idle, D::Error> {
+        Ok(Idle)
+    }
+}
+
+/// Whoever takes nothing is refused at once, and not asked again and again.
+#[test]
+fn what_is_not_taken_is_refused() {
+    for text in ["1", "[1,2,3]", "[[1],[2]]", "[]", r#"{"a":1,"b":2}"#, r#"{"a":[1]}"#, "{}", "\"x\"", "null"]
+    {
+        let raw = Raw::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap();
+        same::<Idle>(&raw);
+        same::<Vec<Idle>>(&raw);
+        same::<Vec<Vec<Idle>>>(&raw);
+        same::<BTreeMap<Idle, u8>>(&raw);
+        same::<BTreeMap<String, Idle>>(&raw);
+        same::<Option<Idle>>(&raw);
+    }
+}
+
 fn value() -> impl Strategy<Value = Value> {
     let key = prop_oneof![
         Just("message".to_owned()),
