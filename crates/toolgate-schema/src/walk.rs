@@ -520,6 +520,7 @@ impl<'s, 'v> Walk<'s, 'v> {
                     for (name, seen) in members.keys().zip(seen.iter_mut()) {
                         *seen = *seen
                             || rule.rest.is_some()
+                            || rule.is_open
                             || rule.member(name).is_some_and(|member| member.what.is_some())
                             || rule.patterns.iter().any(|(pattern, _)| self.fits(pattern, name));
                     }

@@ -167,4 +167,10 @@ fn patterns_that_are_foreign_are_told_and_not_enforced() {
         ]
     );
     assert!(schema.is_valid(&json!({"a": "x", "b": 1})));
+    // Nor is a member one too many that such a pattern might have looked at.
+    check(
+        &json!({"patternProperties": {"(?>b)": {}}, "unevaluatedProperties": false}),
+        &json!({"b": 1}),
+        &[],
+    );
 }
