@@ -166,7 +166,11 @@ impl<'s, 'v> Walk<'s, 'v> {
     ) -> bool {
         match rule {
             Rule::Never => self.fault(place, value, || FaultKind::Never),
-            Rule::MetaSchema => match shape::fault_within(value) {
+            Rule::MetaSchema => match shape::fault_within(value, &mut self.fuel) {
+                _ if self.fuel == 0 => {
+                    self.is_dry = true;
+                    false
+                }
                 None => true,
                 Some(why) => self.fault(place, value, || FaultKind::NoSchema(why)),
             },

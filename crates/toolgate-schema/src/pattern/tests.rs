@@ -73,6 +73,13 @@ fn what_is_wrong_is_told_from_what_is_foreign() {
         assert!(matches!(Pattern::new(foreign), Err(Unread::Foreign(_))), "{foreign}");
     }
     assert!(Pattern::new(&"(".repeat(100_000)).is_err());
+    assert!(Pattern::new(&"(?<".repeat(100_000)).is_err());
+    // What becomes no step is not written forever either.
+    let many = |nothing: &str| Pattern::new(&format!("(?:b{}){{9000}}", nothing.repeat(10_000)));
+    assert!(many("(?:)").is_ok() && many("(?i)").is_ok());
+    for nothing in ["()", "a{0}"] {
+        assert!(matches!(many(nothing), Err(Unread::Foreign(_))), "{nothing}");
+    }
 }
 
 /// What makes other matchers try for years is either remembered or given up.
