@@ -7,10 +7,10 @@
 //!
 //! What of ECMA-262 is there: everything with the flag `u`, which JSON Schema asks for, but for most of the properties
 //! in `\p{..}`. Of those, letters, numbers, separators, cases and control characters are what the methods of `char` say.
-//! `L` is therefore whatever is alphabetic, which is wider than the letters of Unicode: vowel signs and numbers that are
-//! letters are among it, and the same holds for `Lu`, `Ll` and `Lo`. `P`, `S` and `M` are exact within ASCII, and beyond it
-//! stand for whatever is neither letter, number, space nor control. What other languages write and means nothing here is read as it was meant: `(?i)`, `(?P<name>`,
-//! `\A`, `\z` and `\Z`.
+//! `L` is therefore whatever is alphabetic, which is wider than the letters of Unicode: many vowel signs, Roman numerals
+//! and circled letters are among it, and the same holds for `Lu`, `Ll` and `Lo`. `P`, `S` and `M` are exact within ASCII,
+//! and beyond it stand for whatever is neither letter, number, space nor control. What other languages write and means
+//! nothing here is read as it was meant: `(?i)`, `(?P<name>`, `\A`, `\z` and `\Z`.
 
 mod class;
 mod read;

@@ -269,7 +269,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
                 let text = self.value();
                 match Number::short(text) {
                     Some(number) => number.visit(visitor),
-                    // As which kind of number it is handed out is for `serde_json` to say: it can be built to keep all digits.
+                    // For `serde_json` to hand out: it can be built to keep all digits.
                     None => serde_json::Deserializer::from_str(text).deserialize_any(visitor),
                 }
             }
@@ -416,8 +416,8 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
 struct Key<'a, 'de>(&'a mut Reader<'de>);
 
 impl<'de> Key<'_, 'de> {
-    /// A name that is a number, as `serde_json` reads it. It is handed what is behind the first quote, and what it leaves
-    /// must be the second one.
+    /// A name that is a number, as `serde_json` reads it. It is handed what is behind the first quote, and what it
+    /// leaves must be the second one.
     fn number<T>(
         self,
         is_part: impl Fn(u8) -> bool,
