@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt::{self, Write as _};
+use std::hash::{Hash as _, Hasher};
 
 use serde_json::Number;
 
@@ -41,6 +42,18 @@ fn compare_mixed(integer: i128, float: f64) -> Ordering {
         true => Ordering::Less,
         false => Ordering::Equal,
     })
+}
+
+/// Hashes a number: the same for all that compare as equal, and for no others.
+pub(crate) fn hash(number: &Number, hasher: &mut impl Hasher) {
+    let float = float(number);
+    #[expect(clippy::cast_possible_truncation, reason = "it is whole, and within 1e20")]
+    let whole = || (float.fract() == 0.0 && float.abs() < 1e20).then_some(float as i128);
+    let whole = integer(number).or_else(whole);
+    whole.hash(hasher);
+    if whole.is_none() {
+        float.to_bits().hash(hasher);
+    }
 }
 
 /// Whether a number is a multiple of another, both taken as the decimals they are written as.

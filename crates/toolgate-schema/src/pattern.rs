@@ -6,10 +6,11 @@
 //! what it is given.
 //!
 //! What of ECMA-262 is there: everything with the flag `u`, which JSON Schema asks for, but for most of the properties
-//! in `\p{..}`. Of those, letters, numbers, separators, cases and control characters are as Unicode has them by the
-//! methods of `char`; `P`, `S` and `M` are exact within ASCII, and beyond it stand for whatever is neither letter, number,
-//! space nor control. What other languages write and means nothing here is read as it was meant: `(?i)`, `(?P<name>`,
-//! `\A`, `\z` and `\Z`.
+//! in `\p{..}`. Of those, letters, numbers, separators, cases and control characters are what the methods of `char` say.
+//! `L` is therefore whatever is alphabetic, which is wider than the letters of Unicode: many vowel signs, Roman numerals
+//! and circled letters are among it, and the same holds for `Lu`, `Ll` and `Lo`. `P`, `S` and `M` are exact within ASCII,
+//! and beyond it stand for whatever is neither letter, number, space nor control. What other languages write and means
+//! nothing here is read as it was meant: `(?i)`, `(?P<name>`, `\A`, `\z` and `\Z`.
 
 mod class;
 mod read;
@@ -83,8 +84,15 @@ enum Step {
     Done,
 }
 
-/// How many steps one match may take when nobody says otherwise.
+/// How many steps one match may take at least.
 const STEPS: u64 = 5_000_000;
+/// How many it may take for each byte of a text that is long.
+const STEPS_PER_BYTE: u64 = 32;
+
+/// How many steps a match of a text may take.
+pub(crate) fn most_steps(text: &str) -> u64 {
+    STEPS.max(STEPS_PER_BYTE.saturating_mul(text.len() as u64))
+}
 
 impl Pattern {
     /// Reads a pattern.
@@ -93,6 +101,15 @@ impl Pattern {
     /// If it is none, or has something that is not known here.
     pub fn new(text: &str) -> Result<Pattern, Unread> {
         read::read(text)
+    }
+
+    /// The same, and what that cost.
+    pub(crate) fn read(text: &str) -> (Result<Pattern, Unread>, u64) {
+        let read = Pattern::new(text);
+        // What was given up may have been written to the end.
+        let n_steps = read.as_ref().map_or(read::LARGEST, |pattern| pattern.steps.len());
+        // A letter may be a class, which is a table.
+        (read, (16 * text.len() + 4 * n_steps) as u64)
     }
 
     /// What it was read from.
@@ -106,7 +123,7 @@ impl Pattern {
     /// # Errors
     /// If that takes too many steps.
     pub fn is_match(&self, text: &str) -> Result<bool, TooLong> {
-        self.is_match_within(text, &mut STEPS.clone())
+        self.is_match_within(text, &mut most_steps(text))
     }
 
     /// The same, with the steps that are left.

@@ -93,6 +93,8 @@ pub(crate) struct ObjectRule {
     pub(crate) required: Names,
     pub(crate) patterns: Box<[(Pattern, Id)]>,
     pub(crate) rest: Option<Rest>,
+    /// One of its patterns is not enforced and might have looked at any member.
+    pub(crate) is_open: bool,
     pub(crate) names: Option<Id>,
 }
 
@@ -356,6 +358,7 @@ impl<'a> Planner<'a> {
         let n_patterns = members.get("patternProperties").and_then(Value::as_object).map_or(0, Map::len);
         if patterns.len() < n_patterns {
             rule.rest = None;
+            rule.is_open = true;
         }
         rule.members = listed.into();
         rule.patterns = patterns.into();

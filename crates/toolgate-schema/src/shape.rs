@@ -8,14 +8,20 @@ use crate::pattern::{Pattern, Unread};
 
 /// What is wrong with a word of a schema.
 pub(crate) fn fault(word: &str, value: &Value) -> Option<String> {
+    fault_for(word, value, &mut u64::MAX.clone())
+}
+
+/// The same, at a cost. What is left of the fuel is 0 if there was not enough, and then the answer means nothing.
+fn fault_for(word: &str, value: &Value, fuel: &mut u64) -> Option<String> {
+    *fuel = fuel.saturating_sub(1 + size(value));
     let (is_right, wanted) = match word {
         "type" => return type_fault(value),
         "pattern" => match value.as_str() {
-            Some(text) => return pattern_fault(text),
+            Some(text) => return pattern_fault(text, fuel),
             None => (false, "a string"),
         },
         "patternProperties" => match value.as_object() {
-            Some(members) => return members.keys().find_map(|name| pattern_fault(name)),
+            Some(members) => return members.keys().find_map(|name| pattern_fault(name, fuel)),
             None => (false, "an object of schemas"),
         },
         "enum" => (value.is_array(), "an array"),
@@ -50,6 +56,15 @@ pub(crate) fn fault(word: &str, value: &Value) -> Option<String> {
     (!is_right).then(|| format!("must be {wanted}, not {}", told(value)))
 }
 
+/// How much of a value may be looked at.
+fn size(value: &Value) -> u64 {
+    let n_items = |value: &Value| value.as_array().map_or(1, |items| 1 + items.len() as u64);
+    match value {
+        Value::Object(members) => members.values().map(n_items).sum(),
+        other => n_items(other),
+    }
+}
+
 fn type_fault(value: &Value) -> Option<String> {
     let names = match value {
         Value::Array(names) if !names.is_empty() => names.as_slice(),
@@ -67,8 +82,13 @@ fn type_fault(value: &Value) -> Option<String> {
 }
 
 /// What may be right elsewhere is no fault: it is left out, and told.
-fn pattern_fault(text: &str) -> Option<String> {
-    match Pattern::new(text) {
+fn pattern_fault(text: &str, fuel: &mut u64) -> Option<String> {
+    if *fuel == 0 {
+        return None;
+    }
+    let (read, cost) = Pattern::read(text);
+    *fuel = fuel.saturating_sub(cost);
+    match read {
         Err(Unread::Wrong(why)) => Some(format!("{text:?} is no regular expression: {why}")),
         _ => None,
     }
@@ -128,15 +148,19 @@ pub(crate) fn inner<'a>(schema: &'a Map<String, Value>, mut visit: impl FnMut(&'
     }
 }
 
-/// What is wrong with a schema and all schemas in it, without a look at its references.
-pub(crate) fn fault_within(schema: &Value) -> Option<String> {
+/// What is wrong with a schema and all schemas in it, without a look at its references. Fuel as in [`fault_for`].
+pub(crate) fn fault_within(schema: &Value, fuel: &mut u64) -> Option<String> {
     let mut left = vec![schema];
     while let Some(one) = left.pop() {
+        *fuel = fuel.saturating_sub(1);
         match one {
             Value::Object(members) => {
                 for (word, value) in members {
-                    if let Some(why) = fault(word, value) {
+                    if let Some(why) = fault_for(word, value, fuel) {
                         return Some(format!("`{word}` {why}"));
+                    }
+                    if *fuel == 0 {
+                        return None;
                     }
                 }
                 inner(members, |one| left.push(one));

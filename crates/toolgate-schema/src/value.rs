@@ -25,31 +25,64 @@ pub(crate) fn is_same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Whether all differ. Long lists are sorted by what their items hash to, so that time grows with their length.
-pub(crate) fn are_unique(items: &[Value]) -> bool {
+/// Whether all differ. Long lists are sorted by what their items hash to, so that time grows with their length. Every
+/// value that is hashed and every two that are compared cost fuel; none, if there was not enough.
+pub(crate) fn are_unique(items: &[Value], fuel: &mut u64) -> Option<bool> {
     if items.len() <= FEW {
-        return (1..items.len()).all(|end| !items[..end].iter().any(|earlier| is_same(earlier, &items[end])));
+        return all_differ(items, |item| item, fuel);
     }
     let state = RandomState::new();
-    let mut hashed: Vec<(u64, &Value)> = items.iter().map(|item| (hash(item, &state), item)).collect();
+    let mut hashed = Vec::with_capacity(items.len());
+    for item in items {
+        hashed.push((hash(item, &state, fuel), item));
+        if *fuel == 0 {
+            return None;
+        }
+    }
     hashed.sort_unstable_by_key(|(hash, _)| *hash);
     // The key of the hash is a new one each time: equal hashes are equal values, or very rare.
-    hashed
-        .chunk_by(|(one, _), (other, _)| one == other)
-        .all(|same| (1..same.len()).all(|end| !same[..end].iter().any(|(_, one)| is_same(one, same[end].1))))
+    for same in hashed.chunk_by(|(one, _), (other, _)| one == other) {
+        if !all_differ(same, |(_, item)| item, fuel)? {
+            return Some(false);
+        }
+    }
+    Some(true)
 }
 
-fn hash(value: &Value, state: &RandomState) -> u64 {
+/// Compares each with each.
+fn all_differ<T>(all: &[T], item: impl Fn(&T) -> &Value, fuel: &mut u64) -> Option<bool> {
+    for (end, one) in all.iter().enumerate() {
+        for earlier in &all[..end] {
+            *fuel = fuel.checked_sub(1)?;
+            if is_same(item(earlier), item(one)) {
+                return Some(false);
+            }
+        }
+    }
+    Some(true)
+}
+
+/// The same for all that are the same. What differs in kind, in length or in any part differs in what is hashed.
+fn hash(value: &Value, state: &RandomState, fuel: &mut u64) -> u64 {
+    *fuel = fuel.saturating_sub(1);
     let mut hasher = state.build_hasher();
+    std::mem::discriminant(value).hash(&mut hasher);
     match value {
-        Value::Null => 0_u8.hash(&mut hasher),
+        Value::Null => {}
         Value::Bool(flag) => flag.hash(&mut hasher),
-        // As a float, where all that are the same are the same.
-        Value::Number(number) => (number.as_f64().unwrap_or_default() + 0.0).to_bits().hash(&mut hasher),
-        Value::String(text) => text.hash(&mut hasher),
-        Value::Array(items) => items.iter().for_each(|item| hash(item, state).hash(&mut hasher)),
+        Value::Number(number) => number::hash(number, &mut hasher),
+        Value::String(text) => {
+            *fuel = fuel.saturating_sub(text.len() as u64 / 64);
+            text.hash(&mut hasher);
+        }
+        Value::Array(items) => {
+            items.len().hash(&mut hasher);
+            items.iter().for_each(|item| hash(item, state, fuel).hash(&mut hasher));
+        }
         Value::Object(members) => {
-            let one = |(name, value): (&String, &Value)| state.hash_one((name, hash(value, state)));
+            members.len().hash(&mut hasher);
+            let one = |(name, value): (&String, &Value)| state.hash_one((name, hash(value, state, fuel)));
+            // In any order.
             members.iter().map(one).fold(0_u64, u64::wrapping_add).hash(&mut hasher);
         }
     }
@@ -72,11 +105,37 @@ mod tests {
             (json!([{"a": 1, "b": [2]}, {"b": [2.0], "a": 1}]), false),
             (json!([{"a": 1}, {"a": 2}, null, false, 0, "", [], {}]), true),
             (json!([[1, 2], [2, 1]]), true),
+            (json!([1e300, 1e300]), false),
+            (json!([u64::MAX, 18_446_744_073_709_551_616.0]), true),
+            (json!([i64::MIN, -9_223_372_036_854_775_808.0]), false),
+            (json!([u64::MAX, u64::MAX - 1]), true),
+            (json!([0.5, 0, 1]), true),
         ] {
             let mut items = items.as_array().cloned().unwrap();
-            assert_eq!(are_unique(&items), wanted, "{items:?}");
+            assert_eq!(are_unique(&items, &mut 1_000), Some(wanted), "{items:?}");
             items.extend(pad.clone());
-            assert_eq!(are_unique(&items), wanted, "{items:?}");
+            assert_eq!(are_unique(&items, &mut 1_000), Some(wanted), "{items:?}");
+        }
+    }
+    /// What was chosen to be alike is still told apart by what it hashes to: nearly nothing is compared.
+    #[test]
+    fn no_list_is_compared_each_with_each() {
+        let bits = |n: u64, zero: &Value, one: &Value| -> Value {
+            (0..17).map(|bit| if n >> bit & 1 == 0 { zero.clone() } else { one.clone() }).collect()
+        };
+        let near = |n: u64| json!(u64::MAX - n);
+        for (what, items) in [
+            ("0 and {}", (0..20_000).map(|n| bits(n, &json!(0), &json!({}))).collect::<Vec<_>>()),
+            ("null and false", (0..20_000).map(|n| bits(n, &json!(null), &json!(false))).collect()),
+            ("[] and {}", (0..20_000).map(|n| bits(n, &json!([]), &json!({}))).collect()),
+            ("integers that are one float", (0..20_000).map(near).collect()),
+            ("members", (0..20_000).map(|n| json!({"a": n, "b": 20_000 - n})).collect()),
+        ] {
+            let mut fuel = 20_000_000;
+            assert_eq!(are_unique(&items, &mut fuel), Some(true), "{what}");
+            // Eighteen values each, and hardly a comparison.
+            assert!(20_000_000 - fuel <= 20_000 * 18 + 10, "{what}: {fuel} left");
+            assert_eq!(are_unique(&items, &mut 1_000), None, "{what}");
         }
     }
 }

@@ -7,14 +7,13 @@ use serde_json::{Map, Value};
 
 use crate::fault::{Fault, FaultKind};
 use crate::number;
+use crate::pattern;
 use crate::plan::{ArrayRule, Id, Node, ObjectRule, Plan, Rest, Rule};
 use crate::shape;
 use crate::value;
 
-/// What one walk may cost: nodes, and steps of patterns.
+/// What one walk may cost: nodes, and steps of patterns. The longest text that is matched may add to it.
 const FUEL: u64 = 20_000_000;
-/// What one pattern and one text may cost.
-const MATCH: u64 = 5_000_000;
 /// How many nodes may be in each other. A value that is nested as deep as `serde_json` reads passes three of them on
 /// each level.
 const DEEPEST: usize = 400;
@@ -48,6 +47,8 @@ impl Place<'_> {
 pub(crate) struct Walk<'s, 'v> {
     plan: &'s Plan,
     fuel: u64,
+    /// What the longest text so far may cost with one pattern. A longer one brings the difference with it.
+    longest: u64,
     depth: usize,
     is_dry: bool,
     /// How many faults are still wanted. None: the first one ends it.
@@ -80,6 +81,7 @@ impl<'s, 'v> Walk<'s, 'v> {
         Walk {
             plan,
             fuel: FUEL,
+            longest: pattern::most_steps(""),
             depth: 0,
             is_dry: false,
             n_wanted,
@@ -164,7 +166,11 @@ impl<'s, 'v> Walk<'s, 'v> {
     ) -> bool {
         match rule {
             Rule::Never => self.fault(place, value, || FaultKind::Never),
-            Rule::MetaSchema => match shape::fault_within(value) {
+            Rule::MetaSchema => match shape::fault_within(value, &mut self.fuel) {
+                _ if self.fuel == 0 => {
+                    self.is_dry = true;
+                    false
+                }
                 None => true,
                 Some(why) => self.fault(place, value, || FaultKind::NoSchema(why)),
             },
@@ -256,7 +262,12 @@ impl<'s, 'v> Walk<'s, 'v> {
     }
 
     fn fits(&mut self, pattern: &crate::Pattern, text: &str) -> bool {
-        let allowed = self.fuel.min(MATCH);
+        let most = pattern::most_steps(text);
+        if most > self.longest {
+            self.fuel = self.fuel.saturating_add(most - self.longest);
+            self.longest = most;
+        }
+        let allowed = self.fuel.min(most);
         let mut left = allowed;
         let found = pattern.is_match_within(text, &mut left);
         self.fuel -= allowed - left;
@@ -276,14 +287,23 @@ impl<'s, 'v> Walk<'s, 'v> {
         if n_items < rule.min {
             is_fine = self.fault(place, value, || FaultKind::MinItems(rule.min));
         }
-        if let Some(max) = rule.max.filter(|max| n_items > *max) {
+        let max = rule.max.filter(|max| n_items > *max);
+        if let Some(max) = max {
             is_fine = self.fault(place, value, || FaultKind::MaxItems(max));
         }
         if !is_fine && self.n_wanted == 0 {
             return false;
         }
-        if rule.is_unique && !value::are_unique(items) {
-            is_fine = self.fault(place, value, || FaultKind::UniqueItems);
+        // Whether too many differ is not asked.
+        if rule.is_unique && max.is_none() {
+            match value::are_unique(items, &mut self.fuel) {
+                Some(true) => {}
+                Some(false) => is_fine = self.fault(place, value, || FaultKind::UniqueItems),
+                None => {
+                    self.is_dry = true;
+                    return false;
+                }
+            }
         }
         let rest = rule.rest.iter().cycle();
         for (n, (item, id)) in items.iter().zip(rule.first.iter().chain(rest)).enumerate() {
@@ -373,10 +393,11 @@ impl<'s, 'v> Walk<'s, 'v> {
     fn name(&mut self, id: Id, name: &str, value: &'v Value, place: &Place<'_>) -> bool {
         let text = Value::String(name.to_owned());
         let mut inner = Walk::new(self.plan, usize::from(self.n_wanted > 0));
-        (inner.fuel, inner.depth, inner.scope) = (self.fuel, self.depth, std::mem::take(&mut self.scope));
+        (inner.fuel, inner.longest) = (self.fuel, self.longest);
+        (inner.depth, inner.scope) = (self.depth, std::mem::take(&mut self.scope));
         let is_fine = inner.node(id, &text, &Place::Top);
         let why = inner.faults.first().map(ToString::to_string);
-        (self.fuel, self.scope) = (inner.fuel, inner.scope);
+        (self.fuel, self.longest, self.scope) = (inner.fuel, inner.longest, inner.scope);
         self.is_dry |= inner.is_dry;
         is_fine || self.fault(place, value, || FaultKind::PropertyName(why.unwrap_or_default()))
     }
@@ -503,6 +524,7 @@ impl<'s, 'v> Walk<'s, 'v> {
                     for (name, seen) in members.keys().zip(seen.iter_mut()) {
                         *seen = *seen
                             || rule.rest.is_some()
+                            || rule.is_open
                             || rule.member(name).is_some_and(|member| member.what.is_some())
                             || rule.patterns.iter().any(|(pattern, _)| self.fits(pattern, name));
                     }

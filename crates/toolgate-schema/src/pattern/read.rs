@@ -1,12 +1,19 @@
 //! Reading: a text becomes a tree, and the tree becomes steps.
 
+use std::collections::HashMap;
+
 use super::class::{Class, Kind, Part};
 use super::{Pattern, Step, Unread};
 
 /// How deep groups may be nested.
 const DEEPEST: usize = 64;
 /// How many steps a pattern may have.
-const LARGEST: usize = 20_000;
+pub(super) const LARGEST: usize = 20_000;
+/// How many parts of a tree may be written, however often each of them. Some become no steps.
+const WRITTEN: usize = 16 * LARGEST;
+
+/// How much of the name of a group is noted. References to longer ones lead nowhere.
+const LONGEST_NAME: usize = 128;
 
 enum Tree {
     Empty,
@@ -42,7 +49,7 @@ struct Reader {
     classes: Vec<Class>,
     n_groups: u32,
     /// Names of groups, found before anything is read: a reference may stand before its group.
-    names: Vec<(u32, String)>,
+    names: HashMap<String, u32>,
     n_groups_in_all: u32,
     is_backward: bool,
     is_caseless: bool,
@@ -54,7 +61,7 @@ pub(super) fn read(text: &str) -> Result<Pattern, Unread> {
         at: 0,
         classes: Vec::new(),
         n_groups: 0,
-        names: Vec::new(),
+        names: HashMap::new(),
         n_groups_in_all: 0,
         is_backward: false,
         is_caseless: false,
@@ -65,8 +72,14 @@ pub(super) fn read(text: &str) -> Result<Pattern, Unread> {
         return Err(wrong("a `)` that closes nothing"));
     }
     let n_registers = if reader.is_backward { 2 * reader.n_groups_in_all } else { 0 };
-    let mut writer =
-        Writer { steps: Vec::new(), n_registers, is_backward: reader.is_backward, classes: reader.classes };
+    let mut writer = Writer {
+        steps: Vec::new(),
+        n_written: 0,
+        n_registers,
+        is_backward: reader.is_backward,
+        classes: reader.classes,
+        letters: HashMap::new(),
+    };
     writer.write(&tree, false)?;
     writer.push(Step::Done)?;
     Ok(Pattern {
@@ -119,8 +132,9 @@ impl Reader {
                         || inside.starts_with("?<") && !inside.ends_with(['=', '!']);
                     if is_named {
                         let from = at + if inside.starts_with("?P") { 4 } else { 3 };
-                        let name = self.letters[from..].iter().take_while(|letter| **letter != '>').collect();
-                        self.names.push((self.n_groups_in_all, name));
+                        let letters = self.letters[from..].iter().take(LONGEST_NAME);
+                        let name = letters.take_while(|letter| **letter != '>').collect();
+                        self.names.entry(name).or_insert(self.n_groups_in_all);
                     }
                     self.n_groups_in_all += u32::from(is_named || !inside.starts_with('?'));
                 }
@@ -153,7 +167,9 @@ impl Reader {
             let first_group = self.n_groups;
             let one = self.atom(depth)?;
             let one = self.repeated(one, (first_group, self.n_groups))?;
-            all.push(one);
+            if !matches!(one, Tree::Empty) {
+                all.push(one);
+            }
         }
         Ok(match all.len() {
             0 => Tree::Empty,
@@ -340,7 +356,7 @@ impl Reader {
                     return Err(wrong("a reference without a name"));
                 }
                 let name = self.name()?;
-                let group = self.names.iter().find(|(_, known)| *known == name).map(|(group, _)| *group);
+                let group = self.names.get(&name).copied();
                 self.again(group)
             }
             _ => {
@@ -490,9 +506,12 @@ impl Reader {
 
 struct Writer {
     steps: Vec<Step>,
+    n_written: usize,
     n_registers: u32,
     is_backward: bool,
     classes: Vec<Class>,
+    /// Classes of one letter, made once for each.
+    letters: HashMap<char, u32>,
 }
 
 fn place(at: usize) -> Result<u32, Unread> {
@@ -520,6 +539,10 @@ impl Writer {
 
     /// `is_back`: what is found in a text from right to left.
     fn write(&mut self, tree: &Tree, is_back: bool) -> Result<(), Unread> {
+        self.n_written += 1;
+        if self.n_written > WRITTEN {
+            return Err(foreign(format!("it has more than {WRITTEN} parts")));
+        }
         match tree {
             Tree::Empty => Ok(()),
             Tree::Char(letter) => self.push(Step::Char(*letter)),
@@ -582,8 +605,15 @@ impl Writer {
             _ if max == 0 => return Ok(()),
             Tree::Class(class) => return self.push(Step::Run { class: *class, min, max }),
             Tree::Char(letter) => {
-                self.classes.push(Class::new(vec![Part::Range(*letter, *letter)], false, false));
-                let class = place(self.classes.len() - 1)?;
+                let class = match self.letters.get(letter) {
+                    Some(class) => *class,
+                    None => {
+                        self.classes.push(Class::new(vec![Part::Range(*letter, *letter)], false, false));
+                        let class = place(self.classes.len() - 1)?;
+                        self.letters.insert(*letter, class);
+                        class
+                    }
+                };
                 return self.push(Step::Run { class, min, max });
             }
             _ => {}

@@ -7,6 +7,8 @@ use super::{Pattern, Step, TooLong};
 const PATIENCE: u64 = 2_000;
 /// The most bits that are spent on remembering.
 const MEMORY: usize = 1 << 24;
+/// How many ways may be left at once, besides two for each byte of the text.
+const WAYS: usize = 1 << 20;
 /// No place in a text.
 const NOWHERE: usize = usize::MAX;
 
@@ -58,9 +60,13 @@ impl Run<'_> {
     /// of may be remembered: the same ones may do for one look and not for another.
     fn fits(&mut self, first: u32, start: usize, is_back: bool, is_outer: bool) -> Result<bool, TooLong> {
         let mut left = vec![];
+        let most_left = WAYS + 2 * self.text.len();
         let (mut step, mut at) = (first, start);
         loop {
-            *self.steps = self.steps.checked_sub(1).ok_or(TooLong)?;
+            self.spend(1)?;
+            if left.len() > most_left {
+                return Err(TooLong);
+            }
             let goes_on = match &self.pattern.steps[step as usize] {
                 Step::Done => {
                     return Ok(true);
@@ -118,6 +124,7 @@ impl Run<'_> {
                     self.registers[*register as usize] != at
                 }
                 Step::Forget { from, to } => {
+                    self.spend(u64::from(to - from))?;
                     for register in *from..*to {
                         self.set(register, NOWHERE, &mut left);
                     }
@@ -140,6 +147,7 @@ impl Run<'_> {
                 }
                 Step::Look { is_behind, is_wanted, end } => {
                     let (is_behind, is_wanted, end) = (*is_behind, *is_wanted, *end);
+                    self.spend(self.registers.len() as u64)?;
                     let before = self.registers.clone();
                     // Patterns are nested to a limit, so this is too.
                     let fits = self.fits(step + 1, at, is_behind, false)?;
@@ -153,7 +161,7 @@ impl Run<'_> {
                     step = end;
                     fits == is_wanted
                 }
-                Step::Again(group) => match self.again(*group, at, is_back) {
+                Step::Again(group) => match self.again(*group, at, is_back)? {
                     Some(then) => {
                         (step, at) = (step + 1, then);
                         true
@@ -196,7 +204,7 @@ impl Run<'_> {
                     if !is_outer || remembers_itself || self.is_new(step, to) {
                         return Ok(Some((step, to)));
                     }
-                    *self.steps = self.steps.checked_sub(1).ok_or(TooLong)?;
+                    self.spend(1)?;
                 }
             }
         }
@@ -232,26 +240,35 @@ impl Run<'_> {
                 least = at;
             }
         }
-        *self.steps = self.steps.checked_sub(u64::from(n_read / 4)).ok_or(TooLong)?;
+        self.spend(u64::from(n_read / 4))?;
         Ok((n_read >= min).then_some((least, at)))
     }
 
-    fn again(&self, group: u32, at: usize, is_back: bool) -> Option<usize> {
+    fn again(&mut self, group: u32, at: usize, is_back: bool) -> Result<Option<usize>, TooLong> {
         let (one, other) = (self.registers[2 * group as usize], self.registers[2 * group as usize + 1]);
         // What did not match anything is found everywhere.
         if one == NOWHERE || other == NOWHERE {
-            return Some(at);
+            return Ok(Some(at));
         }
         let found = &self.text[one.min(other)..one.max(other)];
-        match is_back {
+        self.spend(found.len() as u64 / 64)?;
+        Ok(match is_back {
             false => self.text[at..].starts_with(found).then(|| at + found.len()),
             true => self.text[..at].ends_with(found).then(|| at - found.len()),
-        }
+        })
     }
 
     fn set(&mut self, register: u32, to: usize, left: &mut Vec<Left>) {
         let was = std::mem::replace(&mut self.registers[register as usize], to);
-        left.push(Left::Back(register, was));
+        if was != to {
+            left.push(Left::Back(register, was));
+        }
+    }
+
+    #[inline]
+    fn spend(&mut self, n_steps: u64) -> Result<(), TooLong> {
+        *self.steps = self.steps.checked_sub(n_steps).ok_or(TooLong)?;
+        Ok(())
     }
 
     /// Whether a step was not yet tried at a place. True for all as long as nothing is remembered.

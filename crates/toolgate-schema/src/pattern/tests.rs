@@ -73,6 +73,13 @@ fn what_is_wrong_is_told_from_what_is_foreign() {
         assert!(matches!(Pattern::new(foreign), Err(Unread::Foreign(_))), "{foreign}");
     }
     assert!(Pattern::new(&"(".repeat(100_000)).is_err());
+    assert!(Pattern::new(&"(?<".repeat(100_000)).is_err());
+    // What becomes no step is not written forever either.
+    let many = |nothing: &str| Pattern::new(&format!("(?:b{}){{9000}}", nothing.repeat(10_000)));
+    assert!(many("(?:)").is_ok() && many("(?i)").is_ok());
+    for nothing in ["()", "a{0}"] {
+        assert!(matches!(many(nothing), Err(Unread::Foreign(_))), "{nothing}");
+    }
 }
 
 /// What makes other matchers try for years is either remembered or given up.
@@ -87,6 +94,29 @@ fn no_pattern_takes_forever() {
         assert_eq!(Pattern::new(pattern).unwrap().is_match(&text), Err(TooLong), "{pattern}");
     }
     assert_eq!(Pattern::new("^(?:a|b)*$").unwrap().is_match(&"ab".repeat(100_000)), Ok(true));
+}
+
+/// What is left to be tried is bounded too: by steps, and by a number of its own.
+#[test]
+fn no_pattern_takes_all_memory() {
+    // Every look around would remember three thousand registers at each of ten thousand places.
+    let pattern = Pattern::new("^(?:(?=.).)*(?:(?:a?)*){3000}$").unwrap();
+    assert_eq!(pattern.is_match(&"b".repeat(10_000)), Err(TooLong));
+    assert_eq!(pattern.is_match(&"b".repeat(100)), Ok(true));
+    // Two ways at each place are fine. Four and more are not, however many steps there are.
+    let pattern = Pattern::new("^(?:a|b)*$").unwrap();
+    assert_eq!(pattern.is_match_within(&"a".repeat(1_000_000), &mut u64::MAX.clone()), Ok(true));
+    let pattern = Pattern::new("^(?:()(?:a|b)\\1)*$").unwrap();
+    assert_eq!(pattern.is_match_within(&"a".repeat(1_000_000), &mut u64::MAX.clone()), Err(TooLong));
+}
+
+/// A text that is long may take more steps than one that is not.
+#[test]
+fn long_texts_are_matched() {
+    let text = "ab".repeat(500_000);
+    for pattern in ["^(?:a|b)*$", "^(?:ab)+$", "^([ab][ab])*$", "^[a-z]*$"] {
+        assert_eq!(Pattern::new(pattern).unwrap().is_match(&text), Ok(true), "{pattern}");
+    }
 }
 
 /// The steps that a text takes grow with its length, not with its square.

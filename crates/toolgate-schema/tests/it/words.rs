@@ -154,6 +154,24 @@ fn neither_depth_nor_doubling_is_followed_forever() {
     assert!(!schema.is_valid(&json!(format!("{}b", "a".repeat(100)))));
 }
 
+/// A value that is a schema costs what it takes to read it, its patterns most of all.
+#[test]
+fn schemas_as_values_are_not_read_forever() {
+    let schema = Schema::new(&json!({"$ref": "https://json-schema.org/draft/2020-12/schema"})).unwrap();
+    let patterns = |n: usize, pattern: &str| -> Value {
+        json!({"allOf": (0..n).map(|_| json!({"pattern": pattern})).collect::<Vec<_>>()})
+    };
+    assert!(schema.is_valid(&patterns(2_000, "^[a-z]{1,5}(-[a-z]+)*$")));
+    for heavy in ["(?:(?:ab){100}){90}", "((a{99}b){999}){99}"] {
+        assert!(schema.is_valid(&patterns(20, heavy)), "{heavy}");
+        let many = patterns(2_000, heavy);
+        assert_eq!(
+            schema.faults(&many, 1)[0].to_string(),
+            "it takes too many steps to check this, or it is nested too deep"
+        );
+    }
+}
+
 #[test]
 fn patterns_that_are_foreign_are_told_and_not_enforced() {
     let schema = Schema::new(&json!({"properties": {"a": {"pattern": "\\p{Script=Han}"}},
@@ -167,4 +185,10 @@ fn patterns_that_are_foreign_are_told_and_not_enforced() {
         ]
     );
     assert!(schema.is_valid(&json!({"a": "x", "b": 1})));
+    // Nor is a member one too many that such a pattern might have looked at.
+    check(
+        &json!({"patternProperties": {"(?>b)": {}}, "unevaluatedProperties": false}),
+        &json!({"b": 1}),
+        &[],
+    );
 }

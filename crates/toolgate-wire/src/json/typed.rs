@@ -7,9 +7,11 @@
 use serde::Deserialize;
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{
-    DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor,
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess,
+    Unexpected, Visitor,
 };
 use serde_json::Error;
+use serde_json::de::StrRead;
 
 use super::text::{plain_run, unescape};
 use super::view::value_len;
@@ -19,7 +21,11 @@ const SHORT: usize = 18;
 
 /// Reads a text that was checked, without white space around it.
 pub(super) fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, Error> {
-    T::deserialize(&mut Reader { rest: text })
+    let mut reader = Reader { rest: text };
+    let value = T::deserialize(&mut reader)?;
+    reader.next();
+    // A type need not take what it is offered.
+    if reader.rest.is_empty() { Ok(value) } else { Err(Error::custom("trailing characters")) }
 }
 
 /// What is left of the text.
@@ -28,6 +34,21 @@ struct Reader<'de> {
 }
 
 impl<'de> Reader<'de> {
+    /// Reads one thing, which must be taken: whoever asks for all of them would ask forever.
+    #[inline]
+    fn taken<T>(
+        &mut self,
+        said: &str,
+        read: impl FnOnce(&mut Reader<'de>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let n_before = self.rest.len();
+        let value = read(self)?;
+        if self.rest.len() == n_before {
+            return Err(Error::custom(said));
+        }
+        Ok(value)
+    }
+
     /// The first byte of the next value.
     #[inline]
     fn next(&mut self) -> u8 {
@@ -88,7 +109,7 @@ impl<'de> Reader<'de> {
     }
 
     fn number<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
-        visit_number(self.value(), visitor)
+        Number::of(self.value())?.visit(visitor)
     }
 
     fn list<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, Error> {
@@ -148,6 +169,12 @@ enum Number {
 impl Number {
     #[inline]
     fn of(text: &str) -> Result<Number, Error> {
+        Number::short(text).map_or_else(|| Number::parse(text), Ok)
+    }
+
+    /// A short integer.
+    #[inline]
+    fn short(text: &str) -> Option<Number> {
         let digits = |text: &str| {
             let each = text.bytes();
             (1..=SHORT)
@@ -156,32 +183,33 @@ impl Number {
                 .try_fold(0_u64, |sum, byte| byte.is_ascii_digit().then(|| sum * 10 + u64::from(byte - b'0')))
         };
         match text.strip_prefix('-') {
-            None if let Some(number) = digits(text) => Ok(Number::Positive(number)),
+            None => digits(text).map(Number::Positive),
             // `-0` is a double.
-            Some(text) if let Some(number) = digits(text).filter(|number| *number > 0) => {
-                Ok(Number::Negative(-i64::try_from(number).unwrap_or(i64::MAX)))
+            Some(text) => {
+                let number = digits(text).filter(|number| *number > 0)?;
+                Some(Number::Negative(-i64::try_from(number).unwrap_or(i64::MAX)))
             }
-            _ => Number::parse(text),
         }
     }
 
     #[cold]
     fn parse(text: &str) -> Result<Number, Error> {
         let number: serde_json::Number = serde_json::from_str(text)?;
-        Ok(match (number.as_u64(), number.as_i64()) {
-            (Some(number), _) => Number::Positive(number),
-            (None, Some(number)) => Number::Negative(number),
-            (None, None) => Number::Double(number.as_f64().unwrap_or_default()),
-        })
+        match (number.as_u64(), number.as_i64(), number.as_f64()) {
+            (Some(number), _, _) => Ok(Number::Positive(number)),
+            (None, Some(number), _) => Ok(Number::Negative(number)),
+            (None, None, Some(number)) => Ok(Number::Double(number)),
+            (None, None, None) => Err(Error::custom("number out of range")),
+        }
     }
-}
 
-#[inline]
-fn visit_number<'de, V: Visitor<'de>>(text: &str, visitor: V) -> Result<V::Value, Error> {
-    match Number::of(text)? {
-        Number::Positive(number) => visitor.visit_u64(number),
-        Number::Negative(number) => visitor.visit_i64(number),
-        Number::Double(number) => visitor.visit_f64(number),
+    #[inline]
+    fn visit<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self {
+            Number::Positive(number) => visitor.visit_u64(number),
+            Number::Negative(number) => visitor.visit_i64(number),
+            Number::Double(number) => visitor.visit_f64(number),
+        }
     }
 }
 
@@ -237,7 +265,14 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
             b'[' => self.list(visitor),
             b't' | b'f' => self.deserialize_bool(visitor),
             b'n' => self.deserialize_unit(visitor),
-            _ => self.number(visitor),
+            _ => {
+                let text = self.value();
+                match Number::short(text) {
+                    Some(number) => number.visit(visitor),
+                    // For `serde_json` to hand out: it can be built to keep all digits.
+                    None => serde_json::Deserializer::from_str(text).deserialize_any(visitor),
+                }
+            }
         }
     }
 
@@ -353,7 +388,7 @@ impl<'de> SeqAccess<'de> for Items<'_, 'de> {
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Error> {
         match self.0.behind(b',') {
             b']' => Ok(None),
-            _ => seed.deserialize(&mut *self.0).map(Some),
+            _ => self.0.taken("expected `,` or `]`", |reader| seed.deserialize(reader)).map(Some),
         }
     }
 }
@@ -367,13 +402,13 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Error> {
         match self.0.behind(b',') {
             b'}' => Ok(None),
-            _ => seed.deserialize(Key(self.0)).map(Some),
+            _ => self.0.taken("expected `:`", |reader| seed.deserialize(Key(reader))).map(Some),
         }
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Error> {
         self.0.behind(b':');
-        seed.deserialize(&mut *self.0)
+        self.0.taken("expected `,` or `}`", |reader| seed.deserialize(reader))
     }
 }
 
@@ -381,19 +416,32 @@ impl<'de> MapAccess<'de> for Members<'_, 'de> {
 struct Key<'a, 'de>(&'a mut Reader<'de>);
 
 impl<'de> Key<'_, 'de> {
-    fn number<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let (text, _) = self.0.inside();
-        if !text.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+    /// A name that is a number, as `serde_json` reads it. It is handed what is behind the first quote, and what it
+    /// leaves must be the second one.
+    fn number<T>(
+        self,
+        is_part: impl Fn(u8) -> bool,
+        read: impl FnOnce(&mut serde_json::Deserializer<StrRead<'de>>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let behind = self.0.rest.get(1..).unwrap_or_default();
+        let (inside, _) = self.0.inside();
+        if !inside.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
             return Err(Error::custom("invalid value: expected key to be a number in quotes"));
         }
-        visit_number(text, visitor)
+        let quoted = behind.get(..=inside.len()).unwrap_or(behind);
+        let value = read(&mut serde_json::Deserializer::from_str(quoted))?;
+        // What begins as a number is one to its end if it ends as one, and can be read as a whole.
+        let is_whole = inside.bytes().all(is_part)
+            && inside.ends_with(|last: char| last.is_ascii_digit())
+            && serde_json::from_str::<IgnoredAny>(inside).is_ok();
+        if is_whole { Ok(value) } else { Err(Error::custom("expected `\"`")) }
     }
 }
 
 macro_rules! number_keys {
-    ($($method:ident)*) => {$(
+    ($is_part:expr; $($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-            self.number(visitor)
+            self.number($is_part, |reader| reader.$method(visitor))
         }
     )*};
 }
@@ -401,10 +449,13 @@ macro_rules! number_keys {
 impl<'de> Deserializer<'de> for Key<'_, 'de> {
     type Error = Error;
 
-    number_keys! {
-        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_i128 deserialize_u8
-        deserialize_u16 deserialize_u32 deserialize_u64 deserialize_u128 deserialize_f32 deserialize_f64
+    number_keys! { |_| true;
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_u8 deserialize_u16
+        deserialize_u32 deserialize_u64 deserialize_f32 deserialize_f64
     }
+
+    // Of these it reads digits alone.
+    number_keys! { |byte| byte == b'-' || byte.is_ascii_digit(); deserialize_i128 deserialize_u128 }
 
     #[inline]
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -415,7 +466,7 @@ impl<'de> Deserializer<'de> for Key<'_, 'de> {
         match self.0.inside().0 {
             "true" => visitor.visit_bool(true),
             "false" => visitor.visit_bool(false),
-            text => Err(Error::invalid_type(Unexpected::Str(text), &visitor)),
+            text => Err(Error::invalid_type(Unexpected::Str(&unescape(text)), &visitor)),
         }
     }
 

@@ -2,6 +2,10 @@
 //!
 //! Reading stops while the other side does not read: nothing piles up. A line that is no message is
 //! answered like any other and the next one is read.
+//!
+//! On Linux, the process's own pipes are opened a second time and read by the runtime. Whoever has read from
+//! `std::io::stdin()` before may have taken more into its buffer than was asked for: that is not seen here. The
+//! runtime must have its driver for I/O (`enable_io` or `enable_all`); without it, pipes cannot be served.
 
 use std::io;
 use std::sync::Arc;
