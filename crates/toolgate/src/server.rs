@@ -106,6 +106,9 @@ impl Server {
     /// Serves one client on standard input and output, until its input ends or the process is asked to
     /// end. Whatever the program prints meanwhile goes to standard error.
     ///
+    /// On Linux a pipe is read by the runtime, which needs its I/O driver for it (`enable_all`, as `#[tokio::main]` has it),
+    /// and what `std::io::stdin()` has read before is not seen.
+    ///
     /// # Errors
     /// If standard input or output cannot be had, or breaks.
     pub async fn serve_stdio(&self) -> Result<(), Error> {
