@@ -7,10 +7,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use toolgate::{ListenOptions, Server};
 
-/// As in the program `toolgate`: calls are made of small pieces that live for microseconds.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 #[derive(Deserialize, JsonSchema)]
 struct Echo {
     /// What to say
