@@ -21,7 +21,7 @@ struct Add {
     b: i64,
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A bench opens thousands of connections from one address.
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,7 +31,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut server = Server::new("bench", "1.0.0")
         .statistics(!has("--no-statistics"))
-        .listener(ListenOptions::default().max_connections_per_ip(10_000))
+        .listener(ListenOptions::default().max_connections_per_ip(10_000).threads(0))
         .resource("bench://text", || async { "A short text" })
         .mime("text/plain")
         .tool("echo", |args: Echo| async move { args.message })

@@ -29,8 +29,10 @@ pub(crate) async fn run(
 ) -> std::io::Result<()> {
     const MOMENT: std::time::Duration = std::time::Duration::from_secs(1);
     let asked = signal::signal();
+    // They are there until everything has ended: what clients left behind may run on them.
+    let cores = listen::Cores::new(options.n_threads())?;
     let serving = async {
-        let served = listen::serve(listener, service, options, over.clone()).await;
+        let served = listen::serve(listener, service, options, &cores, over.clone()).await;
         settle.await;
         served
     };

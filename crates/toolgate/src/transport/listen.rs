@@ -9,6 +9,7 @@
 //! look at the clock; locks are for accept and close.
 //!
 //! - `seats`: how many connections, and from whom.
+//! - `cores`: on which thread.
 //! - `lane`: plain requests of HTTP/1.1, from the socket to the socket; `plain` reads their heads, `reply` writes those of
 //!   answers.
 //! - `socket`: the TCP stream as hyper sees it.
@@ -17,6 +18,7 @@
 //! - `inbound`: the body of a request.
 //! - `watch`: drives one connection, with its deadlines.
 
+mod cores;
 mod hygiene;
 mod inbound;
 mod lane;
@@ -36,6 +38,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -51,6 +54,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::cores::Cores;
 pub(crate) use self::inbound::Inbound;
 use self::lane::{End, Handed, Lane};
 use self::seats::{Seat, Seats};
@@ -154,6 +158,7 @@ pub struct Options {
     max_header_list: u32,
     ping: Duration,
     drain: Duration,
+    threads: usize,
     counted: Connections,
     /// Everything is for hyper.
     #[cfg(test)]
@@ -176,6 +181,7 @@ impl Default for Options {
             max_header_list: 16 * 1024,
             ping: Duration::from_secs(20),
             drain: Duration::from_secs(30),
+            threads: 1,
             counted: Connections::default(),
             #[cfg(test)]
             has_no_lane: false,
@@ -328,6 +334,44 @@ impl Options {
         self
     }
 
+    /// Sets on how many threads connections are served; 0 means as many as there are cores.
+    ///
+    /// With one, the default, they are tasks of the runtime that serves, whatever it is. With more, that runtime has a
+    /// share of them only, and each other thread has a runtime of its own. A connection stays on its thread with all that
+    /// its calls begin, so nothing moves between cores and nobody looks for work elsewhere: calls are cheaper, and two
+    /// cores do twice as much as one. It is meant for `#[tokio::main(flavor = "current_thread")]`.
+    ///
+    /// It is for handlers that wait rather than compute: who keeps a thread busy delays all connections of that thread.
+    /// [`spawn_blocking`](tokio::task::spawn_blocking) helps; `block_in_place` panics there. What handlers spawn ends when
+    /// the listener has ended.
+    ///
+    /// ```no_run
+    /// use toolgate::{ListenOptions, Server};
+    ///
+    /// #[tokio::main(flavor = "current_thread")]
+    /// async fn main() -> Result<(), toolgate::Error> {
+    ///     let server = Server::new("shop", "1.0.0")
+    ///         .listener(ListenOptions::default().threads(0))
+    ///         .tool("hours", || async { "9 to 5" })
+    ///         .build()?;
+    ///     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await.expect("the port is free");
+    ///     server.serve(listener).await
+    /// }
+    /// ```
+    #[must_use]
+    pub fn threads(mut self, n: usize) -> Self {
+        self.threads = n;
+        self
+    }
+
+    /// The same as a number that is not zero.
+    pub(crate) fn n_threads(&self) -> usize {
+        match self.threads {
+            0 => thread::available_parallelism().map_or(1, usize::from),
+            n => n,
+        }
+    }
+
     /// Sets how long requests in flight may take to finish after shutdown began.
     #[must_use]
     pub(crate) fn drain(mut self, limit: Duration) -> Self {
@@ -336,7 +380,7 @@ impl Options {
     }
 }
 
-/// Serves `service` on `listener` until `shutdown`, then drains.
+/// Serves `service` on `listener` and `cores` until `shutdown`, then drains.
 ///
 /// Draining closes the listener and idle connections at once, lets requests in flight finish for
 /// [`Options::drain`], and drops what is left.
@@ -351,6 +395,7 @@ pub(crate) async fn serve(
     listener: TcpListener,
     service: impl Serve,
     options: Options,
+    cores: &Cores,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let streams = Tracker::new();
@@ -378,11 +423,10 @@ pub(crate) async fn serve(
                     house.options.counted.0.refused.fetch_add(1, Relaxed);
                     continue;
                 };
-                let (house, entered) = (Arc::clone(&house), house.options.counted.enter());
-                let serving = connection(house, stream, address, service.clone(), seat);
-                connections.spawn(async move {
-                    let _entered = entered;
-                    serving.await;
+                let (house, service) = (Arc::clone(&house), service.met_at(address));
+                let entered = house.options.counted.enter();
+                cores.spawn(&mut connections, stream, |stream| {
+                    connection(house, stream, service, (seat, entered))
                 });
             }
             Err(error) if only_this_one(&error) => {}
@@ -487,17 +531,11 @@ fn http2(options: &Options, streams: &Tracker) -> http2::Builder<Streams> {
 }
 
 /// One connection from accept to close. The seat is given back when this ends, however it does.
-async fn connection(
-    house: Arc<House>,
-    stream: TcpStream,
-    address: SocketAddr,
-    service: impl Serve,
-    seat: Seat,
-) {
+async fn connection(house: Arc<House>, stream: TcpStream, service: impl Serve, seat: (Seat, Entered)) {
     // Answers are written whole, so waiting for more to send only delays them. Where it cannot be
     // set the answer is late, not wrong.
     let _ = stream.set_nodelay(true);
-    let mut lane = Lane::new(stream, service.met_at(address), house.limits());
+    let mut lane = Lane::new(stream, service, house.limits());
     // Neither way is there while the other is taken, and the rare one is boxed: a connection is mostly waiting, and
     // kept as small as it can be.
     if watch::run(&mut lane, &house.options, &house.stop, None).await == Some(End::NotPlain)

@@ -49,7 +49,6 @@ impl Serve for Echo {
         self.seen.fetch_add(1, Ordering::SeqCst);
         let (running, remote) = (Running(Arc::clone(&self.running)), self.remote);
         Box::pin(async move {
-            let _running = running;
             assert!(remote.is_some());
             let path = asked.uri.path().to_owned();
             let body = match path.as_str() {
@@ -58,6 +57,17 @@ impl Serve for Echo {
                     Bytes::from_static(b"waited")
                 }
                 "/hang" => std::future::pending().await,
+                // Says where it runs, and leaves something behind there.
+                "/thread" => {
+                    tokio::spawn(async move {
+                        let _running = running;
+                        std::future::pending::<()>().await;
+                    });
+                    return Response::new(Full::new(Bytes::from(format!(
+                        "{:?}.",
+                        std::thread::current().id()
+                    ))));
+                }
                 "/refuse" => Bytes::from_static(b"unread"),
                 "/big" => Bytes::from(vec![b'x'; 16 << 20]),
                 _ => match body.collect().await {
@@ -79,6 +89,7 @@ fn status(status: StatusCode) -> Response<Full<Bytes>> {
 struct Server {
     address: SocketAddr,
     echo: Echo,
+    counted: Connections,
     shutdown: CancellationToken,
     task: JoinHandle<io::Result<()>>,
 }
@@ -94,8 +105,12 @@ async fn start(options: Options) -> Server {
     let address = listener.local_addr().unwrap();
     let echo = Echo::default();
     let shutdown = CancellationToken::new();
-    let task = tokio::spawn(serve(listener, echo.clone(), options, shutdown.clone()));
-    Server { address, echo, shutdown, task }
+    let (cores, counted) = (Cores::new(options.n_threads()).unwrap(), options.connections());
+    let task = tokio::spawn({
+        let (echo, shutdown) = (echo.clone(), shutdown.clone());
+        async move { serve(listener, echo, options, &cores, shutdown).await }
+    });
+    Server { address, echo, counted, shutdown, task }
 }
 
 impl Server {
@@ -629,4 +644,63 @@ fn pauses_grow_to_a_second_and_no_further() {
     let mut pause = Pause::default();
     let all: Vec<_> = (0..9).map(|_| pause.next().as_millis()).collect();
     assert_eq!(all, [16, 32, 64, 128, 256, 512, 1000, 1000, 1000]);
+}
+
+/// Each thread has its share of connections, and keeps them. What is left there ends with the listener.
+#[tokio::test]
+async fn connections_are_shared_out_among_threads() {
+    let server = start(Options::default().threads(3)).await;
+    let mut connections = Vec::new();
+    for _ in 0..12 {
+        let mut stream = server.connect().await;
+        stream.write_all(b"GET /thread HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        let answer = until(&mut stream, ").").await;
+        let thread = answer.rsplit("\r\n").next().unwrap().to_owned();
+        assert!(thread.starts_with("ThreadId("), "{answer:?}");
+        connections.push((stream, thread));
+    }
+    let mut each = std::collections::BTreeMap::new();
+    for (_, thread) in &connections {
+        *each.entry(thread.as_str()).or_insert(0) += 1;
+    }
+    assert_eq!(each.values().collect::<Vec<_>>(), [&4; 3], "{each:?}");
+    for (stream, thread) in &mut connections {
+        stream.write_all(b"GET /thread HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        assert!(until(stream, ").").await.ends_with(&*thread));
+    }
+    // Those that are gone make room for others.
+    let busy = connections[0].1.clone();
+    connections.retain(|(_, thread)| *thread == busy);
+    let counted = server.counted.clone();
+    eventually("closed connections are noticed", || counted.open() == 4).await;
+    for _ in 0..8 {
+        let mut stream = server.connect().await;
+        stream.write_all(b"GET /thread HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        assert!(!until(&mut stream, ").").await.ends_with(&busy));
+        connections.push((stream, String::new()));
+    }
+    assert_eq!(server.echo.running.load(Ordering::SeqCst), 32, "all of it is still there");
+    server.shutdown.cancel();
+    let running = Arc::clone(&server.echo.running);
+    eventually("what ran on other threads is gone", || running.load(Ordering::SeqCst) == 8).await;
+}
+
+/// Requests on all threads are let finish, and new connections are not taken.
+#[tokio::test]
+async fn threads_drain_together() {
+    let mut server = start(Options::default().threads(2)).await;
+    let mut waiting = Vec::new();
+    for _ in 0..6 {
+        let mut stream = server.connect().await;
+        stream.write_all(close("/wait").as_bytes()).await.unwrap();
+        waiting.push(stream);
+    }
+    let running = Arc::clone(&server.echo.running);
+    eventually("all are served", || running.load(Ordering::SeqCst) == 6).await;
+    server.shutdown.cancel();
+    for mut stream in waiting {
+        assert!(rest(&mut stream).await.ends_with("waited"));
+    }
+    tokio::time::timeout(Duration::from_secs(5), &mut server.task).await.unwrap().unwrap().unwrap();
+    assert!(TcpStream::connect(server.address).await.is_err());
 }

@@ -1,0 +1,92 @@
+//! Threads with a runtime of their own each, among which connections are shared out.
+//!
+//! A runtime that several threads work for moves tasks between them, and with every wake-up it looks for one that sleeps.
+//! A connection needs neither: it stays where it was put, and what its calls begin stays with it. All that the threads
+//! have in common is the house.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Handle};
+use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// The runtime that accepts, and further ones. Those end when this is dropped, with everything that runs on them.
+pub(crate) struct Cores {
+    here: Core,
+    others: Vec<Core>,
+    _end: DropGuard,
+}
+
+/// One runtime, and what each of its connections holds.
+struct Core {
+    runtime: Handle,
+    connections: Arc<()>,
+}
+
+impl Core {
+    fn new(runtime: Handle) -> Core {
+        Core { runtime, connections: Arc::default() }
+    }
+
+    fn n_connections(&self) -> usize {
+        Arc::strong_count(&self.connections) - 1
+    }
+}
+
+impl Cores {
+    /// The runtime of whoever calls, and so many more that there are `n`.
+    ///
+    /// # Errors
+    ///
+    /// If there are no threads or descriptors left for one.
+    pub(crate) fn new(n: usize) -> io::Result<Cores> {
+        let end = CancellationToken::new();
+        let mut cores =
+            Cores { here: Core::new(Handle::current()), others: Vec::new(), _end: end.clone().drop_guard() };
+        for number in 1..n {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            cores.others.push(Core::new(runtime.handle().clone()));
+            let end = end.clone();
+            thread::Builder::new().name(format!("toolgate-{number}")).spawn(move || {
+                runtime.block_on(end.cancelled());
+                // What a handler has moved to a thread of its own keeps nobody.
+                runtime.shutdown_background();
+            })?;
+        }
+        Ok(cores)
+    }
+
+    /// Begins to serve a connection, where the fewest are.
+    pub(super) fn spawn<F>(
+        &self,
+        tasks: &mut JoinSet<()>,
+        stream: TcpStream,
+        serve: impl FnOnce(TcpStream) -> F + Send + 'static,
+    ) where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let elsewhere = self.others.iter().min_by_key(|core| core.n_connections());
+        let elsewhere = elsewhere.filter(|core| core.n_connections() < self.here.n_connections());
+        // A stream belongs to the runtime that waits for it.
+        let stream = match elsewhere {
+            None => Ok(stream),
+            Some(_) => match stream.into_std() {
+                Ok(stream) => Err(stream),
+                // It cannot be served there, and nowhere else any more: it is closed.
+                Err(_) => return,
+            },
+        };
+        let core = elsewhere.unwrap_or(&self.here);
+        let counted = Arc::clone(&core.connections);
+        let serving = async move {
+            let _counted = counted;
+            if let Ok(stream) = stream.or_else(TcpStream::from_std) {
+                serve(stream).await;
+            }
+        };
+        tasks.spawn_on(serving, &core.runtime);
+    }
+}
