@@ -174,7 +174,7 @@ pub(crate) fn all(
     let (limit, ours) = (limit(places)?, ours(places)?);
     let about = "bare hyper that parses and echoes (`load/limit`), the system's allocator";
     let limit = Contender::new(LIMIT, Role::Limit, about, only(&limit));
-    let about = "`examples/bench_server.rs`: all features, statistics, guards at their defaults, mimalloc as in the program";
+    let about = "`examples/bench_server.rs`: all features, statistics, guards at their defaults, the system's allocator";
     let mut contenders = vec![limit, Contender::new(OURS, Role::Ours, about, only(&ours))];
     let mut missing = Vec::new();
     for peer in PEERS.iter().filter(|peer| wanted(peer.name)) {
