@@ -17,7 +17,8 @@ use crate::codec::Greetings;
 use crate::id::RequestId;
 use crate::index::{Index, Noting};
 use crate::json::{
-    JsonError, JsonErrorKind, Key, Kind, Limits, Members, Raw, View, scan, slice, write_i64, write_text,
+    JsonError, JsonErrorKind, Key, Kind, Limits, Members, Raw, View, scan, slice, write_i64, write_line,
+    write_text,
 };
 
 /// The most messages in one batch. Batches were part of one revision only, and
@@ -422,12 +423,13 @@ pub fn write_notification(out: &mut Vec<u8>, method: &str, params: Option<&[u8]>
     write_method(out, method, params);
 }
 
-/// Appends a response. `result` is one JSON object.
+/// Appends a response. `result` is one JSON object, which may have been received from someone, and spread over
+/// lines: a message is one line, on stdio and in event streams.
 pub fn write_result(out: &mut Vec<u8>, id: &RequestId, result: &[u8]) {
     out.reserve(result.len() + 64);
     write_head(out, Some(id));
     out.extend_from_slice(b",\"result\":");
-    write_json(out, result);
+    write_line(out, result);
     out.push(b'}');
 }
 
@@ -441,7 +443,7 @@ pub fn write_error(out: &mut Vec<u8>, id: Option<&RequestId>, code: i64, message
     write_text(out, message);
     if let Some(data) = data {
         out.extend_from_slice(b",\"data\":");
-        write_json(out, data);
+        write_line(out, data);
     }
     out.extend_from_slice(b"}}");
 }
@@ -459,22 +461,9 @@ fn write_method(out: &mut Vec<u8>, method: &str, params: Option<&[u8]>) {
     write_text(out, method);
     if let Some(params) = params {
         out.extend_from_slice(b",\"params\":");
-        write_json(out, params);
+        write_line(out, params);
     }
     out.push(b'}');
-}
-
-/// Appends JSON that may have been received from someone, and may be spread
-/// over lines. A message must be one line, on stdio and in event streams: a
-/// line end, which JSON has only between values, becomes a space.
-fn write_json(out: &mut Vec<u8>, json: &[u8]) {
-    let start = out.len();
-    out.extend_from_slice(json);
-    let mut at = start;
-    while let Some(found) = memchr::memchr2(b'\n', b'\r', &out[at..]) {
-        at += found;
-        out[at] = b' ';
-    }
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl<'a> Part<'a> {
             Some(raw) => Part::of(raw, "params", FaultKind::Params),
             None => Ok(Part {
                 source: None,
-                view: View::trusted(b"{}"),
+                view: View::empty_object(),
                 owner: "params",
                 kind: FaultKind::Params,
             }),
@@ -237,7 +237,7 @@ impl<'a> Field<'a> {
 
     /// An object whose members we know; none is the same as `{}`.
     pub(super) fn part_or_empty(self, owner: &'static str) -> Result<Part<'a>, Fault> {
-        let empty = Part { view: View::trusted(b"{}"), owner, ..self.part };
+        let empty = Part { view: View::empty_object(), owner, ..self.part };
         Ok(self.maybe_part(owner)?.unwrap_or(empty))
     }
 

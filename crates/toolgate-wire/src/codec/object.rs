@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::json::{Kind, Raw, View, write_f64, write_i64, write_text};
+use crate::json::{Kind, Raw, View, write_f64, write_i64, write_line, write_text};
 use crate::{Edition, ProgressToken, RequestId};
 
 /// The largest integer that every reader of JSON gets right.
@@ -228,16 +228,10 @@ impl Put for Raw {
     }
 }
 
-/// White space within foreign JSON may hold line ends, and only white space
-/// may; a message is one line, so they become spaces.
+/// White space within foreign JSON may hold line ends; a message is one line.
 impl Put for View<'_> {
     fn put(&self, out: &mut Vec<u8>, _: Edition) {
-        let mut at = out.len();
-        out.extend_from_slice(self.as_bytes());
-        while let Some(found) = memchr::memchr2(b'\n', b'\r', &out[at..]) {
-            at += found;
-            out[at] = b' ';
-        }
+        write_line(out, self.as_bytes());
     }
 }
 

@@ -13,14 +13,14 @@ use serde::de::{
 use serde_json::Error;
 use serde_json::de::StrRead;
 
-use super::text::{plain_run, unescape};
-use super::view::value_len;
+use crate::text::{checked_run, unescape};
+use crate::view::value_len;
 
 /// The longest integer that is read here: of so many digits all fit into 64 bits.
 const SHORT: usize = 18;
 
 /// Reads a text that was checked, without white space around it.
-pub(super) fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, Error> {
+pub(crate) fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, Error> {
     let mut reader = Reader { rest: text };
     let value = T::deserialize(&mut reader)?;
     reader.next();
@@ -89,7 +89,7 @@ impl<'de> Reader<'de> {
     #[inline]
     fn inside(&mut self) -> (&'de str, bool) {
         let inside = self.rest.get(1..).unwrap_or_default();
-        let n_plain = plain_run(inside.as_bytes());
+        let n_plain = checked_run(inside.as_bytes());
         if let Some((plain, end)) = inside.split_at_checked(n_plain)
             && end.starts_with('"')
         {
