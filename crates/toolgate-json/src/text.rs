@@ -81,9 +81,11 @@ fn by_blocks(mut bytes: &[u8]) -> &[u8] {
     by_bytes(bytes)
 }
 
-/// Whether there are control characters. Words and no early exit: quick also
+/// Whether there are control characters in a block. Words and no early exit: quick also
 /// in a program that is built for size, where nothing is vectorized.
-fn has_controls(block: &[u8; BLOCK]) -> bool {
+// Never: as part of a loop over blocks of one size all of it would be unrolled.
+#[inline(never)]
+fn has_controls(block: &[u8]) -> bool {
     let (words, _) = block.as_chunks::<8>();
     let (fours, _) = words.as_chunks::<4>();
     // The top bit of each byte is set, unless that is below a space; only such

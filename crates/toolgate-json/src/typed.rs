@@ -7,7 +7,7 @@
 use serde::Deserialize;
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{
-    DeserializeSeed, Deserializer, Error as _, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess,
+    DeserializeSeed, Deserializer, Error as _, Expected, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess,
     Unexpected, Visitor,
 };
 use serde_json::Error;
@@ -137,7 +137,7 @@ impl<'de> Reader<'de> {
 
     /// A refusal of the next value.
     #[cold]
-    fn unfit<'v, V: Visitor<'v>>(&mut self, visitor: &V) -> Error {
+    fn unfit(&mut self, visitor: &dyn Expected) -> Error {
         let refuse = |unexpected| Error::invalid_type(unexpected, visitor);
         match self.next() {
             b'"' => {

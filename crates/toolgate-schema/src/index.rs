@@ -130,7 +130,7 @@ impl<'a> Index<'a> {
                 true => resource,
                 false => self.note(schema, resource),
             };
-            shape::inner(members, |one| left.push((one, resource)));
+            shape::inner(members, &mut |one| left.push((one, resource)));
         }
         Ok(())
     }

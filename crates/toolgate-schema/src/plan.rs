@@ -347,7 +347,8 @@ impl<'a> Planner<'a> {
         if !is_used {
             return;
         }
-        listed.sort_by(|one, other| one.name.cmp(&other.name));
+        // Names differ, so that none has to stay behind another.
+        listed.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         for name in &rule.required {
             match listed.binary_search_by(|member| member.name.cmp(name)) {
                 Ok(at) => listed[at].is_required = true,
@@ -471,7 +472,7 @@ fn together(value: &Value) -> Box<[(Box<str>, Names)]> {
 
 impl Rule {
     /// All nodes that it names.
-    fn each(&mut self, mut visit: impl FnMut(&mut Id)) {
+    fn each(&mut self, visit: &mut dyn FnMut(&mut Id)) {
         match self {
             Rule::Array(rule) => {
                 let contains = rule.contains.as_mut().map(|contains| &mut contains.what);
@@ -492,7 +493,7 @@ impl Rule {
     }
 
     /// Those that judge the same value.
-    fn each_in_place(&mut self, mut visit: impl FnMut(&mut Id)) {
+    fn each_in_place(&mut self, visit: &mut dyn FnMut(&mut Id)) {
         match self {
             Rule::Reference(id) | Rule::Dynamic { otherwise: id, .. } | Rule::Not(id, _) => visit(id),
             Rule::All(all) | Rule::Any(all) | Rule::One(all) => all.iter_mut().for_each(visit),
@@ -523,7 +524,7 @@ fn shorten(nodes: &mut [Node]) {
         })
         .collect();
     for node in nodes {
-        node.rules.iter_mut().for_each(|rule| rule.each(|id| *id = ends[*id as usize]));
+        node.rules.iter_mut().for_each(|rule| rule.each(&mut |id| *id = ends[*id as usize]));
     }
 }
 
@@ -537,7 +538,7 @@ fn find_loops(nodes: &mut [Node], dynamic: &[(u32, Box<str>, Id)]) {
                 if let Rule::Dynamic { name, .. } = &*rule {
                     all.extend(dynamic.iter().filter(|(_, known, _)| known == name).map(|(_, _, id)| *id));
                 }
-                rule.each_in_place(|id| all.push(*id));
+                rule.each_in_place(&mut |id| all.push(*id));
             }
             all
         })

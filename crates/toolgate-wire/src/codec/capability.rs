@@ -149,10 +149,10 @@ impl Put for Settings<'_> {
     }
 }
 
-pub(super) fn read_implementation(field: Field<'_>) -> Result<Implementation, Fault> {
+pub(super) fn read_implementation(field: &Field<'_>) -> Result<Implementation, Fault> {
     let part = field.part("implementation")?;
     let [name, version, title, description, website, icons] =
-        part.pick(["name", "version", "title", "description", "websiteUrl", "icons"]);
+        &part.pick(["name", "version", "title", "description", "websiteUrl", "icons"]);
     Ok(Implementation {
         name: name.text()?,
         version: version.text()?,
@@ -163,17 +163,17 @@ pub(super) fn read_implementation(field: Field<'_>) -> Result<Implementation, Fa
     })
 }
 
-pub(super) fn read_client_capabilities(part: Part<'_>) -> Result<ClientCapabilities, Fault> {
+pub(super) fn read_client_capabilities(part: &Part<'_>) -> Result<ClientCapabilities, Fault> {
     let [roots, sampling, elicitation, tasks, extensions, experimental] =
-        part.pick(["roots", "sampling", "elicitation", "tasks", "extensions", "experimental"]);
+        &part.pick(["roots", "sampling", "elicitation", "tasks", "extensions", "experimental"]);
     Ok(ClientCapabilities {
         roots: read_list_changed(roots)?,
         sampling: sampling.maybe_part("sampling")?.map(|part| {
-            let [context, tools] = part.pick(["context", "tools"]);
+            let [context, tools] = &part.pick(["context", "tools"]);
             SamplingCapability { context: is_marked(context), tools: is_marked(tools) }
         }),
         elicitation: elicitation.maybe_part("elicitation")?.map(|part| {
-            let [form, url] = part.pick(["form", "url"]);
+            let [form, url] = &part.pick(["form", "url"]);
             // Spec, elicitation: an empty object is a client that has forms.
             ElicitationCapability { form: is_marked(form) || !is_marked(url), url: is_marked(url) }
         }),
@@ -183,8 +183,8 @@ pub(super) fn read_client_capabilities(part: Part<'_>) -> Result<ClientCapabilit
     })
 }
 
-pub(super) fn read_server_capabilities(part: Part<'_>) -> Result<ServerCapabilities, Fault> {
-    let [tools, prompts, resources, completions, logging, tasks, extensions, experimental] = part.pick([
+pub(super) fn read_server_capabilities(part: &Part<'_>) -> Result<ServerCapabilities, Fault> {
+    let [tools, prompts, resources, completions, logging, tasks, extensions, experimental] = &part.pick([
         "tools",
         "prompts",
         "resources",
@@ -208,18 +208,18 @@ pub(super) fn read_server_capabilities(part: Part<'_>) -> Result<ServerCapabilit
     })
 }
 
-fn read_list_changed(field: Field<'_>) -> Result<Option<bool>, Fault> {
+fn read_list_changed(field: &Field<'_>) -> Result<Option<bool>, Fault> {
     let Some(part) = field.maybe_part("capability")? else {
         return Ok(None);
     };
     Ok(Some(part.field("listChanged").maybe_bool()?.unwrap_or(false)))
 }
 
-fn read_tasks(field: Field<'_>) -> Result<Option<TaskCapability>, Fault> {
+fn read_tasks(field: &Field<'_>) -> Result<Option<TaskCapability>, Fault> {
     let Some(part) = field.maybe_part("tasks")? else {
         return Ok(None);
     };
-    let [list, cancel, requests] = part.pick(["list", "cancel", "requests"]);
+    let [list, cancel, requests] = &part.pick(["list", "cancel", "requests"]);
     let requests = |of: &str, request: &str| {
         let of = requests.value().and_then(|requests| requests.get(of));
         of.and_then(|of| of.get(request)).is_some_and(|mark| !mark.is_null())
@@ -234,12 +234,11 @@ fn read_tasks(field: Field<'_>) -> Result<Option<TaskCapability>, Fault> {
 }
 
 /// Declared: by an object, whatever is in it.
-fn is_marked(field: Field<'_>) -> bool {
+fn is_marked(field: &Field<'_>) -> bool {
     field.value().is_some_and(|value| value.kind() == Kind::Object)
 }
 
 /// What is not declared by an object is not declared.
-fn read_settings(field: Field<'_>) -> Result<BTreeMap<String, Raw>, Fault> {
-    let settings = field.maybe_map(|entry| Ok(entry.object().ok()))?;
-    Ok(settings.into_iter().filter_map(|(name, settings)| Some((name, settings?))).collect())
+fn read_settings(field: &Field<'_>) -> Result<BTreeMap<String, Raw>, Fault> {
+    field.maybe_map(|entry| Ok(entry.object().ok()))
 }

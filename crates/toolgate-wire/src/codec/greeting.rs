@@ -110,8 +110,8 @@ impl<'a> Said<'a> {
         let (version, capabilities, client) = self.greeter()?;
         Ok((
             version.text()?,
-            read_client_capabilities(capabilities.part("clientCapabilities")?)?,
-            client.value().map(|_| read_implementation(client)).transpose()?,
+            read_client_capabilities(&capabilities.part("clientCapabilities")?)?,
+            client.value().map(|_| read_implementation(&client)).transpose()?,
         ))
     }
 
@@ -175,7 +175,7 @@ impl<'a> Said<'a> {
         let level = self.key(key::LOG_LEVEL, *level).refused_as(FaultKind::Params);
         Ok(Meta {
             progress: progress.filter(|value| !value.is_null()).and_then(ProgressToken::read),
-            log_level: level.value().map(|_| read_level(level)).transpose()?,
+            log_level: level.value().map(|_| read_level(&level)).transpose()?,
             raw: self.field("_meta").maybe_object()?,
         })
     }
@@ -209,7 +209,7 @@ fn lacks(keys: &[&str]) -> String {
     format!("params._meta lacks {}", keys.join(" and "))
 }
 
-pub(super) fn read_level(field: Field<'_>) -> Result<LogLevel, Fault> {
+pub(super) fn read_level(field: &Field<'_>) -> Result<LogLevel, Fault> {
     field.word("a log level from \"debug\" to \"emergency\"", LogLevel::of)
 }
 
@@ -335,7 +335,7 @@ impl Put for ResultMeta<'_> {
 }
 
 /// Which listening a message belongs to.
-pub(super) fn read_subscription(part: Part<'_>) -> Option<RequestId> {
+pub(super) fn read_subscription(part: &Part<'_>) -> Option<RequestId> {
     let meta = part.field("_meta").value()?;
     RequestId::read(meta.get(key::SUBSCRIPTION)?)
 }

@@ -309,8 +309,8 @@ impl Put for Fault {
 }
 
 /// An error object within another message.
-pub(super) fn read_fault(edition: Edition, part: Part<'_>) -> Result<Fault, Fault> {
-    let [code, message, data] = part.pick(["code", "message", "data"]);
+pub(super) fn read_fault(edition: Edition, part: &Part<'_>) -> Result<Fault, Fault> {
+    let [code, message, data] = &part.pick(["code", "message", "data"]);
     let (code, message, data) = (code.integer()?, message.text()?, data.maybe_json());
     Ok(Fault::from_remote(RemoteError { code, message, data }, edition))
 }
