@@ -1,11 +1,9 @@
 //! A schema as it is used: nodes with rules, all references found.
 
-use std::collections::HashMap;
-
 use serde_json::{Map, Number, Value};
 
 use crate::Malformed;
-use crate::index::{Draft, Index, Target, Wrong, place};
+use crate::index::{Draft, Index, Numbers, Target, Wrong, place};
 use crate::kind::{Type, Types};
 use crate::number;
 use crate::pattern::{Pattern, Unread};
@@ -144,7 +142,7 @@ pub(crate) fn plan(schema: &Value, others: &[(&str, &Value)]) -> Result<Plan, Ma
         Planner {
             index,
             nodes: Vec::new(),
-            ids: HashMap::new(),
+            ids: Numbers::new(),
             left: Vec::new(),
             dynamic: Vec::new(),
             unread: Vec::new(),
@@ -165,7 +163,7 @@ pub(crate) fn plan(schema: &Value, others: &[(&str, &Value)]) -> Result<Plan, Ma
 struct Planner<'a> {
     index: Index<'a>,
     nodes: Vec<Node>,
-    ids: HashMap<*const Value, Id>,
+    ids: Numbers,
     left: Vec<(Id, &'a Value, usize)>,
     dynamic: Vec<(u32, Box<str>, Id)>,
     unread: Vec<String>,
@@ -188,12 +186,13 @@ impl<'a> Planner<'a> {
 
     /// The node of a schema, which is made later if it is a new one.
     fn node(&mut self, schema: &'a Value, outer: usize) -> Id {
-        if let Some(id) = self.ids.get(&std::ptr::from_ref(schema)) {
-            return *id;
+        let of = |number: usize| Id::try_from(number).unwrap_or(Id::MAX);
+        if let Some(number) = self.ids.get(&std::ptr::from_ref(schema)) {
+            return of(*number);
         }
         let resource = self.index.resource_of(schema, outer);
-        let id = Id::try_from(self.nodes.len()).unwrap_or(Id::MAX);
-        self.ids.insert(schema, id);
+        let id = of(self.nodes.len());
+        self.ids.insert(schema, self.nodes.len());
         self.nodes.push(Node { types: Types::ANY, rules: Box::default(), resource: 0, is_loop: false });
         self.left.push((id, schema, resource));
         id

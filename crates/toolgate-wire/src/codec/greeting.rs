@@ -85,9 +85,12 @@ impl<'a> Said<'a> {
     }
 
     /// Parameters by name.
-    #[inline(always)]
     pub(super) fn pick<const N: usize>(&self, names: [&'static str; N]) -> [Field<'a>; N] {
-        names.map(|name| self.field(name))
+        let mut fields = [self.params.found("", None); N];
+        for (field, name) in fields.iter_mut().zip(names) {
+            *field = self.field(name);
+        }
+        fields
     }
 
     /// The edition that it names, if that is a string.

@@ -128,7 +128,7 @@ mod tests {
             task(
                 TaskState::Completed,
                 BTreeMap::new(),
-                Some(TaskEnd::Outcome(Box::new(Outcome::Tool(failed)))),
+                Some(TaskEnd::Outcome(std::sync::Arc::new(Outcome::Tool(failed)))),
             ),
             task(
                 TaskState::Failed,

@@ -81,7 +81,7 @@ fn read_complete(edition: Edition, call: &Call, part: &Part<'_>) -> Result<Outco
         // Only calls of tools run as tasks.
         Call::TaskResult { id } => Outcome::TaskPayload {
             id: id.clone(),
-            output: Box::new(Outcome::Tool(read_tool_output(edition, part)?)),
+            output: Arc::new(Outcome::Tool(read_tool_output(edition, part)?)),
         },
     })
 }

@@ -1,6 +1,8 @@
 //! Tasks, both ways: the core tasks of one edition and the extension of the
 //! next, which are the same thing under different names.
 
+use std::sync::Arc;
+
 use super::ask::read_embedded;
 use super::fields::{Field, Part};
 use super::object::{Object, Put};
@@ -148,5 +150,5 @@ fn read_result(edition: Edition, field: &Field<'_>) -> Result<Option<TaskEnd>, F
         Some(_) => Outcome::Tool(read_tool_output(edition, &part)?),
         None => Outcome::Done,
     };
-    Ok(Some(TaskEnd::Outcome(Box::new(outcome))))
+    Ok(Some(TaskEnd::Outcome(Arc::new(outcome))))
 }

@@ -360,7 +360,7 @@ mod tests {
                     Move::Reply(key) => record.reply(&key.to_string(), Reply::Answer(Raw::null())),
                     Move::Refuse(key) => record.reply(&key.to_string(), Reply::Refused("no".into())),
                     Move::End(state) => {
-                        let end = TaskEnd::Outcome(Box::new(Outcome::Tool(ToolOutput::text("done"))));
+                        let end = TaskEnd::Outcome(Arc::new(Outcome::Tool(ToolOutput::text("done"))));
                         record.end(*state, None, Some(end).filter(|_| *state == TaskState::Completed))
                     }
                     Move::Retry => {
