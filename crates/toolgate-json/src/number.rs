@@ -1,4 +1,10 @@
-//! Numbers into JSON text.
+//! Numbers into JSON text, and out of it.
+
+/// Reads a number as `serde_json` does: in one place, for views and for types.
+#[inline(never)]
+pub(crate) fn read_number(text: &[u8]) -> Result<serde_json::Number, serde_json::Error> {
+    serde_json::from_slice(text)
+}
 
 /// Appends an integer.
 pub fn write_i64(out: &mut Vec<u8>, number: i64) {

@@ -13,6 +13,7 @@ use serde::de::{
 use serde_json::Error;
 use serde_json::de::StrRead;
 
+use crate::number::read_number;
 use crate::text::{checked_run, unescape};
 use crate::view::value_len;
 
@@ -194,7 +195,7 @@ impl Number {
 
     #[cold]
     fn parse(text: &str) -> Result<Number, Error> {
-        let number: serde_json::Number = serde_json::from_str(text)?;
+        let number = read_number(text.as_bytes())?;
         match (number.as_u64(), number.as_i64(), number.as_f64()) {
             (Some(number), _, _) => Ok(Number::Positive(number)),
             (None, Some(number), _) => Ok(Number::Negative(number)),

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::Raw;
+use crate::number::read_number;
 use crate::text::{backslash, checked_run, unescape};
 
 /// The six kinds of JSON values.
@@ -188,7 +189,10 @@ impl<'a> View<'a> {
     fn to_number(self) -> serde_json::Value {
         // The scan asks the standard library what is finite. Should `serde_json`
         // see the very largest doubles otherwise, this must still not fail.
-        serde_json::from_slice(self.bytes).unwrap_or_else(|_| self.as_f64().unwrap_or_default().into())
+        match read_number(self.bytes) {
+            Ok(number) => serde_json::Value::Number(number),
+            Err(_) => self.as_f64().unwrap_or_default().into(),
+        }
     }
 
     fn number(&self) -> Option<&'a str> {

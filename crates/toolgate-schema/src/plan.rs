@@ -320,9 +320,16 @@ impl<'a> Planner<'a> {
                 "minProperties" => rule.min = limit(value),
                 "maxProperties" => rule.max = Some(limit(value)),
                 "properties" => {
-                    for (name, one) in value.as_object().into_iter().flatten() {
-                        let what = Some(self.node(one, resource));
-                        listed.push(Member { name: name.as_str().into(), what, is_required: false });
+                    let Some(all) = value.as_object() else { continue };
+                    // Nodes come in the order of the schema, members sorted by name.
+                    for one in all.values() {
+                        self.node(one, resource);
+                    }
+                    let mut names: Vec<&str> = all.keys().map(String::as_str).collect();
+                    names.sort_unstable();
+                    for name in names {
+                        let what = all.get(name).map(|one| self.node(one, resource));
+                        listed.push(Member { name: name.into(), what, is_required: false });
                     }
                 }
                 "required" => rule.required = names(value),
@@ -346,8 +353,6 @@ impl<'a> Planner<'a> {
         if !is_used {
             return;
         }
-        // Names differ, so that none has to stay behind another.
-        listed.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         for name in &rule.required {
             match listed.binary_search_by(|member| member.name.cmp(name)) {
                 Ok(at) => listed[at].is_required = true,
