@@ -70,8 +70,15 @@ impl<'a> View<'a> {
     }
 
     /// Whether this is `null`.
+    #[inline]
     pub fn is_null(&self) -> bool {
-        self.kind() == Kind::Null
+        matches!(self.bytes, [b'n', ..])
+    }
+
+    /// Whether this is an object.
+    #[inline]
+    pub fn is_object(&self) -> bool {
+        matches!(self.bytes, [b'{', ..])
     }
 
     /// The truth value, if it is one.

@@ -222,7 +222,7 @@ pub fn read_forgiving(bytes: &Bytes, limits: &Limits, forgiving: Forgiving) -> R
     let params = Noting { index: &mut index, greetings: None };
     let mut reading = Reading { envelope: Envelope::default(), params };
     let value = scan(bytes, limits, &mut reading)?;
-    if value.kind() != Kind::Object {
+    if !value.is_object() {
         return Err(Broken::invalid(None, "a message must be an object"));
     }
     let mut envelope = reading.envelope;
@@ -256,7 +256,7 @@ fn read_batch(bytes: &Bytes, batch: View<'_>) -> Result<Message, Broken> {
 }
 
 fn read_item(bytes: &Bytes, item: View<'_>) -> Result<Frame, Broken> {
-    if item.kind() != Kind::Object {
+    if !item.is_object() {
         return Err(Broken::invalid(None, "a message must be an object"));
     }
     let mut envelope = Envelope::default();
@@ -386,7 +386,7 @@ fn judge_result(source: &Bytes, id: Option<RequestId>, result: View<'_>) -> Resu
     let Some(id) = id else {
         return Err(Broken::invalid(None, "`result` without an `id`"));
     };
-    if result.kind() != Kind::Object {
+    if !result.is_object() {
         return Err(Broken::invalid(Some(id), "`result` must be an object"));
     }
     let outcome = Ok(slice(source, result));

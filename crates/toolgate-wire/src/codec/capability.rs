@@ -11,7 +11,7 @@ use super::object::{Flag, Mark, Object, Put, nest};
 use crate::Edition::{self, E2025_03_26, E2025_06_18, E2025_11_25};
 use crate::Fault;
 use crate::edition::Elicitation;
-use crate::json::{Kind, Raw};
+use crate::json::Raw;
 use crate::model::{
     ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability, ServerCapabilities,
     TaskCapability,
@@ -138,7 +138,7 @@ struct Settings<'a>(&'a BTreeMap<String, Raw>);
 
 impl Put for Settings<'_> {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let objects = self.0.iter().filter(|(_, settings)| settings.view().kind() == Kind::Object);
+        let objects = self.0.iter().filter(|(_, settings)| settings.view().is_object());
         objects
             .fold(Object::open(out, edition), |object, (name, settings)| object.entry(name, settings))
             .close();
@@ -235,7 +235,7 @@ fn read_tasks(field: &Field<'_>) -> Result<Option<TaskCapability>, Fault> {
 
 /// Declared: by an object, whatever is in it.
 fn is_marked(field: &Field<'_>) -> bool {
-    field.value().is_some_and(|value| value.kind() == Kind::Object)
+    field.value().is_some_and(|value| value.is_object())
 }
 
 /// What is not declared by an object is not declared.

@@ -220,16 +220,16 @@ impl<'a> Field<'a> {
 
     /// Any JSON object.
     pub(super) fn object(&self) -> Result<Raw, Fault> {
-        self.must("an object", self.value.filter(is_object).map(|value| self.part.share(value)))
+        self.must("an object", self.value.filter(View::is_object).map(|value| self.part.share(value)))
     }
 
     pub(super) fn maybe_object(&self) -> Result<Option<Raw>, Fault> {
-        self.may("an object", |value| Some(value).filter(is_object).map(|value| self.part.share(value)))
+        self.may("an object", |value| Some(value).filter(View::is_object).map(|value| self.part.share(value)))
     }
 
     /// An object whose members we know; a refusal will call it `owner`.
     pub(super) fn part(&self, owner: &'static str) -> Result<Part<'a>, Fault> {
-        let view = self.must("an object", self.value.filter(is_object))?;
+        let view = self.must("an object", self.value.filter(View::is_object))?;
         Ok(Part { view, owner, ..self.part })
     }
 
@@ -272,7 +272,7 @@ impl<'a> Field<'a> {
         &self,
         read: impl Fn(&Field<'a>) -> Result<Option<T>, Fault>,
     ) -> Result<BTreeMap<String, T>, Fault> {
-        let map = self.must("an object", self.value.filter(is_object))?;
+        let map = self.must("an object", self.value.filter(View::is_object))?;
         // One by one: to collect them would bring a sort for each type.
         let mut all = BTreeMap::new();
         for (name, value) in map.members() {
@@ -306,10 +306,6 @@ fn escaped_place(names: &[&str], key: View<'_>) -> Option<usize> {
         return None;
     }
     names.iter().position(|name| key.is_text(name))
-}
-
-fn is_object(value: &View<'_>) -> bool {
-    value.kind() == Kind::Object
 }
 
 /// A whole number, also when it is written as `400.0`: some languages have no

@@ -14,7 +14,7 @@ use super::object::{Object, Open, Put, nest};
 use crate::Edition::{self, E2026_07_28};
 use crate::edition::Greeting;
 use crate::index::{Index, MetaKeys, Params};
-use crate::json::{Kind, Raw, View};
+use crate::json::{Raw, View};
 use crate::meta::{Client, Meta, key};
 use crate::model::{ClientCapabilities, Implementation, LogLevel};
 use crate::{Fault, FaultKind, ProgressToken, RequestId};
@@ -332,7 +332,7 @@ impl Put for ResultMeta<'_> {
 
     fn is_absent(&self) -> bool {
         let ResultMeta { own, server, subscription, task } = *self;
-        let own = own.is_some_and(|own| own.view().kind() == Kind::Object);
+        let own = own.is_some_and(|own| own.view().is_object());
         !own && server.is_none() && subscription.is_none() && task.is_none()
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::json::{Kind, Raw, View, write_f64, write_i64, write_line, write_text};
+use crate::json::{Raw, View, write_f64, write_i64, write_line, write_text};
 use crate::{Edition, ProgressToken, RequestId};
 
 /// The largest integer that every reader of JSON gets right.
@@ -173,7 +173,7 @@ pub(super) struct Open<'a>(pub(super) Option<&'a Raw>);
 impl<'a> Open<'a> {
     /// The JSON, if it is an object.
     pub(super) fn object(&self) -> Option<&'a Raw> {
-        self.0.filter(|raw| raw.view().kind() == Kind::Object)
+        self.0.filter(|raw| raw.view().is_object())
     }
 }
 
