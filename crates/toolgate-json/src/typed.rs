@@ -2,7 +2,8 @@
 //!
 //! `serde_json` finds out about grammar, UTF-8 and escapes while it reads. Here all of that is known, so a string is
 //! found at the speed of memory and copied once. What comes of it is the same, failures included, only without the
-//! place: numbers that are not short integers and all enums are left to `serde_json` itself.
+//! place: numbers that are not short integers and all enums are left to `serde_json` itself. It is given bytes, as
+//! everywhere: its reader of text would be a second copy of all of it.
 
 use serde::Deserialize;
 use serde::de::value::BorrowedStrDeserializer;
@@ -11,7 +12,7 @@ use serde::de::{
     Unexpected, Visitor,
 };
 use serde_json::Error;
-use serde_json::de::StrRead;
+use serde_json::de::SliceRead;
 
 use crate::number::read_number;
 use crate::text::{checked_run, unescape};
@@ -239,7 +240,7 @@ macro_rules! strings {
 macro_rules! left_to_others {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-            serde_json::Deserializer::from_str(self.value()).$method(visitor)
+            serde_json::Deserializer::from_slice(self.value().as_bytes()).$method(visitor)
         }
     )*};
 }
@@ -271,7 +272,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
                 match Number::short(text) {
                     Some(number) => number.visit(visitor),
                     // For `serde_json` to hand out: it can be built to keep all digits.
-                    None => serde_json::Deserializer::from_str(text).deserialize_any(visitor),
+                    None => serde_json::Deserializer::from_slice(text.as_bytes()).deserialize_any(visitor),
                 }
             }
         }
@@ -319,7 +320,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     ) -> Result<V::Value, Error> {
         // Its raw values, which only it knows how to hand out.
         if name.starts_with("$serde_json::") {
-            return serde_json::Deserializer::from_str(self.value())
+            return serde_json::Deserializer::from_slice(self.value().as_bytes())
                 .deserialize_newtype_struct(name, visitor);
         }
         visitor.visit_newtype_struct(self)
@@ -371,7 +372,8 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        serde_json::Deserializer::from_str(self.value()).deserialize_enum(name, variants, visitor)
+        serde_json::Deserializer::from_slice(self.value().as_bytes())
+            .deserialize_enum(name, variants, visitor)
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -422,7 +424,7 @@ impl<'de> Key<'_, 'de> {
     fn number<T>(
         self,
         is_part: impl Fn(u8) -> bool,
-        read: impl FnOnce(&mut serde_json::Deserializer<StrRead<'de>>) -> Result<T, Error>,
+        read: impl FnOnce(&mut serde_json::Deserializer<SliceRead<'de>>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let behind = self.0.rest.get(1..).unwrap_or_default();
         let (inside, _) = self.0.inside();
@@ -430,11 +432,11 @@ impl<'de> Key<'_, 'de> {
             return Err(Error::custom("invalid value: expected key to be a number in quotes"));
         }
         let quoted = behind.get(..=inside.len()).unwrap_or(behind);
-        let value = read(&mut serde_json::Deserializer::from_str(quoted))?;
+        let value = read(&mut serde_json::Deserializer::from_slice(quoted.as_bytes()))?;
         // What begins as a number is one to its end if it ends as one, and can be read as a whole.
         let is_whole = inside.bytes().all(is_part)
             && inside.ends_with(|last: char| last.is_ascii_digit())
-            && serde_json::from_str::<IgnoredAny>(inside).is_ok();
+            && serde_json::from_slice::<IgnoredAny>(inside.as_bytes()).is_ok();
         if is_whole { Ok(value) } else { Err(Error::custom("expected `\"`")) }
     }
 }
