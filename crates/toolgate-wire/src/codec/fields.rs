@@ -53,9 +53,9 @@ impl<'a> Part<'a> {
     /// An object that stands for itself.
     pub(super) fn of(raw: &'a Raw, owner: &'static str, kind: FaultKind) -> Result<Part<'a>, Fault> {
         let view = raw.view();
-        match view.kind() {
-            Kind::Object => Ok(Part { source: Some(raw), view, owner, kind }),
-            other => Err(Fault::new(kind, format!("{owner} must be an object, got {}", noun(other)))),
+        match view.is_object() {
+            true => Ok(Part { source: Some(raw), view, owner, kind }),
+            false => Err(Fault::new(kind, format!("{owner} must be an object, got {}", noun(view.kind())))),
         }
     }
 

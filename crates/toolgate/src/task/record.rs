@@ -261,6 +261,7 @@ pub(super) fn sample() -> Record {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::Arc;
 
     use proptest::prelude::*;
     use serde_json::json;
