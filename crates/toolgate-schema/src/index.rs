@@ -2,7 +2,7 @@
 //!
 //! Only places where a schema may stand are looked at, so that an `$id` in a default means nothing. Nothing is fetched.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use serde_json::Value;
 
@@ -53,13 +53,16 @@ pub(crate) enum Target<'a> {
     MetaSchema,
 }
 
+/// Numbers of parts of a schema, by where they are. One type for all of them needs one code.
+pub(crate) type Numbers = HashMap<*const Value, usize>;
+
 pub(crate) struct Index<'a> {
     pub(crate) resources: Vec<Resource<'a>>,
     addresses: HashMap<String, usize>,
     /// Where resources begin.
-    starts: HashMap<*const Value, usize>,
-    /// All that was looked at.
-    known: HashSet<*const Value>,
+    starts: Numbers,
+    /// All that was looked at, and in which resource.
+    known: Numbers,
 }
 
 struct Anchor<'a> {
@@ -82,8 +85,8 @@ impl<'a> Index<'a> {
         Index {
             resources: Vec::new(),
             addresses: HashMap::new(),
-            starts: HashMap::new(),
-            known: HashSet::new(),
+            starts: Numbers::new(),
+            known: Numbers::new(),
         }
     }
 
@@ -112,7 +115,7 @@ impl<'a> Index<'a> {
     pub(crate) fn look(&mut self, schema: &'a Value, resource: usize) -> Result<(), Wrong<'a>> {
         let mut left = vec![(schema, resource)];
         while let Some((schema, resource)) = left.pop() {
-            if !self.known.insert(schema) {
+            if self.known.insert(schema, resource).is_some() {
                 continue;
             }
             let members = match schema {
@@ -130,7 +133,7 @@ impl<'a> Index<'a> {
                 true => resource,
                 false => self.note(schema, resource),
             };
-            shape::inner(members, |one| left.push((one, resource)));
+            shape::inner(members, &mut |one| left.push((one, resource)));
         }
         Ok(())
     }
@@ -180,7 +183,7 @@ impl<'a> Index<'a> {
     }
 
     pub(crate) fn is_known(&self, schema: &Value) -> bool {
-        self.known.contains(&std::ptr::from_ref(schema))
+        self.known.contains_key(&std::ptr::from_ref(schema))
     }
 
     /// What a reference leads to from a resource. None if it leads out of all that is known.

@@ -1,11 +1,9 @@
 //! A schema as it is used: nodes with rules, all references found.
 
-use std::collections::HashMap;
-
 use serde_json::{Map, Number, Value};
 
 use crate::Malformed;
-use crate::index::{Draft, Index, Target, Wrong, place};
+use crate::index::{Draft, Index, Numbers, Target, Wrong, place};
 use crate::kind::{Type, Types};
 use crate::number;
 use crate::pattern::{Pattern, Unread};
@@ -144,7 +142,7 @@ pub(crate) fn plan(schema: &Value, others: &[(&str, &Value)]) -> Result<Plan, Ma
         Planner {
             index,
             nodes: Vec::new(),
-            ids: HashMap::new(),
+            ids: Numbers::new(),
             left: Vec::new(),
             dynamic: Vec::new(),
             unread: Vec::new(),
@@ -165,7 +163,7 @@ pub(crate) fn plan(schema: &Value, others: &[(&str, &Value)]) -> Result<Plan, Ma
 struct Planner<'a> {
     index: Index<'a>,
     nodes: Vec<Node>,
-    ids: HashMap<*const Value, Id>,
+    ids: Numbers,
     left: Vec<(Id, &'a Value, usize)>,
     dynamic: Vec<(u32, Box<str>, Id)>,
     unread: Vec<String>,
@@ -188,12 +186,13 @@ impl<'a> Planner<'a> {
 
     /// The node of a schema, which is made later if it is a new one.
     fn node(&mut self, schema: &'a Value, outer: usize) -> Id {
-        if let Some(id) = self.ids.get(&std::ptr::from_ref(schema)) {
-            return *id;
+        let of = |number: usize| Id::try_from(number).unwrap_or(Id::MAX);
+        if let Some(number) = self.ids.get(&std::ptr::from_ref(schema)) {
+            return of(*number);
         }
         let resource = self.index.resource_of(schema, outer);
-        let id = Id::try_from(self.nodes.len()).unwrap_or(Id::MAX);
-        self.ids.insert(schema, id);
+        let id = of(self.nodes.len());
+        self.ids.insert(schema, self.nodes.len());
         self.nodes.push(Node { types: Types::ANY, rules: Box::default(), resource: 0, is_loop: false });
         self.left.push((id, schema, resource));
         id
@@ -321,9 +320,16 @@ impl<'a> Planner<'a> {
                 "minProperties" => rule.min = limit(value),
                 "maxProperties" => rule.max = Some(limit(value)),
                 "properties" => {
-                    for (name, one) in value.as_object().into_iter().flatten() {
-                        let what = Some(self.node(one, resource));
-                        listed.push(Member { name: name.as_str().into(), what, is_required: false });
+                    let Some(all) = value.as_object() else { continue };
+                    // Nodes come in the order of the schema, members sorted by name.
+                    for one in all.values() {
+                        self.node(one, resource);
+                    }
+                    let mut names: Vec<&str> = all.keys().map(String::as_str).collect();
+                    names.sort_unstable();
+                    for name in names {
+                        let what = all.get(name).map(|one| self.node(one, resource));
+                        listed.push(Member { name: name.into(), what, is_required: false });
                     }
                 }
                 "required" => rule.required = names(value),
@@ -347,7 +353,6 @@ impl<'a> Planner<'a> {
         if !is_used {
             return;
         }
-        listed.sort_by(|one, other| one.name.cmp(&other.name));
         for name in &rule.required {
             match listed.binary_search_by(|member| member.name.cmp(name)) {
                 Ok(at) => listed[at].is_required = true,
@@ -471,7 +476,7 @@ fn together(value: &Value) -> Box<[(Box<str>, Names)]> {
 
 impl Rule {
     /// All nodes that it names.
-    fn each(&mut self, mut visit: impl FnMut(&mut Id)) {
+    fn each(&mut self, visit: &mut dyn FnMut(&mut Id)) {
         match self {
             Rule::Array(rule) => {
                 let contains = rule.contains.as_mut().map(|contains| &mut contains.what);
@@ -492,7 +497,7 @@ impl Rule {
     }
 
     /// Those that judge the same value.
-    fn each_in_place(&mut self, mut visit: impl FnMut(&mut Id)) {
+    fn each_in_place(&mut self, visit: &mut dyn FnMut(&mut Id)) {
         match self {
             Rule::Reference(id) | Rule::Dynamic { otherwise: id, .. } | Rule::Not(id, _) => visit(id),
             Rule::All(all) | Rule::Any(all) | Rule::One(all) => all.iter_mut().for_each(visit),
@@ -523,7 +528,7 @@ fn shorten(nodes: &mut [Node]) {
         })
         .collect();
     for node in nodes {
-        node.rules.iter_mut().for_each(|rule| rule.each(|id| *id = ends[*id as usize]));
+        node.rules.iter_mut().for_each(|rule| rule.each(&mut |id| *id = ends[*id as usize]));
     }
 }
 
@@ -537,7 +542,7 @@ fn find_loops(nodes: &mut [Node], dynamic: &[(u32, Box<str>, Id)]) {
                 if let Rule::Dynamic { name, .. } = &*rule {
                     all.extend(dynamic.iter().filter(|(_, known, _)| known == name).map(|(_, _, id)| *id));
                 }
-                rule.each_in_place(|id| all.push(*id));
+                rule.each_in_place(&mut |id| all.push(*id));
             }
             all
         })

@@ -115,7 +115,7 @@ pub(crate) fn told(value: &Value) -> String {
 }
 
 /// Calls back with every schema that stands directly in another one.
-pub(crate) fn inner<'a>(schema: &'a Map<String, Value>, mut visit: impl FnMut(&'a Value)) {
+pub(crate) fn inner<'a>(schema: &'a Map<String, Value>, visit: &mut dyn FnMut(&'a Value)) {
     for (word, value) in schema {
         match word.as_str() {
             "additionalItems"
@@ -130,18 +130,18 @@ pub(crate) fn inner<'a>(schema: &'a Map<String, Value>, mut visit: impl FnMut(&'
             | "unevaluatedItems"
             | "unevaluatedProperties" => visit(value),
             "items" => match value {
-                Value::Array(all) => all.iter().for_each(&mut visit),
+                Value::Array(all) => all.iter().for_each(&mut *visit),
                 one => visit(one),
             },
             "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
-                value.as_array().into_iter().flatten().for_each(&mut visit)
+                value.as_array().into_iter().flatten().for_each(&mut *visit)
             }
             "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
-                value.as_object().into_iter().flat_map(Map::values).for_each(&mut visit);
+                value.as_object().into_iter().flat_map(Map::values).for_each(&mut *visit);
             }
             "dependencies" => {
                 let all = value.as_object().into_iter().flat_map(Map::values);
-                all.filter(|one| !is_names(one)).for_each(&mut visit);
+                all.filter(|one| !is_names(one)).for_each(&mut *visit);
             }
             _ => {}
         }
@@ -163,7 +163,7 @@ pub(crate) fn fault_within(schema: &Value, fuel: &mut u64) -> Option<String> {
                         return None;
                     }
                 }
-                inner(members, |one| left.push(one));
+                inner(members, &mut |one| left.push(one));
             }
             Value::Bool(_) => {}
             other => return Some(no_schema(other)),

@@ -72,7 +72,7 @@ impl<'s, 'v> Walk<'s, 'v> {
         if walk.is_dry {
             walk.faults.clear();
             walk.n_wanted = 1;
-            walk.fault(&Place::Top, value, || FaultKind::TooLong);
+            walk.fault(&Place::Top, value, FaultKind::TooLong);
         }
         walk.faults
     }
@@ -92,12 +92,14 @@ impl<'s, 'v> Walk<'s, 'v> {
     }
 
     /// Notes a fault if there is somebody to tell. Never true, so that it can be what a rule says.
-    fn fault(&mut self, place: &Place<'_>, value: &'v Value, kind: impl FnOnce() -> FaultKind<'s>) -> bool {
+    // Never: it is behind every rule, and hardly ever reached.
+    #[inline(never)]
+    fn fault(&mut self, place: &Place<'_>, value: &'v Value, kind: FaultKind<'s>) -> bool {
         if self.n_wanted > 0 {
             self.n_wanted -= 1;
             let mut text = String::new();
             place.write(&mut text);
-            self.faults.push(Fault { place: text, value, kind: kind() });
+            self.faults.push(Fault { place: text, value, kind });
         }
         false
     }
@@ -116,23 +118,13 @@ impl<'s, 'v> Walk<'s, 'v> {
         if node.is_loop && self.is_judging(id, value) {
             return true;
         }
-        let mut is_fine = node.types.fit(value) || self.fault(place, value, || FaultKind::Type(node.types));
+        let mut is_fine = node.types.fit(value) || self.fault(place, value, FaultKind::Type(node.types));
         if node.rules.is_empty() || !is_fine && self.n_wanted == 0 {
             return is_fine;
         }
-        if self.fuel == 0 || self.depth == DEEPEST {
-            self.is_dry = true;
+        let Some(is_elsewhere) = self.enter(id, node, value) else {
             return false;
-        }
-        if node.is_loop {
-            self.loops.push((id, value));
-        }
-        let is_entered = !plan.dynamic.is_empty() && self.scope.last() != Some(&node.resource);
-        if is_entered {
-            self.scope.push(node.resource);
-        }
-        self.fuel -= 1;
-        self.depth += 1;
+        };
         for (n, rule) in node.rules.iter().enumerate() {
             if !self.rule(node, n, rule, value, place) {
                 is_fine = false;
@@ -141,14 +133,36 @@ impl<'s, 'v> Walk<'s, 'v> {
                 }
             }
         }
+        self.leave(node, is_elsewhere);
+        is_fine
+    }
+
+    /// Steps into a node, if there is fuel for it; and whether that is in another resource.
+    fn enter(&mut self, id: Id, node: &Node, value: &'v Value) -> Option<bool> {
+        if self.fuel == 0 || self.depth == DEEPEST {
+            self.is_dry = true;
+            return None;
+        }
+        if node.is_loop {
+            self.loops.push((id, value));
+        }
+        let is_elsewhere = !self.plan.dynamic.is_empty() && self.scope.last() != Some(&node.resource);
+        if is_elsewhere {
+            self.scope.push(node.resource);
+        }
+        self.fuel -= 1;
+        self.depth += 1;
+        Some(is_elsewhere)
+    }
+
+    fn leave(&mut self, node: &Node, is_elsewhere: bool) {
         self.depth -= 1;
-        if is_entered {
+        if is_elsewhere {
             self.scope.pop();
         }
         if node.is_loop {
             self.loops.pop();
         }
-        is_fine
     }
 
     /// Whether a value is being judged by a node already, which adds nothing to what is asked of it.
@@ -165,23 +179,23 @@ impl<'s, 'v> Walk<'s, 'v> {
         place: &Place<'_>,
     ) -> bool {
         match rule {
-            Rule::Never => self.fault(place, value, || FaultKind::Never),
+            Rule::Never => self.fault(place, value, FaultKind::Never),
             Rule::MetaSchema => match shape::fault_within(value, &mut self.fuel) {
                 _ if self.fuel == 0 => {
                     self.is_dry = true;
                     false
                 }
                 None => true,
-                Some(why) => self.fault(place, value, || FaultKind::NoSchema(why)),
+                Some(why) => self.fault(place, value, FaultKind::NoSchema(why)),
             },
             Rule::Const(wanted) => {
-                value::is_same(wanted, value) || self.fault(place, value, || FaultKind::Const(wanted))
+                value::is_same(wanted, value) || self.fault(place, value, FaultKind::Const(wanted))
             }
             Rule::Enum(options) => {
                 let all = options.as_array().map_or(&[][..], Vec::as_slice);
                 self.fuel = self.fuel.saturating_sub(all.len() as u64 / 4);
                 all.iter().any(|option| value::is_same(option, value))
-                    || self.fault(place, value, || FaultKind::Enum(options))
+                    || self.fault(place, value, FaultKind::Enum(options))
             }
             Rule::Least(_) | Rule::Most(_) | Rule::Above(_) | Rule::Below(_) | Rule::Multiple(_) => {
                 match value {
@@ -242,7 +256,7 @@ impl<'s, 'v> Walk<'s, 'v> {
             Rule::Multiple(of) => (number::is_multiple(number, of), FaultKind::MultipleOf(of)),
             _ => return true,
         };
-        is_fine || self.fault(place, value, || kind)
+        is_fine || self.fault(place, value, kind)
     }
 
     fn text(&mut self, rule: &'s Rule, text: &str, value: &'v Value, place: &Place<'_>) -> bool {
@@ -258,7 +272,7 @@ impl<'s, 'v> Walk<'s, 'v> {
             Rule::Pattern(pattern) => (self.fits(pattern, text), FaultKind::Pattern(pattern.as_str())),
             _ => return true,
         };
-        is_fine || self.fault(place, value, || kind)
+        is_fine || self.fault(place, value, kind)
     }
 
     fn fits(&mut self, pattern: &crate::Pattern, text: &str) -> bool {
@@ -285,11 +299,11 @@ impl<'s, 'v> Walk<'s, 'v> {
         let n_items = items.len() as u64;
         let mut is_fine = true;
         if n_items < rule.min {
-            is_fine = self.fault(place, value, || FaultKind::MinItems(rule.min));
+            is_fine = self.fault(place, value, FaultKind::MinItems(rule.min));
         }
         let max = rule.max.filter(|max| n_items > *max);
         if let Some(max) = max {
-            is_fine = self.fault(place, value, || FaultKind::MaxItems(max));
+            is_fine = self.fault(place, value, FaultKind::MaxItems(max));
         }
         if !is_fine && self.n_wanted == 0 {
             return false;
@@ -298,7 +312,7 @@ impl<'s, 'v> Walk<'s, 'v> {
         if rule.is_unique && max.is_none() {
             match value::are_unique(items, &mut self.fuel) {
                 Some(true) => {}
-                Some(false) => is_fine = self.fault(place, value, || FaultKind::UniqueItems),
+                Some(false) => is_fine = self.fault(place, value, FaultKind::UniqueItems),
                 None => {
                     self.is_dry = true;
                     return false;
@@ -322,7 +336,7 @@ impl<'s, 'v> Walk<'s, 'v> {
             }
             if n_found < contains.min || contains.max.is_some_and(|max| n_found > max) {
                 let (min, max) = (contains.min, contains.max);
-                is_fine = self.fault(place, value, || FaultKind::Contains { min, max });
+                is_fine = self.fault(place, value, FaultKind::Contains { min, max });
             }
         }
         is_fine
@@ -343,10 +357,10 @@ impl<'s, 'v> Walk<'s, 'v> {
         let n_members = members.len() as u64;
         let mut is_fine = true;
         if n_members < rule.min {
-            is_fine = self.fault(place, value, || FaultKind::MinProperties(rule.min));
+            is_fine = self.fault(place, value, FaultKind::MinProperties(rule.min));
         }
         if let Some(max) = rule.max.filter(|max| n_members > *max) {
-            is_fine = self.fault(place, value, || FaultKind::MaxProperties(max));
+            is_fine = self.fault(place, value, FaultKind::MaxProperties(max));
         }
         let mut n_required = 0;
         let mut unexpected = Vec::new();
@@ -379,11 +393,11 @@ impl<'s, 'v> Walk<'s, 'v> {
             }
         }
         if !unexpected.is_empty() {
-            is_fine = self.fault(place, value, || FaultKind::AdditionalProperties(unexpected));
+            is_fine = self.fault(place, value, FaultKind::AdditionalProperties(unexpected));
         }
         if n_required < rule.required.len() {
             for name in rule.required.iter().filter(|name| !members.contains_key(&***name)) {
-                is_fine = self.fault(place, value, || FaultKind::Required(name));
+                is_fine = self.fault(place, value, FaultKind::Required(name));
             }
         }
         is_fine
@@ -399,7 +413,7 @@ impl<'s, 'v> Walk<'s, 'v> {
         let why = inner.faults.first().map(ToString::to_string);
         (self.fuel, self.longest, self.scope) = (inner.fuel, inner.longest, inner.scope);
         self.is_dry |= inner.is_dry;
-        is_fine || self.fault(place, value, || FaultKind::PropertyName(why.unwrap_or_default()))
+        is_fine || self.fault(place, value, FaultKind::PropertyName(why.unwrap_or_default()))
     }
 
     fn dependent(
@@ -414,7 +428,7 @@ impl<'s, 'v> Walk<'s, 'v> {
             Rule::Together(all) => {
                 for (_, needed) in all.iter().filter(|(name, _)| members.contains_key(&**name)) {
                     for name in needed.iter().filter(|name| !members.contains_key(&***name)) {
-                        is_fine = self.fault(place, value, || FaultKind::Required(name));
+                        is_fine = self.fault(place, value, FaultKind::Required(name));
                     }
                 }
             }
@@ -449,19 +463,19 @@ impl<'s, 'v> Walk<'s, 'v> {
                 is_fine
             }
             Rule::Any(all) => {
-                all.iter().any(|id| self.quietly(*id, value)) || self.fault(place, value, || FaultKind::AnyOf)
+                all.iter().any(|id| self.quietly(*id, value)) || self.fault(place, value, FaultKind::AnyOf)
             }
             Rule::One(all) => {
                 let mut fitting = all.iter().filter(|id| self.quietly(**id, value));
                 let (first, second) = (fitting.next(), fitting.next());
                 match (first, second) {
                     (Some(_), None) => true,
-                    (None, _) => self.fault(place, value, || FaultKind::OneOfNone),
-                    (Some(_), Some(_)) => self.fault(place, value, || FaultKind::OneOfMany),
+                    (None, _) => self.fault(place, value, FaultKind::OneOfNone),
+                    (Some(_), Some(_)) => self.fault(place, value, FaultKind::OneOfMany),
                 }
             }
             Rule::Not(id, schema) => {
-                !self.quietly(*id, value) || self.fault(place, value, || FaultKind::Not(schema))
+                !self.quietly(*id, value) || self.fault(place, value, FaultKind::Not(schema))
             }
             Rule::If(condition, then, otherwise) => {
                 let next = if self.quietly(*condition, value) { then } else { otherwise };
@@ -485,7 +499,7 @@ impl<'s, 'v> Walk<'s, 'v> {
         for item in items.iter().zip(seen).filter(|(_, is_seen)| !is_seen).map(|(item, _)| item) {
             n_unexpected += usize::from(!self.quietly(id, item));
         }
-        n_unexpected == 0 || self.fault(place, value, || FaultKind::UnevaluatedItems(n_unexpected))
+        n_unexpected == 0 || self.fault(place, value, FaultKind::UnevaluatedItems(n_unexpected))
     }
 
     fn unevaluated_properties(
@@ -504,7 +518,7 @@ impl<'s, 'v> Walk<'s, 'v> {
                 unexpected.push(name.clone());
             }
         }
-        unexpected.is_empty() || self.fault(place, value, || FaultKind::UnevaluatedProperties(unexpected))
+        unexpected.is_empty() || self.fault(place, value, FaultKind::UnevaluatedProperties(unexpected))
     }
 
     /// Marks the items or members that rules have looked at. The value obeys the rules, or what is marked is not used.
@@ -568,26 +582,13 @@ impl<'s, 'v> Walk<'s, 'v> {
     fn mark_node(&mut self, id: Id, value: &'v Value, seen: &mut [bool]) {
         let plan = self.plan;
         let node = &plan.nodes[id as usize];
-        if self.fuel == 0 || self.depth == DEEPEST {
-            self.is_dry = true;
-            return;
-        }
         if node.is_loop && self.is_judging(id, value) {
             return;
         }
-        self.loops.push((id, value));
-        let is_entered = !plan.dynamic.is_empty() && self.scope.last() != Some(&node.resource);
-        if is_entered {
-            self.scope.push(node.resource);
+        if let Some(is_elsewhere) = self.enter(id, node, value) {
+            self.mark(&node.rules, value, seen);
+            self.leave(node, is_elsewhere);
         }
-        self.fuel -= 1;
-        self.depth += 1;
-        self.mark(&node.rules, value, seen);
-        self.depth -= 1;
-        if is_entered {
-            self.scope.pop();
-        }
-        self.loops.pop();
     }
 }
 

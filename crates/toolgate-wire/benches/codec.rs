@@ -32,13 +32,7 @@ fn reading(c: &mut Criterion) {
 }
 
 fn writing(c: &mut Criterion) {
-    let plain = "All work and no play makes Jack a dull boy. ".repeat(1490);
-    let lines = plain.replace(". ", ".\n");
     let mut group = c.benchmark_group("write");
-    for (name, text) in [("64 KiB of text", &plain), ("64 KiB of lines", &lines)] {
-        group.throughput(Throughput::Bytes(text.len() as u64));
-        group.bench_function(name, |b| b.iter(|| Raw::text(black_box(text))));
-    }
     let id = RequestId::from(12345);
     let result = br#"{"content":[{"type":"text","text":"hello from the load generator"}]}"#;
     group.throughput(Throughput::Bytes(result.len() as u64));

@@ -8,6 +8,7 @@ mod erlmcp;
 
 pub use erlmcp::ErlmcpError;
 
+use crate::fault::one_text;
 use crate::json::Raw;
 use crate::{Edition, Fault, FaultKind};
 
@@ -371,8 +372,7 @@ impl Dialect {
             FaultKind::RootUnfit | FaultKind::RootTwice | FaultKind::RootUnknown => "uri",
             _ => return None,
         };
-        let members = [(key.to_owned(), fault.subject()?.into())];
-        Some(Raw::from(serde_json::Value::Object(members.into_iter().collect())))
+        Some(one_text(key, fault.subject()?))
     }
 }
 

@@ -223,7 +223,8 @@ impl Edition {
     /// The edition with this date. An unknown date, even a later one, is none of ours.
     #[must_use]
     pub fn of(date: &str) -> Option<Edition> {
-        Edition::ALL.into_iter().find(|edition| edition.date() == date)
+        // The newest first: most say that one.
+        Edition::ALL.into_iter().rev().find(|edition| edition.date() == date)
     }
 
     /// What this edition does.

@@ -3,7 +3,7 @@
 //! A [`Fault`] names what went wrong ([`FaultKind`]) and carries a message that is safe to show. Numbers
 //! come last: [`Fault::code`] resolves the kind for one edition, so no other code knows a number.
 
-use crate::json::Raw;
+use crate::json::{Raw, write_text};
 use crate::model::ClientCapabilities;
 use crate::{Edition, RemoteError};
 
@@ -123,7 +123,7 @@ impl Fault {
     /// No resource has this URI.
     #[must_use]
     pub fn resource(uri: &str) -> Fault {
-        let data = Raw::from(serde_json::json!({ "uri": clip(uri) }));
+        let data = one_text("uri", clip(uri));
         Fault::new(FaultKind::Resource, format!("no such resource: {}", clip(uri))).about(uri).with_data(data)
     }
 
@@ -183,10 +183,16 @@ impl Fault {
     /// The edition `requested` is none of ours.
     #[must_use]
     pub fn version(requested: &str) -> Fault {
-        let supported: Vec<&str> = Edition::dates().collect();
-        let data = Raw::from(serde_json::json!({ "supported": supported, "requested": clip(requested) }));
+        let mut data = b"{\"supported\":".to_vec();
+        for (n, date) in Edition::dates().enumerate() {
+            data.push(if n == 0 { b'[' } else { b',' });
+            write_text(&mut data, date);
+        }
+        data.extend_from_slice(b"],\"requested\":");
+        write_text(&mut data, clip(requested));
+        data.push(b'}');
         let message = format!("protocol version {} is not served", clip(requested));
-        Fault::new(FaultKind::Version, message).with_data(data)
+        Fault::new(FaultKind::Version, message).with_data(Raw::trusted(data.into()))
     }
 
     /// Our own failure; `reference` leads an operator to the details in the log.
@@ -342,6 +348,14 @@ impl std::fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+/// An object with one member, a text. `name` is ours.
+pub(crate) fn one_text(name: &str, text: &str) -> Raw {
+    let mut out = format!("{{\"{name}\":").into_bytes();
+    write_text(&mut out, text);
+    out.push(b'}');
+    Raw::trusted(out.into())
+}
 
 /// At most 256 bytes of a foreign text, so that no refusal is an echo chamber.
 fn clip(text: &str) -> &str {

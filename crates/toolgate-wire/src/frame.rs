@@ -17,7 +17,8 @@ use crate::codec::Greetings;
 use crate::id::RequestId;
 use crate::index::{Index, Noting};
 use crate::json::{
-    JsonError, JsonErrorKind, Key, Kind, Limits, Members, Raw, View, scan, slice, write_i64, write_text,
+    JsonError, JsonErrorKind, Key, Kind, Limits, Members, Raw, View, scan, slice, write_i64, write_line,
+    write_text,
 };
 
 /// The most messages in one batch. Batches were part of one revision only, and
@@ -221,7 +222,7 @@ pub fn read_forgiving(bytes: &Bytes, limits: &Limits, forgiving: Forgiving) -> R
     let params = Noting { index: &mut index, greetings: None };
     let mut reading = Reading { envelope: Envelope::default(), params };
     let value = scan(bytes, limits, &mut reading)?;
-    if value.kind() != Kind::Object {
+    if !value.is_object() {
         return Err(Broken::invalid(None, "a message must be an object"));
     }
     let mut envelope = reading.envelope;
@@ -255,7 +256,7 @@ fn read_batch(bytes: &Bytes, batch: View<'_>) -> Result<Message, Broken> {
 }
 
 fn read_item(bytes: &Bytes, item: View<'_>) -> Result<Frame, Broken> {
-    if item.kind() != Kind::Object {
+    if !item.is_object() {
         return Err(Broken::invalid(None, "a message must be an object"));
     }
     let mut envelope = Envelope::default();
@@ -385,7 +386,7 @@ fn judge_result(source: &Bytes, id: Option<RequestId>, result: View<'_>) -> Resu
     let Some(id) = id else {
         return Err(Broken::invalid(None, "`result` without an `id`"));
     };
-    if result.kind() != Kind::Object {
+    if !result.is_object() {
         return Err(Broken::invalid(Some(id), "`result` must be an object"));
     }
     let outcome = Ok(slice(source, result));
@@ -422,12 +423,13 @@ pub fn write_notification(out: &mut Vec<u8>, method: &str, params: Option<&[u8]>
     write_method(out, method, params);
 }
 
-/// Appends a response. `result` is one JSON object.
+/// Appends a response. `result` is one JSON object, which may have been received from someone, and spread over
+/// lines: a message is one line, on stdio and in event streams.
 pub fn write_result(out: &mut Vec<u8>, id: &RequestId, result: &[u8]) {
     out.reserve(result.len() + 64);
     write_head(out, Some(id));
     out.extend_from_slice(b",\"result\":");
-    write_json(out, result);
+    write_line(out, result);
     out.push(b'}');
 }
 
@@ -441,7 +443,7 @@ pub fn write_error(out: &mut Vec<u8>, id: Option<&RequestId>, code: i64, message
     write_text(out, message);
     if let Some(data) = data {
         out.extend_from_slice(b",\"data\":");
-        write_json(out, data);
+        write_line(out, data);
     }
     out.extend_from_slice(b"}}");
 }
@@ -459,22 +461,9 @@ fn write_method(out: &mut Vec<u8>, method: &str, params: Option<&[u8]>) {
     write_text(out, method);
     if let Some(params) = params {
         out.extend_from_slice(b",\"params\":");
-        write_json(out, params);
+        write_line(out, params);
     }
     out.push(b'}');
-}
-
-/// Appends JSON that may have been received from someone, and may be spread
-/// over lines. A message must be one line, on stdio and in event streams: a
-/// line end, which JSON has only between values, becomes a space.
-fn write_json(out: &mut Vec<u8>, json: &[u8]) {
-    let start = out.len();
-    out.extend_from_slice(json);
-    let mut at = start;
-    while let Some(found) = memchr::memchr2(b'\n', b'\r', &out[at..]) {
-        at += found;
-        out[at] = b' ';
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use crate::codec::Greetings;
-use crate::json::{Key, Kind, Members, View};
+use crate::json::{Key, Members, View};
 use crate::meta::{Client, key};
 
 /// Where the common parameters of one request are, and its `_meta`.
@@ -124,7 +124,7 @@ impl<'a> Params<'a> {
     #[inline]
     pub(crate) fn meta(&self) -> Option<&MetaKeys<'a>> {
         let meta = self.values[META]?;
-        (meta.kind() == Kind::Object).then_some(&self.meta)
+        meta.is_object().then_some(&self.meta)
     }
 }
 

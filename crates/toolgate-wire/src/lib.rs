@@ -13,7 +13,6 @@ mod fault;
 mod frame;
 mod id;
 mod index;
-mod json;
 mod meta;
 pub mod model;
 
@@ -28,5 +27,7 @@ pub use frame::{
 };
 pub use id::{ProgressToken, RequestId};
 pub use index::Index;
-pub use json::{JsonError, JsonErrorKind, Kind, Limits, Raw, View};
 pub use meta::{Client, Meta, key};
+/// JSON text itself, of which messages consist.
+pub use toolgate_json as json;
+pub use toolgate_json::{JsonError, JsonErrorKind, Kind, Limits, Raw, View};

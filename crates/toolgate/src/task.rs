@@ -726,11 +726,11 @@ fn named(ask: Ask) -> Ask {
 /// A task in a list: of its end only whether it is a failure.
 fn brief(task: Task) -> Task {
     let end = match task.end {
-        Some(TaskEnd::Outcome(outcome)) => match *outcome {
+        Some(TaskEnd::Outcome(outcome)) => match &*outcome {
             Outcome::Tool(ToolOutput { content, is_error: true, .. }) => {
-                let content = content.into_iter().take(1).collect();
+                let content = content.iter().take(1).cloned().collect();
                 let output = ToolOutput { content, is_error: true, ..ToolOutput::default() };
-                Some(TaskEnd::Outcome(Box::new(Outcome::Tool(output))))
+                Some(TaskEnd::Outcome(Arc::new(Outcome::Tool(output))))
             }
             _ => None,
         },

@@ -110,21 +110,21 @@ pub fn lacking(client: &Client, ask: &Ask) -> Option<(&'static str, ClientCapabi
 
 /// Reads a question: a request of a server's own, by method and params.
 pub fn read_ask(edition: Edition, method: &str, params: Option<&Raw>) -> Result<Ask, Fault> {
-    read_asked(edition, method, Part::params(params)?)
+    read_asked(edition, method, &Part::params(params)?)
 }
 
 /// A question within `inputRequests`.
-pub(super) fn read_embedded(edition: Edition, field: Field<'_>) -> Result<Ask, Fault> {
+pub(super) fn read_embedded(edition: Edition, field: &Field<'_>) -> Result<Ask, Fault> {
     let part = field.part("inputRequest")?;
-    let [method, params] = part.pick(["method", "params"]);
+    let [method, params] = &part.pick(["method", "params"]);
     let (method, params) = (method.text()?, params.part_or_empty("params")?);
-    read_asked(edition, &method, params).map_err(|fault| match fault.kind() {
+    read_asked(edition, &method, &params).map_err(|fault| match fault.kind() {
         FaultKind::Method => part.refuse(fault.message().to_owned()),
         _ => fault,
     })
 }
 
-fn read_asked(edition: Edition, method: &str, params: Part<'_>) -> Result<Ask, Fault> {
+fn read_asked(edition: Edition, method: &str, params: &Part<'_>) -> Result<Ask, Fault> {
     match method {
         "elicitation/create" if edition.facts().elicitation > Elicitation::Never => {
             read_elicit(edition, params).map(Ask::Elicit)
@@ -135,9 +135,9 @@ fn read_asked(edition: Edition, method: &str, params: Part<'_>) -> Result<Ask, F
     }
 }
 
-fn read_elicit(edition: Edition, params: Part<'_>) -> Result<Elicit, Fault> {
+fn read_elicit(edition: Edition, params: &Part<'_>) -> Result<Elicit, Fault> {
     let [mode, message, schema, url, id] =
-        params.pick(["mode", "message", "requestedSchema", "url", "elicitationId"]);
+        &params.pick(["mode", "message", "requestedSchema", "url", "elicitationId"]);
     let links = edition.facts().elicitation == Elicitation::FormAndUrl;
     match mode.maybe_text()?.as_deref() {
         None | Some("form") => Ok(Elicit::Form(Form { message: message.text()?, schema: schema.object()? })),
@@ -179,14 +179,14 @@ impl Put for Root {
 pub fn read_answer(edition: Edition, ask: &Ask, result: &Raw) -> Result<Answer, Fault> {
     let part = Part::of(result, "answer", FaultKind::Params)?;
     match ask {
-        Ask::Elicit(elicit) => read_elicited(elicit, part).map(Answer::Elicit),
-        Ask::Sample(_) => Ok(Answer::Sample(Box::new(read_sampled(edition, part)?))),
+        Ask::Elicit(elicit) => read_elicited(elicit, &part).map(Answer::Elicit),
+        Ask::Sample(_) => Ok(Answer::Sample(Box::new(read_sampled(edition, &part)?))),
         Ask::Roots => Ok(Answer::Roots(part.field("roots").list(read_root)?)),
     }
 }
 
-fn read_elicited(elicit: &Elicit, part: Part<'_>) -> Result<ElicitAnswer, Fault> {
-    let [action, content] = part.pick(["action", "content"]);
+fn read_elicited(elicit: &Elicit, part: &Part<'_>) -> Result<ElicitAnswer, Fault> {
+    let [action, content] = &part.pick(["action", "content"]);
     match action.text()?.as_str() {
         "accept" => Ok(ElicitAnswer::Accept(match elicit {
             Elicit::Form(_) => content.maybe_object()?,
@@ -198,7 +198,7 @@ fn read_elicited(elicit: &Elicit, part: Part<'_>) -> Result<ElicitAnswer, Fault>
     }
 }
 
-pub(super) fn read_root(field: Field<'_>) -> Result<Root, Fault> {
-    let [uri, name, meta] = field.part("root")?.pick(["uri", "name", "_meta"]);
+pub(super) fn read_root(field: &Field<'_>) -> Result<Root, Fault> {
+    let [uri, name, meta] = &field.part("root")?.pick(["uri", "name", "_meta"]);
     Ok(Root { uri: uri.text()?, name: name.maybe_text()?, meta: meta.maybe_object()? })
 }

@@ -5,7 +5,7 @@ use super::call::{read, read_create_task};
 use super::greeting::Said;
 use super::notice::{write_notice, write_short_notice};
 use super::object::{Object, Open, Put};
-use crate::json::{Kind, Raw, View, write_text};
+use crate::json::{Raw, View, write_text};
 use crate::meta::key;
 use crate::model::{Call, Completion, Contents, ContentsBody, Notice};
 use crate::{Dialect, Edition, Fault};
@@ -42,7 +42,7 @@ impl Said<'_> {
 pub fn move_progress(params: &Raw) -> Option<Raw> {
     let token = params.view().get("_progressToken")?;
     let meta = params.view().get("_meta");
-    if meta.is_some_and(|meta| meta.kind() != Kind::Object || meta.get(key::PROGRESS).is_some()) {
+    if meta.is_some_and(|meta| !meta.is_object() || meta.get(key::PROGRESS).is_some()) {
         return None;
     }
     // Spliced, not parsed: numbers stay as they were written.

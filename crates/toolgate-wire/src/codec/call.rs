@@ -54,7 +54,7 @@ pub(super) fn read(edition: Edition, method: &str, params: &Said<'_>) -> Result<
         "server/discover" if facts.greeting == Greeting::Each => Ok(Call::Discover),
         "ping" if facts.ping => Ok(Call::Ping),
         "logging/setLevel" if facts.log_levels == LogLevels::Session => {
-            Ok(Call::SetLevel(read_level(params.field("level"))?))
+            Ok(Call::SetLevel(read_level(&params.field("level"))?))
         }
         "resources/subscribe" if facts.feeding == Feeding::Session => {
             Ok(Call::Subscribe { uri: params.field("uri").text()? })
@@ -63,7 +63,7 @@ pub(super) fn read(edition: Edition, method: &str, params: &Said<'_>) -> Result<
             Ok(Call::Unsubscribe { uri: params.field("uri").text()? })
         }
         "subscriptions/listen" if facts.feeding == Feeding::Listen => {
-            Ok(Call::Listen(read_filter(params.field("notifications"))?))
+            Ok(Call::Listen(read_filter(&params.field("notifications"))?))
         }
         "tasks/list" if facts.tasks == Tasks::Core => Ok(Call::ListTasks { cursor: read_cursor(params)? }),
         "tasks/result" if facts.tasks == Tasks::Core => Ok(Call::TaskResult { id: read_task_id(params)? }),
@@ -71,7 +71,7 @@ pub(super) fn read(edition: Edition, method: &str, params: &Said<'_>) -> Result<
         "tasks/cancel" if facts.tasks != Tasks::Never => Ok(Call::CancelTask { id: read_task_id(params)? }),
         "tasks/update" if facts.tasks == Tasks::Extension => Ok(Call::UpdateTask {
             id: read_task_id(params)?,
-            answers: params.field("inputResponses").map(Field::json)?,
+            answers: params.field("inputResponses").map(|answer| Ok(answer.maybe_json()))?,
         }),
         _ => Err(Fault::method(method)),
     }
@@ -91,15 +91,15 @@ fn read_call_tool(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
         arguments: params.field("arguments").maybe_object()?,
         retry: read_retry(edition, params)?,
         task: match (edition.facts().tasks, params.has("task")) {
-            (Tasks::Core, true) => read_task_wish(params.field("task"))?,
+            (Tasks::Core, true) => read_task_wish(&params.field("task"))?,
             _ => None,
         },
     })
 }
 
-fn read_task_wish(task: Field<'_>) -> Result<Option<Option<u64>>, Fault> {
+fn read_task_wish(task: &Field<'_>) -> Result<Option<Option<u64>>, Fault> {
     let task = task.maybe_part("params.task")?;
-    task.map(|task| read_life(task.field("ttl"))).transpose()
+    task.map(|task| read_life(&task.field("ttl"))).transpose()
 }
 
 /// Any whole number, however it is written: what is too short or too long is put right by whoever keeps the task.
@@ -108,7 +108,7 @@ fn read_task_wish(task: Field<'_>) -> Result<Option<Option<u64>>, Fault> {
     clippy::cast_sign_loss,
     reason = "it saturates, which is what is wanted"
 )]
-fn read_life(field: Field<'_>) -> Result<Option<u64>, Fault> {
+fn read_life(field: &Field<'_>) -> Result<Option<u64>, Fault> {
     match field.maybe_number()? {
         Some(number) if number.fract() != 0.0 => Err(field.wrong("a whole number")),
         number => Ok(number.map(|number| number as u64)),
@@ -116,8 +116,8 @@ fn read_life(field: Field<'_>) -> Result<Option<u64>, Fault> {
 }
 
 pub(super) fn read_create_task(params: &Said<'_>) -> Result<Call, Fault> {
-    let [action, timeout] = params.field("task").part("params.task")?.pick(["action", "timeoutMs"]);
-    let [kind, name, arguments] = action.part("params.task.action")?.pick(["type", "name", "arguments"]);
+    let [action, timeout] = &params.field("task").part("params.task")?.pick(["action", "timeoutMs"]);
+    let [kind, name, arguments] = &action.part("params.task.action")?.pick(["type", "name", "arguments"]);
     match kind.maybe_text()?.as_deref() {
         None | Some("tool") => Ok(Call::CreateTask {
             tool: name.text()?,
@@ -136,7 +136,7 @@ fn read_retry(edition: Edition, params: &Said<'_>) -> Result<Retry, Fault> {
     }
     Ok(Retry {
         responses: match params.has("inputResponses") {
-            true => params.field("inputResponses").map(Field::json)?,
+            true => params.field("inputResponses").map(|answer| Ok(answer.maybe_json()))?,
             false => BTreeMap::new(),
         },
         state: match params.has("requestState") {
@@ -153,7 +153,7 @@ fn read_read(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
 fn read_get_prompt(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
     Ok(Call::GetPrompt {
         name: params.field("name").text()?,
-        arguments: read_texts(params.field("arguments"))?,
+        arguments: read_texts(&params.field("arguments"))?,
         retry: read_retry(edition, params)?,
     })
 }
@@ -161,8 +161,8 @@ fn read_get_prompt(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
 /// Texts by name. The protocol knows texts only, but clients send what a form
 /// gave them: other single values are taken as they are written, and `null` as
 /// not given.
-fn read_texts(field: Field<'_>) -> Result<BTreeMap<String, String>, Fault> {
-    let texts = field.maybe_map(|entry| match entry.given() {
+fn read_texts(field: &Field<'_>) -> Result<BTreeMap<String, String>, Fault> {
+    field.maybe_map(|entry| match entry.given() {
         Some(value) => match value.kind() {
             Kind::Null => Ok(None),
             Kind::Text => entry.text().map(Some),
@@ -170,19 +170,18 @@ fn read_texts(field: Field<'_>) -> Result<BTreeMap<String, String>, Fault> {
             Kind::Array | Kind::Object => Err(entry.wrong("a string")),
         },
         None => Ok(None),
-    })?;
-    Ok(texts.into_iter().filter_map(|(name, text)| Some((name, text?))).collect())
+    })
 }
 
 fn read_complete(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
-    let [reference, argument, context] = params.pick(["ref", "argument", "context"]);
-    let [name, value] = argument.part("params.argument")?.pick(["name", "value"]);
+    let [reference, argument, context] = &params.pick(["ref", "argument", "context"]);
+    let [name, value] = &argument.part("params.argument")?.pick(["name", "value"]);
     let completing = Completing {
         reference: read_reference(reference)?,
         argument: name.text()?,
         value: value.text()?,
         context: match context.maybe_part("params.context")? {
-            Some(context) if edition >= E2025_06_18 => read_texts(context.field("arguments"))?,
+            Some(context) if edition >= E2025_06_18 => read_texts(&context.field("arguments"))?,
             _ => BTreeMap::new(),
         },
     };
@@ -192,8 +191,8 @@ fn read_complete(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
     Ok(Call::Complete(completing))
 }
 
-fn read_reference(field: Field<'_>) -> Result<Reference, Fault> {
-    let [kind, name, uri] = field.part("params.ref")?.pick(["type", "name", "uri"]);
+fn read_reference(field: &Field<'_>) -> Result<Reference, Fault> {
+    let [kind, name, uri] = &field.part("params.ref")?.pick(["type", "name", "uri"]);
     match kind.text()?.as_str() {
         // Some clients leave out what both begin with.
         "ref/prompt" | "prompt" => Ok(Reference::Prompt(name.text()?)),
@@ -203,11 +202,11 @@ fn read_reference(field: Field<'_>) -> Result<Reference, Fault> {
 }
 
 fn read_hello(params: &Said<'_>) -> Result<Call, Fault> {
-    let [version, capabilities, client] = params.pick(["protocolVersion", "capabilities", "clientInfo"]);
+    let [version, capabilities, client] = &params.pick(["protocolVersion", "capabilities", "clientInfo"]);
     Ok(Call::Hello(Hello {
         version: version.text()?,
         capabilities: match capabilities.maybe_part("params.capabilities")? {
-            Some(capabilities) => read_client_capabilities(capabilities)?,
+            Some(capabilities) => read_client_capabilities(&capabilities)?,
             None => ClientCapabilities::default(),
         },
         client: client.value().map(|_| read_implementation(client)).transpose()?,
@@ -215,9 +214,9 @@ fn read_hello(params: &Said<'_>) -> Result<Call, Fault> {
 }
 
 /// What a listening wants to hear of.
-pub(super) fn read_filter(field: Field<'_>) -> Result<Filter, Fault> {
+pub(super) fn read_filter(field: &Field<'_>) -> Result<Filter, Fault> {
     let part = field.part("notifications")?;
-    let [tools, prompts, resources, uris, tasks] = part.pick([
+    let [tools, prompts, resources, uris, tasks] = &part.pick([
         "toolsListChanged",
         "promptsListChanged",
         "resourcesListChanged",
@@ -233,7 +232,7 @@ pub(super) fn read_filter(field: Field<'_>) -> Result<Filter, Fault> {
     })
 }
 
-fn read_named(field: Field<'_>) -> Result<Vec<String>, Fault> {
+fn read_named(field: &Field<'_>) -> Result<Vec<String>, Fault> {
     let many = field.value().is_some_and(|list| list.items().nth(MAX_NAMED).is_some());
     match many {
         true => Err(field.wrong(&format!("at most {MAX_NAMED} strings"))),

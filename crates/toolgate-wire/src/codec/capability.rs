@@ -11,7 +11,7 @@ use super::object::{Flag, Mark, Object, Put, nest};
 use crate::Edition::{self, E2025_03_26, E2025_06_18, E2025_11_25};
 use crate::Fault;
 use crate::edition::Elicitation;
-use crate::json::{Kind, Raw};
+use crate::json::Raw;
 use crate::model::{
     ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability, ServerCapabilities,
     TaskCapability,
@@ -138,7 +138,7 @@ struct Settings<'a>(&'a BTreeMap<String, Raw>);
 
 impl Put for Settings<'_> {
     fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let objects = self.0.iter().filter(|(_, settings)| settings.view().kind() == Kind::Object);
+        let objects = self.0.iter().filter(|(_, settings)| settings.view().is_object());
         objects
             .fold(Object::open(out, edition), |object, (name, settings)| object.entry(name, settings))
             .close();
@@ -149,10 +149,10 @@ impl Put for Settings<'_> {
     }
 }
 
-pub(super) fn read_implementation(field: Field<'_>) -> Result<Implementation, Fault> {
+pub(super) fn read_implementation(field: &Field<'_>) -> Result<Implementation, Fault> {
     let part = field.part("implementation")?;
     let [name, version, title, description, website, icons] =
-        part.pick(["name", "version", "title", "description", "websiteUrl", "icons"]);
+        &part.pick(["name", "version", "title", "description", "websiteUrl", "icons"]);
     Ok(Implementation {
         name: name.text()?,
         version: version.text()?,
@@ -163,17 +163,17 @@ pub(super) fn read_implementation(field: Field<'_>) -> Result<Implementation, Fa
     })
 }
 
-pub(super) fn read_client_capabilities(part: Part<'_>) -> Result<ClientCapabilities, Fault> {
+pub(super) fn read_client_capabilities(part: &Part<'_>) -> Result<ClientCapabilities, Fault> {
     let [roots, sampling, elicitation, tasks, extensions, experimental] =
-        part.pick(["roots", "sampling", "elicitation", "tasks", "extensions", "experimental"]);
+        &part.pick(["roots", "sampling", "elicitation", "tasks", "extensions", "experimental"]);
     Ok(ClientCapabilities {
         roots: read_list_changed(roots)?,
         sampling: sampling.maybe_part("sampling")?.map(|part| {
-            let [context, tools] = part.pick(["context", "tools"]);
+            let [context, tools] = &part.pick(["context", "tools"]);
             SamplingCapability { context: is_marked(context), tools: is_marked(tools) }
         }),
         elicitation: elicitation.maybe_part("elicitation")?.map(|part| {
-            let [form, url] = part.pick(["form", "url"]);
+            let [form, url] = &part.pick(["form", "url"]);
             // Spec, elicitation: an empty object is a client that has forms.
             ElicitationCapability { form: is_marked(form) || !is_marked(url), url: is_marked(url) }
         }),
@@ -183,8 +183,8 @@ pub(super) fn read_client_capabilities(part: Part<'_>) -> Result<ClientCapabilit
     })
 }
 
-pub(super) fn read_server_capabilities(part: Part<'_>) -> Result<ServerCapabilities, Fault> {
-    let [tools, prompts, resources, completions, logging, tasks, extensions, experimental] = part.pick([
+pub(super) fn read_server_capabilities(part: &Part<'_>) -> Result<ServerCapabilities, Fault> {
+    let [tools, prompts, resources, completions, logging, tasks, extensions, experimental] = &part.pick([
         "tools",
         "prompts",
         "resources",
@@ -208,18 +208,18 @@ pub(super) fn read_server_capabilities(part: Part<'_>) -> Result<ServerCapabilit
     })
 }
 
-fn read_list_changed(field: Field<'_>) -> Result<Option<bool>, Fault> {
+fn read_list_changed(field: &Field<'_>) -> Result<Option<bool>, Fault> {
     let Some(part) = field.maybe_part("capability")? else {
         return Ok(None);
     };
     Ok(Some(part.field("listChanged").maybe_bool()?.unwrap_or(false)))
 }
 
-fn read_tasks(field: Field<'_>) -> Result<Option<TaskCapability>, Fault> {
+fn read_tasks(field: &Field<'_>) -> Result<Option<TaskCapability>, Fault> {
     let Some(part) = field.maybe_part("tasks")? else {
         return Ok(None);
     };
-    let [list, cancel, requests] = part.pick(["list", "cancel", "requests"]);
+    let [list, cancel, requests] = &part.pick(["list", "cancel", "requests"]);
     let requests = |of: &str, request: &str| {
         let of = requests.value().and_then(|requests| requests.get(of));
         of.and_then(|of| of.get(request)).is_some_and(|mark| !mark.is_null())
@@ -234,12 +234,11 @@ fn read_tasks(field: Field<'_>) -> Result<Option<TaskCapability>, Fault> {
 }
 
 /// Declared: by an object, whatever is in it.
-fn is_marked(field: Field<'_>) -> bool {
-    field.value().is_some_and(|value| value.kind() == Kind::Object)
+fn is_marked(field: &Field<'_>) -> bool {
+    field.value().is_some_and(|value| value.is_object())
 }
 
 /// What is not declared by an object is not declared.
-fn read_settings(field: Field<'_>) -> Result<BTreeMap<String, Raw>, Fault> {
-    let settings = field.maybe_map(|entry| Ok(entry.object().ok()))?;
-    Ok(settings.into_iter().filter_map(|(name, settings)| Some((name, settings?))).collect())
+fn read_settings(field: &Field<'_>) -> Result<BTreeMap<String, Raw>, Fault> {
+    field.maybe_map(|entry| Ok(entry.object().ok()))
 }

@@ -140,7 +140,7 @@ impl Put for Role {
     }
 }
 
-pub(super) fn read_role(field: Field<'_>) -> Result<Role, Fault> {
+pub(super) fn read_role(field: &Field<'_>) -> Result<Role, Fault> {
     field.word("\"user\" or \"assistant\"", |word| match word {
         "user" => Some(Role::User),
         "assistant" => Some(Role::Assistant),
@@ -148,10 +148,10 @@ pub(super) fn read_role(field: Field<'_>) -> Result<Role, Fault> {
     })
 }
 
-pub(super) fn read_content(field: Field<'_>) -> Result<Content, Fault> {
+pub(super) fn read_content(field: &Field<'_>) -> Result<Content, Fault> {
     let part = field.part("content")?;
     let [kind, text, data, mime, resource, annotations, meta] =
-        part.pick(["type", "text", "data", "mimeType", "resource", "annotations", "_meta"]);
+        &part.pick(["type", "text", "data", "mimeType", "resource", "annotations", "_meta"]);
     let name = kind.text()?;
     let kind = match name.as_str() {
         "text" => ContentKind::Text(text.text()?),
@@ -167,9 +167,9 @@ pub(super) fn read_content(field: Field<'_>) -> Result<Content, Fault> {
     Ok(Content { kind, annotations: read_annotations(annotations)?, meta: meta.maybe_object()? })
 }
 
-pub(super) fn read_contents(field: Field<'_>) -> Result<Contents, Fault> {
+pub(super) fn read_contents(field: &Field<'_>) -> Result<Contents, Fault> {
     let part = field.part("resource")?;
-    let [uri, mime, text, blob, meta] = part.pick(["uri", "mimeType", "text", "blob", "_meta"]);
+    let [uri, mime, text, blob, meta] = &part.pick(["uri", "mimeType", "text", "blob", "_meta"]);
     let body = match (text.value(), blob.value()) {
         (Some(_), _) => ContentsBody::Text(text.text()?),
         (None, Some(_)) => ContentsBody::Blob(blob.bytes()?),
@@ -178,9 +178,9 @@ pub(super) fn read_contents(field: Field<'_>) -> Result<Contents, Fault> {
     Ok(Contents { uri: uri.text()?, mime: mime.maybe_text()?, body, meta: meta.maybe_object()? })
 }
 
-pub(super) fn read_resource(field: Field<'_>) -> Result<Resource, Fault> {
+pub(super) fn read_resource(field: &Field<'_>) -> Result<Resource, Fault> {
     let part = field.part("resource")?;
-    let [uri, name, title, description, mime, size, annotations, icons, meta] = part.pick([
+    let [uri, name, title, description, mime, size, annotations, icons, meta] = &part.pick([
         "uri",
         "name",
         "title",
@@ -204,11 +204,11 @@ pub(super) fn read_resource(field: Field<'_>) -> Result<Resource, Fault> {
     })
 }
 
-pub(super) fn read_annotations(field: Field<'_>) -> Result<Option<Annotations>, Fault> {
+pub(super) fn read_annotations(field: &Field<'_>) -> Result<Option<Annotations>, Fault> {
     let Some(part) = field.maybe_part("annotations")? else {
         return Ok(None);
     };
-    let [audience, priority, last_modified] = part.pick(["audience", "priority", "lastModified"]);
+    let [audience, priority, last_modified] = &part.pick(["audience", "priority", "lastModified"]);
     Ok(Some(Annotations {
         audience: audience.maybe_list(read_role)?,
         priority: priority.maybe_number()?,
@@ -216,8 +216,8 @@ pub(super) fn read_annotations(field: Field<'_>) -> Result<Option<Annotations>, 
     }))
 }
 
-pub(super) fn read_icon(field: Field<'_>) -> Result<Icon, Fault> {
-    let [src, mime, sizes, theme] = field.part("icon")?.pick(["src", "mimeType", "sizes", "theme"]);
+pub(super) fn read_icon(field: &Field<'_>) -> Result<Icon, Fault> {
+    let [src, mime, sizes, theme] = &field.part("icon")?.pick(["src", "mimeType", "sizes", "theme"]);
     Ok(Icon {
         src: src.text()?,
         mime: mime.maybe_text()?,

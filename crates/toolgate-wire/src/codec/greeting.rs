@@ -14,7 +14,7 @@ use super::object::{Object, Open, Put, nest};
 use crate::Edition::{self, E2026_07_28};
 use crate::edition::Greeting;
 use crate::index::{Index, MetaKeys, Params};
-use crate::json::{Kind, Raw, View};
+use crate::json::{Raw, View};
 use crate::meta::{Client, Meta, key};
 use crate::model::{ClientCapabilities, Implementation, LogLevel};
 use crate::{Fault, FaultKind, ProgressToken, RequestId};
@@ -85,9 +85,12 @@ impl<'a> Said<'a> {
     }
 
     /// Parameters by name.
-    #[inline(always)]
     pub(super) fn pick<const N: usize>(&self, names: [&'static str; N]) -> [Field<'a>; N] {
-        names.map(|name| self.field(name))
+        let mut fields = [self.params.found("", None); N];
+        for (field, name) in fields.iter_mut().zip(names) {
+            *field = self.field(name);
+        }
+        fields
     }
 
     /// The edition that it names, if that is a string.
@@ -110,8 +113,8 @@ impl<'a> Said<'a> {
         let (version, capabilities, client) = self.greeter()?;
         Ok((
             version.text()?,
-            read_client_capabilities(capabilities.part("clientCapabilities")?)?,
-            client.value().map(|_| read_implementation(client)).transpose()?,
+            read_client_capabilities(&capabilities.part("clientCapabilities")?)?,
+            client.value().map(|_| read_implementation(&client)).transpose()?,
         ))
     }
 
@@ -175,7 +178,7 @@ impl<'a> Said<'a> {
         let level = self.key(key::LOG_LEVEL, *level).refused_as(FaultKind::Params);
         Ok(Meta {
             progress: progress.filter(|value| !value.is_null()).and_then(ProgressToken::read),
-            log_level: level.value().map(|_| read_level(level)).transpose()?,
+            log_level: level.value().map(|_| read_level(&level)).transpose()?,
             raw: self.field("_meta").maybe_object()?,
         })
     }
@@ -209,7 +212,7 @@ fn lacks(keys: &[&str]) -> String {
     format!("params._meta lacks {}", keys.join(" and "))
 }
 
-pub(super) fn read_level(field: Field<'_>) -> Result<LogLevel, Fault> {
+pub(super) fn read_level(field: &Field<'_>) -> Result<LogLevel, Fault> {
     field.word("a log level from \"debug\" to \"emergency\"", LogLevel::of)
 }
 
@@ -329,13 +332,13 @@ impl Put for ResultMeta<'_> {
 
     fn is_absent(&self) -> bool {
         let ResultMeta { own, server, subscription, task } = *self;
-        let own = own.is_some_and(|own| own.view().kind() == Kind::Object);
+        let own = own.is_some_and(|own| own.view().is_object());
         !own && server.is_none() && subscription.is_none() && task.is_none()
     }
 }
 
 /// Which listening a message belongs to.
-pub(super) fn read_subscription(part: Part<'_>) -> Option<RequestId> {
+pub(super) fn read_subscription(part: &Part<'_>) -> Option<RequestId> {
     let meta = part.field("_meta").value()?;
     RequestId::read(meta.get(key::SUBSCRIPTION)?)
 }

@@ -171,9 +171,9 @@ impl Put for Messages<'_> {
     }
 }
 
-pub(super) fn read_tool(field: Field<'_>) -> Result<Tool, Fault> {
+pub(super) fn read_tool(field: &Field<'_>) -> Result<Tool, Fault> {
     let part = field.part("tool")?;
-    let [name, title, description, input, output, hints, icons, execution, meta] = part.pick([
+    let [name, title, description, input, output, hints, icons, execution, meta] = &part.pick([
         "name",
         "title",
         "description",
@@ -197,12 +197,12 @@ pub(super) fn read_tool(field: Field<'_>) -> Result<Tool, Fault> {
     })
 }
 
-fn read_hints(field: Field<'_>) -> Result<ToolHints, Fault> {
+fn read_hints(field: &Field<'_>) -> Result<ToolHints, Fault> {
     let Some(part) = field.maybe_part("annotations")? else {
         return Ok(ToolHints::default());
     };
     let [title, read_only, destructive, idempotent, open_world] =
-        part.pick(["title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]);
+        &part.pick(["title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]);
     Ok(ToolHints {
         title: title.maybe_text()?,
         read_only: read_only.maybe_bool()?,
@@ -212,7 +212,7 @@ fn read_hints(field: Field<'_>) -> Result<ToolHints, Fault> {
     })
 }
 
-fn read_execution(field: Field<'_>) -> Result<TaskSupport, Fault> {
+fn read_execution(field: &Field<'_>) -> Result<TaskSupport, Fault> {
     let Some(part) = field.maybe_part("execution")? else {
         return Ok(TaskSupport::Forbidden);
     };
@@ -228,9 +228,9 @@ fn read_execution(field: Field<'_>) -> Result<TaskSupport, Fault> {
     }
 }
 
-pub(super) fn read_template(field: Field<'_>) -> Result<ResourceTemplate, Fault> {
+pub(super) fn read_template(field: &Field<'_>) -> Result<ResourceTemplate, Fault> {
     let part = field.part("resourceTemplate")?;
-    let [uri_template, name, title, description, mime, annotations, icons, meta] = part.pick([
+    let [uri_template, name, title, description, mime, annotations, icons, meta] = &part.pick([
         "uriTemplate",
         "name",
         "title",
@@ -252,10 +252,10 @@ pub(super) fn read_template(field: Field<'_>) -> Result<ResourceTemplate, Fault>
     })
 }
 
-pub(super) fn read_prompt(field: Field<'_>) -> Result<Prompt, Fault> {
+pub(super) fn read_prompt(field: &Field<'_>) -> Result<Prompt, Fault> {
     let part = field.part("prompt")?;
     let [name, title, description, arguments, icons, meta] =
-        part.pick(["name", "title", "description", "arguments", "icons", "_meta"]);
+        &part.pick(["name", "title", "description", "arguments", "icons", "_meta"]);
     Ok(Prompt {
         name: name.text()?,
         title: title.maybe_text()?,
@@ -266,9 +266,9 @@ pub(super) fn read_prompt(field: Field<'_>) -> Result<Prompt, Fault> {
     })
 }
 
-fn read_prompt_argument(field: Field<'_>) -> Result<PromptArgument, Fault> {
+fn read_prompt_argument(field: &Field<'_>) -> Result<PromptArgument, Fault> {
     let [name, title, description, required] =
-        field.part("argument")?.pick(["name", "title", "description", "required"]);
+        &field.part("argument")?.pick(["name", "title", "description", "required"]);
     Ok(PromptArgument {
         name: name.text()?,
         title: title.maybe_text()?,
@@ -277,7 +277,7 @@ fn read_prompt_argument(field: Field<'_>) -> Result<PromptArgument, Fault> {
     })
 }
 
-pub(super) fn read_prompt_message(field: Field<'_>) -> Result<PromptMessage, Fault> {
-    let [role, content] = field.part("message")?.pick(["role", "content"]);
+pub(super) fn read_prompt_message(field: &Field<'_>) -> Result<PromptMessage, Fault> {
+    let [role, content] = &field.part("message")?.pick(["role", "content"]);
     Ok(PromptMessage { role: read_role(role)?, content: read_content(content)? })
 }

@@ -26,7 +26,7 @@ pub fn keep_task(task: &Task) -> Raw {
 /// # Errors
 /// If it did not.
 pub fn recall_task(kept: &Raw) -> Result<Task, Fault> {
-    read_task(Edition::NEWEST, Part::of(kept, "task", FaultKind::Internal)?)
+    read_task(Edition::NEWEST, &Part::of(kept, "task", FaultKind::Internal)?)
 }
 
 /// What a client heard.
@@ -64,10 +64,10 @@ pub fn keep_client(client: &Client) -> Raw {
 /// If it did not, or for an edition that is none of ours.
 pub fn recall_client(kept: &Raw) -> Result<Client, Fault> {
     let part = Part::of(kept, "client", FaultKind::Internal)?;
-    let [edition, capabilities, info] = part.pick(["edition", "capabilities", "info"]);
+    let [edition, capabilities, info] = &part.pick(["edition", "capabilities", "info"]);
     Ok(Client {
         edition: edition.word("an edition", Edition::of)?,
-        capabilities: read_client_capabilities(capabilities.part("capabilities")?)?,
+        capabilities: read_client_capabilities(&capabilities.part("capabilities")?)?,
         info: info.value().map(|_| read_implementation(info)).transpose()?,
     })
 }
@@ -128,7 +128,7 @@ mod tests {
             task(
                 TaskState::Completed,
                 BTreeMap::new(),
-                Some(TaskEnd::Outcome(Box::new(Outcome::Tool(failed)))),
+                Some(TaskEnd::Outcome(std::sync::Arc::new(Outcome::Tool(failed)))),
             ),
             task(
                 TaskState::Failed,

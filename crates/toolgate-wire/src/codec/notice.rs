@@ -137,21 +137,21 @@ pub fn read_notice(
     params: Option<&Raw>,
 ) -> Option<(Notice, Option<RequestId>)> {
     let params = Part::params(params).ok()?;
-    let notice = read(edition, method, params).ok()??;
+    let notice = read(edition, method, &params).ok()??;
     // What is not said in this edition means nothing in it.
     self::method(edition, &notice).filter(|known| *known == method)?;
     let tag = match edition.facts().feeding {
-        Feeding::Listen => read_subscription(params),
+        Feeding::Listen => read_subscription(&params),
         Feeding::Session => None,
     };
     Some((notice, tag))
 }
 
-fn read(edition: Edition, method: &str, params: Part<'_>) -> Result<Option<Notice>, Fault> {
+fn read(edition: Edition, method: &str, params: &Part<'_>) -> Result<Option<Notice>, Fault> {
     Ok(Some(match method {
         "notifications/initialized" => Notice::Initialized,
         "notifications/cancelled" => {
-            let [request, reason] = params.pick(["requestId", "reason"]);
+            let [request, reason] = &params.pick(["requestId", "reason"]);
             Notice::Cancelled {
                 request: request.value().and_then(RequestId::read),
                 reason: reason.maybe_text()?,
@@ -159,7 +159,7 @@ fn read(edition: Edition, method: &str, params: Part<'_>) -> Result<Option<Notic
         }
         "notifications/progress" => {
             let [token, progress, total, message] =
-                params.pick(["progressToken", "progress", "total", "message"]);
+                &params.pick(["progressToken", "progress", "total", "message"]);
             let Some(read) = token.value().and_then(ProgressToken::read) else {
                 return Ok(None);
             };
@@ -171,7 +171,7 @@ fn read(edition: Edition, method: &str, params: Part<'_>) -> Result<Option<Notic
             }
         }
         "notifications/message" => {
-            let [level, logger, data] = params.pick(["level", "logger", "data"]);
+            let [level, logger, data] = &params.pick(["level", "logger", "data"]);
             Notice::Log { level: read_level(level)?, logger: logger.maybe_text()?, data: data.json()? }
         }
         "notifications/tools/list_changed" => Notice::ToolsChanged,
@@ -186,7 +186,7 @@ fn read(edition: Edition, method: &str, params: Part<'_>) -> Result<Option<Notic
             Notice::Task(Box::new(read_task(edition, params)?))
         }
         "notifications/subscriptions/acknowledged" => {
-            Notice::Acknowledged(read_filter(params.field("notifications"))?)
+            Notice::Acknowledged(read_filter(&params.field("notifications"))?)
         }
         _ => return Ok(None),
     }))

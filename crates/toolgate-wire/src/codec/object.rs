@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::json::{Kind, Raw, View, write_f64, write_i64, write_text};
+use crate::json::{Raw, View, write_f64, write_i64, write_line, write_text};
 use crate::{Edition, ProgressToken, RequestId};
 
 /// The largest integer that every reader of JSON gets right.
@@ -41,6 +41,41 @@ impl<'o> Object<'o> {
 
     /// A member that is always there. `name` is ours: it needs no escapes.
     pub(super) fn field(self, name: &str, value: &(impl Put + ?Sized)) -> Self {
+        self.member(name, &value)
+    }
+
+    /// A member that is there if there is something to say.
+    pub(super) fn some(self, name: &str, value: &(impl Put + ?Sized)) -> Self {
+        self.member_if(true, name, &value)
+    }
+
+    /// An optional member that exists from an edition on.
+    pub(super) fn since(self, first: Edition, name: &str, value: &(impl Put + ?Sized)) -> Self {
+        let is_known = self.edition >= first;
+        self.member_if(is_known, name, &value)
+    }
+
+    /// An optional member that exists up to an edition.
+    pub(super) fn until(self, last: Edition, name: &str, value: &(impl Put + ?Sized)) -> Self {
+        let is_known = self.edition <= last;
+        self.member_if(is_known, name, &value)
+    }
+
+    /// An optional member that exists in one edition.
+    pub(super) fn only(self, only: Edition, name: &str, value: &(impl Put + ?Sized)) -> Self {
+        let is_known = self.edition == only;
+        self.member_if(is_known, name, &value)
+    }
+
+    /// A member whose name was chosen by someone else.
+    pub(super) fn entry(self, name: &str, value: &(impl Put + ?Sized)) -> Self {
+        self.named(name, &value)
+    }
+
+    // The code behind all of them is there once, not for each type that is written.
+
+    #[inline(never)]
+    fn member(self, name: &str, value: &dyn Put) -> Self {
         let Object { out, edition, first } = self;
         out.extend_from_slice(if first { b"\"" } else { b",\"" });
         out.extend_from_slice(name.as_bytes());
@@ -49,40 +84,16 @@ impl<'o> Object<'o> {
         Object { out, edition, first: false }
     }
 
-    /// A member that is there if there is something to say.
-    pub(super) fn some(self, name: &str, value: &(impl Put + ?Sized)) -> Self {
-        match value.is_absent() {
-            true => self,
-            false => self.field(name, value),
-        }
-    }
-
-    /// An optional member that exists from an edition on.
-    pub(super) fn since(self, first: Edition, name: &str, value: &(impl Put + ?Sized)) -> Self {
-        match self.edition >= first {
-            true => self.some(name, value),
+    #[inline(never)]
+    fn member_if(self, is_known: bool, name: &str, value: &dyn Put) -> Self {
+        match is_known && !value.is_absent() {
+            true => self.member(name, value),
             false => self,
         }
     }
 
-    /// An optional member that exists up to an edition.
-    pub(super) fn until(self, last: Edition, name: &str, value: &(impl Put + ?Sized)) -> Self {
-        match self.edition <= last {
-            true => self.some(name, value),
-            false => self,
-        }
-    }
-
-    /// An optional member that exists in one edition.
-    pub(super) fn only(self, only: Edition, name: &str, value: &(impl Put + ?Sized)) -> Self {
-        match self.edition == only {
-            true => self.some(name, value),
-            false => self,
-        }
-    }
-
-    /// A member whose name was chosen by someone else.
-    pub(super) fn entry(self, name: &str, value: &(impl Put + ?Sized)) -> Self {
+    #[inline(never)]
+    fn named(self, name: &str, value: &dyn Put) -> Self {
         let Object { out, edition, first } = self;
         if !first {
             out.push(b',');
@@ -162,7 +173,7 @@ pub(super) struct Open<'a>(pub(super) Option<&'a Raw>);
 impl<'a> Open<'a> {
     /// The JSON, if it is an object.
     pub(super) fn object(&self) -> Option<&'a Raw> {
-        self.0.filter(|raw| raw.view().kind() == Kind::Object)
+        self.0.filter(|raw| raw.view().is_object())
     }
 }
 
@@ -228,16 +239,10 @@ impl Put for Raw {
     }
 }
 
-/// White space within foreign JSON may hold line ends, and only white space
-/// may; a message is one line, so they become spaces.
+/// White space within foreign JSON may hold line ends; a message is one line.
 impl Put for View<'_> {
     fn put(&self, out: &mut Vec<u8>, _: Edition) {
-        let mut at = out.len();
-        out.extend_from_slice(self.as_bytes());
-        while let Some(found) = memchr::memchr2(b'\n', b'\r', &out[at..]) {
-            at += found;
-            out[at] = b' ';
-        }
+        write_line(out, self.as_bytes());
     }
 }
 

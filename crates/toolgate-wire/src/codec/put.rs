@@ -12,7 +12,7 @@ use super::object::{Flag, Object, Put, Word, nest};
 use super::task::{put_rest_of_task, put_task, put_task_details};
 use crate::Edition::{self, E2025_06_18, E2026_07_28};
 use crate::edition::Structured;
-use crate::json::{Kind, Raw, write_text};
+use crate::json::{Raw, write_text};
 use crate::meta::key;
 use crate::model::{
     CacheHint, CacheScope, Completion, Content, ContentKind, Discovery, Implementation, InputRequired,
@@ -253,7 +253,7 @@ pub(super) fn put_blocks<'o>(
 ) -> Object<'o> {
     let fitting = structured.filter(|raw| match edition.facts().structured {
         Structured::Never => false,
-        Structured::Object => raw.view().kind() == Kind::Object,
+        Structured::Object => raw.view().is_object(),
         Structured::Any => true,
     });
     match (content, structured, fitting) {
@@ -309,8 +309,8 @@ impl Put for Fault {
 }
 
 /// An error object within another message.
-pub(super) fn read_fault(edition: Edition, part: Part<'_>) -> Result<Fault, Fault> {
-    let [code, message, data] = part.pick(["code", "message", "data"]);
+pub(super) fn read_fault(edition: Edition, part: &Part<'_>) -> Result<Fault, Fault> {
+    let [code, message, data] = &part.pick(["code", "message", "data"]);
     let (code, message, data) = (code.integer()?, message.text()?, data.maybe_json());
     Ok(Fault::from_remote(RemoteError { code, message, data }, edition))
 }

@@ -33,12 +33,12 @@ pub fn read_outcome(edition: Edition, call: &Call, result: &Raw) -> Result<Outco
     };
     let may_ask = matches!(call, Call::CallTool { .. } | Call::GetPrompt { .. } | Call::Read { .. });
     match kind.as_deref() {
-        None | Some("complete") => read_complete(edition, call, part),
+        None | Some("complete") => read_complete(edition, call, &part),
         Some("input_required") if may_ask && facts.asking == Asking::Retry => {
-            read_input_required(edition, part).map(Outcome::InputRequired)
+            read_input_required(edition, &part).map(Outcome::InputRequired)
         }
         Some("task") if matches!(call, Call::CallTool { .. }) && facts.tasks == Tasks::Extension => {
-            read_task(edition, part).map(Outcome::TaskStarted)
+            read_task(edition, &part).map(Outcome::TaskStarted)
         }
         Some(other) => {
             Err(part.refuse(format!("result.resultType of {} is unknown: {other:.64}", call.method())))
@@ -46,7 +46,7 @@ pub fn read_outcome(edition: Edition, call: &Call, result: &Raw) -> Result<Outco
     }
 }
 
-fn read_complete(edition: Edition, call: &Call, part: Part<'_>) -> Result<Outcome, Fault> {
+fn read_complete(edition: Edition, call: &Call, part: &Part<'_>) -> Result<Outcome, Fault> {
     Ok(match call {
         Call::Ping | Call::SetLevel(_) | Call::Subscribe { .. } | Call::Unsubscribe { .. } => Outcome::Done,
         Call::UpdateTask { .. } | Call::AddRoot { .. } | Call::RemoveRoot { .. } => Outcome::Done,
@@ -64,7 +64,7 @@ fn read_complete(edition: Edition, call: &Call, part: Part<'_>) -> Result<Outcom
         }
         Call::ListPrompts { .. } => Outcome::Prompts(read_page(part, "prompts", read_prompt)?),
         Call::GetPrompt { .. } => Outcome::Prompt(read_prompt_output(part)?),
-        Call::Complete(_) => Outcome::Completion(read_completion(part.field("completion"))?),
+        Call::Complete(_) => Outcome::Completion(read_completion(&part.field("completion"))?),
         Call::Listen(_) => match read_subscription(part) {
             Some(subscription) => Outcome::Listened { subscription },
             None => return Err(part.refuse(format!("result._meta lacks {}", key::SUBSCRIPTION))),
@@ -81,14 +81,14 @@ fn read_complete(edition: Edition, call: &Call, part: Part<'_>) -> Result<Outcom
         // Only calls of tools run as tasks.
         Call::TaskResult { id } => Outcome::TaskPayload {
             id: id.clone(),
-            output: Box::new(Outcome::Tool(read_tool_output(edition, part)?)),
+            output: Arc::new(Outcome::Tool(read_tool_output(edition, part)?)),
         },
     })
 }
 
 /// In core tasks, a call that goes on as a task has no type to tell it by.
-fn read_called(edition: Edition, part: Part<'_>) -> Result<Outcome, Fault> {
-    let [task, content] = part.pick(["task", "content"]);
+fn read_called(edition: Edition, part: &Part<'_>) -> Result<Outcome, Fault> {
+    let [task, content] = &part.pick(["task", "content"]);
     let started = task.value().is_some() && content.given().is_none();
     match edition.facts().tasks == Tasks::Core && started {
         true => read_task_item(edition, task).map(Outcome::TaskStarted),
@@ -96,9 +96,9 @@ fn read_called(edition: Edition, part: Part<'_>) -> Result<Outcome, Fault> {
     }
 }
 
-pub(super) fn read_tool_output(edition: Edition, part: Part<'_>) -> Result<ToolOutput, Fault> {
+pub(super) fn read_tool_output(edition: Edition, part: &Part<'_>) -> Result<ToolOutput, Fault> {
     let [content, structured, is_error, meta] =
-        part.pick(["content", "structuredContent", "isError", "_meta"]);
+        &part.pick(["content", "structuredContent", "isError", "_meta"]);
     Ok(ToolOutput {
         content: content.list(read_content)?,
         structured: read_structured(edition, structured),
@@ -110,17 +110,17 @@ pub(super) fn read_tool_output(edition: Edition, part: Part<'_>) -> Result<ToolO
 
 /// Where any JSON may stand, `null` is a value like others; elsewhere it is
 /// what some writers say for nothing.
-pub(super) fn read_structured(edition: Edition, field: Field<'_>) -> Option<Raw> {
+pub(super) fn read_structured(edition: Edition, field: &Field<'_>) -> Option<Raw> {
     match edition.facts().structured {
         Structured::Any => field.maybe_json(),
         Structured::Object | Structured::Never => field.value().and(field.maybe_json()),
     }
 }
 
-fn read_input_required(edition: Edition, part: Part<'_>) -> Result<InputRequired, Fault> {
-    let [asks, state] = part.pick(["inputRequests", "requestState"]);
+fn read_input_required(edition: Edition, part: &Part<'_>) -> Result<InputRequired, Fault> {
+    let [asks, state] = &part.pick(["inputRequests", "requestState"]);
     let required = InputRequired {
-        asks: asks.maybe_map(|ask| read_embedded(edition, ask))?,
+        asks: asks.maybe_map(|ask| read_embedded(edition, ask).map(Some))?,
         state: state.maybe_text()?,
     };
     match required.asks.is_empty() && required.state.is_none() {
@@ -129,43 +129,43 @@ fn read_input_required(edition: Edition, part: Part<'_>) -> Result<InputRequired
     }
 }
 
-fn read_welcome(part: Part<'_>) -> Result<Welcome, Fault> {
+fn read_welcome(part: &Part<'_>) -> Result<Welcome, Fault> {
     let [version, capabilities, server, instructions] =
-        part.pick(["protocolVersion", "capabilities", "serverInfo", "instructions"]);
+        &part.pick(["protocolVersion", "capabilities", "serverInfo", "instructions"]);
     Ok(Welcome {
         version: version.text()?,
-        capabilities: read_server_capabilities(capabilities.part("capabilities")?)?,
+        capabilities: read_server_capabilities(&capabilities.part("capabilities")?)?,
         server: read_implementation(server)?,
         instructions: instructions.maybe_text()?,
     })
 }
 
-fn read_discovery(part: Part<'_>) -> Result<Discovery, Fault> {
+fn read_discovery(part: &Part<'_>) -> Result<Discovery, Fault> {
     let [versions, capabilities, instructions] =
-        part.pick(["supportedVersions", "capabilities", "instructions"]);
+        &part.pick(["supportedVersions", "capabilities", "instructions"]);
     Ok(Discovery {
         versions: versions.list(Field::text)?,
-        capabilities: read_server_capabilities(capabilities.part("capabilities")?)?,
+        capabilities: read_server_capabilities(&capabilities.part("capabilities")?)?,
         instructions: instructions.maybe_text()?,
         server: read_server(part)?,
         cache: read_cache(part)?,
     })
 }
 
-fn read_server(part: Part<'_>) -> Result<Option<Implementation>, Fault> {
+fn read_server(part: &Part<'_>) -> Result<Option<Implementation>, Fault> {
     let Some(meta) = part.field("_meta").maybe_part("result._meta")? else {
         return Ok(None);
     };
     let server = meta.field(key::SERVER);
-    server.value().map(|_| read_implementation(server)).transpose()
+    server.value().map(|_| read_implementation(&server)).transpose()
 }
 
 fn read_page<'a, T>(
-    part: Part<'a>,
+    part: &Part<'a>,
     name: &'static str,
-    read: impl Fn(Field<'a>) -> Result<T, Fault>,
+    read: impl Fn(&Field<'a>) -> Result<T, Fault>,
 ) -> Result<Page<T>, Fault> {
-    let [items, next] = part.pick([name, "nextCursor"]);
+    let [items, next] = &part.pick([name, "nextCursor"]);
     Ok(Page {
         items: items.list(|item| read(item).map(Arc::new))?,
         next: next.maybe_text()?,
@@ -174,8 +174,8 @@ fn read_page<'a, T>(
 }
 
 /// What is not said must not be cached.
-fn read_cache(part: Part<'_>) -> Result<CacheHint, Fault> {
-    let [ttl, scope] = part.pick(["ttlMs", "cacheScope"]);
+fn read_cache(part: &Part<'_>) -> Result<CacheHint, Fault> {
+    let [ttl, scope] = &part.pick(["ttlMs", "cacheScope"]);
     Ok(CacheHint {
         ttl_ms: ttl.maybe_count()?.unwrap_or(0),
         scope: match scope.value() {
@@ -185,8 +185,8 @@ fn read_cache(part: Part<'_>) -> Result<CacheHint, Fault> {
     })
 }
 
-fn read_prompt_output(part: Part<'_>) -> Result<PromptOutput, Fault> {
-    let [description, messages, meta] = part.pick(["description", "messages", "_meta"]);
+fn read_prompt_output(part: &Part<'_>) -> Result<PromptOutput, Fault> {
+    let [description, messages, meta] = &part.pick(["description", "messages", "_meta"]);
     Ok(PromptOutput {
         description: description.maybe_text()?,
         messages: messages.list(read_prompt_message)?,
@@ -194,8 +194,8 @@ fn read_prompt_output(part: Part<'_>) -> Result<PromptOutput, Fault> {
     })
 }
 
-fn read_completion(field: Field<'_>) -> Result<Completion, Fault> {
-    let [values, total, has_more] = field.part("completion")?.pick(["values", "total", "hasMore"]);
+fn read_completion(field: &Field<'_>) -> Result<Completion, Fault> {
+    let [values, total, has_more] = &field.part("completion")?.pick(["values", "total", "hasMore"]);
     Ok(Completion {
         values: values.list(Field::text)?,
         total: total.maybe_count()?,

@@ -158,7 +158,7 @@ fn put_content(out: &mut Vec<u8>, edition: Edition, content: &Content) {
     }
 }
 
-pub(super) fn read_sample(edition: Edition, params: Part<'_>) -> Result<Sample, Fault> {
+pub(super) fn read_sample(edition: Edition, params: &Part<'_>) -> Result<Sample, Fault> {
     let [
         messages,
         max_tokens,
@@ -170,7 +170,7 @@ pub(super) fn read_sample(edition: Edition, params: Part<'_>) -> Result<Sample, 
         metadata,
         tools,
         choice,
-    ] = params.pick([
+    ] = &params.pick([
         "messages",
         "maxTokens",
         "systemPrompt",
@@ -196,12 +196,12 @@ pub(super) fn read_sample(edition: Edition, params: Part<'_>) -> Result<Sample, 
     })
 }
 
-fn read_preferences(field: Field<'_>) -> Result<Option<ModelPreferences>, Fault> {
+fn read_preferences(field: &Field<'_>) -> Result<Option<ModelPreferences>, Fault> {
     let Some(part) = field.maybe_part("modelPreferences")? else {
         return Ok(None);
     };
     let [hints, cost, speed, intelligence] =
-        part.pick(["hints", "costPriority", "speedPriority", "intelligencePriority"]);
+        &part.pick(["hints", "costPriority", "speedPriority", "intelligencePriority"]);
     // A hint may be about something else than a name.
     let hints = hints.maybe_list(|hint| hint.part("hint")?.field("name").maybe_text())?;
     Ok(Some(ModelPreferences {
@@ -212,7 +212,7 @@ fn read_preferences(field: Field<'_>) -> Result<Option<ModelPreferences>, Fault>
     }))
 }
 
-fn read_choice(field: Field<'_>) -> Result<Option<ToolChoice>, Fault> {
+fn read_choice(field: &Field<'_>) -> Result<Option<ToolChoice>, Fault> {
     let Some(part) = field.maybe_part("toolChoice")? else {
         return Ok(None);
     };
@@ -229,8 +229,8 @@ fn read_choice(field: Field<'_>) -> Result<Option<ToolChoice>, Fault> {
     }
 }
 
-fn read_message(edition: Edition, field: Field<'_>) -> Result<SamplingMessage, Fault> {
-    let [role, content, meta] = field.part("message")?.pick(["role", "content", "_meta"]);
+fn read_message(edition: Edition, field: &Field<'_>) -> Result<SamplingMessage, Fault> {
+    let [role, content, meta] = &field.part("message")?.pick(["role", "content", "_meta"]);
     Ok(SamplingMessage {
         role: read_role(role)?,
         content: read_turn(edition, content)?,
@@ -238,9 +238,9 @@ fn read_message(edition: Edition, field: Field<'_>) -> Result<SamplingMessage, F
     })
 }
 
-pub(super) fn read_sampled(edition: Edition, part: Part<'_>) -> Result<Sampled, Fault> {
+pub(super) fn read_sampled(edition: Edition, part: &Part<'_>) -> Result<Sampled, Fault> {
     let [role, content, model, stop_reason, meta] =
-        part.pick(["role", "content", "model", "stopReason", "_meta"]);
+        &part.pick(["role", "content", "model", "stopReason", "_meta"]);
     Ok(Sampled {
         role: read_role(role)?,
         content: read_turn(edition, content)?,
@@ -251,16 +251,16 @@ pub(super) fn read_sampled(edition: Edition, part: Part<'_>) -> Result<Sampled, 
 }
 
 /// One block, or a list of them.
-fn read_turn(edition: Edition, field: Field<'_>) -> Result<Vec<SamplingBlock>, Fault> {
+fn read_turn(edition: Edition, field: &Field<'_>) -> Result<Vec<SamplingBlock>, Fault> {
     match field.value().map(|value| value.kind()) {
         Some(Kind::Array) => field.list(|block| read_block(edition, block)),
         _ => read_block(edition, field).map(|block| vec![block]),
     }
 }
 
-fn read_block(edition: Edition, field: Field<'_>) -> Result<SamplingBlock, Fault> {
+fn read_block(edition: Edition, field: &Field<'_>) -> Result<SamplingBlock, Fault> {
     let part = field.part("content")?;
-    let [kind, id, name, input, tool_use, content, structured, is_error, meta] = part.pick([
+    let [kind, id, name, input, tool_use, content, structured, is_error, meta] = &part.pick([
         "type",
         "id",
         "name",

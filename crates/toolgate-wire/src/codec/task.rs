@@ -1,6 +1,8 @@
 //! Tasks, both ways: the core tasks of one edition and the extension of the
 //! next, which are the same thing under different names.
 
+use std::sync::Arc;
+
 use super::ask::read_embedded;
 use super::fields::{Field, Part};
 use super::object::{Object, Put};
@@ -91,16 +93,16 @@ impl<T: Put> Put for Given<'_, T> {
     }
 }
 
-pub(super) fn read_task_item(edition: Edition, field: Field<'_>) -> Result<Task, Fault> {
-    read_task(edition, field.part("task")?)
+pub(super) fn read_task_item(edition: Edition, field: &Field<'_>) -> Result<Task, Fault> {
+    read_task(edition, &field.part("task")?)
 }
 
-pub(super) fn read_task(edition: Edition, part: Part<'_>) -> Result<Task, Fault> {
+pub(super) fn read_task(edition: Edition, part: &Part<'_>) -> Result<Task, Fault> {
     let (ttl, poll) = match edition == E2025_11_25 {
         true => ("ttl", "pollInterval"),
         false => ("ttlMs", "pollIntervalMs"),
     };
-    let [id, state, message, created_at, updated_at, ttl, poll, asks, result, error] = part.pick([
+    let [id, state, message, created_at, updated_at, ttl, poll, asks, result, error] = &part.pick([
         "taskId",
         "status",
         "statusMessage",
@@ -123,13 +125,15 @@ pub(super) fn read_task(edition: Edition, part: Part<'_>) -> Result<Task, Fault>
         ttl_ms: ttl.maybe_count()?,
         poll_ms: poll.maybe_count()?,
         asks: match state {
-            TaskState::InputRequired if detailed => asks.maybe_map(|ask| read_embedded(edition, ask))?,
+            TaskState::InputRequired if detailed => {
+                asks.maybe_map(|ask| read_embedded(edition, ask).map(Some))?
+            }
             _ => Default::default(),
         },
         end: match state {
             TaskState::Completed if detailed => read_result(edition, result)?,
             TaskState::Failed if detailed => {
-                let error = error.maybe_part("error")?.map(|error| read_fault(edition, error));
+                let error = error.maybe_part("error")?.map(|error| read_fault(edition, &error));
                 error.transpose()?.map(TaskEnd::Fault)
             }
             _ => None,
@@ -138,13 +142,13 @@ pub(super) fn read_task(edition: Edition, part: Part<'_>) -> Result<Task, Fault>
 }
 
 /// Only calls of tools run as tasks.
-fn read_result(edition: Edition, field: Field<'_>) -> Result<Option<TaskEnd>, Fault> {
+fn read_result(edition: Edition, field: &Field<'_>) -> Result<Option<TaskEnd>, Fault> {
     let Some(part) = field.maybe_part("result")? else {
         return Ok(None);
     };
     let outcome = match part.field("content").given() {
-        Some(_) => Outcome::Tool(read_tool_output(edition, part)?),
+        Some(_) => Outcome::Tool(read_tool_output(edition, &part)?),
         None => Outcome::Done,
     };
-    Ok(Some(TaskEnd::Outcome(Box::new(outcome))))
+    Ok(Some(TaskEnd::Outcome(Arc::new(outcome))))
 }

@@ -60,7 +60,7 @@ pub enum Outcome {
         /// Which task.
         id: String,
         /// What it gave.
-        output: Box<Outcome>,
+        output: Arc<Outcome>,
     },
     /// Answers `roots/list`: only to who names no edition.
     Roots(Vec<Root>),

@@ -1,6 +1,7 @@
 //! Long work that outlives the call that began it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::Fault;
 use crate::model::{Ask, Outcome};
@@ -77,8 +78,8 @@ impl TaskState {
 /// How a task ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TaskEnd {
-    /// With the result that the call would have had.
-    Outcome(Box<Outcome>),
+    /// With the result that the call would have had. Shared: whoever asks for the task gets one.
+    Outcome(Arc<Outcome>),
     /// With a refusal.
     Fault(Fault),
 }

@@ -5,4 +5,3 @@ mod noted;
 mod roundtrip;
 mod samples;
 mod schema;
-mod typed;

@@ -625,7 +625,7 @@ pub(crate) fn tasks() -> Vec<Task> {
         asks,
         end,
     };
-    let output = |output| Some(TaskEnd::Outcome(Box::new(Outcome::Tool(output))));
+    let output = |output| Some(TaskEnd::Outcome(Arc::new(Outcome::Tool(output))));
     let fault = Fault::new(FaultKind::Internal, "worker died").with_data(raw(json!({ "n": 1 })));
     let mut tasks: Vec<Task> = TaskState::ALL.map(bare).into();
     tasks.extend([
@@ -762,7 +762,7 @@ pub(crate) fn worded_outcomes() -> Vec<(Call, Outcome)> {
         add("tools/list", Outcome::Tools(page));
     }
     for output in tool_outputs() {
-        let output = Box::new(Outcome::Tool(output));
+        let output = Arc::new(Outcome::Tool(output));
         add("tasks/result", Outcome::TaskPayload { id: "t-1".into(), output });
     }
     for task in tasks() {

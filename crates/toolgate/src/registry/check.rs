@@ -153,8 +153,13 @@ fn converted(value: &Value, wanted: Type, as_text: bool) -> Option<Value> {
         }
         (Type::Number, Value::String(text)) => text.trim().parse().ok().and_then(number),
         (Type::Boolean, Value::String(text)) => text.trim().parse().ok().map(Value::Bool),
-        (Type::Array, Value::String(text)) => serde_json::from_str(text).ok().filter(Value::is_array),
-        (Type::Object, Value::String(text)) => serde_json::from_str(text).ok().filter(Value::is_object),
+        // As bytes, as everywhere: the reader of text would be a second one.
+        (Type::Array, Value::String(text)) => {
+            serde_json::from_slice(text.as_bytes()).ok().filter(Value::is_array)
+        }
+        (Type::Object, Value::String(text)) => {
+            serde_json::from_slice(text.as_bytes()).ok().filter(Value::is_object)
+        }
         _ => None,
     }
 }

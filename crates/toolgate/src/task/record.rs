@@ -261,6 +261,7 @@ pub(super) fn sample() -> Record {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::Arc;
 
     use proptest::prelude::*;
     use serde_json::json;
@@ -360,7 +361,7 @@ mod tests {
                     Move::Reply(key) => record.reply(&key.to_string(), Reply::Answer(Raw::null())),
                     Move::Refuse(key) => record.reply(&key.to_string(), Reply::Refused("no".into())),
                     Move::End(state) => {
-                        let end = TaskEnd::Outcome(Box::new(Outcome::Tool(ToolOutput::text("done"))));
+                        let end = TaskEnd::Outcome(Arc::new(Outcome::Tool(ToolOutput::text("done"))));
                         record.end(*state, None, Some(end).filter(|_| *state == TaskState::Completed))
                     }
                     Move::Retry => {

@@ -216,7 +216,7 @@ impl Core {
             }
             Err(Stop::Cancelled) => return End { state: TaskState::Cancelled, message: None, end: None },
         };
-        End { state: TaskState::Completed, message: None, end: Some(TaskEnd::Outcome(Box::new(outcome))) }
+        End { state: TaskState::Completed, message: None, end: Some(TaskEnd::Outcome(Arc::new(outcome))) }
     }
 
     /// Writes down how a run ended. A store that is away is waited for: the result must not be lost to a short absence.

@@ -1,6 +1,8 @@
 //! Messages as they are printed in the protocol brief: each reads as what it
 //! means, and is written again as it stood, up to the order of its members.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 use toolgate_wire::codec::*;
@@ -352,9 +354,9 @@ fn core_tasks() {
     let text = r#"{"jsonrpc":"2.0","id":31,"result":{"content":[{"type":"text","text":"ok"}],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t-8c1f"}}}}"#;
     let Outcome::TaskPayload { id, output } = outcome(OLD, &result, text) else { panic!() };
     assert_eq!(id, "t-8c1f");
-    assert!(matches!(*output, Outcome::Tool(output) if output.content == [Content::text("ok")]));
+    assert!(matches!(&*output, Outcome::Tool(output) if output.content == [Content::text("ok")]));
     // Said by us, the mark is put there.
-    let ours = Outcome::TaskPayload { id, output: Box::new(Outcome::Tool(ToolOutput::text("ok"))) };
+    let ours = Outcome::TaskPayload { id, output: Arc::new(Outcome::Tool(ToolOutput::text("ok"))) };
     let Frame::Response { outcome: Ok(printed), .. } = frame(text) else { panic!() };
     assert_eq!(written(|out| write_outcome(out, OLD, &ours, None)), printed);
 }
@@ -403,7 +405,7 @@ fn tasks_of_the_extension() {
         &get,
         r#"{"jsonrpc":"2.0","id":43,"result":{"resultType":"complete","taskId":"t-8c1f","status":"completed","createdAt":"2026-08-30T10:00:00Z","lastUpdatedAt":"2026-08-30T10:02:00Z","ttlMs":600000,"result":{"content":[{"type":"text","text":"ok"}]}}}"#,
     );
-    let end = TaskEnd::Outcome(Box::new(Outcome::Tool(ToolOutput::text("ok"))));
+    let end = TaskEnd::Outcome(Arc::new(Outcome::Tool(ToolOutput::text("ok"))));
     let completed = Task { end: Some(end), ..task(TaskState::Completed, "2026-08-30T10:02:00Z") };
     assert_eq!(done, Outcome::TaskStatus(Box::new(completed)));
 

@@ -51,11 +51,11 @@ pub enum JsonErrorKind {
 }
 
 impl JsonError {
-    pub(super) fn new(offset: usize, kind: JsonErrorKind) -> Self {
+    pub(crate) fn new(offset: usize, kind: JsonErrorKind) -> Self {
         Self(Box::new(Repr { offset, kind }))
     }
 
-    pub(super) fn duplicate(offset: usize, key: &str) -> Self {
+    pub(crate) fn duplicate(offset: usize, key: &str) -> Self {
         Self::new(offset, JsonErrorKind::Duplicate(quote(key).into()))
     }
 

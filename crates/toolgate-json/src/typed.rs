@@ -2,25 +2,27 @@
 //!
 //! `serde_json` finds out about grammar, UTF-8 and escapes while it reads. Here all of that is known, so a string is
 //! found at the speed of memory and copied once. What comes of it is the same, failures included, only without the
-//! place: numbers that are not short integers and all enums are left to `serde_json` itself.
+//! place: numbers that are not short integers and all enums are left to `serde_json` itself. It is given bytes, as
+//! everywhere: its reader of text would be a second copy of all of it.
 
 use serde::Deserialize;
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{
-    DeserializeSeed, Deserializer, Error as _, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess,
+    DeserializeSeed, Deserializer, Error as _, Expected, IgnoredAny, IntoDeserializer, MapAccess, SeqAccess,
     Unexpected, Visitor,
 };
 use serde_json::Error;
-use serde_json::de::StrRead;
+use serde_json::de::SliceRead;
 
-use super::text::{plain_run, unescape};
-use super::view::value_len;
+use crate::number::read_number;
+use crate::text::{checked_run, unescape};
+use crate::view::value_len;
 
 /// The longest integer that is read here: of so many digits all fit into 64 bits.
 const SHORT: usize = 18;
 
 /// Reads a text that was checked, without white space around it.
-pub(super) fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, Error> {
+pub(crate) fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, Error> {
     let mut reader = Reader { rest: text };
     let value = T::deserialize(&mut reader)?;
     reader.next();
@@ -89,7 +91,7 @@ impl<'de> Reader<'de> {
     #[inline]
     fn inside(&mut self) -> (&'de str, bool) {
         let inside = self.rest.get(1..).unwrap_or_default();
-        let n_plain = plain_run(inside.as_bytes());
+        let n_plain = checked_run(inside.as_bytes());
         if let Some((plain, end)) = inside.split_at_checked(n_plain)
             && end.starts_with('"')
         {
@@ -137,7 +139,7 @@ impl<'de> Reader<'de> {
 
     /// A refusal of the next value.
     #[cold]
-    fn unfit<'v, V: Visitor<'v>>(&mut self, visitor: &V) -> Error {
+    fn unfit(&mut self, visitor: &dyn Expected) -> Error {
         let refuse = |unexpected| Error::invalid_type(unexpected, visitor);
         match self.next() {
             b'"' => {
@@ -194,7 +196,7 @@ impl Number {
 
     #[cold]
     fn parse(text: &str) -> Result<Number, Error> {
-        let number: serde_json::Number = serde_json::from_str(text)?;
+        let number = read_number(text.as_bytes())?;
         match (number.as_u64(), number.as_i64(), number.as_f64()) {
             (Some(number), _, _) => Ok(Number::Positive(number)),
             (None, Some(number), _) => Ok(Number::Negative(number)),
@@ -238,7 +240,7 @@ macro_rules! strings {
 macro_rules! left_to_others {
     ($($method:ident)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-            serde_json::Deserializer::from_str(self.value()).$method(visitor)
+            serde_json::Deserializer::from_slice(self.value().as_bytes()).$method(visitor)
         }
     )*};
 }
@@ -270,7 +272,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
                 match Number::short(text) {
                     Some(number) => number.visit(visitor),
                     // For `serde_json` to hand out: it can be built to keep all digits.
-                    None => serde_json::Deserializer::from_str(text).deserialize_any(visitor),
+                    None => serde_json::Deserializer::from_slice(text.as_bytes()).deserialize_any(visitor),
                 }
             }
         }
@@ -318,7 +320,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     ) -> Result<V::Value, Error> {
         // Its raw values, which only it knows how to hand out.
         if name.starts_with("$serde_json::") {
-            return serde_json::Deserializer::from_str(self.value())
+            return serde_json::Deserializer::from_slice(self.value().as_bytes())
                 .deserialize_newtype_struct(name, visitor);
         }
         visitor.visit_newtype_struct(self)
@@ -370,7 +372,8 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
-        serde_json::Deserializer::from_str(self.value()).deserialize_enum(name, variants, visitor)
+        serde_json::Deserializer::from_slice(self.value().as_bytes())
+            .deserialize_enum(name, variants, visitor)
     }
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
@@ -421,7 +424,7 @@ impl<'de> Key<'_, 'de> {
     fn number<T>(
         self,
         is_part: impl Fn(u8) -> bool,
-        read: impl FnOnce(&mut serde_json::Deserializer<StrRead<'de>>) -> Result<T, Error>,
+        read: impl FnOnce(&mut serde_json::Deserializer<SliceRead<'de>>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let behind = self.0.rest.get(1..).unwrap_or_default();
         let (inside, _) = self.0.inside();
@@ -429,11 +432,11 @@ impl<'de> Key<'_, 'de> {
             return Err(Error::custom("invalid value: expected key to be a number in quotes"));
         }
         let quoted = behind.get(..=inside.len()).unwrap_or(behind);
-        let value = read(&mut serde_json::Deserializer::from_str(quoted))?;
+        let value = read(&mut serde_json::Deserializer::from_slice(quoted.as_bytes()))?;
         // What begins as a number is one to its end if it ends as one, and can be read as a whole.
         let is_whole = inside.bytes().all(is_part)
             && inside.ends_with(|last: char| last.is_ascii_digit())
-            && serde_json::from_str::<IgnoredAny>(inside).is_ok();
+            && serde_json::from_slice::<IgnoredAny>(inside.as_bytes()).is_ok();
         if is_whole { Ok(value) } else { Err(Error::custom("expected `\"`")) }
     }
 }

@@ -12,10 +12,10 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::error::{JsonError, JsonErrorKind};
-use super::text::{behind_plain, hex4, pair, unescape};
-use super::view::utf8;
-use super::{Limits, View};
+use crate::error::{JsonError, JsonErrorKind};
+use crate::text::{behind_plain, hex4, pair, unescape};
+use crate::view::utf8;
+use crate::{Limits, View};
 
 /// Where `serde_json` stops, and with it everyone who reads typed arguments.
 const DEEPEST: usize = 127;
@@ -28,7 +28,7 @@ const FINITE_DIGITS: usize = 300;
 
 /// Who wants to know where the members of an object are. The scan has them all
 /// in its hands; a caller who notes them on the way is spared a second walk.
-pub(crate) trait Members<'a> {
+pub trait Members<'a> {
     /// The same, of objects within this one.
     type Within: Members<'a>;
 
@@ -72,7 +72,7 @@ impl<'a> Members<'a> for () {
 /// of it, white space around it left off. If the value is an object, `members`
 /// notes what it wants of it. What was noted of a text that is refused means
 /// nothing.
-pub(crate) fn scan<'a>(
+pub fn scan<'a>(
     bytes: &'a [u8],
     limits: &Limits,
     members: &mut impl Members<'a>,
@@ -104,14 +104,14 @@ fn is_ascii(bytes: &[u8]) -> bool {
 
 /// A key as it stands in the text.
 #[derive(Clone, Copy)]
-pub(crate) struct Key<'a> {
+pub struct Key<'a> {
     inside: &'a [u8],
     escaped: bool,
 }
 
 impl<'a> Key<'a> {
     /// A key of a view.
-    pub(crate) fn of(quoted: View<'a>) -> Self {
+    pub fn of(quoted: View<'a>) -> Self {
         let inside = match quoted.as_bytes() {
             [b'"', inside @ .., b'"'] => inside,
             _ => &[],
@@ -120,7 +120,7 @@ impl<'a> Key<'a> {
     }
 
     /// The key with its escapes taken out.
-    pub(crate) fn text(self) -> Cow<'a, str> {
+    pub fn text(self) -> Cow<'a, str> {
         let inside = utf8(self.inside);
         if self.escaped { unescape(inside) } else { Cow::Borrowed(inside) }
     }
@@ -129,7 +129,7 @@ impl<'a> Key<'a> {
     /// by their length first; nobody writes a known name with escapes in it,
     /// but one who does means it all the same.
     #[inline(always)]
-    pub(crate) fn find(self, find: impl Fn(&[u8]) -> Option<usize>) -> Option<usize> {
+    pub fn find(self, find: impl Fn(&[u8]) -> Option<usize>) -> Option<usize> {
         // One call, so that it is made part of whoever asks.
         let text;
         let key = match self.escaped {

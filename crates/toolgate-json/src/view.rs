@@ -12,8 +12,9 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::Raw;
-use super::text::{backslash, plain_run, unescape};
+use crate::Raw;
+use crate::number::read_number;
+use crate::text::{backslash, checked_run, unescape};
 
 /// The six kinds of JSON values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,8 +42,14 @@ pub struct View<'a> {
 
 impl<'a> View<'a> {
     /// `bytes` have passed the scan, or are a value within some that have.
-    pub(crate) fn trusted(bytes: &'a [u8]) -> Self {
+    #[doc(hidden)]
+    pub fn trusted(bytes: &'a [u8]) -> Self {
         Self { bytes }
+    }
+
+    /// `{}`
+    pub fn empty_object() -> Self {
+        Self::trusted(b"{}")
     }
 
     /// What kind of value this is.
@@ -63,8 +70,15 @@ impl<'a> View<'a> {
     }
 
     /// Whether this is `null`.
+    #[inline]
     pub fn is_null(&self) -> bool {
-        self.kind() == Kind::Null
+        matches!(self.bytes, [b'n', ..])
+    }
+
+    /// Whether this is an object.
+    #[inline]
+    pub fn is_object(&self) -> bool {
+        matches!(self.bytes, [b'{', ..])
     }
 
     /// The truth value, if it is one.
@@ -124,7 +138,7 @@ impl<'a> View<'a> {
     /// Whether this is a string that stands there as `word`, which has no
     /// backslash. An escaped string may mean the same; see [`View::is_escaped`].
     #[inline]
-    pub(crate) fn is_word(&self, word: &str) -> bool {
+    pub fn is_word(&self, word: &str) -> bool {
         match self.bytes {
             [b'"', inside @ .., b'"'] => inside == word.as_bytes(),
             _ => false,
@@ -133,7 +147,7 @@ impl<'a> View<'a> {
 
     /// Whether there are escapes in this string.
     #[inline]
-    pub(crate) fn is_escaped(&self) -> bool {
+    pub fn is_escaped(&self) -> bool {
         backslash(self.bytes).is_some()
     }
 
@@ -175,22 +189,26 @@ impl<'a> View<'a> {
     }
 
     /// Whether this is a number that a double can hold.
-    pub(super) fn is_finite(&self) -> bool {
+    pub(crate) fn is_finite(&self) -> bool {
         self.as_f64().is_some_and(f64::is_finite)
     }
 
     fn to_number(self) -> serde_json::Value {
         // The scan asks the standard library what is finite. Should `serde_json`
         // see the very largest doubles otherwise, this must still not fail.
-        serde_json::from_slice(self.bytes).unwrap_or_else(|_| self.as_f64().unwrap_or_default().into())
+        match read_number(self.bytes) {
+            Ok(number) => serde_json::Value::Number(number),
+            Err(_) => self.as_f64().unwrap_or_default().into(),
+        }
     }
 
     fn number(&self) -> Option<&'a str> {
         (self.kind() == Kind::Number).then(|| utf8(self.bytes))
     }
 
-    /// Keys, still quoted, with their values.
-    pub(crate) fn pairs(&self) -> impl Iterator<Item = (View<'a>, View<'a>)> + Clone + use<'a> {
+    /// The members of an object with their keys still quoted, for who compares
+    /// those as they stand there; none if it is something else.
+    pub fn pairs(&self) -> impl Iterator<Item = (View<'a>, View<'a>)> + Clone + use<'a> {
         Pairs(Values::new(self.bytes, b'{'))
     }
 }
@@ -284,7 +302,7 @@ fn digits(bytes: &[u8]) -> Option<i64> {
 
 /// The length of the value at the beginning of checked text.
 #[inline]
-pub(super) fn value_len(bytes: &[u8]) -> usize {
+pub(crate) fn value_len(bytes: &[u8]) -> usize {
     match bytes.first() {
         Some(b'"') => string_len(bytes),
         Some(b'{' | b'[') => container_len(bytes),
@@ -300,7 +318,7 @@ pub(super) fn value_len(bytes: &[u8]) -> usize {
 fn string_len(bytes: &[u8]) -> usize {
     let mut at = 1;
     while let Some(rest) = bytes.get(at..) {
-        at += plain_run(rest);
+        at += checked_run(rest);
         match bytes.get(at) {
             Some(b'"') => return at + 1,
             // The byte after a backslash never ends a string.
@@ -337,6 +355,6 @@ fn container_len(bytes: &[u8]) -> usize {
 
 /// The scan has seen that all of the text is UTF-8, and values are cut out of
 /// it between ASCII characters. Nothing a peer sends can reach the fallback.
-pub(super) fn utf8(bytes: &[u8]) -> &str {
+pub(crate) fn utf8(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }

@@ -13,14 +13,38 @@ const NEAR: usize = 64;
 /// escapes is looked at anew behind each of them, so this must not be much.
 const BLOCK: usize = 512;
 
+/// A one in each of eight bytes.
+const ONES: u64 = u64::MAX / 0xff;
+
+/// The top bit of each.
+const HIGH: u64 = ONES * 0x80;
+
 /// What is left behind the bytes before the first quote, backslash or control
 /// character, which are the bytes that end a plain run whether reading or
 /// writing.
 #[inline(always)]
-pub(super) fn behind_plain(bytes: &[u8]) -> &[u8] {
-    let far = bytes.len().saturating_sub(NEAR);
+pub(crate) fn behind_plain(bytes: &[u8]) -> &[u8] {
+    behind(bytes, by_blocks)
+}
+
+/// The number of those bytes.
+#[inline]
+pub(crate) fn plain_run(bytes: &[u8]) -> usize {
+    bytes.len() - behind_plain(bytes).len()
+}
+
+/// The same for text that was checked: no control character ends a run there.
+#[inline]
+pub(crate) fn checked_run(bytes: &[u8]) -> usize {
+    bytes.len() - behind(bytes, by_ends).len()
+}
+
+/// `far` goes on where a run is long.
+#[inline(always)]
+fn behind(bytes: &[u8], far: impl FnOnce(&[u8]) -> &[u8]) -> &[u8] {
+    let end = bytes.len().saturating_sub(NEAR);
     let mut rest = bytes;
-    while rest.len() > far {
+    while rest.len() > end {
         let Some((word, after)) = rest.split_first_chunk::<8>() else {
             return by_bytes(rest);
         };
@@ -30,22 +54,19 @@ pub(super) fn behind_plain(bytes: &[u8]) -> &[u8] {
         }
         rest = after;
     }
-    by_blocks(rest)
+    far(rest)
 }
 
-/// The number of those bytes.
-#[inline]
-pub(super) fn plain_run(bytes: &[u8]) -> usize {
-    bytes.len() - behind_plain(bytes).len()
+#[inline(never)]
+fn by_ends(bytes: &[u8]) -> &[u8] {
+    let plain = memchr::memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
+    bytes.get(plain..).unwrap_or_default()
 }
 
 #[inline(never)]
 fn by_blocks(mut bytes: &[u8]) -> &[u8] {
     while let Some((block, after)) = bytes.split_first_chunk::<BLOCK>() {
-        // No early exit from the second look: that is what lets it be vectorized.
-        let is_plain = memchr::memchr2(b'"', b'\\', block).is_none()
-            && block.iter().fold(u8::MAX, |least, &byte| least.min(byte)) >= 0x20;
-        if !is_plain {
+        if memchr::memchr2(b'"', b'\\', block).is_some() || has_controls(block) {
             break;
         }
         bytes = after;
@@ -58,6 +79,23 @@ fn by_blocks(mut bytes: &[u8]) -> &[u8] {
         bytes = after;
     }
     by_bytes(bytes)
+}
+
+/// Whether there are control characters in a block. Words and no early exit: quick also
+/// in a program that is built for size, where nothing is vectorized.
+// Never: as part of a loop over blocks of one size all of it would be unrolled.
+#[inline(never)]
+fn has_controls(block: &[u8]) -> bool {
+    let (words, _) = block.as_chunks::<8>();
+    let (fours, _) = words.as_chunks::<4>();
+    // The top bit of each byte is set, unless that is below a space; only such
+    // a one borrows from the next.
+    let fine = |word: &[u8; 8]| {
+        let word = u64::from_le_bytes(*word);
+        (ONES * 0x20 - 1).wrapping_sub(word) | word
+    };
+    let fine = fours.iter().fold([u64::MAX; 4], |all, four| std::array::from_fn(|n| all[n] & fine(&four[n])));
+    fine.iter().fold(HIGH, |all, each| all & each) != HIGH
 }
 
 fn by_bytes(bytes: &[u8]) -> &[u8] {
@@ -77,8 +115,6 @@ fn special(byte: u8) -> bool {
 /// byte. A borrow can set bits above it wrongly, never below.
 #[inline(always)]
 fn specials(word: u64) -> u64 {
-    const ONES: u64 = u64::MAX / 0xff;
-    const HIGH: u64 = ONES * 0x80;
     let quote_or_control = (word ^ (ONES * 2)).wrapping_sub(ONES * 0x21);
     let backslash = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
     // Neither changes the top bits, so one look at those of `word` serves both.
@@ -86,7 +122,7 @@ fn specials(word: u64) -> u64 {
 }
 
 /// The inside of a checked string as the text it stands for.
-pub(super) fn unescape(inside: &str) -> Cow<'_, str> {
+pub(crate) fn unescape(inside: &str) -> Cow<'_, str> {
     let Some(first) = backslash(inside.as_bytes()) else {
         return Cow::Borrowed(inside);
     };
@@ -108,7 +144,7 @@ pub(super) fn unescape(inside: &str) -> Cow<'_, str> {
 
 /// Where the first backslash is. What is short is not worth a call.
 #[inline]
-pub(super) fn backslash(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn backslash(bytes: &[u8]) -> Option<usize> {
     match bytes.len() {
         ..=16 => bytes.iter().position(|&byte| byte == b'\\'),
         _ => memchr::memchr(b'\\', bytes),
@@ -141,13 +177,13 @@ fn decode_hex(escape: &[u8]) -> (char, usize) {
 }
 
 /// The four hexadecimal digits at the beginning of `bytes`.
-pub(super) fn hex4(bytes: Option<&[u8]>) -> Option<u32> {
+pub(crate) fn hex4(bytes: Option<&[u8]>) -> Option<u32> {
     let digits = bytes?.first_chunk::<4>()?;
     digits.iter().try_fold(0, |sum, &digit| Some(sum << 4 | char::from(digit).to_digit(16)?))
 }
 
 /// The character of a surrogate pair, if the two are one.
-pub(super) fn pair(high: u32, low: u32) -> Option<char> {
+pub(crate) fn pair(high: u32, low: u32) -> Option<char> {
     let units = [u16::try_from(high).ok()?, u16::try_from(low).ok()?];
     let mut chars = char::decode_utf16(units);
     let ch = chars.next()?.ok()?;
@@ -157,7 +193,7 @@ pub(super) fn pair(high: u32, low: u32) -> Option<char> {
 
 /// Appends `text` as a JSON string. Only what must be escaped is: quotes,
 /// backslashes and control characters.
-pub(crate) fn write_text(out: &mut Vec<u8>, text: &str) {
+pub fn write_text(out: &mut Vec<u8>, text: &str) {
     let mut rest = text.as_bytes();
     // A little more for what follows a long one, which would be moved otherwise.
     out.reserve(rest.len() + 2 + rest.len() / 64);
@@ -189,4 +225,15 @@ fn write_escape(out: &mut Vec<u8>, byte: u8) {
         }
     };
     out.extend_from_slice(&[b'\\', short]);
+}
+
+/// Appends JSON that may be spread over lines, as one line: a line end, which
+/// JSON has only between values, becomes a space.
+pub fn write_line(out: &mut Vec<u8>, json: &[u8]) {
+    let mut at = out.len();
+    out.extend_from_slice(json);
+    while let Some(found) = memchr::memchr2(b'\n', b'\r', &out[at..]) {
+        at += found;
+        out[at] = b' ';
+    }
 }

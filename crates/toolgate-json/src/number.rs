@@ -1,7 +1,13 @@
-//! Numbers into JSON text.
+//! Numbers into JSON text, and out of it.
+
+/// Reads a number as `serde_json` does: in one place, for views and for types.
+#[inline(never)]
+pub(crate) fn read_number(text: &[u8]) -> Result<serde_json::Number, serde_json::Error> {
+    serde_json::from_slice(text)
+}
 
 /// Appends an integer.
-pub(crate) fn write_i64(out: &mut Vec<u8>, number: i64) {
+pub fn write_i64(out: &mut Vec<u8>, number: i64) {
     // By hand: every answer has an id, and this needs none of the machinery of `fmt`.
     let mut digits = [0; 20];
     let mut at = digits.len();
@@ -23,7 +29,7 @@ pub(crate) fn write_i64(out: &mut Vec<u8>, number: i64) {
 /// Appends a double: as an integer when it is one that a double holds exactly
 /// (`50`, not `50.0`), as the shortest text that reads back otherwise, and as
 /// `null` when it is not finite.
-pub(crate) fn write_f64(out: &mut Vec<u8>, number: f64) {
+pub fn write_f64(out: &mut Vec<u8>, number: f64) {
     const EXACT: f64 = (1_u64 << 53) as f64;
     if number.fract() == 0.0 && number.abs() < EXACT {
         return write_i64(out, number as i64);

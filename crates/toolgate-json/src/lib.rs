@@ -23,9 +23,9 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 
 pub use error::{JsonError, JsonErrorKind};
-pub(crate) use number::{write_f64, write_i64};
-pub(crate) use scan::{Key, Members, scan};
-pub(crate) use text::write_text;
+pub use number::{write_f64, write_i64};
+pub use scan::{Key, Members, scan};
+pub use text::{write_line, write_text};
 pub use view::{Kind, View};
 
 /// How large and how deep a JSON text may be.
@@ -98,8 +98,10 @@ impl Raw {
         Self(Bytes::from_static(b"null"))
     }
 
-    /// Takes the word of our own writers that `bytes` are one JSON value.
-    pub(crate) fn trusted(bytes: Bytes) -> Self {
+    /// Takes the word of the writers of the protocol that `bytes` are one JSON
+    /// value, without white space around it: all else relies on it.
+    #[doc(hidden)]
+    pub fn trusted(bytes: Bytes) -> Self {
         Self(bytes)
     }
 
@@ -179,8 +181,9 @@ impl serde::Serialize for Raw {
     }
 }
 
-/// The part of `whole` that `view` looks at, as counted bytes.
-pub(crate) fn slice(whole: &Bytes, view: View<'_>) -> Raw {
+/// The part of `whole` that `view` looks at, as counted bytes. A view of
+/// another text is copied instead.
+pub fn slice(whole: &Bytes, view: View<'_>) -> Raw {
     let part = view.as_bytes();
     let outer = whole.as_ptr_range();
     let inner = part.as_ptr_range();

@@ -169,18 +169,19 @@ fn refuses_bad_strings() {
 /// The end of a string is looked for in three ways, by its distance.
 #[test]
 fn sees_every_byte_of_a_string_at_every_distance() {
-    for n in 0..200 {
+    let tails = ["y".to_owned(), "y".repeat(600)];
+    for (n, tail) in (0..200).chain(570..580).flat_map(|n| tails.iter().map(move |tail| (n, tail))) {
         let plain = "x".repeat(n);
         assert!(parse(format!("\"{plain}\"")).is_ok());
         for byte in 0..0x20_u8 {
-            let text = format!("\"{plain}{}y\"", char::from(byte));
+            let text = format!("\"{plain}{}{tail}\"", char::from(byte));
             let error = parse(&text).unwrap_err();
             assert_eq!((error.kind(), error.offset()), (&JsonErrorKind::Control, n + 1));
         }
         for other in ["!", " ", "#", "[", "]", "\u{7f}", "\u{80}", "é", "\u{a2}", "\u{dc}", "😀"] {
-            assert!(parse(format!("\"{plain}{other}y\"")).is_ok(), "{other}");
+            assert!(parse(format!("\"{plain}{other}{tail}\"")).is_ok(), "{other}");
         }
-        let text = format!("{plain}\"\\\n\u{1}é");
+        let text = format!("{plain}\"\\\n\u{1}é{tail}");
         assert_eq!(Raw::text(&text).view().as_text().unwrap(), text);
         assert_eq!(parse(Raw::text(&text).as_bytes()).unwrap().parse_as::<String>().unwrap(), text);
     }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use toolgate_wire::Raw;
+use toolgate_json::Raw;
 
 #[derive(Debug, PartialEq, Deserialize)]
 struct Plain {
