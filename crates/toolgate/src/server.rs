@@ -37,6 +37,7 @@ use crate::error::{Error, ErrorKind};
 use crate::guard::Guards;
 use crate::handler::{Changes, Context, Handler, IntoContents, IntoOutput, IntoPrompt, Needs, Shared};
 use crate::hub::{Hub, Topic};
+use crate::maps::gather;
 use crate::observe::{ErrorContext, ErrorEvent, Events, Watch};
 use crate::profile::Profile;
 use crate::registry::{
@@ -1031,11 +1032,7 @@ fn capabilities(offer: Offer) -> ServerCapabilities {
             tools: true,
             ..TaskCapability::default()
         }),
-        extensions: offer
-            .tasks
-            .then(|| (key::TASKS_EXTENSION.to_owned(), Raw::empty_object()))
-            .into_iter()
-            .collect(),
+        extensions: gather(offer.tasks.then(|| (key::TASKS_EXTENSION.to_owned(), Raw::empty_object()))),
         ..ServerCapabilities::default()
     }
 }

@@ -33,6 +33,7 @@ use crate::cancel::Cancel;
 use crate::clock::{Clock, iso8601, tick};
 use crate::handler::{AskErrorKind, Luggage, Voice};
 use crate::hub::{Hub, Topic};
+use crate::maps::gather;
 use crate::request::{BoxFuture, Caller, Failure, Stop};
 use crate::seal::{Seal, token};
 use crate::store::{Cellar, Expect, Key, Reach, StoreError, Version};
@@ -282,13 +283,14 @@ impl Tasks {
                 codec::recall_answer(ask, raw).is_ok_and(|answer| crew.is_right(ask, &answer))
             })
         };
-        let updated = self.core.amend(owner, id, None, |record| {
+        let mut put = |record: &mut Record| {
             let mut changed = false;
             for (key, raw) in &answers {
                 changed |= fits(record, key, raw) && record.reply(key, Reply::Answer(raw.clone()));
             }
             changed
-        });
+        };
+        let updated = self.core.amend(owner, id, None, &mut put);
         updated.await.map_err(|error| away(&error))?.map(|_| ()).ok_or_else(|| Fault::task(id))
     }
 
@@ -296,12 +298,9 @@ impl Tasks {
     pub(crate) async fn cancel(&self, owner: &str, id: &str) -> Result<(Task, bool), Fault> {
         self.rise();
         let said = Some("cancelled by the client".to_owned());
-        let cancelled = self
-            .core
-            .amend(owner, id, None, |record| record.end(TaskState::Cancelled, said.clone(), None))
-            .await
-            .map_err(|error| away(&error))?;
-        let amended = cancelled.ok_or_else(|| Fault::task(id))?;
+        let mut end = |record: &mut Record| record.end(TaskState::Cancelled, said.clone(), None);
+        let cancelled = self.core.amend(owner, id, None, &mut end).await;
+        let amended = cancelled.map_err(|error| away(&error))?.ok_or_else(|| Fault::task(id))?;
         if amended.changed {
             // The lease is for him to give back who runs it.
             self.core.clear(owner, id, None).await;
@@ -380,7 +379,8 @@ impl Tasks {
                     }
                 },
             };
-            let told = core.amend(owner, id, None, |record| record.reply(&key, reply.clone())).await;
+            let mut put = |record: &mut Record| record.reply(&key, reply.clone());
+            let told = core.amend(owner, id, None, &mut put).await;
             told.map_err(|error| away(&error))?;
         }
     }
@@ -466,7 +466,7 @@ impl Core {
         owner: &str,
         id: &str,
         mut known: Option<(Record, Version)>,
-        mut change: impl FnMut(&mut Record) -> bool,
+        change: Change<'_>,
     ) -> Result<Option<Amended>, StoreError> {
         // Whoever runs it knows what he has done himself.
         let is_own = known.is_some();
@@ -602,6 +602,9 @@ impl Core {
     }
 }
 
+/// A change of a record; says whether it changed anything.
+type Change<'a> = &'a mut (dyn FnMut(&mut Record) -> bool + Send);
+
 /// What became of a change.
 struct Amended {
     record: Record,
@@ -680,15 +683,11 @@ fn first_record(id: &str, wish: &Wish, now: u64, life: Duration, poll: Duration)
         arguments: arguments.clone(),
         client: codec::keep_client(&caller.client),
         principal: caller.principal.id().map(str::to_owned),
-        attributes: caller
-            .principal
-            .attributes()
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect(),
+        attributes: gather(caller.principal.attributes().map(|(name, value)| (name.clone(), value.clone()))),
         meta: caller.meta.raw.clone(),
-        replies: { luggage.answers.iter() }
-            .map(|(key, answer)| (key.clone(), Reply::Answer(answer.clone())))
-            .collect(),
+        replies: gather(
+            luggage.answers.iter().map(|(key, answer)| (key.clone(), Reply::Answer(answer.clone()))),
+        ),
         memory: luggage.memory.clone(),
         attempt: 1,
         expires: now.saturating_add(millis(life)),

@@ -27,6 +27,7 @@ use crate::profile::Profile;
 use crate::registry::{PromptSpec, ResourceSpec, Roots, Snapshot, TemplateSpec, ToolSpec};
 use crate::request::Principal;
 use crate::stream::{Capacity, Stream};
+use crate::written;
 
 /// Who the server is, and how it is changed while it runs.
 ///
@@ -590,7 +591,7 @@ impl Server {
     /// ```
     pub async fn handle(&self, request: Value) -> Option<Value> {
         let answer = self.handle_bytes(request.to_string().into()).await?;
-        serde_json::from_slice(&answer).ok()
+        written::read(answer).map(|raw| raw.to_value())
     }
 
     /// The same with JSON text on both sides. Text that is no JSON is answered with -32700.

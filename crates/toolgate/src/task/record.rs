@@ -12,6 +12,7 @@ use toolgate_wire::model::{Ask, Task, TaskEnd, TaskState};
 use toolgate_wire::{Client, Fault, FaultKind, Kind, Limits, Raw, View, codec};
 
 use crate::clock::iso8601;
+use crate::maps::gather;
 use crate::request::Principal;
 
 /// How large a record may be that is read back: more than one may ever become.
@@ -178,18 +179,20 @@ impl Record {
         let text = |name: &str| Some(whole.get(name)?.as_text()?.into_owned());
         let number = |name: &str| whole.get(name)?.as_u64();
         let members = |name: &str| whole.get(name).into_iter().flat_map(|object| object.members());
+        let mut replies = BTreeMap::new();
+        for (key, reply) in members("replies") {
+            replies.insert(key.into(), Reply::read(&raw, reply)?);
+        }
         Some(Record {
             task: codec::recall_task(&part("task")?).ok()?,
             tool: text("tool")?,
             arguments: part("arguments")?,
             client: part("client")?,
             principal: text("principal"),
-            attributes: members("attributes").map(|(key, value)| (key.into(), value.to_value())).collect(),
+            attributes: gather(members("attributes").map(|(key, value)| (key.into(), value.to_value()))),
             meta: part("meta"),
-            replies: members("replies")
-                .map(|(key, reply)| Some((key.into(), Reply::read(&raw, reply)?)))
-                .collect::<Option<_>>()?,
-            memory: members("memory").map(|(key, value)| (key.into(), raw.slice(value))).collect(),
+            replies,
+            memory: gather(members("memory").map(|(key, value)| (key.into(), raw.slice(value)))),
             attempt: number("attempt")?,
             expires: number("expires")?,
             deadline: number("deadline"),

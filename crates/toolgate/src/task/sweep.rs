@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use toolgate_wire::model::TaskState;
 
 use super::desk::Desk;
+use super::record::Record;
 use super::run::RENEW;
 use super::{CHANNEL, Core, LEASE, LEASES, LEFT, RUN, lock, told_by};
 use crate::clock::tick;
@@ -200,18 +201,17 @@ impl Core {
         };
         // Only that run is over which was seen.
         let attempt = record.attempt;
-        let amended = self
-            .amend(&owner, id, Some((record, version)), |record| {
-                if record.is_final() || record.attempt != attempt {
-                    return false;
-                }
-                if resumable {
-                    record.retry();
-                    return true;
-                }
-                record.end(TaskState::Failed, Some(given_up.to_owned()), None)
-            })
-            .await?;
+        let mut begin_or_end = |record: &mut Record| {
+            if record.is_final() || record.attempt != attempt {
+                return false;
+            }
+            if resumable {
+                record.retry();
+                return true;
+            }
+            record.end(TaskState::Failed, Some(given_up.to_owned()), None)
+        };
+        let amended = self.amend(&owner, id, Some((record, version)), &mut begin_or_end).await?;
         match (amended.filter(|amended| amended.changed), place, client) {
             (Some(amended), Some(place), Some(client)) if !amended.record.is_final() => {
                 tracing::info!(
