@@ -988,7 +988,7 @@ fn open(parts: Parts) -> Server {
         timeout: parts.timeout,
         strict: parts.strict,
         shown,
-        roots: ArcSwapOption::from_pointee(parts.roots),
+        roots: Mutex::new(parts.roots.map(Arc::new)),
     };
     if !parts.stats {
         watch.stats.disable();

@@ -33,14 +33,13 @@ use crate::cancel::Cancel;
 use crate::clock::{Clock, iso8601, tick};
 use crate::handler::{AskErrorKind, Luggage, Voice};
 use crate::hub::{Hub, Topic};
-use crate::maps::gather;
 use crate::request::{BoxFuture, Caller, Failure, Stop};
 use crate::seal::{Seal, token};
 use crate::store::{Cellar, Expect, Key, Reach, StoreError, Version};
 use crate::tracker::Tracker;
 use desk::Desk;
 use kept::{Ended, Kept};
-use record::{Record, Reply};
+use record::Record;
 
 /// How long a lease holds that nobody renews.
 const LEASE: Duration = Duration::from_secs(15);
@@ -286,7 +285,7 @@ impl Tasks {
         let mut put = |record: &mut Record| {
             let mut changed = false;
             for (key, raw) in &answers {
-                changed |= fits(record, key, raw) && record.reply(key, Reply::Answer(raw.clone()));
+                changed |= fits(record, key, raw) && record.reply(key, raw.clone());
             }
             changed
         };
@@ -350,7 +349,7 @@ impl Tasks {
         self.rise();
         let core = &self.core;
         // What this client will not or cannot answer; somebody else may.
-        let mut hopeless = std::collections::BTreeSet::new();
+        let mut hopeless = Vec::new();
         loop {
             let waiting = core.wait_for(id);
             let stirred = waiting.stirred();
@@ -370,11 +369,11 @@ impl Tasks {
                 () = core.gone(owner, id, &key) => continue,
             };
             let reply = match answer {
-                Ok(answer) => Reply::Answer(codec::keep_answer(&answer)),
+                Ok(answer) => codec::keep_answer(&answer),
                 Err(error) => match error.0 {
-                    AskErrorKind::Refused(why) => Reply::Refused(why),
+                    AskErrorKind::Refused(why) => Raw::text(&why),
                     _ => {
-                        hopeless.insert(key);
+                        hopeless.push(key);
                         continue;
                     }
                 },
@@ -683,11 +682,11 @@ fn first_record(id: &str, wish: &Wish, now: u64, life: Duration, poll: Duration)
         arguments: arguments.clone(),
         client: codec::keep_client(&caller.client),
         principal: caller.principal.id().map(str::to_owned),
-        attributes: gather(caller.principal.attributes().map(|(name, value)| (name.clone(), value.clone()))),
+        attributes: Raw::from(serde_json::Value::Object(
+            caller.principal.attributes().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        )),
         meta: caller.meta.raw.clone(),
-        replies: gather(
-            luggage.answers.iter().map(|(key, answer)| (key.clone(), Reply::Answer(answer.clone()))),
-        ),
+        replies: luggage.answers.clone(),
         memory: luggage.memory.clone(),
         attempt: 1,
         expires: now.saturating_add(millis(life)),

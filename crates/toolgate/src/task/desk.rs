@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use toolgate_wire::model::{Answer, Ask, LogLevel, Notice};
 use toolgate_wire::{Client, Raw, codec};
 
-use super::record::{Record, Reply};
+use super::record::Record;
 use super::{Amended, Change, Core, lock};
 use crate::clock::tick;
 use crate::handler::{AskError, AskErrorKind, Voice};
@@ -253,16 +253,16 @@ impl Desk {
         }
     }
 
-    fn reply_to(&self, key: &str) -> Option<Reply> {
+    fn reply_to(&self, key: &str) -> Option<Raw> {
         lock(&self.known).0.replies.get(key).cloned()
     }
 }
 
-fn understood(ask: &Ask, reply: &Reply) -> Result<Answer, AskError> {
+fn understood(ask: &Ask, reply: &Raw) -> Result<Answer, AskError> {
     let refused = |why: String| AskError(AskErrorKind::Refused(why));
-    match reply {
-        Reply::Answer(raw) => codec::recall_answer(ask, raw).map_err(|fault| refused(fault.to_string())),
-        Reply::Refused(why) => Err(refused(why.clone())),
+    match reply.view().as_text() {
+        Some(why) => Err(refused(why.into_owned())),
+        None => codec::recall_answer(ask, reply).map_err(|fault| refused(fault.to_string())),
     }
 }
 
@@ -348,7 +348,7 @@ mod tests {
             changed: Notify::new(),
         };
         let before = record.clone();
-        record.reply("sure", Reply::Answer(Raw::from(json!({ "roots": [] }))));
+        record.reply("sure", Raw::from(json!({ "roots": [] })));
         desk.know((record.clone(), Version(3)));
         desk.know((before, Version(2)));
         assert!(desk.reply_to("sure").is_some());
