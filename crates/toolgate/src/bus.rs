@@ -14,7 +14,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::seal::token;
-use crate::store::{Cellar, Expect, Fetching, Heard, Key, Listener, StoreError};
+use crate::store::{Cellar, Expect, Heard, Key, Listener, StoreError};
 use crate::tracker::Tracker;
 use crate::written;
 
@@ -231,9 +231,11 @@ pub(crate) fn jittered() -> Duration {
 }
 
 /// Nobody waits for a store for long.
-pub(crate) fn within<'a, T: 'a>(fetching: Fetching<'a, T>) -> Fetching<'a, T> {
+pub(crate) async fn within<T>(
+    fetching: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
     let late = || StoreError::Unavailable("no answer in time".into());
-    Box::pin(async move { tokio::time::timeout(DEADLINE, fetching).await.unwrap_or_else(|_| Err(late())) })
+    tokio::time::timeout(DEADLINE, fetching).await.unwrap_or_else(|_| Err(late()))
 }
 
 #[cfg(test)]

@@ -44,6 +44,7 @@ use crate::registry::{
     Need, Offer, Pager, PromptSpec, Registry, ResourceSpec, Roots, Snapshot, TemplateSpec, ToolSpec,
     cache_hint,
 };
+use crate::request::BoxFuture;
 use crate::seal::Seal;
 use crate::store::{Cellar, MemoryStore, Store};
 use crate::task::{Means, TaskLimits, Tasks};
@@ -121,7 +122,8 @@ impl Server {
         let stop = CancellationToken::new();
         // A task, so that whoever reads and whoever calls are on the same threads. It ends with this future.
         let mut serving = JoinSet::new();
-        serving.spawn(stdio::serve(Arc::clone(&self.0.entry), input, output, stop.clone(), self.0.drain));
+        let connection = stdio::serve(Arc::clone(&self.0.entry), input, output, stop.clone(), self.0.drain);
+        serving.spawn(Box::pin(connection) as BoxFuture<'static, _>);
         let served = tokio::select! {
             biased;
             served = serving.join_next() => served,

@@ -147,7 +147,7 @@ impl Shared {
         // Before anything is read: what changes from then on is heard.
         let ears = self.bus.open().await?;
         if let Some(seal) = &self.seal {
-            seal.adopt(within(Box::pin(self.bus.cellar.secret("seal"))).await?);
+            seal.adopt(within(self.bus.cellar.secret("seal")).await?);
         }
         self.changes.begin().await?;
         self.bus.attend(ears, Arc::downgrade(self), &self.tasks, &self.over);
