@@ -255,6 +255,26 @@ mod tests {
         fn miss(&self) {}
     }
 
+    #[test]
+    fn every_word_is_understood_again_and_no_other_is() {
+        let session: Box<str> = "s \"1\"".into();
+        let words = [
+            Word::Answer { session: session.clone(), message: "{\"id\":1}".into() },
+            Word::Cancel { session: session.clone(), request: "7".into() },
+            Word::Record { session: session.clone(), record: "{}".into(), seen: u64::MAX },
+            Word::Over { session: session.clone() },
+            Word::Reading { session, stream: 3, reader: "who".into() },
+            Word::Changed,
+        ];
+        for word in words {
+            let told = serde_json::to_vec(&word).unwrap();
+            assert_eq!(Word::read(told.into()), Some(word));
+        }
+        for strange in ["{\"Sung\":{\"session\":\"s\"}}", "{\"Over\":{}}", "\"Gone\"", "{}", "Changed", ""] {
+            assert_eq!(Word::read(strange.into()), None, "{strange}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_store_that_has_closed_keeps_nobody_who_listened() {
         let closed = || Listener::new(tokio::sync::broadcast::channel(1).1);
