@@ -50,18 +50,25 @@ impl Pager {
                 &shelf.as_slice()[place + 1..]
             }
         };
-        let mut items = Vec::with_capacity(rest.len().min(self.size));
-        let is_whole = view.is_whole();
-        let mut rest = rest.iter().filter(|entry| is_whole || entry.is_shown(view));
-        let mut last = None;
-        for entry in rest.by_ref().take(self.size) {
+        if view.is_whole() {
+            let shown = &rest[..rest.len().min(self.size)];
+            let next =
+                shown.last().filter(|_| shown.len() < rest.len()).map(|last| self.after(list, last.key()));
+            let items = shown.iter().map(|entry| entry.item()).collect();
+            return Ok(Page { items, next, cache: self.cache });
+        }
+        let (mut items, mut last, mut next) = (Vec::new(), None, None);
+        for entry in rest.iter().filter(|entry| entry.is_shown(view)) {
+            if items.len() == self.size {
+                next = last.map(|last| self.after(list, last));
+                break;
+            }
             items.push(entry.item());
             last = Some(entry.key());
         }
-        let next = last.filter(|_| rest.next().is_some()).map(|last| self.after(list, last));
         // What one caller sees is not what the next one does.
-        let scope = if is_whole { self.cache.scope } else { CacheScope::Private };
-        Ok(Page { items, next, cache: CacheHint { scope, ..self.cache } })
+        let cache = CacheHint { scope: CacheScope::Private, ..self.cache };
+        Ok(Page { items, next, cache })
     }
 
     /// A cursor to what follows a thing.
