@@ -9,12 +9,14 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use bytes::Bytes;
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::seal::token;
 use crate::store::{Cellar, Expect, Heard, Key, Listener, StoreError};
 use crate::tracker::Tracker;
+use crate::written;
 
 /// How often a node says that it is there.
 const BEAT: Duration = Duration::from_secs(2);
@@ -36,7 +38,7 @@ pub(crate) struct Bus {
 }
 
 /// What nodes tell each other.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum Word {
     /// A client has answered a question that was asked by the node this is told to.
     Answer { session: Box<str>, message: Box<str> },
@@ -51,6 +53,29 @@ pub(crate) enum Word {
     Reading { session: Box<str>, stream: u64, reader: Box<str> },
     /// The log of changes has grown.
     Changed,
+}
+
+impl Word {
+    /// None if it is none that is known here: a newer release may say more.
+    fn read(message: Bytes) -> Option<Word> {
+        let raw = written::read(message)?;
+        let whole = raw.view();
+        if whole.is_text("Changed") {
+            return Some(Word::Changed);
+        }
+        let (kind, parts) = whole.members().next()?;
+        let text = |name: &str| Some(Box::from(parts.get(name)?.as_text()?));
+        let number = |name: &str| parts.get(name)?.as_u64();
+        let session = text("session")?;
+        Some(match &*kind {
+            "Answer" => Word::Answer { session, message: text("message")? },
+            "Cancel" => Word::Cancel { session, request: text("request")? },
+            "Record" => Word::Record { session, record: text("record")?, seen: number("seen")? },
+            "Over" => Word::Over { session },
+            "Reading" => Word::Reading { session, stream: number("stream")?, reader: text("reader")? },
+            _ => return None,
+        })
+    }
 }
 
 /// One who hears words.
@@ -166,10 +191,9 @@ impl Bus {
             };
             let Some(hearing) = ear.upgrade() else { return };
             match heard {
-                Some(Heard::Message(message)) => match serde_json::from_slice(&message) {
-                    Ok(word) => hearing.hear(word),
-                    // A newer release may say what this one does not know.
-                    Err(error) => tracing::debug!(%error, "a word that is not understood"),
+                Some(Heard::Message(message)) => match Word::read(message) {
+                    Some(word) => hearing.hear(word),
+                    None => tracing::debug!("a word that is not understood"),
                 },
                 Some(Heard::Gap) => hearing.miss(),
                 None => {
@@ -229,6 +253,26 @@ mod tests {
             self.0.lock().unwrap().push(word);
         }
         fn miss(&self) {}
+    }
+
+    #[test]
+    fn every_word_is_understood_again_and_no_other_is() {
+        let session: Box<str> = "s \"1\"".into();
+        let words = [
+            Word::Answer { session: session.clone(), message: "{\"id\":1}".into() },
+            Word::Cancel { session: session.clone(), request: "7".into() },
+            Word::Record { session: session.clone(), record: "{}".into(), seen: u64::MAX },
+            Word::Over { session: session.clone() },
+            Word::Reading { session, stream: 3, reader: "who".into() },
+            Word::Changed,
+        ];
+        for word in words {
+            let told = serde_json::to_vec(&word).unwrap();
+            assert_eq!(Word::read(told.into()), Some(word));
+        }
+        for strange in ["{\"Sung\":{\"session\":\"s\"}}", "{\"Over\":{}}", "\"Gone\"", "{}", "Changed", ""] {
+            assert_eq!(Word::read(strange.into()), None, "{strange}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

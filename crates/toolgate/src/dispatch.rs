@@ -6,7 +6,7 @@
 use std::future::{poll_fn, ready as at_once};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
 
@@ -42,11 +42,29 @@ pub(crate) struct Hall {
     /// What anybody may see. None: everything.
     pub(crate) shown: Arc<ArcSwapOption<Profile>>,
     /// The workspace that files are read from. None: handlers read what they like.
-    pub(crate) roots: ArcSwapOption<Roots>,
+    pub(crate) roots: Mutex<Option<Arc<Roots>>>,
     pub(crate) tasks: Arc<Tasks>,
 }
 
 impl Hall {
+    /// What reading is confined to, if it is.
+    pub(crate) fn roots(&self) -> Option<Arc<Roots>> {
+        self.lock_roots().clone()
+    }
+
+    /// The same. If it was not confined, it is from now on, to nothing.
+    pub(crate) fn some_roots(&self) -> Arc<Roots> {
+        Arc::clone(self.lock_roots().get_or_insert_with(|| Arc::new(Roots::new([""; 0]))))
+    }
+
+    pub(crate) fn set_roots(&self, roots: Roots) {
+        *self.lock_roots() = Some(Arc::new(roots));
+    }
+
+    fn lock_roots(&self) -> MutexGuard<'_, Option<Arc<Roots>>> {
+        self.roots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The tools that somebody sees, in their order.
     #[cfg(feature = "http")]
     pub(crate) fn tools_for(
@@ -153,7 +171,7 @@ impl Hall {
                 };
                 let cx = context(caller, None);
                 let run = Running::start("resource", cx, |cx| {
-                    read_within(self.roots.load_full(), run, cx.clone(), uri.clone(), words)
+                    read_within(self.roots(), run, cx.clone(), uri.clone(), words)
                 })?;
                 // What depends on answers of this caller is good for nobody else.
                 let cache = cache.filter(|_| retry.is_empty()).unwrap_or_default();
@@ -187,7 +205,7 @@ impl Hall {
                 })?))
             }
             call @ (Call::ListRoots | Call::AddRoot { .. } | Call::RemoveRoot { .. }) => {
-                let roots = self.roots.load();
+                let roots = self.roots();
                 // Who is shown only a part of the house does not move its walls.
                 let roots = roots.as_ref().filter(|_| matches!(call, Call::ListRoots) || view.is_whole());
                 let roots = roots.ok_or_else(|| Fault::method(call.method()))?;

@@ -4,7 +4,7 @@
 //! is told once of what changed a thousand times, and cannot make memory grow. The hub knows no
 //! encodings; whoever reads a subscriber writes the notices.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tokio::sync::Notify;
@@ -50,8 +50,27 @@ struct Outbox {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pending {
     /// At most [`PENDING`] of them: one more, and everything has changed.
-    pub(crate) topics: BTreeSet<Topic>,
+    pub(crate) topics: Topics,
     pub(crate) everything: bool,
+}
+
+/// Topics in order, each once. There are never many, so a list does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Topics(Vec<Topic>);
+
+impl Topics {
+    /// False if it is there already.
+    pub(crate) fn insert(&mut self, topic: Topic) -> bool {
+        let place = self.0.binary_search(&topic);
+        if let Err(place) = place {
+            self.0.insert(place, topic);
+        }
+        place.is_err()
+    }
+
+    pub(crate) fn pop_first(&mut self) -> Option<Topic> {
+        (!self.0.is_empty()).then(|| self.0.remove(0))
+    }
 }
 
 /// How many changes wait one by one.
@@ -74,7 +93,7 @@ struct State {
     /// It hears of all of them, not of those it names.
     all_tasks: bool,
     /// Bounded by what is wanted; tasks by [`MANY_TASKS`].
-    changed: BTreeSet<Topic>,
+    changed: Topics,
 }
 
 impl Hub {
@@ -151,7 +170,7 @@ impl Hub {
         if let Some(outbox) = self.outbox.get() {
             let mut pending = lock(&outbox.pending);
             pending.everything |= rest.everything;
-            rest.topics.into_iter().for_each(|topic| pending.add(topic));
+            rest.topics.0.into_iter().for_each(|topic| pending.add(topic));
         }
     }
 
@@ -185,8 +204,8 @@ impl Pending {
             return;
         }
         self.topics.insert(topic);
-        if self.topics.len() > PENDING {
-            *self = Pending { everything: true, topics: BTreeSet::new() };
+        if self.topics.0.len() > PENDING {
+            *self = Pending { everything: true, topics: Topics::default() };
         }
     }
 }
@@ -255,7 +274,7 @@ impl Subscriber {
         loop {
             // Created before the look, so that a change in between is not missed.
             let stirred = self.stirred.notified();
-            if !lock(&self.state).changed.is_empty() {
+            if !lock(&self.state).changed.0.is_empty() {
                 return;
             }
             stirred.await;
@@ -295,13 +314,13 @@ impl Subscriber {
     pub(crate) fn remove(&self, uri: &str) {
         let mut state = lock(&self.state);
         state.wants.uris.retain(|known| known != uri);
-        state.changed.retain(|topic| !matches!(topic, Topic::Resource(changed) if **changed == *uri));
+        state.changed.0.retain(|topic| !matches!(topic, Topic::Resource(changed) if **changed == *uri));
     }
 }
 
 impl State {
     fn of(wants: Filter) -> State {
-        State { wants, roots: false, owner: None, all_tasks: false, changed: BTreeSet::new() }
+        State { wants, roots: false, owner: None, all_tasks: false, changed: Topics::default() }
     }
 
     /// Whether this topic is wanted.
@@ -314,7 +333,7 @@ impl State {
             Topic::Resources => wants.resources,
             Topic::Resource(uri) => wants.uris.iter().any(|wanted| **wanted == **uri),
             Topic::Task { owner: of, id } => {
-                let may = owner.as_deref() == Some(&**of) && changed.len() < MANY_TASKS;
+                let may = owner.as_deref() == Some(&**of) && changed.0.len() < MANY_TASKS;
                 may && (*all_tasks || wants.tasks.iter().any(|wanted| **wanted == **id))
             }
         }
@@ -393,7 +412,7 @@ mod tests {
         hub.publish(&Topic::Resource("a://b".into()));
         subscriber.remove("a://b");
         hub.publish(&Topic::Resource("a://b".into()));
-        assert!(lock(&subscriber.state).changed.is_empty());
+        assert!(lock(&subscriber.state).changed.0.is_empty());
     }
 
     #[tokio::test]
@@ -406,12 +425,12 @@ mod tests {
         hub.pending().await;
         assert!(subscriber.take().is_none(), "nobody is told before it went out");
         let taken = hub.take_pending();
-        assert_eq!(taken.topics.len(), 1);
+        assert_eq!(taken.topics.0.len(), 1);
         hub.give_back_pending(taken);
         for n in 0..=PENDING {
             hub.publish(&Topic::Resource(format!("a://{n}").into()));
         }
-        assert_eq!(hub.take_pending(), Pending { everything: true, topics: BTreeSet::new() });
+        assert_eq!(hub.take_pending(), Pending { everything: true, topics: Topics::default() });
         hub.tell_everything();
         assert_eq!(subscriber.take(), Some(Topic::Tools));
     }

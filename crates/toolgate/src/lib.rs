@@ -374,6 +374,7 @@ mod error;
 mod guard;
 mod handler;
 mod hub;
+mod maps;
 mod observe;
 mod parcel;
 mod percent;
@@ -391,6 +392,7 @@ mod task;
 pub mod testing;
 mod tracker;
 mod transport;
+mod written;
 
 #[cfg(feature = "http")]
 pub use app::{App, AppService, Look, Mount, Mounts};

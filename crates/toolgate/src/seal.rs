@@ -4,9 +4,8 @@
 //! is bound to (who, which method, which arguments) is associated data: opened for another purpose it is
 //! as good as forged. Keys rotate: the first of the ring seals, all of them open.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
@@ -18,7 +17,7 @@ const NONCE: usize = 24;
 /// A ring of keys. The first seals; all open. Clones are the same ring.
 #[derive(Clone)]
 pub(crate) struct Seal {
-    keys: Arc<ArcSwap<Vec<Key>>>,
+    keys: Arc<RwLock<Vec<Key>>>,
 }
 
 #[derive(Clone)]
@@ -50,27 +49,30 @@ impl Seal {
     /// A ring of shared secrets, newest first.
     pub(crate) fn from_secrets(secrets: impl IntoIterator<Item = [u8; 32]>) -> Seal {
         let keys = secrets.into_iter().map(Key::of).collect();
-        Seal { keys: Arc::new(ArcSwap::from_pointee(keys)) }
+        Seal { keys: Arc::new(RwLock::new(keys)) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.keys.load().is_empty()
+        self.keys().is_empty()
     }
 
     /// From now on this secret seals. What was sealed before still opens.
     pub(crate) fn adopt(&self, secret: [u8; 32]) {
         let newest = Key::of(secret);
-        self.keys.rcu(|keys| {
-            let others = keys.iter().filter(|key| key.id != newest.id);
-            std::iter::once(&newest).chain(others).cloned().collect::<Vec<_>>()
-        });
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        keys.retain(|key| key.id != newest.id);
+        keys.insert(0, newest);
+    }
+
+    fn keys(&self) -> RwLockReadGuard<'_, Vec<Key>> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Seals `plain` for one purpose.
     pub(crate) fn seal(&self, purpose: &[u8], plain: &[u8]) -> String {
         let mut sealed = vec![0; NONCE];
         fill(&mut sealed);
-        let keys = self.keys.load();
+        let keys = self.keys();
         let Some(key) = keys.first() else {
             return String::new();
         };
@@ -85,7 +87,7 @@ impl Seal {
     /// Opens what was sealed for the same purpose.
     pub(crate) fn open(&self, purpose: &[u8], sealed: &str) -> Result<Vec<u8>, Forged> {
         let (id, body) = sealed.strip_prefix("v1.").and_then(|rest| rest.split_once('.')).ok_or(Forged)?;
-        let keys = self.keys.load();
+        let keys = self.keys();
         let key = keys.iter().find(|key| key.id == id).ok_or(Forged)?;
         let bytes = URL_SAFE_NO_PAD.decode(body).map_err(|_| Forged)?;
         let (nonce, body) = bytes.split_at_checked(NONCE).ok_or(Forged)?;
@@ -161,6 +163,6 @@ mod tests {
         }
         assert_eq!(theirs.open(b"p", &other.seal(b"p", b"after")).unwrap(), b"after");
         assert_eq!(ours.open(b"p", &before).unwrap(), b"before");
-        assert_eq!(ours.keys.load().len(), 2);
+        assert_eq!(ours.keys().len(), 2);
     }
 }

@@ -37,12 +37,14 @@ use crate::error::{Error, ErrorKind};
 use crate::guard::Guards;
 use crate::handler::{Changes, Context, Handler, IntoContents, IntoOutput, IntoPrompt, Needs, Shared};
 use crate::hub::{Hub, Topic};
+use crate::maps::gather;
 use crate::observe::{ErrorContext, ErrorEvent, Events, Watch};
 use crate::profile::Profile;
 use crate::registry::{
     Need, Offer, Pager, PromptSpec, Registry, ResourceSpec, Roots, Snapshot, TemplateSpec, ToolSpec,
     cache_hint,
 };
+use crate::request::BoxFuture;
 use crate::seal::Seal;
 use crate::store::{Cellar, MemoryStore, Store};
 use crate::task::{Means, TaskLimits, Tasks};
@@ -120,7 +122,8 @@ impl Server {
         let stop = CancellationToken::new();
         // A task, so that whoever reads and whoever calls are on the same threads. It ends with this future.
         let mut serving = JoinSet::new();
-        serving.spawn(stdio::serve(Arc::clone(&self.0.entry), input, output, stop.clone(), self.0.drain));
+        let connection = stdio::serve(Arc::clone(&self.0.entry), input, output, stop.clone(), self.0.drain);
+        serving.spawn(Box::pin(connection) as BoxFuture<'static, _>);
         let served = tokio::select! {
             biased;
             served = serving.join_next() => served,
@@ -987,7 +990,7 @@ fn open(parts: Parts) -> Server {
         timeout: parts.timeout,
         strict: parts.strict,
         shown,
-        roots: ArcSwapOption::from_pointee(parts.roots),
+        roots: Mutex::new(parts.roots.map(Arc::new)),
     };
     if !parts.stats {
         watch.stats.disable();
@@ -1031,11 +1034,7 @@ fn capabilities(offer: Offer) -> ServerCapabilities {
             tools: true,
             ..TaskCapability::default()
         }),
-        extensions: offer
-            .tasks
-            .then(|| (key::TASKS_EXTENSION.to_owned(), Raw::empty_object()))
-            .into_iter()
-            .collect(),
+        extensions: gather(offer.tasks.then(|| (key::TASKS_EXTENSION.to_owned(), Raw::empty_object()))),
         ..ServerCapabilities::default()
     }
 }

@@ -39,7 +39,7 @@ use crate::store::{Cellar, Expect, Key, Reach, StoreError, Version};
 use crate::tracker::Tracker;
 use desk::Desk;
 use kept::{Ended, Kept};
-use record::{Record, Reply};
+use record::Record;
 
 /// How long a lease holds that nobody renews.
 const LEASE: Duration = Duration::from_secs(15);
@@ -282,13 +282,14 @@ impl Tasks {
                 codec::recall_answer(ask, raw).is_ok_and(|answer| crew.is_right(ask, &answer))
             })
         };
-        let updated = self.core.amend(owner, id, None, |record| {
+        let mut put = |record: &mut Record| {
             let mut changed = false;
             for (key, raw) in &answers {
-                changed |= fits(record, key, raw) && record.reply(key, Reply::Answer(raw.clone()));
+                changed |= fits(record, key, raw) && record.reply(key, raw.clone());
             }
             changed
-        });
+        };
+        let updated = self.core.amend(owner, id, None, &mut put);
         updated.await.map_err(|error| away(&error))?.map(|_| ()).ok_or_else(|| Fault::task(id))
     }
 
@@ -296,12 +297,9 @@ impl Tasks {
     pub(crate) async fn cancel(&self, owner: &str, id: &str) -> Result<(Task, bool), Fault> {
         self.rise();
         let said = Some("cancelled by the client".to_owned());
-        let cancelled = self
-            .core
-            .amend(owner, id, None, |record| record.end(TaskState::Cancelled, said.clone(), None))
-            .await
-            .map_err(|error| away(&error))?;
-        let amended = cancelled.ok_or_else(|| Fault::task(id))?;
+        let mut end = |record: &mut Record| record.end(TaskState::Cancelled, said.clone(), None);
+        let cancelled = self.core.amend(owner, id, None, &mut end).await;
+        let amended = cancelled.map_err(|error| away(&error))?.ok_or_else(|| Fault::task(id))?;
         if amended.changed {
             // The lease is for him to give back who runs it.
             self.core.clear(owner, id, None).await;
@@ -351,7 +349,7 @@ impl Tasks {
         self.rise();
         let core = &self.core;
         // What this client will not or cannot answer; somebody else may.
-        let mut hopeless = std::collections::BTreeSet::new();
+        let mut hopeless = Vec::new();
         loop {
             let waiting = core.wait_for(id);
             let stirred = waiting.stirred();
@@ -371,16 +369,17 @@ impl Tasks {
                 () = core.gone(owner, id, &key) => continue,
             };
             let reply = match answer {
-                Ok(answer) => Reply::Answer(codec::keep_answer(&answer)),
+                Ok(answer) => codec::keep_answer(&answer),
                 Err(error) => match error.0 {
-                    AskErrorKind::Refused(why) => Reply::Refused(why),
+                    AskErrorKind::Refused(why) => Raw::text(&why),
                     _ => {
-                        hopeless.insert(key);
+                        hopeless.push(key);
                         continue;
                     }
                 },
             };
-            let told = core.amend(owner, id, None, |record| record.reply(&key, reply.clone())).await;
+            let mut put = |record: &mut Record| record.reply(&key, reply.clone());
+            let told = core.amend(owner, id, None, &mut put).await;
             told.map_err(|error| away(&error))?;
         }
     }
@@ -466,7 +465,7 @@ impl Core {
         owner: &str,
         id: &str,
         mut known: Option<(Record, Version)>,
-        mut change: impl FnMut(&mut Record) -> bool,
+        change: Change<'_>,
     ) -> Result<Option<Amended>, StoreError> {
         // Whoever runs it knows what he has done himself.
         let is_own = known.is_some();
@@ -602,6 +601,9 @@ impl Core {
     }
 }
 
+/// A change of a record; says whether it changed anything.
+type Change<'a> = &'a mut (dyn FnMut(&mut Record) -> bool + Send);
+
 /// What became of a change.
 struct Amended {
     record: Record,
@@ -680,15 +682,11 @@ fn first_record(id: &str, wish: &Wish, now: u64, life: Duration, poll: Duration)
         arguments: arguments.clone(),
         client: codec::keep_client(&caller.client),
         principal: caller.principal.id().map(str::to_owned),
-        attributes: caller
-            .principal
-            .attributes()
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect(),
+        attributes: Raw::from(serde_json::Value::Object(
+            caller.principal.attributes().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        )),
         meta: caller.meta.raw.clone(),
-        replies: { luggage.answers.iter() }
-            .map(|(key, answer)| (key.clone(), Reply::Answer(answer.clone())))
-            .collect(),
+        replies: luggage.answers.clone(),
         memory: luggage.memory.clone(),
         attempt: 1,
         expires: now.saturating_add(millis(life)),

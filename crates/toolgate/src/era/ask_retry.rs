@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use toolgate_wire::model::{
@@ -19,10 +20,12 @@ use toolgate_wire::{Client, Edition, Fault, Kind, Raw, View, codec};
 use super::{Era, Face};
 use crate::clock::Clock;
 use crate::handler::{AskError, AskErrorKind, Luggage, Voice};
+use crate::maps::gather;
 use crate::registry::is_right;
 use crate::request::{BoxFuture, Caller, Principal, Stop};
 use crate::seal::Seal;
 use crate::stream::Stream;
+use crate::written;
 
 /// How long a client may take to come back.
 const LIFETIME: Duration = Duration::from_secs(15 * 60);
@@ -271,13 +274,13 @@ impl Journal {
     }
 
     fn read(&mut self, plain: &[u8], now: u64) -> Result<(), &'static str> {
-        let plain: Value = serde_json::from_slice(plain).map_err(|_| "invalid")?;
+        let plain = written::read(Bytes::copy_from_slice(plain)).ok_or("invalid")?.to_value();
         if plain["expires"].as_u64().is_none_or(|expires| expires < now) {
             return Err("expired");
         }
         let entries = |key: &str| -> BTreeMap<String, Raw> {
             let object = plain[key].as_object();
-            object.into_iter().flatten().map(|(key, value)| (key.clone(), Raw::from(value))).collect()
+            gather(object.into_iter().flatten().map(|(key, value)| (key.clone(), Raw::from(value))))
         };
         self.round = plain["round"].as_u64().unwrap_or(ROUNDS);
         self.answers = entries("answers");
@@ -325,7 +328,7 @@ fn canonical(hash: &mut Sha256, value: View<'_>) {
     hash.update([value.kind() as u8]);
     match value.kind() {
         Kind::Object => {
-            let members: BTreeMap<_, _> = value.members().collect();
+            let members = gather(value.members());
             hash.update((members.len() as u64).to_le_bytes());
             for (key, member) in members {
                 text(hash, &key);

@@ -1,7 +1,6 @@
 //! Change notices on their way to a client: on the standing stream of a session, or on a stream that the
 //! client opened to listen.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -168,10 +167,13 @@ impl Era {
     /// Leaves of the tasks that a listener names those that it may see. What has ended already is told at once.
     async fn retain_own_tasks(&self, filter: &mut Filter, owner: &str, subscriber: &Subscriber) {
         // Each of them is looked up, so each one once, and not too many.
-        let mut named = std::mem::take(&mut filter.tasks);
-        let mut seen = HashSet::new();
-        named.retain(|id| seen.insert(id.clone()));
-        for id in named.into_iter().take(LISTENED) {
+        let mut named: Vec<String> = Vec::new();
+        for id in std::mem::take(&mut filter.tasks) {
+            if named.len() < LISTENED && !named.contains(&id) {
+                named.push(id);
+            }
+        }
+        for id in named {
             let Some(task) = self.tasks.look(owner, &id).await else { continue };
             if task.state.is_final() {
                 subscriber.give_back(Topic::Task { owner: owner.into(), id: id.as_str().into() });

@@ -54,6 +54,9 @@ const UNUSED: Duration = Duration::from_secs(60);
 /// A store that did not answer is left alone for so long.
 const REST: Duration = Duration::from_secs(1);
 
+/// A change of what is remembered of a session.
+type Change<'a> = &'a (dyn Fn(&mut Record) -> Result<(), Fault> + Sync);
+
 /// See the module.
 pub(crate) struct Shared {
     bus: Arc<Bus>,
@@ -307,7 +310,7 @@ impl Shared {
 
     /// The client wants to hear of this level and what is worse.
     pub(super) async fn set_level(&self, session: &Session, level: LogLevel) -> Result<(), Fault> {
-        self.amend(session, |record| {
+        self.amend(session, &|record| {
             record.set_level(level);
             Ok(())
         })
@@ -316,14 +319,14 @@ impl Shared {
 
     pub(super) async fn subscribe(&self, session: &Session, uri: &str) -> Result<(), Fault> {
         let most = session.limits.subscriptions;
-        self.amend(session, |record| {
+        self.amend(session, &|record| {
             if record.subscribe(uri, most, SUBSCRIBED) { Ok(()) } else { Err(session.too_many()) }
         })
         .await
     }
 
     pub(super) async fn unsubscribe(&self, session: &Session, uri: &str) -> Result<(), Fault> {
-        self.amend(session, |record| {
+        self.amend(session, &|record| {
             record.uris.retain(|known| known != uri);
             Ok(())
         })
@@ -331,11 +334,7 @@ impl Shared {
     }
 
     /// Changes what is remembered of a session, everywhere.
-    async fn amend(
-        &self,
-        session: &Session,
-        change: impl Fn(&mut Record) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+    async fn amend(&self, session: &Session, change: Change<'_>) -> Result<(), Fault> {
         // From before the change: whoever is told of it later than of something newer can make up for it.
         let seen = self.changes.seen();
         let record = self.rewrite(session, change).await?;
@@ -346,11 +345,7 @@ impl Shared {
     }
 
     /// Changes a record, whoever else does so at the same time.
-    async fn rewrite(
-        &self,
-        session: &Session,
-        change: impl Fn(&mut Record) -> Result<(), Fault>,
-    ) -> Result<Record, Fault> {
+    async fn rewrite(&self, session: &Session, change: Change<'_>) -> Result<Record, Fault> {
         let (key, life) = (self.key(&session.id), Some(life(&session.limits)));
         let store = &self.bus.cellar.store;
         for _ in 0..TRIES {

@@ -19,6 +19,7 @@ use super::stats::Stats;
 use super::timing::millis;
 use super::view::{ErrorCode, StatsDetail, StatsSummary};
 use crate::request::Principal;
+use crate::written;
 
 /// Something that happened, of any kind: what [`Events::on`](super::Events::on) tells.
 ///
@@ -545,7 +546,8 @@ impl ResponseEvent {
     /// The answer: a JSON-RPC message. Read when first asked for.
     #[must_use]
     pub fn response(&self) -> &Value {
-        self.read.get_or_init(|| serde_json::from_slice(&self.body).unwrap_or_default())
+        self.read
+            .get_or_init(|| written::read(self.body.clone()).map(|raw| raw.to_value()).unwrap_or_default())
     }
 
     /// The answer as it is to be sent.

@@ -7,9 +7,9 @@
 //! first call of a tool 30 KiB.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 
 use super::names::{MOST, MOST_FAILED, Names, clip};
 use super::timing::{Sample, Timing, millis};
@@ -132,7 +132,7 @@ struct Calls {
 struct Errors {
     by_code: Names<AtomicU64>,
     by_tool: Names<AtomicU64>,
-    last: ArcSwapOption<Mishap>,
+    last: Mutex<Option<Mishap>>,
 }
 
 /// The last error; its timestamp is written when somebody looks.
@@ -249,7 +249,8 @@ impl Stats {
         let Some(errors) = book.errors.get() else {
             return ErrorStats { total, ..ErrorStats::default() };
         };
-        let last_error = errors.last.load_full().map(|last| LastError {
+        let last = errors.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last_error = last.as_ref().map(|last| LastError {
             code: last.code,
             message: last.message.to_string(),
             timestamp: self.date(last.at),
@@ -396,7 +397,7 @@ impl Book {
             errors.by_tool.get(name, most).fetch_add(1, Relaxed);
         }
         let message = clip(message, LONGEST_MESSAGE).into();
-        errors.last.store(Some(Arc::new(Mishap { code, message, at })));
+        *errors.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Mishap { code, message, at });
     }
 
     fn requests(&self, last_request_at: String) -> RequestStats {
@@ -461,7 +462,7 @@ impl Calls {
 
 impl Default for Errors {
     fn default() -> Errors {
-        Errors { by_code: Names::new(), by_tool: Names::new(), last: ArcSwapOption::empty() }
+        Errors { by_code: Names::new(), by_tool: Names::new(), last: Mutex::default() }
     }
 }
 

@@ -3,6 +3,8 @@
 #[cfg(feature = "validate")]
 use std::sync::OnceLock;
 
+#[cfg(feature = "validate")]
+use bytes::Bytes;
 use serde_json::{Map, Value};
 #[cfg(feature = "validate")]
 use toolgate_schema::{Fault, FaultKind, Schema, Type};
@@ -10,6 +12,8 @@ use toolgate_wire::Raw;
 use toolgate_wire::model::{Answer, Ask, Elicit, ElicitAnswer};
 
 use crate::handler::is_width;
+#[cfg(feature = "validate")]
+use crate::written;
 
 /// How many faults are told at once.
 const MOST: usize = 10;
@@ -153,15 +157,16 @@ fn converted(value: &Value, wanted: Type, as_text: bool) -> Option<Value> {
         }
         (Type::Number, Value::String(text)) => text.trim().parse().ok().and_then(number),
         (Type::Boolean, Value::String(text)) => text.trim().parse().ok().map(Value::Bool),
-        // As bytes, as everywhere: the reader of text would be a second one.
-        (Type::Array, Value::String(text)) => {
-            serde_json::from_slice(text.as_bytes()).ok().filter(Value::is_array)
-        }
-        (Type::Object, Value::String(text)) => {
-            serde_json::from_slice(text.as_bytes()).ok().filter(Value::is_object)
-        }
+        (Type::Array, Value::String(text)) => inside(text).filter(Value::is_array),
+        (Type::Object, Value::String(text)) => inside(text).filter(Value::is_object),
         _ => None,
     }
+}
+
+/// What a text is if it is JSON.
+#[cfg(feature = "validate")]
+fn inside(text: &str) -> Option<Value> {
+    written::read(Bytes::copy_from_slice(text.as_bytes())).map(|raw| raw.to_value())
 }
 
 #[cfg(feature = "validate")]

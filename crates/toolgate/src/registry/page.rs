@@ -43,7 +43,12 @@ impl Pager {
     ) -> Result<Page<T::Item>, Fault> {
         let rest = match cursor {
             None => shelf.as_slice(),
-            Some(cursor) => self.rest(list, shelf, cursor)?,
+            Some(cursor) => {
+                let key = self.last(list, cursor)?;
+                // The thing itself may be gone since; then so is the place, and the client starts again.
+                let place = shelf.place(&key).ok_or_else(unknown)?;
+                &shelf.as_slice()[place + 1..]
+            }
         };
         if view.is_whole() {
             let shown = &rest[..rest.len().min(self.size)];
@@ -52,10 +57,15 @@ impl Pager {
             let items = shown.iter().map(|entry| entry.item()).collect();
             return Ok(Page { items, next, cache: self.cache });
         }
-        let mut rest = rest.iter().filter(|entry| entry.is_shown(view));
-        let shown: Vec<_> = rest.by_ref().take(self.size).collect();
-        let next = shown.last().filter(|_| rest.next().is_some()).map(|last| self.after(list, last.key()));
-        let items = shown.iter().map(|entry| entry.item()).collect();
+        let (mut items, mut last, mut next) = (Vec::new(), None, None);
+        for entry in rest.iter().filter(|entry| entry.is_shown(view)) {
+            if items.len() == self.size {
+                next = last.map(|last| self.after(list, last));
+                break;
+            }
+            items.push(entry.item());
+            last = Some(entry.key());
+        }
         // What one caller sees is not what the next one does.
         let cache = CacheHint { scope: CacheScope::Private, ..self.cache };
         Ok(Page { items, next, cache })
@@ -66,17 +76,10 @@ impl Pager {
         self.seal.seal(list.as_bytes(), key.as_bytes())
     }
 
-    fn rest<'a, T: Listed>(
-        &self,
-        list: &str,
-        shelf: &'a Shelf<T>,
-        cursor: &str,
-    ) -> Result<&'a [std::sync::Arc<T>], Fault> {
+    /// The key that a cursor was made of.
+    fn last(&self, list: &str, cursor: &str) -> Result<String, Fault> {
         let key = self.seal.open(list.as_bytes(), cursor).map_err(|_| unknown())?;
-        let key = String::from_utf8(key).map_err(|_| unknown())?;
-        // The thing itself may be gone since; then so is the place, and the client starts again.
-        let place = shelf.place(&key).ok_or_else(unknown)?;
-        Ok(&shelf.as_slice()[place + 1..])
+        String::from_utf8(key).map_err(|_| unknown())
     }
 }
 

@@ -27,6 +27,7 @@ use crate::profile::Profile;
 use crate::registry::{PromptSpec, ResourceSpec, Roots, Snapshot, TemplateSpec, ToolSpec};
 use crate::request::Principal;
 use crate::stream::{Capacity, Stream};
+use crate::written;
 
 /// Who the server is, and how it is changed while it runs.
 ///
@@ -168,7 +169,7 @@ impl Server {
         if let Err(fault) = roots.check() {
             return self.fault(Err(Error::new(ErrorKind::Description, fault)));
         }
-        self.0.entry.hall.roots.store(Some(Arc::new(roots)));
+        self.0.entry.hall.set_roots(roots);
         self.0.entry.era.hub.publish(&Topic::Roots);
         self.clone()
     }
@@ -179,9 +180,7 @@ impl Server {
     /// If this is no `file:` URI of a directory, or a root already.
     pub fn add_root(&self, uri: &str) -> Result<(), Error> {
         let hall = &self.0.entry.hall;
-        let none = Arc::new(Roots::new([""; 0]));
-        hall.roots.rcu(|roots| Some(roots.clone().unwrap_or_else(|| Arc::clone(&none))));
-        let put = hall.roots.load().as_ref().map_or(Ok(()), |roots| roots.put(uri, None, None));
+        let put = hall.some_roots().put(uri, None, None);
         put.map_err(|fault| Error::new(ErrorKind::Description, fault.to_string()))?;
         self.0.entry.era.hub.publish(&Topic::Roots);
         Ok(())
@@ -190,8 +189,7 @@ impl Server {
     /// Takes a root away from the workspace and tells clients; false if it was none.
     #[must_use]
     pub fn remove_root(&self, uri: &str) -> bool {
-        let taken =
-            self.0.entry.hall.roots.load().as_ref().is_some_and(|roots| roots.take(uri, None).is_ok());
+        let taken = self.0.entry.hall.roots().is_some_and(|roots| roots.take(uri, None).is_ok());
         if taken {
             self.0.entry.era.hub.publish(&Topic::Roots);
         }
@@ -590,7 +588,7 @@ impl Server {
     /// ```
     pub async fn handle(&self, request: Value) -> Option<Value> {
         let answer = self.handle_bytes(request.to_string().into()).await?;
-        serde_json::from_slice(&answer).ok()
+        written::read(answer).map(|raw| raw.to_value())
     }
 
     /// The same with JSON text on both sides. Text that is no JSON is answered with -32700.

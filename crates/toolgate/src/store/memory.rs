@@ -1,6 +1,7 @@
 //! Everything in the memory of this process, within a bound.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -41,7 +42,6 @@ const CLEARED: usize = 64;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct MemoryStore {
     shards: [Mutex<Shard>; SHARDS],
     hasher: RandomState,
@@ -52,7 +52,17 @@ pub struct MemoryStore {
     channels: Arc<Channels>,
 }
 
-#[derive(Debug, Default)]
+/// Nobody wants to see all that is kept, and in a log it has no place.
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("held", &self.held)
+            .field("most", &self.most)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
 struct Shard {
     spaces: HashMap<Box<str>, BTreeMap<Slot, Cell>>,
     /// What expires, soonest first.

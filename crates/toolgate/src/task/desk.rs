@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use toolgate_wire::model::{Answer, Ask, LogLevel, Notice};
 use toolgate_wire::{Client, Raw, codec};
 
-use super::record::{Record, Reply};
-use super::{Amended, Core, lock};
+use super::record::Record;
+use super::{Amended, Change, Core, lock};
 use crate::clock::tick;
 use crate::handler::{AskError, AskErrorKind, Voice};
 use crate::request::{BoxFuture, Stop};
@@ -167,24 +167,22 @@ impl Desk {
     }
 
     /// Changes the record, if this is still the one who runs the task. What the handler has said goes with it.
-    pub(super) async fn amend(
-        &self,
-        mut change: impl FnMut(&mut Record) -> bool,
-    ) -> Result<Turn, StoreError> {
+    pub(super) async fn amend(&self, change: Change<'_>) -> Result<Turn, StoreError> {
         let Some(core) = self.core.upgrade() else { return Ok(Turn::Over) };
         // A second time for a record that was lost and is there again.
         for _ in 0..2 {
             let known = lock(&self.known).clone();
             let mut goes_on = true;
-            let amended = core.amend(&self.owner, &self.id, Some(known), |record| {
+            let mut change_own = |record: &mut Record| {
                 goes_on = self.goes_on(record);
                 if !goes_on {
                     return false;
                 }
                 let written = self.write_down(record);
                 change(record) || written
-            });
-            if let Some(Amended { record, version, .. }) = amended.await? {
+            };
+            let amended = core.amend(&self.owner, &self.id, Some(known), &mut change_own).await?;
+            if let Some(Amended { record, version, .. }) = amended {
                 self.know((record, version));
                 return Ok(if goes_on { Turn::Done } else { Turn::Over });
             }
@@ -211,9 +209,9 @@ impl Desk {
     }
 
     /// The same until the store does it, or it is over.
-    async fn insist(&self, most: usize, mut change: impl FnMut(&mut Record) -> bool) -> Option<Turn> {
+    async fn insist(&self, most: usize, change: Change<'_>) -> Option<Turn> {
         for _ in 0..most {
-            match self.amend(&mut change).await {
+            match self.amend(change).await {
                 Ok(turn) => return Some(turn),
                 Err(error) => {
                     tracing::debug!(%error, id = %self.id, "a task cannot be written down; trying again");
@@ -238,7 +236,7 @@ impl Desk {
         if let Some((what, _)) = self.client.as_ref().and_then(|client| codec::lacking(client, &ask)) {
             return Err(AskError(AskErrorKind::Unsupported(what)));
         }
-        match self.insist(usize::MAX, |record| record.ask(key, &ask)).await {
+        match self.insist(usize::MAX, &mut |record| record.ask(key, &ask)).await {
             Some(Turn::Done) => {}
             _ => return Err(gone()),
         }
@@ -255,16 +253,16 @@ impl Desk {
         }
     }
 
-    fn reply_to(&self, key: &str) -> Option<Reply> {
+    fn reply_to(&self, key: &str) -> Option<Raw> {
         lock(&self.known).0.replies.get(key).cloned()
     }
 }
 
-fn understood(ask: &Ask, reply: &Reply) -> Result<Answer, AskError> {
+fn understood(ask: &Ask, reply: &Raw) -> Result<Answer, AskError> {
     let refused = |why: String| AskError(AskErrorKind::Refused(why));
-    match reply {
-        Reply::Answer(raw) => codec::recall_answer(ask, raw).map_err(|fault| refused(fault.to_string())),
-        Reply::Refused(why) => Err(refused(why.clone())),
+    match reply.view().as_text() {
+        Some(why) => Err(refused(why.into_owned())),
+        None => codec::recall_answer(ask, reply).map_err(|fault| refused(fault.to_string())),
     }
 }
 
@@ -309,7 +307,7 @@ impl Voice for Desk {
             return None;
         }
         Some(Box::pin(async {
-            if self.insist(PATIENCE, |_| false).await.is_none() {
+            if self.insist(PATIENCE, &mut |_| false).await.is_none() {
                 tracing::warn!(id = %self.id, "a step was done and could not be recorded; it may be done again");
             }
         }))
@@ -350,7 +348,7 @@ mod tests {
             changed: Notify::new(),
         };
         let before = record.clone();
-        record.reply("sure", Reply::Answer(Raw::from(json!({ "roots": [] }))));
+        record.reply("sure", Raw::from(json!({ "roots": [] })));
         desk.know((record.clone(), Version(3)));
         desk.know((before, Version(2)));
         assert!(desk.reply_to("sure").is_some());

@@ -7,11 +7,11 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use serde_json::Value;
 use toolgate_wire::model::{Ask, Task, TaskEnd, TaskState};
-use toolgate_wire::{Client, Fault, FaultKind, Kind, Limits, Raw, View, codec};
+use toolgate_wire::{Client, Fault, FaultKind, Kind, Limits, Raw, codec};
 
 use crate::clock::iso8601;
+use crate::maps::gather;
 use crate::request::Principal;
 
 /// How large a record may be that is read back: more than one may ever become.
@@ -27,11 +27,13 @@ pub(super) struct Record {
     /// Who called, for another process that runs it again.
     pub(super) client: Raw,
     pub(super) principal: Option<String>,
-    pub(super) attributes: BTreeMap<String, Value>,
+    /// What else is known of who called, an object.
+    pub(super) attributes: Raw,
     /// What the call said beside its parameters.
     pub(super) meta: Option<Raw>,
-    /// What came of the questions, by key. One that stands here is never asked again.
-    pub(super) replies: BTreeMap<String, Reply>,
+    /// What came of the questions, by key: an answer in the form in which they are kept, or, as a text, why the client
+    /// would not give one. A question that stands here is never asked again.
+    pub(super) replies: BTreeMap<String, Raw>,
     /// Recorded steps, and what was set aside.
     pub(super) memory: BTreeMap<String, Raw>,
     /// How often it was begun. Whoever runs it knows the number, and is not the one if it has changed.
@@ -40,15 +42,6 @@ pub(super) struct Record {
     pub(super) expires: u64,
     /// When it has failed, in milliseconds since 1970.
     pub(super) deadline: Option<u64>,
-}
-
-/// What came of a question.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Reply {
-    /// An answer, in the form in which they are kept.
-    Answer(Raw),
-    /// The client would not answer.
-    Refused(String),
 }
 
 impl Record {
@@ -64,7 +57,7 @@ impl Record {
     }
 
     /// Takes a question off the list. One that nobody asked is none.
-    pub(super) fn reply(&mut self, key: &str, reply: Reply) -> bool {
+    pub(super) fn reply(&mut self, key: &str, reply: Raw) -> bool {
         if self.is_final() || self.task.asks.remove(key).is_none() {
             return false;
         }
@@ -115,8 +108,9 @@ impl Record {
     /// Who called, as far as it is kept.
     pub(super) fn principal(&self) -> Principal {
         let principal = self.principal.as_deref().map_or_else(Principal::anonymous, Principal::new);
-        { self.attributes.iter() }
-            .fold(principal, |principal, (name, value)| principal.with_attribute(name, value.clone()))
+        let attributes = self.attributes.view().members();
+        attributes
+            .fold(principal, |principal, (name, value)| principal.with_attribute(name, value.to_value()))
     }
 
     pub(super) fn client(&self) -> Result<Client, Fault> {
@@ -151,12 +145,15 @@ impl Record {
         put("client", client.as_bytes());
         put("attempt", attempt.to_string().as_bytes());
         put("expires", expires.to_string().as_bytes());
-        put("replies", &object(replies.iter().map(|(key, reply)| (key, reply.write()))));
-        put("memory", &object(memory.iter().map(|(key, value)| (key, value.as_bytes().to_vec()))));
         put(
-            "attributes",
-            &object(attributes.iter().map(|(key, value)| (key, value.to_string().into_bytes()))),
+            "replies",
+            &object(replies, |reply| match reply.view().kind() {
+                Kind::Text => ["", ""],
+                _ => ["{\"answer\":", "}"],
+            }),
         );
+        put("memory", &object(memory, |_| ["", ""]));
+        put("attributes", attributes.as_bytes());
         if let Some(principal) = principal {
             put("principal", Raw::text(principal).as_bytes());
         }
@@ -178,18 +175,21 @@ impl Record {
         let text = |name: &str| Some(whole.get(name)?.as_text()?.into_owned());
         let number = |name: &str| whole.get(name)?.as_u64();
         let members = |name: &str| whole.get(name).into_iter().flat_map(|object| object.members());
+        let mut replies = BTreeMap::new();
+        for (key, reply) in members("replies") {
+            let reply = if reply.kind() == Kind::Text { reply } else { reply.get("answer")? };
+            replies.insert(key.into(), raw.slice(reply));
+        }
         Some(Record {
             task: codec::recall_task(&part("task")?).ok()?,
             tool: text("tool")?,
             arguments: part("arguments")?,
             client: part("client")?,
             principal: text("principal"),
-            attributes: members("attributes").map(|(key, value)| (key.into(), value.to_value())).collect(),
+            attributes: part("attributes").unwrap_or_else(Raw::empty_object),
             meta: part("meta"),
-            replies: members("replies")
-                .map(|(key, reply)| Some((key.into(), Reply::read(&raw, reply)?)))
-                .collect::<Option<_>>()?,
-            memory: members("memory").map(|(key, value)| (key.into(), raw.slice(value))).collect(),
+            replies,
+            memory: gather(members("memory").map(|(key, value)| (key.into(), raw.slice(value)))),
             attempt: number("attempt")?,
             expires: number("expires")?,
             deadline: number("deadline"),
@@ -197,23 +197,8 @@ impl Record {
     }
 }
 
-impl Reply {
-    fn write(&self) -> Vec<u8> {
-        match self {
-            Reply::Answer(answer) => [b"{\"answer\":", answer.as_bytes(), b"}"].concat(),
-            Reply::Refused(why) => Raw::text(why).as_bytes().to_vec(),
-        }
-    }
-
-    fn read(whole: &Raw, reply: View<'_>) -> Option<Reply> {
-        match reply.kind() {
-            Kind::Text => Some(Reply::Refused(reply.as_text()?.into_owned())),
-            _ => Some(Reply::Answer(whole.slice(reply.get("answer")?))),
-        }
-    }
-}
-
-fn object<'a>(members: impl Iterator<Item = (&'a String, Vec<u8>)>) -> Vec<u8> {
+/// Some members have a cover around them.
+fn object(members: &BTreeMap<String, Raw>, cover: fn(&Raw) -> [&'static str; 2]) -> Vec<u8> {
     let mut out = vec![b'{'];
     for (key, value) in members {
         if out.len() > 1 {
@@ -221,7 +206,10 @@ fn object<'a>(members: impl Iterator<Item = (&'a String, Vec<u8>)>) -> Vec<u8> {
         }
         out.extend_from_slice(Raw::text(key).as_bytes());
         out.push(b':');
-        out.extend_from_slice(&value);
+        let [before, after] = cover(value);
+        out.extend_from_slice(before.as_bytes());
+        out.extend_from_slice(value.as_bytes());
+        out.extend_from_slice(after.as_bytes());
     }
     out.push(b'}');
     out
@@ -248,7 +236,7 @@ pub(super) fn sample() -> Record {
         arguments: Raw::from(json!({"a": [1, 12_345_678_901_234_567_890_u64]})),
         client: Raw::empty_object(),
         principal: Some("ada".into()),
-        attributes: BTreeMap::from([("tenant".into(), json!(7))]),
+        attributes: Raw::from(json!({"tenant": 7})),
         meta: Some(Raw::from(json!({"traceparent": "00"}))),
         replies: BTreeMap::new(),
         memory: BTreeMap::from([("step one".into(), Raw::from(json!({"x": null})))]),
@@ -275,8 +263,8 @@ mod tests {
         assert_eq!(Record::read(record.write()).as_ref(), Some(&record));
         record.ask("a", &Ask::Roots);
         record.ask("b", &Ask::Roots);
-        record.reply("a", Reply::Answer(Raw::from(json!({"roots": []}))));
-        record.reply("b", Reply::Refused("no".into()));
+        record.reply("a", Raw::from(json!({"roots": []})));
+        record.reply("b", Raw::text("no"));
         record.ask("c", &Ask::Roots);
         assert_eq!(Record::read(record.write()).as_ref(), Some(&record));
         for garbage in [&b"garbage"[..], b"{}", b"{\"task\":{}}", b"", b"[]"] {
@@ -358,8 +346,8 @@ mod tests {
                 let before = record.clone();
                 let changed = match a_move {
                     Move::Ask(key) => record.ask(&key.to_string(), &Ask::Roots),
-                    Move::Reply(key) => record.reply(&key.to_string(), Reply::Answer(Raw::null())),
-                    Move::Refuse(key) => record.reply(&key.to_string(), Reply::Refused("no".into())),
+                    Move::Reply(key) => record.reply(&key.to_string(), Raw::null()),
+                    Move::Refuse(key) => record.reply(&key.to_string(), Raw::text("no")),
                     Move::End(state) => {
                         let end = TaskEnd::Outcome(Arc::new(Outcome::Tool(ToolOutput::text("done"))));
                         record.end(*state, None, Some(end).filter(|_| *state == TaskState::Completed))

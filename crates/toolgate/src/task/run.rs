@@ -9,6 +9,7 @@ use toolgate_wire::model::{Outcome, TaskEnd, TaskState};
 use toolgate_wire::{Fault, FaultKind, codec};
 
 use super::desk::{Desk, Turn};
+use super::record::Record;
 use super::{Core, GRACE, Job, LEASE, LEASES, LEFT, Place, RUN, lock, run_name};
 use crate::cancel::Cancel;
 use crate::clock::tick;
@@ -116,7 +117,7 @@ impl Core {
                 }
                 () = sleep_until(due), if writing.is_some() => {
                     written = tick();
-                    writing = match desk.amend(|_| false).await {
+                    writing = match desk.amend(&mut |_| false).await {
                         Ok(Turn::Done) => None,
                         Ok(Turn::Over) => return Over::Gone,
                         Err(_) => Some(written + AGAIN),
@@ -225,7 +226,7 @@ impl Core {
             Over::Gone => return self.clear_if_final(desk, lease).await,
             Over::Left => {
                 // Whoever looks next takes it over at once.
-                let _ = desk.amend(|_| false).await;
+                let _ = desk.amend(&mut |_| false).await;
                 self.note(desk, LEFT).await;
                 let _ = self.cellar.store.delete(&self.cellar.key(LEASES, &desk.id), Expect::Is(lease)).await;
                 return self.hand_over().await;
@@ -239,7 +240,8 @@ impl Core {
         }
         let mut pause = Duration::from_millis(100);
         while self.left_of(&desk.record()).is_some() {
-            match desk.amend(|record| record.end(end.state, end.message.clone(), end.end.clone())).await {
+            let mut put = |record: &mut Record| record.end(end.state, end.message.clone(), end.end.clone());
+            match desk.amend(&mut put).await {
                 Ok(Turn::Done) => {
                     self.clear(&desk.owner, &desk.id, Some(lease)).await;
                     return self.shelve(&desk.owner, &desk.record()).await;

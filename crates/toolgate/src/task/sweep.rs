@@ -1,6 +1,6 @@
 //! Looking after tasks that lost their process, and hearing of changes elsewhere.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use toolgate_wire::model::TaskState;
 
 use super::desk::Desk;
+use super::record::Record;
 use super::run::RENEW;
 use super::{CHANNEL, Core, LEASE, LEASES, LEFT, RUN, lock, told_by};
 use crate::clock::tick;
@@ -59,8 +60,8 @@ impl Patrol {
     }
 
     /// Whether a task without a lease has lost its process, as far as anybody can tell now.
-    fn is_lost(&mut self, id: &str, now: Instant) -> bool {
-        let since = *self.missing.entry(id.into()).or_insert(now);
+    fn is_lost(&self, id: &str, now: Instant) -> bool {
+        let since = self.missing.get(id).copied().unwrap_or(now);
         self.alone || now >= since + SURE && self.quiet.is_none_or(|quiet| now >= quiet)
     }
 
@@ -129,21 +130,27 @@ impl Core {
             return Ok(());
         }
         // Asked for after the others: whatever is under way had its lease before that was known.
-        let leases: HashMap<Box<str>, Entry> = self.all(LEASES).await?.into_iter().collect();
+        let leases = self.all(LEASES).await?;
+        let lease_of = |id: &str| {
+            let place = leases.binary_search_by(|(name, _)| (**name).cmp(id));
+            place.ok().map(|place| &leases[place].1)
+        };
         let holds = |lease: &Entry| !patrol.alone || lease.value.starts_with(super::process().as_bytes());
         let mut lost = Vec::new();
         for (name, entry) in under_way {
             let Some((owner, id)) = name.rsplit_once('.') else { continue };
-            let lease = leases.get(id);
+            let lease = lease_of(id);
             if lease.is_some_and(holds) || lock(&self.running).desks.contains_key(id) {
                 continue;
             }
             let was_left = entry.value == LEFT.as_bytes();
             lost.push((owner.to_owned(), id.to_owned(), lease.map(|lease| lease.version), was_left));
         }
-        let names: HashSet<&str> = lost.iter().map(|(_, id, ..)| id.as_str()).collect();
-        patrol.missing.retain(|id, _| names.contains(&**id));
         let now = tick();
+        let before = std::mem::take(&mut patrol.missing);
+        for (_, id, ..) in &lost {
+            patrol.missing.insert(id.as_str().into(), before.get(id.as_str()).copied().unwrap_or(now));
+        }
         for (owner, id, lease, was_left) in lost {
             if patrol.is_lost(&id, now) || was_left {
                 self.take_over(&owner, &id, lease).await?;
@@ -200,18 +207,17 @@ impl Core {
         };
         // Only that run is over which was seen.
         let attempt = record.attempt;
-        let amended = self
-            .amend(&owner, id, Some((record, version)), |record| {
-                if record.is_final() || record.attempt != attempt {
-                    return false;
-                }
-                if resumable {
-                    record.retry();
-                    return true;
-                }
-                record.end(TaskState::Failed, Some(given_up.to_owned()), None)
-            })
-            .await?;
+        let mut begin_or_end = |record: &mut Record| {
+            if record.is_final() || record.attempt != attempt {
+                return false;
+            }
+            if resumable {
+                record.retry();
+                return true;
+            }
+            record.end(TaskState::Failed, Some(given_up.to_owned()), None)
+        };
+        let amended = self.amend(&owner, id, Some((record, version)), &mut begin_or_end).await?;
         match (amended.filter(|amended| amended.changed), place, client) {
             (Some(amended), Some(place), Some(client)) if !amended.record.is_final() => {
                 tracing::info!(

@@ -21,7 +21,7 @@ use toolgate_wire::Dialect;
 use crate::entry::{Entry, Started};
 use crate::era::{Answer, Line, Peer, Road, Told};
 use crate::observe::Transport;
-use crate::request::Principal;
+use crate::request::{BoxFuture, Principal};
 use crate::stream::{Capacity, Next, Reader, Stream};
 use crate::tracker::Tracker;
 
@@ -46,7 +46,9 @@ where
     let line = Line::new(Arc::clone(&out), Some(closing.clone()));
     let tasks = Tracker::new();
     let at_once = Arc::new(Semaphore::new(AT_ONCE));
-    let mut writer = tokio::spawn(write(out.reader(), output, Arc::clone(&at_once)));
+    // Boxed, as a whole connection is: so both are tasks of one type.
+    let writing: BoxFuture<'static, _> = Box::pin(write(out.reader(), output, Arc::clone(&at_once)));
+    let mut writer = tokio::spawn(writing);
     tasks.spawn({
         let (entry, line) = (Arc::clone(&entry), Arc::clone(&line));
         async move { entry.era.feed_line(&line).await }

@@ -160,11 +160,11 @@ impl Changes {
 
     /// What lies in the outbox goes to the log; what finds no way there stays.
     async fn flush(&self) -> Result<(), StoreError> {
-        let Pending { topics, everything } = self.hub.take_pending();
-        if topics.is_empty() && !everything {
+        let pending = self.hub.take_pending();
+        if pending == Pending::default() {
             return Ok(());
         }
-        let mut rest = topics;
+        let Pending { topics: mut rest, everything } = pending;
         let flushed = async {
             if everything {
                 self.append(&Change::Everything).await.inspect_err(|_| {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use toolgate_wire::model::Filter;
 use toolgate_wire::{Fault, FaultKind, Raw, RequestId, codec};
 
@@ -25,6 +25,7 @@ use crate::request::{BoxFuture, owner};
 use crate::seal::{fill, token};
 use crate::store::{Expect, Key, Listener, StoreError};
 use crate::stream::{Capacity, Next, Reader, Stream};
+use crate::written;
 
 /// Messages that a log holds. Hints are left out long before, so that hardly any is cut off at its old end.
 const MOST: usize = 1024;
@@ -57,11 +58,22 @@ pub(super) struct Pace {
 }
 
 /// Who writes a log, and which requests it answers.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 struct Writer {
     node: String,
     /// Their ids, as JSON.
     requests: Vec<String>,
+}
+
+impl Writer {
+    fn read(bytes: Bytes) -> Option<Writer> {
+        let raw = written::read(bytes)?;
+        let mut requests = Vec::new();
+        for request in raw.view().get("requests")?.items() {
+            requests.push(request.as_text()?.into_owned());
+        }
+        Some(Writer { node: raw.view().get("node")?.as_text()?.into_owned(), requests })
+    }
 }
 
 /// What stands in a log.
@@ -325,10 +337,11 @@ impl Drop for Told<'_> {
         }
         let (shared, session) = (Arc::clone(self.shared), Arc::clone(self.session));
         self.shared.tasks.spawn(async move {
-            let kept = shared.rewrite(&session, |record| {
+            let put = |record: &mut super::Record| {
                 record.position = record.position.max(position);
                 Ok(())
-            });
+            };
+            let kept = shared.rewrite(&session, &put);
             if let Err(fault) = kept.await {
                 tracing::debug!(%fault, "how far a stream came is not kept");
             }
@@ -385,7 +398,7 @@ impl Desk {
         let key = self.key("call");
         for again in [true, true, false] {
             let found = within(self.shared.bus.cellar.store.get(&key)).await.map_err(away)?;
-            if let Some(writer) = found.and_then(|found| serde_json::from_slice(&found.value).ok()) {
+            if let Some(writer) = found.and_then(|found| Writer::read(found.value)) {
                 return Ok(writer);
             }
             // A client that is cut off in the first moment comes back before anything is written.

@@ -1,12 +1,14 @@
 //! What is kept of a session for all nodes.
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use toolgate_wire::model::{Call, Filter, Hello, LogLevel};
 use toolgate_wire::{Client, Edition, Meta, Raw, codec};
 
+use crate::written;
+
 /// See the module.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Record {
     /// Grows with each change: what comes late is known to be old.
     pub(super) revision: u64,
@@ -57,8 +59,39 @@ impl Record {
 
     /// None if this is no record, or one of a release that is not understood here.
     pub(super) fn read(bytes: &[u8]) -> Option<Record> {
-        let record = serde_json::from_slice(bytes);
-        record.inspect_err(|error| tracing::error!(%error, "a session in the store cannot be read")).ok()
+        let record = Record::parts(bytes);
+        if record.is_none() {
+            tracing::error!("a session in the store cannot be read");
+        }
+        record
+    }
+
+    fn parts(bytes: &[u8]) -> Option<Record> {
+        let raw = written::read(Bytes::copy_from_slice(bytes))?;
+        let whole = raw.view();
+        let text = |name: &str| Some(whole.get(name)?.as_text()?.into_owned());
+        let number = |name: &str| whole.get(name)?.as_u64();
+        let principal = match whole.get("principal").filter(|principal| !principal.is_null()) {
+            Some(principal) => Some(principal.as_text()?.into_owned()),
+            None => None,
+        };
+        let mut lists = whole.get("lists")?.items().map_while(|list| list.as_bool());
+        let mut uris = Vec::new();
+        for uri in whole.get("uris")?.items() {
+            uris.push(uri.as_text()?.into_owned());
+        }
+        Some(Record {
+            revision: number("revision")?,
+            edition: text("edition")?,
+            hello: text("hello")?,
+            is_nameless: whole.get("is_nameless")?.as_bool()?,
+            principal,
+            level: number("level")?.try_into().ok()?,
+            lists: [lists.next()?, lists.next()?, lists.next()?],
+            uris,
+            position: number("position")?,
+            created: number("created")?,
+        })
     }
 
     /// The client as it introduced itself.
