@@ -149,10 +149,10 @@ pub(crate) fn all(book: &Book) -> Vec<Goal> {
         let best = book.best_peer(&measure, "cpu_us");
         let ratio = best.and_then(|(name, _)| book.ratio(&measure, name, OURS, "cpu_us"));
         // What it would be for the limit itself: on some machines the kernel leaves no room for more.
-        let limit = best.and_then(|(name, _)| book.ratio(&measure, name, LIMIT, "cpu_us"));
-        let limit = limit.map_or(String::new(), |ratio| format!(", {}× of bare hyper", number(ratio)));
+        let hyper = best.and_then(|(name, _)| book.ratio(&measure, name, LIMIT, "cpu_us"));
+        let hyper = hyper.map_or(String::new(), |ratio| format!(", {}× of bare hyper", number(ratio)));
         let beside =
-            best.map_or(String::new(), |(name, micros)| format!("{name} {} µs{limit}", number(micros)));
+            best.map_or(String::new(), |(name, micros)| format!("{name} {} µs{hyper}", number(micros)));
         add(
             format!("CPU of the best peer beside ours, {measure}"),
             Bound::AtLeast(limit),
