@@ -11,6 +11,7 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(raw) = Raw::parse(bytes.clone()) {
         let other: serde_json::Value = serde_json::from_slice(data).expect("another reader takes it too");
         assert_eq!(raw.to_value(), other);
+        assert_eq!(raw.read_as::<serde_json::Value>().expect("and into a type"), other);
     }
     let _ = toolgate_wire::read(&bytes, &Limits::default());
 });

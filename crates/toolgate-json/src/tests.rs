@@ -169,9 +169,10 @@ fn refuses_bad_strings() {
 /// The end of a string is looked for in three ways, by its distance.
 #[test]
 fn sees_every_byte_of_a_string_at_every_distance() {
-    let tails = ["y".to_owned(), "y".repeat(600)];
+    let tails = ["y".to_owned(), "y".repeat(600), " ".repeat(600), "\u{ff}".repeat(300)];
     for (n, tail) in (0..200).chain(570..580).flat_map(|n| tails.iter().map(move |tail| (n, tail))) {
-        let plain = "x".repeat(n);
+        let plain = tail.chars().next().unwrap().to_string().repeat(n);
+        let n = plain.len();
         assert!(parse(format!("\"{plain}\"")).is_ok());
         for byte in 0..0x20_u8 {
             let text = format!("\"{plain}{}{tail}\"", char::from(byte));
@@ -183,7 +184,11 @@ fn sees_every_byte_of_a_string_at_every_distance() {
         }
         let text = format!("{plain}\"\\\n\u{1}é{tail}");
         assert_eq!(Raw::text(&text).view().as_text().unwrap(), text);
-        assert_eq!(parse(Raw::text(&text).as_bytes()).unwrap().parse_as::<String>().unwrap(), text);
+        let raw = parse(Raw::text(&text).as_bytes()).unwrap();
+        assert_eq!(raw.parse_as::<String>().unwrap(), text);
+        assert_eq!(raw.read_as::<String>().unwrap(), text);
+        let list = parse(format!("[{},1]", raw.as_str())).unwrap();
+        assert_eq!(list.read_as::<(String, u8)>().unwrap(), (text, 1));
     }
 }
 

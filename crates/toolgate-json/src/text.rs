@@ -85,11 +85,13 @@ fn by_blocks(mut bytes: &[u8]) -> &[u8] {
 /// in a program that is built for size, where nothing is vectorized.
 // Never: as part of a loop over blocks of one size all of it would be unrolled.
 #[inline(never)]
-fn has_controls(block: &[u8]) -> bool {
+fn has_controls(block: &[u8; BLOCK]) -> bool {
+    const { assert!(BLOCK.is_multiple_of(32), "no byte of a block is left out") }
     let (words, _) = block.as_chunks::<8>();
     let (fours, _) = words.as_chunks::<4>();
-    // The top bit of each byte is set, unless that is below a space; only such
-    // a one borrows from the next.
+    // Every byte that is at least a space borrows from the next, so that all are
+    // taken from 0x1f, and their top bits are set. The first control character
+    // does not, and its top bit is clear; what is above it does not matter then.
     let fine = |word: &[u8; 8]| {
         let word = u64::from_le_bytes(*word);
         (ONES * 0x20 - 1).wrapping_sub(word) | word

@@ -42,8 +42,7 @@ pub struct View<'a> {
 
 impl<'a> View<'a> {
     /// `bytes` have passed the scan, or are a value within some that have.
-    #[doc(hidden)]
-    pub fn trusted(bytes: &'a [u8]) -> Self {
+    pub(crate) fn trusted(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
@@ -185,7 +184,7 @@ impl<'a> View<'a> {
 
     /// Copies the value. [`Raw::slice`] shares it instead.
     pub fn to_raw(&self) -> Raw {
-        Raw::trusted(Bytes::copy_from_slice(self.bytes))
+        Raw(Bytes::copy_from_slice(self.bytes))
     }
 
     /// Whether this is a number that a double can hold.

@@ -61,7 +61,7 @@ pub(crate) struct Index<'a> {
     addresses: HashMap<String, usize>,
     /// Where resources begin.
     starts: Numbers,
-    /// All that was looked at, and in which resource.
+    /// All that was looked at; the numbers mean nothing.
     known: Numbers,
 }
 

@@ -3,7 +3,7 @@
 //! A [`Fault`] names what went wrong ([`FaultKind`]) and carries a message that is safe to show. Numbers
 //! come last: [`Fault::code`] resolves the kind for one edition, so no other code knows a number.
 
-use crate::json::{Raw, write_text};
+use crate::json::{Raw, trusted, write_text};
 use crate::model::ClientCapabilities;
 use crate::{Edition, RemoteError};
 
@@ -177,7 +177,7 @@ impl Fault {
         let mut data = b"{\"requiredCapabilities\":".to_vec();
         crate::codec::write_client_capabilities(&mut data, Edition::NEWEST, required);
         data.push(b'}');
-        Fault::new(FaultKind::Capability, message).with_data(Raw::trusted(data.into()))
+        Fault::new(FaultKind::Capability, message).with_data(trusted(data))
     }
 
     /// The edition `requested` is none of ours.
@@ -192,7 +192,7 @@ impl Fault {
         write_text(&mut data, clip(requested));
         data.push(b'}');
         let message = format!("protocol version {} is not served", clip(requested));
-        Fault::new(FaultKind::Version, message).with_data(Raw::trusted(data.into()))
+        Fault::new(FaultKind::Version, message).with_data(trusted(data))
     }
 
     /// Our own failure; `reference` leads an operator to the details in the log.
@@ -354,7 +354,7 @@ pub(crate) fn one_text(name: &str, text: &str) -> Raw {
     let mut out = format!("{{\"{name}\":").into_bytes();
     write_text(&mut out, text);
     out.push(b'}');
-    Raw::trusted(out.into())
+    trusted(out)
 }
 
 /// At most 256 bytes of a foreign text, so that no refusal is an echo chamber.

@@ -28,6 +28,5 @@ pub use frame::{
 pub use id::{ProgressToken, RequestId};
 pub use index::Index;
 pub use meta::{Client, Meta, key};
-/// JSON text itself, of which messages consist.
-pub use toolgate_json as json;
+use toolgate_json as json;
 pub use toolgate_json::{JsonError, JsonErrorKind, Kind, Limits, Raw, View};

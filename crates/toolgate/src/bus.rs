@@ -163,7 +163,7 @@ impl Bus {
         over: &CancellationToken,
     ) {
         let (bus, ended) = (Arc::clone(self), over.clone());
-        tasks.spawn(async move {
+        tasks.spawn_home(async move {
             tokio::select! {
                 biased;
                 () = ended.cancelled() => {}
@@ -171,7 +171,7 @@ impl Bus {
             }
         });
         let (bus, ended) = (Arc::clone(self), over.clone());
-        tasks.spawn(async move {
+        tasks.spawn_home(async move {
             while !pause(BEAT, &ended).await {
                 if let Err(error) = bus.beat().await {
                     tracing::debug!(%error, "this node could not say that it is there");

@@ -3,11 +3,13 @@
 //! What is spawned here is boxed. A runtime makes a dozen functions for every type of future that it runs, and that
 //! for each kind of runtime; so all of them are of one type, and a task costs one small allocation more.
 
+use std::cell::OnceCell;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 /// Any work that somebody waits for the end of.
@@ -35,6 +37,11 @@ impl Tracker {
     /// Begins a task that is counted until it ends or is dropped with its runtime.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         tokio::spawn(Task { work: Box::pin(work), _tracked: Some(self.token()) });
+    }
+
+    /// Begins a task of the whole house, see [`make_home`].
+    pub(crate) fn spawn_home(&self, work: impl Future<Output = ()> + Send + 'static) {
+        begin_home(Task { work: Box::pin(work), _tracked: Some(self.token()) });
     }
 
     /// Counts something that is no task, until it is dropped.
@@ -79,9 +86,29 @@ impl Drop for Tracked {
     }
 }
 
-/// Begins a task that belongs to the runtime, and that nobody waits for.
-pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
-    tokio::spawn(Task { work: Box::pin(work), _tracked: None });
+/// Begins a task of the whole house, see [`make_home`], that nobody waits for.
+pub(crate) fn spawn_home(work: impl Future<Output = ()> + Send + 'static) {
+    begin_home(Task { work: Box::pin(work), _tracked: None });
+}
+
+thread_local! {
+    static HOME: OnceCell<Handle> = const { OnceCell::new() };
+}
+
+/// From now on, tasks of the whole house that are begun on this thread run there: the runtime of this one serves
+/// connections, may be kept busy by their calls, and ends with their listener.
+#[cfg(feature = "http")]
+pub(crate) fn make_home(home: Handle) {
+    HOME.with(|cell| {
+        let _ = cell.set(home);
+    });
+}
+
+fn begin_home(task: Task) {
+    HOME.with(|home| match home.get() {
+        Some(home) => drop(home.spawn(task)),
+        None => drop(tokio::spawn(task)),
+    });
 }
 
 /// The one type of future that the runtime is given. What it worked with is gone before it counts as ended.
@@ -214,5 +241,31 @@ mod tests {
         });
         drop(runtime);
         assert_eq!((Arc::strong_count(&held), tracker.0.state.load(Ordering::Relaxed)), (1, 0));
+    }
+
+    /// A thread that serves connections hands on what belongs to the house, and may end before that does.
+    #[cfg(feature = "http")]
+    #[tokio::test]
+    async fn work_of_the_house_runs_at_home() {
+        let (home, tracker) = (Handle::current(), Tracker::new());
+        let (say, said) = oneshot::channel();
+        let thread = std::thread::spawn({
+            let tracker = tracker.clone();
+            move || {
+                make_home(home);
+                let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+                runtime.block_on(async {
+                    tracker.spawn_home(async move {
+                        tokio::task::yield_now().await;
+                        let _ = say.send(std::thread::current().id());
+                    });
+                });
+            }
+        });
+        let found = timeout(Duration::from_secs(5), said).await.unwrap().unwrap();
+        assert_eq!(found, std::thread::current().id());
+        thread.join().unwrap();
+        tracker.close();
+        timeout(Duration::from_secs(5), tracker.wait()).await.unwrap();
     }
 }

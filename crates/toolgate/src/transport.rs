@@ -47,10 +47,12 @@ pub(crate) async fn run(
         over.cancelled().await;
         tokio::time::sleep(drain + MOMENT).await;
     };
-    tokio::select! {
+    let served = tokio::select! {
         biased;
         served = serving => served,
         () = asked_twice => Ok(()),
         () = out_of_time => Ok(()),
-    }
+    };
+    cores.end().await;
+    served
 }

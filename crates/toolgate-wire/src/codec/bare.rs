@@ -5,7 +5,7 @@ use super::call::{read, read_create_task};
 use super::greeting::Said;
 use super::notice::{write_notice, write_short_notice};
 use super::object::{Object, Open, Put};
-use crate::json::{Raw, View, write_text};
+use crate::json::{Raw, View, trusted, write_text};
 use crate::meta::key;
 use crate::model::{Call, Completion, Contents, ContentsBody, Notice};
 use crate::{Dialect, Edition, Fault};
@@ -61,7 +61,7 @@ pub fn move_progress(params: &Raw) -> Option<Raw> {
     }
     write_member(&mut out, key::PROGRESS, token);
     out.extend_from_slice(b"}}");
-    Some(Raw::trusted(out.into()))
+    Some(trusted(out))
 }
 
 fn write_member(out: &mut Vec<u8>, name: &str, value: View<'_>) {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use super::greeting::{Said, read_date};
 use crate::index::{Index, MetaKeys};
-use crate::json::View;
+use crate::json::{View, trusted_view};
 use crate::meta::{Client, key};
 use crate::{Edition, Fault};
 
@@ -128,7 +128,7 @@ impl Greetings {
         let wholes = self.wholes.try_lock().ok()?;
         let same = |whole: &&Whole| whole.max_depth == max_depth && rest.starts_with(&whole.text);
         let whole = wholes.kept.iter().flatten().find(same)?;
-        let view = |place: &Range<usize>| rest.get(place.clone()).map(View::trusted);
+        let view = |place: &Range<usize>| rest.get(place.clone()).map(trusted_view);
         let meta = MetaKeys {
             version: view(&whole.version),
             capabilities: view(&whole.capabilities),

@@ -8,7 +8,7 @@ use super::capability::{read_client_capabilities, read_implementation};
 use super::fields::Part;
 use super::object::{Object, Put};
 use super::task::{put_task, put_task_details, read_task};
-use crate::json::Raw;
+use crate::json::{Raw, trusted};
 use crate::meta::Client;
 use crate::model::{Answer, Ask, Task};
 use crate::{Edition, Fault, FaultKind};
@@ -18,7 +18,7 @@ use crate::{Edition, Fault, FaultKind};
 pub fn keep_task(task: &Task) -> Raw {
     let mut out = Vec::with_capacity(512);
     put_task_details(put_task(Object::open(&mut out, Edition::NEWEST), Edition::NEWEST, task), task).close();
-    Raw::trusted(out.into())
+    trusted(out)
 }
 
 /// Reads what [`keep_task`] wrote.
@@ -34,7 +34,7 @@ pub fn recall_task(kept: &Raw) -> Result<Task, Fault> {
 pub fn keep_answer(answer: &Answer) -> Raw {
     let mut out = Vec::with_capacity(128);
     write_answer(&mut out, Edition::NEWEST, answer);
-    Raw::trusted(out.into())
+    trusted(out)
 }
 
 /// Reads what [`keep_answer`] wrote, or what a client of the newest edition brought.
@@ -55,7 +55,7 @@ pub fn keep_client(client: &Client) -> Raw {
         .field("capabilities", &Said(*edition, capabilities))
         .some("info", info)
         .close();
-    Raw::trusted(out.into())
+    trusted(out)
 }
 
 /// Reads what [`keep_client`] wrote.

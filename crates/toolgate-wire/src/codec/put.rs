@@ -12,7 +12,7 @@ use super::object::{Flag, Object, Put, Word, nest};
 use super::task::{put_rest_of_task, put_task, put_task_details};
 use crate::Edition::{self, E2025_06_18, E2026_07_28};
 use crate::edition::Structured;
-use crate::json::{Raw, write_text};
+use crate::json::{Raw, trusted, write_text};
 use crate::meta::key;
 use crate::model::{
     CacheHint, CacheScope, Completion, Content, ContentKind, Discovery, Implementation, InputRequired,
@@ -55,7 +55,7 @@ impl Signature {
         let write = || {
             let mut out = Vec::new();
             server.put(&mut out, edition);
-            Raw::trusted(out.into())
+            trusted(out)
         };
         Signature { edition, server: edition.facts().result_type.then(write) }
     }

@@ -151,8 +151,12 @@ impl Shared {
         }
         self.changes.begin().await?;
         self.bus.attend(ears, Arc::downgrade(self), &self.tasks, &self.over);
-        self.tasks.spawn(Arc::clone(&self.changes).tend(self.over.clone()));
-        self.tasks.spawn(Shared::keep(Arc::downgrade(self), self.sessions.limits.idle, self.over.clone()));
+        self.tasks.spawn_home(Arc::clone(&self.changes).tend(self.over.clone()));
+        self.tasks.spawn_home(Shared::keep(
+            Arc::downgrade(self),
+            self.sessions.limits.idle,
+            self.over.clone(),
+        ));
         Ok(())
     }
 
@@ -165,7 +169,7 @@ impl Shared {
             return;
         }
         let (shared, over) = (Arc::downgrade(self), self.over.clone());
-        self.tasks.spawn(async move {
+        self.tasks.spawn_home(async move {
             while let Some(shared) = shared.upgrade() {
                 if shared.ready().await.is_ok() {
                     return;

@@ -727,7 +727,7 @@ impl Bus {
         let running = Running(Arc::clone(self));
         if tokio::runtime::Handle::try_current().is_ok() {
             // It belongs to the bus, whose last handle ends it; and to the runtime.
-            tracker::spawn(running.run());
+            tracker::spawn_home(running.run());
         }
     }
 

@@ -546,8 +546,7 @@ impl ResponseEvent {
     /// The answer: a JSON-RPC message. Read when first asked for.
     #[must_use]
     pub fn response(&self) -> &Value {
-        self.read
-            .get_or_init(|| written::read(self.body.clone()).map(|raw| raw.to_value()).unwrap_or_default())
+        self.read.get_or_init(|| written::value(&self.body).unwrap_or_default())
     }
 
     /// The answer as it is to be sent.

@@ -3,8 +3,6 @@
 #[cfg(feature = "validate")]
 use std::sync::OnceLock;
 
-#[cfg(feature = "validate")]
-use bytes::Bytes;
 use serde_json::{Map, Value};
 #[cfg(feature = "validate")]
 use toolgate_schema::{Fault, FaultKind, Schema, Type};
@@ -166,7 +164,7 @@ fn converted(value: &Value, wanted: Type, as_text: bool) -> Option<Value> {
 /// What a text is if it is JSON.
 #[cfg(feature = "validate")]
 fn inside(text: &str) -> Option<Value> {
-    written::read(Bytes::copy_from_slice(text.as_bytes())).map(|raw| raw.to_value())
+    written::value(text.as_bytes())
 }
 
 #[cfg(feature = "validate")]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use toolgate_wire::model::{Outcome, TaskEnd, TaskState};
@@ -57,16 +58,17 @@ impl Core {
     ) {
         place.desk = Some(desk.id.clone());
         lock(&self.running).desks.insert(desk.id.clone(), Arc::clone(&desk));
-        let core = Arc::clone(self);
-        self.tracker.spawn(async move {
-            let over = core.run(&desk, caller, &mut lease).await;
+        let (core, here) = (Arc::clone(self), Handle::current());
+        self.tracker.spawn_home(async move {
+            let over = core.run(&desk, caller, &mut lease, &here).await;
             core.conclude(&desk, over, lease).await;
             drop(place);
         });
     }
 
-    /// The handler runs as a task of its own: one that blocks its thread must not cost the lease.
-    async fn run(&self, desk: &Arc<Desk>, caller: Caller, lease: &mut Version) -> Over {
+    /// The handler runs as a task of its own, where its connection is: one that blocks its thread must not cost the
+    /// lease, where there is another thread.
+    async fn run(&self, desk: &Arc<Desk>, caller: Caller, lease: &mut Version, here: &Handle) -> Over {
         let record = desk.record();
         let cancel = Cancel::new();
         let _leaving = cancel.on_drop();
@@ -83,7 +85,7 @@ impl Core {
             return Over::End(End::failed("the tool of this task is not there any more"));
         };
         let mut working = JoinSet::new();
-        working.spawn(work);
+        working.spawn_on(work, here);
         let started = tick();
         let forgotten = started + left;
         let late = record.deadline.map(|deadline| deadline.saturating_sub(self.clock.unix_millis()));

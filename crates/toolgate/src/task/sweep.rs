@@ -83,7 +83,7 @@ impl Core {
         }
         let core = Arc::clone(self);
         // Not tracked: these two end with the house, and nothing waits for them.
-        tracker::spawn(async move {
+        tracker::spawn_home(async move {
             tokio::select! {
                 biased;
                 () = core.over.cancelled() => {}
@@ -92,7 +92,7 @@ impl Core {
             }
         });
         let core = Arc::clone(self);
-        tracker::spawn(async move {
+        tracker::spawn_home(async move {
             tokio::select! {
                 biased;
                 () = core.over.cancelled() => {}

@@ -341,7 +341,8 @@ impl Options {
     /// its calls begin, so nothing moves between cores and nobody looks for work elsewhere: calls are cheaper, and two
     /// cores do twice as much as one. It is meant for `#[tokio::main(flavor = "current_thread")]`.
     ///
-    /// It is for handlers that wait rather than compute: who keeps a thread busy delays all connections of that thread.
+    /// It is for handlers that wait rather than compute: who keeps a thread busy delays all connections of that thread,
+    /// and on the one that serves also new connections and the shutdown.
     /// [`spawn_blocking`](tokio::task::spawn_blocking) helps; `block_in_place` panics there. What handlers spawn ends when
     /// the listener has ended.
     ///

@@ -61,7 +61,8 @@ impl Record {
     pub(super) fn read(bytes: &[u8]) -> Option<Record> {
         let record = Record::parts(bytes);
         if record.is_none() {
-            tracing::error!("a session in the store cannot be read");
+            let is_json = written::read(Bytes::copy_from_slice(bytes)).is_some();
+            tracing::error!(bytes = bytes.len(), is_json, "a session in the store cannot be read");
         }
         record
     }

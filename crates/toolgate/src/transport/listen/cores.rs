@@ -6,18 +6,24 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use tokio::net::TcpStream;
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::END;
+use crate::tracker::{self, Tracker};
 
 /// The runtime that accepts, and further ones. Those end when this is dropped, with everything that runs on them.
 pub(crate) struct Cores {
     here: Core,
     others: Vec<Core>,
-    _end: DropGuard,
+    /// The threads that have not ended.
+    threads: Tracker,
+    end: DropGuard,
 }
 
 /// One runtime, and what each of its connections holds.
@@ -43,23 +49,44 @@ impl Cores {
     ///
     /// If there are no threads or descriptors left for one.
     pub(crate) fn new(n: usize) -> io::Result<Cores> {
-        let end = CancellationToken::new();
-        let mut cores =
-            Cores { here: Core::new(Handle::current()), others: Vec::new(), _end: end.clone().drop_guard() };
+        let (here, end) = (Handle::current(), CancellationToken::new());
+        if n > 1 && here.runtime_flavor() != RuntimeFlavor::CurrentThread {
+            tracing::warn!("`threads` beside a runtime that has several already: more threads than cores");
+        }
+        let mut cores = Cores {
+            here: Core::new(here.clone()),
+            others: Vec::new(),
+            threads: Tracker::new(),
+            end: end.clone().drop_guard(),
+        };
         for number in 1..n {
-            let runtime = Builder::new_current_thread().enable_all().build()?;
-            cores.others.push(Core::new(runtime.handle().clone()));
-            let end = end.clone();
+            // The thread comes first: a runtime must not be dropped here, where another one runs.
+            let (give, take) = sync_channel::<Runtime>(1);
+            let (home, end, alive) = (here.clone(), end.clone(), cores.threads.token());
             thread::Builder::new().name(format!("toolgate-{number}")).spawn(move || {
+                let _alive = alive;
+                let Ok(runtime) = take.recv() else { return };
+                tracker::make_home(home);
                 runtime.block_on(end.cancelled());
                 // What a handler has moved to a thread of its own keeps nobody.
                 runtime.shutdown_background();
             })?;
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            cores.others.push(Core::new(runtime.handle().clone()));
+            // The thread waits for it.
+            let _ = give.send(runtime);
         }
         Ok(cores)
     }
 
-    /// Begins to serve a connection, where the fewest are.
+    /// Ends the other threads, and waits until what ran there is dropped; no longer than a moment.
+    pub(crate) async fn end(self) {
+        drop(self.end);
+        self.threads.close();
+        let _ = tokio::time::timeout(END, self.threads.wait()).await;
+    }
+
+    /// Begins to serve a connection, where the fewest are. Whoever accepts has the smallest share.
     pub(super) fn spawn<F>(
         &self,
         tasks: &mut JoinSet<()>,
@@ -69,22 +96,23 @@ impl Cores {
         F: Future<Output = ()> + Send + 'static,
     {
         let elsewhere = self.others.iter().min_by_key(|core| core.n_connections());
-        let elsewhere = elsewhere.filter(|core| core.n_connections() < self.here.n_connections());
+        let elsewhere = elsewhere.filter(|core| core.n_connections() <= self.here.n_connections());
         // A stream belongs to the runtime that waits for it.
         let stream = match elsewhere {
             None => Ok(stream),
             Some(_) => match stream.into_std() {
                 Ok(stream) => Err(stream),
                 // It cannot be served there, and nowhere else any more: it is closed.
-                Err(_) => return,
+                Err(error) => return tracing::debug!(%error, "a connection cannot be handed over"),
             },
         };
         let core = elsewhere.unwrap_or(&self.here);
         let counted = Arc::clone(&core.connections);
         let serving = async move {
             let _counted = counted;
-            if let Ok(stream) = stream.or_else(TcpStream::from_std) {
-                serve(stream).await;
+            match stream.or_else(TcpStream::from_std) {
+                Ok(stream) => serve(stream).await,
+                Err(error) => tracing::debug!(%error, "a connection cannot be taken over"),
             }
         };
         tasks.spawn_on(serving, &core.runtime);

@@ -108,7 +108,11 @@ async fn start(options: Options) -> Server {
     let (cores, counted) = (Cores::new(options.n_threads()).unwrap(), options.connections());
     let task = tokio::spawn({
         let (echo, shutdown) = (echo.clone(), shutdown.clone());
-        async move { serve(listener, echo, options, &cores, shutdown).await }
+        async move {
+            let served = serve(listener, echo, options, &cores, shutdown).await;
+            cores.end().await;
+            served
+        }
     });
     Server { address, echo, counted, shutdown, task }
 }
@@ -669,7 +673,7 @@ async fn connections_are_shared_out_among_threads() {
         assert!(until(stream, ").").await.ends_with(&*thread));
     }
     // Those that are gone make room for others.
-    let busy = connections[0].1.clone();
+    let busy = format!("{:?}.", std::thread::current().id());
     connections.retain(|(_, thread)| *thread == busy);
     let counted = server.counted.clone();
     eventually("closed connections are noticed", || counted.open() == 4).await;
@@ -683,6 +687,14 @@ async fn connections_are_shared_out_among_threads() {
     server.shutdown.cancel();
     let running = Arc::clone(&server.echo.running);
     eventually("what ran on other threads is gone", || running.load(Ordering::SeqCst) == 8).await;
+    // Whoever does not wait for the end ends them as well.
+    let again = start(Options::default().threads(2)).await;
+    let mut stream = again.connect().await;
+    stream.write_all(b"GET /thread HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    assert!(!until(&mut stream, ").").await.ends_with(&busy), "who accepts has the smallest share");
+    let running = Arc::clone(&again.echo.running);
+    drop(again);
+    eventually("what ran there is gone", || running.load(Ordering::SeqCst) == 0).await;
 }
 
 /// Requests on all threads are let finish, and new connections are not taken.
