@@ -11,6 +11,7 @@ use std::fmt;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::{Map, Value};
 
 use crate::Raw;
 use crate::number::read_number;
@@ -170,15 +171,17 @@ impl<'a> View<'a> {
     }
 
     /// Builds the tree of the value.
-    pub fn to_value(&self) -> serde_json::Value {
-        use serde_json::Value;
+    pub fn to_value(&self) -> Value {
+        tree(self.bytes).0
+    }
+
+    /// The same for what has nothing inside.
+    fn leaf(self) -> Value {
         match self.kind() {
-            Kind::Null => Value::Null,
             Kind::Bool => Value::Bool(self.bytes == b"true"),
             Kind::Number => self.to_number(),
             Kind::Text => Value::String(self.as_text().unwrap_or_default().into_owned()),
-            Kind::Array => self.items().map(|item| item.to_value()).collect(),
-            Kind::Object => self.members().map(|(key, value)| (key.into_owned(), value.to_value())).collect(),
+            Kind::Null | Kind::Array | Kind::Object => Value::Null,
         }
     }
 
@@ -192,11 +195,11 @@ impl<'a> View<'a> {
         self.as_f64().is_some_and(f64::is_finite)
     }
 
-    fn to_number(self) -> serde_json::Value {
+    fn to_number(self) -> Value {
         // The scan asks the standard library what is finite. Should `serde_json`
         // see the very largest doubles otherwise, this must still not fail.
         match read_number(self.bytes) {
-            Ok(number) => serde_json::Value::Number(number),
+            Ok(number) => Value::Number(number),
             Err(_) => self.as_f64().unwrap_or_default().into(),
         }
     }
@@ -271,14 +274,13 @@ impl<'a> Iterator for Values<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<View<'a>> {
-        let between = |byte: &u8| matches!(byte, b',' | b':' | b' ' | b'\n' | b'\r' | b'\t');
-        let start = self.rest.iter().position(|byte| !between(byte))?;
-        let rest = &self.rest[start..];
-        // A step of at least one byte: walking always ends.
-        let end = value_len(rest).clamp(1, rest.len());
-        let (value, rest) = rest.split_at(end);
+        let rest = behind_separators(self.rest);
+        if rest.is_empty() {
+            return None;
+        }
+        let (value, rest) = first(rest);
         self.rest = rest;
-        Some(View::trusted(value))
+        Some(value)
     }
 }
 
@@ -292,6 +294,52 @@ impl<'a> Iterator for Pairs<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         Some((self.0.next()?, self.0.next()?))
     }
+}
+
+/// The tree of the value at the beginning of checked text, and what is behind it. Every
+/// byte is looked at once, however deep it is.
+fn tree(bytes: &[u8]) -> (Value, &[u8]) {
+    match bytes {
+        [b'[', inside @ ..] => {
+            let (mut items, mut rest) = (Vec::new(), behind_separators(inside));
+            while !matches!(rest, [] | [b']', ..]) {
+                let (item, after) = tree(rest);
+                items.push(item);
+                rest = behind_separators(after);
+            }
+            (Value::Array(items), rest.get(1..).unwrap_or_default())
+        }
+        [b'{', inside @ ..] => {
+            let (mut members, mut rest) = (Map::new(), behind_separators(inside));
+            while !matches!(rest, [] | [b'}', ..]) {
+                let (key, after) = first(rest);
+                let (value, after) = tree(behind_separators(after));
+                members.insert(key.as_text().unwrap_or_default().into_owned(), value);
+                rest = behind_separators(after);
+            }
+            (Value::Object(members), rest.get(1..).unwrap_or_default())
+        }
+        _ => {
+            let (leaf, rest) = first(bytes);
+            (leaf.leaf(), rest)
+        }
+    }
+}
+
+/// The value at the beginning, and what is behind it.
+#[inline]
+fn first(bytes: &[u8]) -> (View<'_>, &[u8]) {
+    // A step of at least one byte: walking always ends.
+    let end = value_len(bytes).max(1).min(bytes.len());
+    let (value, rest) = bytes.split_at(end);
+    (View::trusted(value), rest)
+}
+
+#[inline]
+fn behind_separators(bytes: &[u8]) -> &[u8] {
+    let between = |byte: &u8| matches!(byte, b',' | b':' | b' ' | b'\n' | b'\r' | b'\t');
+    let start = bytes.iter().position(|byte| !between(byte)).unwrap_or(bytes.len());
+    bytes.get(start..).unwrap_or_default()
 }
 
 /// The number that consists of these digits, few enough to fit.

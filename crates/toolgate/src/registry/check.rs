@@ -3,6 +3,8 @@
 #[cfg(feature = "validate")]
 use std::sync::OnceLock;
 
+#[cfg(feature = "validate")]
+use bytes::Bytes;
 use serde_json::{Map, Value};
 #[cfg(feature = "validate")]
 use toolgate_schema::{Fault, FaultKind, Schema, Type};
@@ -164,7 +166,7 @@ fn converted(value: &Value, wanted: Type, as_text: bool) -> Option<Value> {
 /// What a text is if it is JSON.
 #[cfg(feature = "validate")]
 fn inside(text: &str) -> Option<Value> {
-    written::value(text.as_bytes())
+    written::read(Bytes::copy_from_slice(text.as_bytes())).map(|raw| raw.to_value())
 }
 
 #[cfg(feature = "validate")]

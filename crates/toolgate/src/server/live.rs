@@ -588,7 +588,7 @@ impl Server {
     /// ```
     pub async fn handle(&self, request: Value) -> Option<Value> {
         let answer = self.handle_bytes(request.to_string().into()).await?;
-        written::value(&answer)
+        Some(written::answer(&answer))
     }
 
     /// The same with JSON text on both sides. Text that is no JSON is answered with -32700.

@@ -6,11 +6,11 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -61,11 +61,11 @@ impl Cores {
         };
         for number in 1..n {
             // The thread comes first: a runtime must not be dropped here, where another one runs.
-            let (give, take) = sync_channel::<Runtime>(1);
+            let (give, take) = oneshot::channel::<Runtime>();
             let (home, end, alive) = (here.clone(), end.clone(), cores.threads.token());
             thread::Builder::new().name(format!("toolgate-{number}")).spawn(move || {
                 let _alive = alive;
-                let Ok(runtime) = take.recv() else { return };
+                let Ok(runtime) = take.blocking_recv() else { return };
                 tracker::make_home(home);
                 runtime.block_on(end.cancelled());
                 // What a handler has moved to a thread of its own keeps nobody.
@@ -103,7 +103,7 @@ impl Cores {
             Some(_) => match stream.into_std() {
                 Ok(stream) => Err(stream),
                 // It cannot be served there, and nowhere else any more: it is closed.
-                Err(error) => return tracing::debug!(%error, "a connection cannot be handed over"),
+                Err(error) => return lost(&error),
             },
         };
         let core = elsewhere.unwrap_or(&self.here);
@@ -112,9 +112,14 @@ impl Cores {
             let _counted = counted;
             match stream.or_else(TcpStream::from_std) {
                 Ok(stream) => serve(stream).await,
-                Err(error) => tracing::debug!(%error, "a connection cannot be taken over"),
+                Err(error) => lost(&error),
             }
         };
         tasks.spawn_on(serving, &core.runtime);
     }
+}
+
+#[cold]
+fn lost(error: &io::Error) {
+    tracing::debug!(%error, "a connection cannot be handed to another thread");
 }
