@@ -21,6 +21,10 @@ struct Add {
     b: i64,
 }
 
+async fn echo(args: Echo) -> String {
+    args.message
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A bench opens thousands of connections from one address.
@@ -34,13 +38,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .listener(ListenOptions::default().max_connections_per_ip(10_000).threads(0))
         .resource("bench://text", || async { "A short text" })
         .mime("text/plain")
-        .tool("echo", |args: Echo| async move { args.message })
+        .tool("echo", echo)
         .describe("Says it again")
         .tool("add", |args: Add| async move { args.a + args.b })
         .describe("Adds two numbers");
     for number in 1..=50 {
         let name = format!("dummy_{number}");
-        server = server.tool(name, |args: Echo| async move { args.message }).describe("One of many");
+        server = server.tool(name, echo).describe("One of many");
     }
     let server = if has("--stateless") { server.stateless().build()? } else { server.build()? };
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
