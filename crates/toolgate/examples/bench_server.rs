@@ -5,6 +5,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::runtime::Builder;
 use toolgate::{ListenOptions, Server};
 
 #[derive(Deserialize, JsonSchema)]
@@ -25,8 +26,16 @@ async fn echo(args: Echo) -> String {
     args.message
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // With one core there is nobody to share work with, and a runtime that does not try is cheaper.
+    let mut runtime = match std::thread::available_parallelism() {
+        Ok(n) if n.get() == 1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    runtime.enable_all().build()?.block_on(serve())
+}
+
+async fn serve() -> Result<(), Box<dyn std::error::Error>> {
     // A bench opens thousands of connections from one address.
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut has = |flag: &str| {
@@ -35,7 +44,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut server = Server::new("bench", "1.0.0")
         .statistics(!has("--no-statistics"))
-        .listener(ListenOptions::default().max_connections_per_ip(10_000).threads(0))
+        .listener(ListenOptions::default().max_connections_per_ip(10_000))
         .resource("bench://text", || async { "A short text" })
         .mime("text/plain")
         .tool("echo", echo)

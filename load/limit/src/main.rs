@@ -2,14 +2,13 @@
 //!
 //! It reads the envelope and the arguments with serde_json into borrowed structs, writes the answer into one buffer,
 //! and checks neither headers nor sessions nor schemas; `--stateless` names no session either. It runs as the measured
-//! server runs: a runtime of one thread for each core, connections shared out among them, one task for each,
+//! server runs: tokio's runtime for one thread where there is one core, else that for several, one task per connection,
 //! `TCP_NODELAY`. `--listen ADDR` serves HTTP, `--stdio` lines.
 
 mod answer;
 mod body;
 
 use std::convert::Infallible;
-use std::future::pending;
 use std::io::{self, Read, Write};
 use std::thread;
 
@@ -22,7 +21,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::Builder;
 
 use crate::answer::{Answer, Lists};
 use crate::body::Outgoing;
@@ -41,42 +40,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn listen(lists: &'static Lists, address: &str) -> io::Result<()> {
+fn listen(lists: &'static Lists, address: &str) -> io::Result<()> {
+    let mut runtime = match thread::available_parallelism()?.get() {
+        1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    runtime.enable_all().build()?.block_on(accept(lists, address))
+}
+
+async fn accept(lists: &'static Lists, address: &str) -> io::Result<()> {
     let listener = TcpListener::bind(address).await?;
-    let others = others()?;
     eprintln!("listening on http://{}/mcp", listener.local_addr()?);
-    let mut places = others.iter().map(Some).chain([None]).cycle();
     loop {
         let (stream, _) = listener.accept().await?;
-        match places.next().flatten() {
-            None => drop(tokio::spawn(connection(lists, stream))),
-            Some(other) => {
-                let stream = stream.into_std()?;
-                other.spawn(async move { connection(lists, TcpStream::from_std(stream)?).await });
-            }
-        }
+        tokio::spawn(connection(lists, stream));
     }
 }
 
-/// The runtimes of all cores but one, each on a thread of its own.
-fn others() -> io::Result<Vec<Handle>> {
-    let n_cores = thread::available_parallelism()?.get();
-    let one = |_| {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let handle = runtime.handle().clone();
-        thread::spawn(move || runtime.block_on(pending::<()>()));
-        Ok(handle)
-    };
-    (1..n_cores).map(one).collect()
-}
-
-async fn connection(lists: &'static Lists, stream: TcpStream) -> io::Result<()> {
+async fn connection(lists: &'static Lists, stream: TcpStream) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| respond(lists, request));
     // A client that goes away is no news.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-    Ok(())
 }
 
 async fn respond(
