@@ -15,6 +15,8 @@ pub(crate) struct Cancel(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     has_fallen: AtomicBool,
+    /// Somebody waits, or has waited: most calls end and nobody ever did.
+    is_awaited: AtomicBool,
     waiting: Notify,
 }
 
@@ -29,7 +31,9 @@ impl Cancel {
 
     /// Lets it fall.
     pub(crate) fn cancel(&self) {
-        if !self.0.has_fallen.swap(true, Ordering::AcqRel) {
+        // Falling and looking for waiters here, waiting and looking for the fall there: one of the two sees the other.
+        let is_first = !self.0.has_fallen.swap(true, Ordering::SeqCst);
+        if is_first && self.0.is_awaited.load(Ordering::SeqCst) {
             self.0.waiting.notify_waiters();
         }
     }
@@ -44,7 +48,8 @@ impl Cancel {
     pub(crate) async fn cancelled(&self) {
         // Made before the look at the flag: whoever lets it fall after that look wakes this one.
         let woken = self.0.waiting.notified();
-        if !self.is_cancelled() {
+        self.0.is_awaited.store(true, Ordering::SeqCst);
+        if !self.0.has_fallen.load(Ordering::SeqCst) {
             woken.await;
         }
     }

@@ -712,18 +712,14 @@ fn bad_arguments(faults: &str) -> Stop {
 }
 
 fn check_needs(entry: &ToolEntry, caller: &Caller) -> Result<(), Fault> {
+    let mut unmet = entry.needs.iter().filter(|need| !need.is_met(&caller.client.capabilities)).peekable();
+    if unmet.peek().is_none() {
+        return Ok(());
+    }
     let mut missing = ClientCapabilities::default();
-    let mut any = false;
-    for need in entry.needs.iter().filter(|need| !need.is_met(&caller.client.capabilities)) {
-        need.add_to(&mut missing);
-        any = true;
-    }
-    if any {
-        let message =
-            format!("tool `{}` needs capabilities that the client does not declare", entry.tool.name);
-        return Err(Fault::capability(&missing, message));
-    }
-    Ok(())
+    unmet.for_each(|need| need.add_to(&mut missing));
+    let message = format!("tool `{}` needs capabilities that the client does not declare", entry.tool.name);
+    Err(Fault::capability(&missing, message))
 }
 
 /// What the client carried from an earlier run must be what it was given, before anything runs with it: a

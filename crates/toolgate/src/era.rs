@@ -23,7 +23,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
-use http::HeaderMap;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{
     CacheHint, Call, Implementation, Notice, Outcome, ServerCapabilities, ToolOutput,
@@ -34,7 +33,6 @@ use toolgate_wire::{
 };
 
 pub(crate) use feed::Listening;
-pub(crate) use header::{LAST_EVENT, METHOD, NAME, SESSION, VERSION, single};
 pub(crate) use session::{Line, Opened, SessionLimits, Sessions, event_id};
 pub(crate) use shared::{Shared, Stood};
 pub(crate) use speech::refuse_head;
@@ -44,6 +42,7 @@ use crate::clock::Clock;
 use crate::dispatch::undeclared;
 use crate::handler::Voice;
 use crate::hub::Hub;
+use crate::letterhead::Letterhead;
 use crate::observe::SessionInfo;
 use crate::observe::Transport;
 use crate::parcel::Parcel;
@@ -55,7 +54,6 @@ use crate::task::Tasks;
 use ask_retry::{Kit, Retrying};
 use ask_reverse::Reversing;
 use each::Greeted;
-use header::Labels;
 use list::Lists;
 use session::{Session, Ticket};
 use speech::Speech;
@@ -65,7 +63,7 @@ use stranger::Strangers;
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) principal: Principal,
-    pub(crate) headers: Arc<HeaderMap>,
+    pub(crate) headers: Arc<Letterhead>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) road: Road,
     /// How those are spoken to who name no edition. None: as the protocol says.
@@ -344,8 +342,8 @@ impl Era {
             return Err((self.speech(peer), Fault::new(FaultKind::Paused, said)));
         }
         let said = codec::Said::noted(params, index).map_err(|fault| (self.speech(peer), fault))?;
-        let labels = Labels::of(&peer.headers);
-        if self.is_each(method, &said, &labels) {
+        let labels = peer.headers.labels();
+        if self.is_each(method, &said, labels) {
             let newest = |fault| (Speech::from(Edition::NEWEST), fault);
             if in_batch {
                 return Err(newest(Fault::invalid("a request of this kind cannot be part of a batch")));
@@ -353,7 +351,7 @@ impl Era {
             if let Road::Line(line) = &peer.road {
                 line.note_each();
             }
-            let greeted = self.greet_each(method, &said, peer, &labels).map_err(newest)?;
+            let greeted = self.greet_each(method, &said, peer, labels).map_err(newest)?;
             let Greeted { edition, call, client, meta, mirrors } = greeted;
             if let Some(answer) = self.answer_at_once(&edition.into(), id, &call) {
                 return Ok(Arrival::Answered(answer));
@@ -374,7 +372,7 @@ impl Era {
                 .shake_hands(id, params, peer)
                 .map_err(|fault| (Edition::NEWEST_HANDSHAKE.into(), fault));
         }
-        let (speech, session) = match self.speaker_of(peer, &labels)? {
+        let (speech, session) = match self.speaker_of(peer, labels)? {
             Speaker::Session(session) => (session.client.edition.into(), Some(session)),
             Speaker::Stranger(edition) if !edition.shakes_hands() => {
                 let said = "say who you are in the `_meta` of each request, or send `initialize` first";
@@ -620,7 +618,7 @@ impl Era {
         peer: &Peer,
     ) -> Result<Option<BoxFuture<'static, Answer>>, (Speech, Fault)> {
         let said = codec::Said::of(params).map_err(|fault| (self.speech(peer), fault))?;
-        if self.is_each(method, &said, &Labels::of(&peer.headers)) {
+        if self.is_each(method, &said, peer.headers.labels()) {
             if let Road::Line(line) = &peer.road
                 && let Some((Notice::Cancelled { request: Some(id), .. }, _)) =
                     codec::read_notice(Edition::NEWEST, method, params)

@@ -30,7 +30,7 @@ use http::{HeaderMap, HeaderValue, Method, Uri, header};
 pub(crate) use address::Addresses;
 pub(crate) use basic::Users;
 pub(crate) use cors::Cors;
-pub(crate) use origin::{Hosts, Named};
+pub(crate) use origin::Hosts;
 pub(crate) use rate::Limiter;
 pub(crate) use refusal::{Kind, Refusal, Why, too_large};
 pub(crate) use token::Tokens;
@@ -44,6 +44,7 @@ pub use shield::SecurityHeaders;
 pub use token::Token;
 
 use crate::clock::Clock;
+use crate::letterhead::Glance;
 use crate::request::Principal;
 use crate::store::Cellar;
 use authorization::{Authorization, Given};
@@ -107,7 +108,7 @@ pub(crate) struct Head<'a> {
     pub(crate) uri: &'a Uri,
     pub(crate) headers: &'a HeaderMap,
     /// What `headers` say of hosts.
-    pub(crate) named: Named<'a>,
+    pub(crate) glance: &'a Glance,
     /// The other end of the connection.
     pub(crate) peer: Option<IpAddr>,
     /// Whether the connection is TLS.
@@ -316,8 +317,8 @@ impl Guards {
     pub(crate) fn gate(&self, head: &Head<'_>) -> Result<Gate, Box<Refusal>> {
         let is_secure = head.is_tls || address::is_secure(head.peer, head.headers, &self.proxies);
         let mut dress = Dress { origin: None, is_secure };
-        let named = &head.named;
-        self.hosts.host(head.uri, head.headers, named).map_err(|refused| {
+        let glance = head.glance;
+        self.hosts.host(head.uri, head.headers, glance).map_err(|refused| {
             let why = if refused.status == 400 { Why::BadHead } else { Why::Host };
             Refusal::new(why, refused.why, &dress)
         })?;
@@ -332,7 +333,7 @@ impl Guards {
         if !self.addresses.is_empty() {
             self.check_address(client, &dress)?;
         }
-        let origin = self.hosts.origin(named, &self.cors);
+        let origin = self.hosts.origin(glance, &self.cors);
         let origin = origin.map_err(|refused| Refusal::new(Why::Origin, refused.why, &dress))?;
         if let Some(origin) = origin {
             dress.origin = Some(Box::new(self.cors.answer(origin, head.is_literal)));

@@ -374,6 +374,7 @@ mod error;
 mod guard;
 mod handler;
 mod hub;
+mod letterhead;
 mod maps;
 mod observe;
 mod parcel;

@@ -5,6 +5,7 @@
 
 mod audit;
 mod bus;
+mod desk;
 mod event;
 mod mask;
 mod names;

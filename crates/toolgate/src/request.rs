@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use http::HeaderMap;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use toolgate_wire::model::{Call, ToolOutput};
 use toolgate_wire::{Client, Fault, Meta};
 
 use crate::cancel::Cancel;
+use crate::letterhead::Letterhead;
 use crate::profile::Profile;
 
 /// A future with its type forgotten.
@@ -148,7 +148,7 @@ pub(crate) struct Caller {
     /// Said in this request or remembered from the handshake.
     pub(crate) client: Arc<Client>,
     /// Empty where there is no HTTP.
-    pub(crate) headers: Arc<HeaderMap>,
+    pub(crate) headers: Arc<Letterhead>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) meta: Meta,
     /// Marked arguments must stand in headers too, and agree.

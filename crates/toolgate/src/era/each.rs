@@ -7,8 +7,9 @@ use toolgate_wire::codec::Said;
 use toolgate_wire::model::{Call, Discovery};
 use toolgate_wire::{Client, Edition, Fault, FaultKind, Greeting, Meta};
 
-use super::header::{Label, Labels, METHOD, NAME, VERSION, single};
+use super::header;
 use super::{Era, Peer, Road};
+use crate::letterhead::{Field, Labels, METHOD, NAME, VERSION, single};
 use crate::registry::decode;
 
 /// A request that says who sends it.
@@ -23,7 +24,7 @@ pub(super) struct Greeted {
 
 impl Era {
     /// Whether a message is to be read by the rules of these editions.
-    pub(super) fn is_each(&self, method: &str, said: &Said<'_>, labels: &Labels<'_>) -> bool {
+    pub(super) fn is_each(&self, method: &str, said: &Said<'_>, labels: &Labels) -> bool {
         if method == "server/discover" {
             return true;
         }
@@ -34,7 +35,7 @@ impl Era {
         if method == "initialize" {
             return false;
         }
-        let named = labels.version.edition();
+        let named = header::edition(&labels.version);
         named.is_some_and(|edition| edition.facts().greeting == Greeting::Each)
     }
 
@@ -44,13 +45,13 @@ impl Era {
         method: &str,
         said: &Said<'_>,
         peer: &Peer,
-        labels: &Labels<'_>,
+        labels: &Labels,
     ) -> Result<Greeted, Fault> {
         let (version, client) = self.greetings.meet(said)?;
         let posted = matches!(peer.road, Road::Post { .. });
         if posted
             && !labels.version.is(&version)
-            && required(labels.version, &VERSION)? != version
+            && required(&labels.version, &VERSION)? != version
             && !peer.is_changed
         {
             return Err(mismatch(&VERSION, "the `_meta` of the body"));
@@ -63,7 +64,7 @@ impl Era {
         };
         if posted
             && !labels.method.is(method)
-            && required(labels.method, &METHOD)? != method
+            && required(&labels.method, &METHOD)? != method
             && !peer.is_changed
         {
             return Err(mismatch(&METHOD, "the method of the body"));
@@ -73,7 +74,7 @@ impl Era {
         if let (true, Some(subject)) = (mirrors, call.subject()) {
             // Most names stand there as they are.
             let is_plain = labels.name.is(subject) && !subject.starts_with("=?");
-            if !is_plain && decode(required(labels.name, &NAME)?.as_bytes()).as_deref() != Some(subject) {
+            if !is_plain && decode(required(&labels.name, &NAME)?.as_bytes()).as_deref() != Some(subject) {
                 return Err(mismatch(&NAME, "the body"));
             }
         }
@@ -102,7 +103,7 @@ pub(super) fn check_method_if_sent(method: &str, peer: &Peer) -> Result<(), Faul
     }
 }
 
-fn required<'a>(label: Label<'a>, name: &HeaderName) -> Result<&'a str, Fault> {
+fn required<'a>(label: &'a Field, name: &HeaderName) -> Result<&'a str, Fault> {
     match label.text() {
         Ok(Some(value)) => Ok(value),
         Ok(None) => Err(Fault::new(FaultKind::Header, format!("header {name} is missing"))),

@@ -6,9 +6,10 @@ use toolgate_wire::model::{Call, Outcome, Welcome};
 use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RequestId, Tasks, codec, key};
 
 use super::bare::{announcement, unheard};
-use super::header::Labels;
+use super::header::edition;
 use super::session::GREETING;
 use super::{Answer, Arrival, Era, Peer, Road, Speaker, Speech, Told};
+use crate::letterhead::Labels;
 use crate::parcel::Parcel;
 use crate::request::BoxFuture;
 
@@ -80,11 +81,11 @@ impl Era {
 
     /// Who sends a message of these editions.
     pub(super) fn speaker(&self, peer: &Peer) -> Result<Speaker, (Speech, Fault)> {
-        self.speaker_of(peer, &Labels::of(&peer.headers))
+        self.speaker_of(peer, peer.headers.labels())
     }
 
     /// The same, where the headers were looked at before.
-    pub(super) fn speaker_of(&self, peer: &Peer, labels: &Labels<'_>) -> Result<Speaker, (Speech, Fault)> {
+    pub(super) fn speaker_of(&self, peer: &Peer, labels: &Labels) -> Result<Speaker, (Speech, Fault)> {
         if let Road::Line(line) = &peer.road {
             return Ok(match line.session() {
                 Some(session) => Speaker::Session(session),
@@ -97,7 +98,7 @@ impl Era {
             .session
             .bytes()
             .map_err(|_| refuse(Fault::new(FaultKind::Session, "header mcp-session-id must be sent once")))?;
-        let version = match labels.version.edition() {
+        let version = match edition(&labels.version) {
             Some(edition) => Some(edition),
             None => match labels.version.text() {
                 Ok(None) => None,

@@ -17,12 +17,12 @@ use toolgate_wire::model::{ClientCapabilities, Filter, LogLevel, ServerCapabilit
 use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RemoteError, RequestId, Resume, Tasks};
 
 use super::handshake::no_session;
-use super::header::{SESSION, VERSION, single};
 use super::shared::Kin;
 use super::{Era, Peer};
 use crate::cancel::Cancel;
 use crate::clock::Clock;
 use crate::hub::{Hub, Subscriber};
+use crate::letterhead::{SESSION, VERSION, single};
 use crate::observe::SessionInfo;
 use crate::request::{BoxFuture, Principal, owner};
 use crate::seal::token;

@@ -29,12 +29,12 @@ pub(crate) use desk::Stood;
 pub(super) use kin::Kin;
 
 use super::handshake::no_session;
-use super::header::{SESSION, single};
 use super::session::{SUBSCRIBED, Session, SessionLimits, Sessions, lists};
 use super::{Peer, Road};
 use crate::bus::{Bus, Ear, Word, jittered, pause, within};
 use crate::clock::Clock;
 use crate::hub::{Hub, Subscriber};
+use crate::letterhead::{SESSION, single};
 use crate::request::{BoxFuture, Principal};
 use crate::seal::{Seal, token};
 use crate::store::{Expect, Key, StoreError};

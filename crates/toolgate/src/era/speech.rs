@@ -8,8 +8,8 @@ use http::HeaderMap;
 use toolgate_wire::model::{Content, ContentKind, Notice, Outcome, ToolOutput};
 use toolgate_wire::{Dialect, Edition, Fault, FaultKind, RequestId, codec};
 
-use super::header::{SESSION, VERSION, single};
 use super::{Answer, Era, Face, Peer, Speaker, Told};
+use crate::letterhead::{SESSION, VERSION, single};
 use crate::parcel::Parcel;
 use crate::request::Failure;
 

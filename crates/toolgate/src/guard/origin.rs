@@ -5,6 +5,7 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Uri, header};
 
 use super::cors::Cors;
+use crate::letterhead::{Field, Glance, is_host, is_loopback};
 
 /// Which hosts and origins are served.
 #[derive(Clone, Debug, Default)]
@@ -37,8 +38,6 @@ pub(crate) struct Refused {
     pub(crate) status: u16,
     pub(crate) why: String,
 }
-
-const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 impl Hosts {
     /// Also serves requests for this host, on any port.
@@ -104,14 +103,14 @@ impl Hosts {
     /// Judges the head of a request, where no other origins are allowed.
     #[cfg(test)]
     pub(crate) fn gate(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
-        let named = Named::of(headers);
-        self.host(uri, headers, &named)?;
-        self.origin(&named, &Cors::default()).map(|_| ())
+        let glance = Glance::at(headers);
+        self.host(uri, headers, &glance)?;
+        self.origin(&glance, &Cors::default()).map(|_| ())
     }
 
     /// Judges the host that a request is for.
-    pub(super) fn host(&self, uri: &Uri, headers: &HeaderMap, named: &Named<'_>) -> Result<(), Refused> {
-        if uri.authority().is_none() && named.host.is_some_and(|host| !named.has_hosts && self.knows(host)) {
+    pub(super) fn host(&self, uri: &Uri, headers: &HeaderMap, glance: &Glance) -> Result<(), Refused> {
+        if uri.authority().is_none() && self.knows(glance) {
             return Ok(());
         }
         let named = host_of(uri, headers)?;
@@ -132,13 +131,14 @@ impl Hosts {
     /// Judges the page that a request comes from. The origin is given back if it may read the answer.
     pub(super) fn origin<'a>(
         &self,
-        named: &Named<'a>,
+        glance: &'a Glance,
         cors: &Cors,
     ) -> Result<Option<&'a HeaderValue>, Refused> {
-        let Some(given) = named.origin else {
-            return Ok(None);
+        let (given, text) = match &glance.origin {
+            Field::Absent => return Ok(None),
+            Field::Once(given) => (given, given.to_str().ok()),
+            Field::Repeated(first) => (first, None),
         };
-        let text = given.to_str().ok().filter(|_| !named.has_origins);
         match text {
             Some(text) if cors.is_allowed(text) => Ok(Some(given)),
             Some(text) if self.trusts(text) => Ok(None),
@@ -153,78 +153,22 @@ impl Hosts {
     }
 
     fn serves(&self, host: &str) -> bool {
-        self.known().any(|known| known.eq_ignore_ascii_case(host))
+        is_loopback(host) || self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
     }
 
-    /// Whether a header is one of these hosts, with or without a port: nearly all are, and that takes no parser.
-    fn knows(&self, host: &HeaderValue) -> bool {
-        self.known().any(|known| {
-            let parts = host.as_bytes().split_at_checked(known.len());
-            parts.is_some_and(|(name, rest)| {
-                let is_known = name == known.as_bytes() || name.eq_ignore_ascii_case(known.as_bytes());
-                is_known && is_port_or_nothing(rest)
-            })
-        })
-    }
-
-    fn known(&self) -> impl Iterator<Item = &str> {
-        LOOPBACK.into_iter().chain(self.hosts.iter().map(String::as_str))
+    /// Whether the one header is a host that is served.
+    fn knows(&self, glance: &Glance) -> bool {
+        match &glance.host {
+            _ if glance.is_local => true,
+            Field::Once(host) => self.hosts.iter().any(|known| is_host(host, known)),
+            Field::Absent | Field::Repeated(_) => false,
+        }
     }
 
     fn trusts(&self, origin: &str) -> bool {
         // A page of this machine may talk to this machine, whatever its port.
         Origin::parse(origin)
-            .is_some_and(|origin| LOOPBACK.contains(&origin.host.as_str()) || self.origins.contains(&origin))
-    }
-}
-
-/// What a head says of hosts: whoever walks over its fields says which there are.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Named<'a> {
-    host: Option<&'a HeaderValue>,
-    /// There is more than one.
-    has_hosts: bool,
-    /// The first.
-    origin: Option<&'a HeaderValue>,
-    has_origins: bool,
-}
-
-impl<'a> Named<'a> {
-    #[cfg(test)]
-    pub(super) fn of(headers: &'a HeaderMap) -> Named<'a> {
-        let mut named = Named::default();
-        for (name, value) in headers {
-            match *name {
-                header::HOST => named.host(value),
-                header::ORIGIN => named.origin(value),
-                _ => {}
-            }
-        }
-        named
-    }
-
-    /// A header `Host`.
-    #[inline]
-    pub(crate) fn host(&mut self, value: &'a HeaderValue) {
-        self.has_hosts |= self.host.replace(value).is_some();
-    }
-
-    /// A header `Origin`.
-    pub(crate) fn origin(&mut self, value: &'a HeaderValue) {
-        self.has_origins |= self.origin.is_some();
-        self.origin.get_or_insert(value);
-    }
-}
-
-fn is_port_or_nothing(rest: &[u8]) -> bool {
-    match rest {
-        [] => true,
-        // Of five digits each, the larger number is the later text.
-        [b':', digits @ ..] => {
-            let is_short = matches!(digits.len(), 1..5) || digits.len() == 5 && digits <= b"65535".as_slice();
-            is_short && digits.iter().all(u8::is_ascii_digit)
-        }
-        _ => false,
+            .is_some_and(|origin| is_loopback(&origin.host) || self.origins.contains(&origin))
     }
 }
 

@@ -27,6 +27,7 @@ use super::{AskError, Elicited, Form, Voice};
 use crate::cancel::Cancel;
 use crate::clock::tick;
 use crate::hub::{Hub, Topic};
+use crate::letterhead::Letterhead;
 use crate::request::{Caller, Principal};
 use crate::store::{Cellar, StoreError};
 
@@ -170,7 +171,7 @@ impl Context {
         &self.0.caller.headers
     }
 
-    pub(crate) fn shared_headers(&self) -> Arc<HeaderMap> {
+    pub(crate) fn shared_headers(&self) -> Arc<Letterhead> {
         Arc::clone(&self.0.caller.headers)
     }
 

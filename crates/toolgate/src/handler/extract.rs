@@ -12,6 +12,7 @@ use toolgate_wire::Raw;
 
 use super::output::failed;
 use super::{Context, Failed, ToolError, Words, schema_of};
+use crate::letterhead::Letterhead;
 use crate::request::Principal;
 
 /// Something a handler can take out of a call.
@@ -179,7 +180,7 @@ impl Extract for Principal {
 /// # server.build().unwrap();
 /// ```
 #[derive(Clone)]
-pub struct Headers(Arc<HeaderMap>);
+pub struct Headers(Arc<Letterhead>);
 
 impl Deref for Headers {
     type Target = HeaderMap;

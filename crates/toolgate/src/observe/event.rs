@@ -18,6 +18,7 @@ use super::mask::{HIDDEN, is_secret};
 use super::stats::Stats;
 use super::timing::millis;
 use super::view::{ErrorCode, StatsDetail, StatsSummary};
+use crate::letterhead::Letterhead;
 use crate::request::Principal;
 use crate::written;
 
@@ -193,7 +194,7 @@ pub struct RequestInfo {
     pub(crate) method: Box<str>,
     pub(crate) params: Option<Raw>,
     /// Empty where there is no HTTP.
-    pub(crate) headers: Arc<HeaderMap>,
+    pub(crate) headers: Arc<Letterhead>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) principal: Principal,
     pub(crate) transport: Transport,
@@ -213,7 +214,7 @@ pub(crate) struct Incoming<'a> {
     pub(crate) id: Option<&'a RequestId>,
     pub(crate) method: &'a str,
     pub(crate) params: Option<&'a Raw>,
-    pub(crate) headers: &'a Arc<HeaderMap>,
+    pub(crate) headers: &'a Arc<Letterhead>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) principal: &'a Principal,
     pub(crate) transport: Transport,

@@ -3,16 +3,17 @@
 //! Recording takes no lock and waits for nobody; switched off it is one look at a flag. Everything that a
 //! reset clears stands in one [`Book`], which is replaced as a whole: whoever is recording at that moment
 //! writes into the old one, so no number ever runs below zero. What peers choose (methods, names, URIs) can
-//! grow to a bound only. An idle server has one book of about 2 KiB; the first request makes it 16 KiB, the
-//! first call of a tool 30 KiB.
+//! grow to a bound only. A book has a [`Sheet`] for each desk, made with its first request: 25 KiB then, 50 KiB with
+//! the first call of a tool.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::names::{MOST, MOST_FAILED, Names, clip};
-use super::timing::{Sample, Timing, millis};
+use super::desk::{Desks, Pen};
+use super::names::{MOST, MOST_FAILED, Names, clip, gather};
+use super::timing::{Gathered, Sample, Timing, millis, newest, times};
 use super::view::{
     ErrorCode, ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, StatsDetail,
     StatsSummary, ToolCalls, ToolStats,
@@ -28,8 +29,9 @@ const MINUTE: u64 = 60;
 /// See the module.
 pub(crate) struct Stats {
     is_on: AtomicBool,
-    /// Requests that are being answered. No part of the book: they outlive a reset.
-    active: AtomicU64,
+    /// Requests that are being answered: what began at a desk, less what ended there. No part of the book: they
+    /// outlive a reset.
+    active: Desks<Active>,
     clock: Clock,
     /// When it was made: on the clock, and in milliseconds since 1970.
     born: u64,
@@ -102,11 +104,24 @@ impl Refusal {
     }
 }
 
+/// A number that shares its line of memory with no other.
+#[derive(Default)]
+#[repr(align(64))]
+struct Active(AtomicU64);
+
 /// Everything that a reset clears.
 struct Book {
-    requests: Timing,
+    sheets: Desks<Sheet>,
     /// Also the number of errors.
     failed: AtomicU64,
+    /// Many servers never need it.
+    errors: OnceLock<Box<Errors>>,
+    refusals: [AtomicU64; 6],
+}
+
+/// What is written of every request, at one desk.
+struct Sheet {
+    requests: Timing,
     by_method: Names<AtomicU64>,
     /// On the clock, one more than it is: zero is never.
     last_request: AtomicU64,
@@ -117,9 +132,6 @@ struct Book {
     by_uri: Names<AtomicU64>,
     generations: AtomicU64,
     by_prompt: Names<AtomicU64>,
-    /// Many servers never need it.
-    errors: OnceLock<Box<Errors>>,
-    refusals: [AtomicU64; 6],
 }
 
 #[derive(Default)]
@@ -147,7 +159,7 @@ impl Stats {
     pub(crate) fn new(clock: Clock) -> Arc<Stats> {
         Arc::new(Stats {
             is_on: AtomicBool::new(true),
-            active: AtomicU64::new(0),
+            active: Desks::new(),
             born: clock.nanos(),
             created: clock.unix_millis(),
             clock,
@@ -184,8 +196,21 @@ impl Stats {
         if !self.is_on.load(Relaxed) {
             return None;
         }
-        self.active.fetch_add(1, Relaxed);
+        self.count_active(1);
         Some(Began { stats: Arc::clone(self), at: self.clock.nanos() })
+    }
+
+    /// One more that is being answered, or one less.
+    #[inline]
+    fn count_active(&self, change: u64) {
+        let (active, pen) = self.active.mine(Active::default);
+        pen.add(&active.0, change);
+    }
+
+    fn active(&self) -> u64 {
+        let sum = self.active.each().fold(0, |sum: u64, active| sum.wrapping_add(active.0.load(Relaxed)));
+        // Looked at one after the other, one that moves may seem to have ended before it began.
+        if sum > u64::MAX / 2 { 0 } else { sum }
     }
 
     /// Somebody was not let in.
@@ -199,7 +224,8 @@ impl Stats {
     pub(crate) fn summary(&self) -> StatsSummary {
         let book = self.book.load();
         let failed = book.failed.load(Relaxed);
-        let total = book.requests.count();
+        let requests = Gathered::from(book.each(|sheet| &sheet.requests));
+        let total = requests.count;
         StatsSummary {
             uptime: self.uptime(),
             total_requests: total,
@@ -208,13 +234,13 @@ impl Stats {
             } else {
                 total.saturating_sub(failed) as f64 * 100.0 / total as f64
             },
-            avg_response_time: book.requests.average(),
-            total_tool_invocations: book.tools.count(),
-            total_resource_reads: book.reads.load(Relaxed),
-            total_prompt_generations: book.generations.load(Relaxed),
+            avg_response_time: requests.average(),
+            total_tool_invocations: book.each(|sheet| &sheet.tools).map(Timing::count).sum(),
+            total_resource_reads: book.each(|sheet| &sheet.reads).map(read).sum(),
+            total_prompt_generations: book.each(|sheet| &sheet.generations).map(read).sum(),
             total_errors: failed,
             last_request_at: self.last_request(&book),
-            active_requests: self.active.load(Relaxed),
+            active_requests: self.active(),
             requests_per_minute: self.per_minute(&book),
             security: book.security(),
         }
@@ -227,18 +253,18 @@ impl Stats {
             enabled: self.is_enabled(),
             created_at: iso8601(self.created),
             uptime: self.uptime(),
-            active_requests: self.active.load(Relaxed),
+            active_requests: self.active(),
             requests_per_minute: self.per_minute(&book),
             security: book.security(),
             requests: book.requests(self.last_request(&book)),
             tools: book.tools(),
             resources: ResourceStats {
-                total_reads: book.reads.load(Relaxed),
-                by_uri: book.by_uri.each(read),
+                total_reads: book.each(|sheet| &sheet.reads).map(read).sum(),
+                by_uri: gather(book.each(|sheet| &sheet.by_uri), sum),
             },
             prompts: PromptStats {
-                total_generations: book.generations.load(Relaxed),
-                by_name: book.by_prompt.each(read),
+                total_generations: book.each(|sheet| &sheet.generations).map(read).sum(),
+                by_name: gather(book.each(|sheet| &sheet.by_prompt), sum),
             },
             errors: self.errors(&book),
         }
@@ -257,8 +283,8 @@ impl Stats {
         });
         ErrorStats {
             total,
-            by_code: errors.by_code.each(read),
-            by_tool: errors.by_tool.each(read),
+            by_code: gather([&errors.by_code].into_iter(), sum),
+            by_tool: gather([&errors.by_tool].into_iter(), sum),
             last_error,
         }
     }
@@ -268,11 +294,12 @@ impl Stats {
     }
 
     fn per_minute(&self, book: &Book) -> u64 {
-        book.minute.sum(self.clock.nanos() / 1_000_000_000)
+        let second = self.clock.nanos() / 1_000_000_000;
+        book.each(|sheet| &sheet.minute).map(|minute| minute.sum(second)).sum()
     }
 
     fn last_request(&self, book: &Book) -> String {
-        match book.last_request.load(Relaxed) {
+        match book.each(|sheet| &sheet.last_request).map(read).max().unwrap_or(0) {
             0 => String::new(),
             at => self.date(at - 1),
         }
@@ -310,7 +337,7 @@ impl Began {
 
 impl Drop for Began {
     fn drop(&mut self) {
-        self.stats.active.fetch_sub(1, Relaxed);
+        self.stats.count_active(u64::MAX);
     }
 }
 
@@ -323,24 +350,20 @@ impl std::fmt::Debug for Began {
 impl Book {
     fn new() -> Book {
         Book {
-            requests: Timing::new(),
+            sheets: Desks::new(),
             failed: AtomicU64::new(0),
-            by_method: Names::new(),
-            last_request: AtomicU64::new(0),
-            minute: Minute::default(),
-            tools: Timing::new(),
-            by_tool: Names::new(),
-            reads: AtomicU64::new(0),
-            by_uri: Names::new(),
-            generations: AtomicU64::new(0),
-            by_prompt: Names::new(),
             errors: OnceLock::new(),
             refusals: Default::default(),
         }
     }
 
+    /// A part of each sheet.
+    fn each<'a, T>(&'a self, part: fn(&'a Sheet) -> &'a T) -> impl Iterator<Item = &'a T> + Clone {
+        self.sheets.each().map(part)
+    }
+
     fn record(&self, now: u64, took: u64, finished: &Finished<'_>) {
-        let took = Sample::new(took);
+        let took = Sample::new(now, took);
         let Finished { method, subject, verdict } = *finished;
         let (most, is_error) = match verdict {
             Verdict::Ok => (MOST, false),
@@ -350,37 +373,16 @@ impl Book {
         if is_error {
             self.mishap(now, subject, verdict);
         }
-        self.by_method.get(method, most).fetch_add(1, Relaxed);
+        let (sheet, pen) = self.sheets.mine(Sheet::new);
+        pen.add(sheet.by_method.get(method, most), 1);
         if most == MOST
             && let Some(subject) = subject
         {
-            self.carried_out(subject, took, is_error);
+            sheet.carried_out(pen, subject, took, is_error);
         }
-        self.minute.add(now / 1_000_000_000);
-        self.last_request.store(now + 1, Relaxed);
-        self.requests.record(took);
-    }
-
-    fn carried_out(&self, subject: Subject<'_>, took: Sample, is_error: bool) {
-        match subject {
-            Subject::Tool(name) => {
-                let calls = self.by_tool.get(name, MOST);
-                calls.count.fetch_add(1, Relaxed);
-                calls.sum.fetch_add(took.nanos, Relaxed);
-                if is_error {
-                    calls.errors.fetch_add(1, Relaxed);
-                }
-                self.tools.record(took);
-            }
-            Subject::Uri(uri) => {
-                self.reads.fetch_add(1, Relaxed);
-                self.by_uri.get(uri, MOST).fetch_add(1, Relaxed);
-            }
-            Subject::Prompt(name) => {
-                self.generations.fetch_add(1, Relaxed);
-                self.by_prompt.get(name, MOST).fetch_add(1, Relaxed);
-            }
-        }
+        sheet.minute.add(pen, now / 1_000_000_000);
+        sheet.last_request.store(now + 1, Relaxed);
+        sheet.requests.record(pen, took);
     }
 
     #[cold]
@@ -402,14 +404,15 @@ impl Book {
 
     fn requests(&self, last_request_at: String) -> RequestStats {
         let failed = self.failed.load(Relaxed);
-        let total = self.requests.count();
-        let times = self.requests.times();
+        let requests = self.each(|sheet| &sheet.requests);
+        let total = requests.clone().map(Timing::count).sum::<u64>();
+        let times = times(requests.clone());
         RequestStats {
             total,
             successful: total.saturating_sub(failed),
             failed,
-            by_method: self.by_method.each(read),
-            response_times: self.requests.newest(),
+            by_method: gather(self.each(|sheet| &sheet.by_method), sum),
+            response_times: newest(requests),
             avg_response_time: times.avg,
             min_response_time: times.min,
             max_response_time: times.max,
@@ -421,11 +424,13 @@ impl Book {
     }
 
     fn tools(&self) -> ToolStats {
-        let times = self.tools.times();
+        let tools = self.each(|sheet| &sheet.tools);
+        let times = times(tools.clone());
+        let by_tool = gather(self.each(|sheet| &sheet.by_tool), Calls::add_to);
         ToolStats {
-            total_invocations: self.tools.count(),
-            by_tool: self.by_tool.each(Calls::view),
-            execution_times: self.tools.newest(),
+            total_invocations: tools.clone().map(Timing::count).sum(),
+            by_tool: by_tool.into_iter().map(|(name, calls)| (name, calls.told())).collect(),
+            execution_times: newest(tools),
             avg_execution_time: times.avg,
             min_execution_time: times.min,
             max_execution_time: times.max,
@@ -448,14 +453,65 @@ impl Book {
     }
 }
 
+impl Sheet {
+    fn new() -> Sheet {
+        Sheet {
+            requests: Timing::new(),
+            by_method: Names::new(),
+            last_request: AtomicU64::new(0),
+            minute: Minute::default(),
+            tools: Timing::new(),
+            by_tool: Names::new(),
+            reads: AtomicU64::new(0),
+            by_uri: Names::new(),
+            generations: AtomicU64::new(0),
+            by_prompt: Names::new(),
+        }
+    }
+
+    fn carried_out(&self, pen: Pen, subject: Subject<'_>, took: Sample, is_error: bool) {
+        match subject {
+            Subject::Tool(name) => {
+                let calls = self.by_tool.get(name, MOST);
+                pen.add(&calls.count, 1);
+                pen.add(&calls.sum, took.nanos);
+                if is_error {
+                    pen.add(&calls.errors, 1);
+                }
+                self.tools.record(pen, took);
+            }
+            Subject::Uri(uri) => {
+                pen.add(&self.reads, 1);
+                pen.add(self.by_uri.get(uri, MOST), 1);
+            }
+            Subject::Prompt(name) => {
+                pen.add(&self.generations, 1);
+                pen.add(self.by_prompt.get(name, MOST), 1);
+            }
+        }
+    }
+}
+
+/// Calls of one tool: how many, their nanoseconds, how many failed.
+#[derive(Default)]
+struct Called([u64; 3]);
+
 impl Calls {
-    fn view(&self) -> ToolCalls {
-        let (count, sum) = (self.count.load(Relaxed), self.sum.load(Relaxed));
+    fn add_to(called: &mut Called, calls: &Calls) {
+        for (sum, more) in called.0.iter_mut().zip([&calls.count, &calls.sum, &calls.errors]) {
+            *sum += read(more);
+        }
+    }
+}
+
+impl Called {
+    fn told(self) -> ToolCalls {
+        let [count, sum, errors] = self.0;
         ToolCalls {
             count,
             total_time: millis(sum),
             avg_time: if count == 0 { 0.0 } else { millis(sum) / count as f64 },
-            errors: self.errors.load(Relaxed),
+            errors,
         }
     }
 }
@@ -470,6 +526,10 @@ fn read(count: &AtomicU64) -> u64 {
     count.load(Relaxed)
 }
 
+fn sum(all: &mut u64, count: &AtomicU64) {
+    *all += read(count);
+}
+
 /// How many requests were answered in each of the last sixty seconds: a second in the upper half of a place,
 /// its count in the lower.
 struct Minute([AtomicU64; MINUTE as usize]);
@@ -481,7 +541,7 @@ impl Default for Minute {
 }
 
 impl Minute {
-    fn add(&self, second: u64) {
+    fn add(&self, pen: Pen, second: u64) {
         // One more than it is, so that an empty place belongs to no second.
         let tag = (second + 1) << 32;
         let place = &self.0[(second % MINUTE) as usize];
@@ -493,7 +553,7 @@ impl Minute {
                 Err(newer) => held = newer,
             }
         }
-        place.fetch_add(1, Relaxed);
+        pen.add(place, 1);
     }
 
     fn sum(&self, second: u64) -> u64 {

@@ -45,7 +45,7 @@ impl House {
                 id: Some(&RequestId::Number(7)),
                 method: finished.method,
                 params: Some(&Raw::from(params)),
-                headers: &Arc::new(headers),
+                headers: &Arc::new(headers.into()),
                 remote: Some("192.0.2.1:80".parse().unwrap()),
                 principal: &Principal::new("ada"),
                 transport: Transport::Http,

@@ -1,11 +1,13 @@
 //! How long things took: sums, extremes, the newest thousand samples, and a histogram for percentiles.
 //!
 //! All of it is atomic, none of it waits for anybody. A reader may see a sample counted and not yet written;
-//! it is left out.
+//! it is left out. Every desk has a sheet of its own; what is told is gathered from all of them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use super::desk::Pen;
 
 /// How many samples are kept.
 pub(crate) const KEPT: usize = 1000;
@@ -30,13 +32,13 @@ pub(crate) struct Timing {
     sum: AtomicU64,
     min: AtomicU64,
     max: AtomicU64,
-    /// Made with the first sample: 12 KiB.
+    /// Made with the first sample: 20 KiB.
     samples: OnceLock<Box<Samples>>,
 }
 
 struct Samples {
-    /// One more than the sample, so that zero is a place not written yet.
-    newest: Box<[AtomicU64]>,
+    /// When it ended, and one more than it took, so that zero is a place not written yet.
+    newest: Box<[[AtomicU64; 2]]>,
     steps: Box<[AtomicU64]>,
 }
 
@@ -44,12 +46,14 @@ struct Samples {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     pub(crate) nanos: u64,
+    /// When it ended.
+    at: u64,
     step: usize,
 }
 
 impl Sample {
-    pub(crate) fn new(nanos: u64) -> Sample {
-        Sample { nanos, step: step_of(nanos) }
+    pub(crate) fn new(at: u64, nanos: u64) -> Sample {
+        Sample { nanos, at, step: step_of(nanos) }
     }
 }
 
@@ -75,11 +79,12 @@ impl Timing {
         }
     }
 
-    pub(crate) fn record(&self, sample: Sample) {
-        let Sample { nanos, step } = sample;
+    pub(super) fn record(&self, pen: Pen, sample: Sample) {
+        let Sample { nanos, at, step } = sample;
         let samples = self.samples.get_or_init(|| {
-            let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
-            Box::new(Samples { newest: zeros(PLACES), steps: zeros(N_STEPS) })
+            let zero = || AtomicU64::new(0);
+            let newest = (0..PLACES).map(|_| [zero(), zero()]).collect();
+            Box::new(Samples { newest, steps: (0..N_STEPS).map(|_| zero()).collect() })
         });
         // Extremes change seldom: looking is cheaper than writing.
         if nanos < self.min.load(Relaxed) {
@@ -88,49 +93,84 @@ impl Timing {
         if nanos > self.max.load(Relaxed) {
             self.max.fetch_max(nanos, Relaxed);
         }
-        self.sum.fetch_add(nanos, Relaxed);
+        pen.add(&self.sum, nanos);
+        pen.add(&samples.steps[step], 1);
         // Whoever sees the count sees the extremes of all that are counted.
-        let number = self.count.fetch_add(1, Release);
-        samples.newest[place_of(number)].store(nanos.saturating_add(1), Relaxed);
-        samples.steps[step].fetch_add(1, Relaxed);
+        let number = pen.add(&self.count, 1);
+        let [ended, took] = &samples.newest[place_of(number)];
+        ended.store(at, Relaxed);
+        took.store(nanos.saturating_add(1), Relaxed);
     }
 
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Acquire)
     }
+}
+
+/// What several sheets say together.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    pub(crate) count: u64,
+    sum: u64,
+    min: u64,
+    max: u64,
+}
+
+impl Gathered {
+    pub(crate) fn from<'a>(sheets: impl Iterator<Item = &'a Timing>) -> Gathered {
+        let mut all = Gathered { min: u64::MAX, ..Gathered::default() };
+        for sheet in sheets {
+            all.count += sheet.count();
+            all.sum = all.sum.wrapping_add(sheet.sum.load(Relaxed));
+            all.min = all.min.min(sheet.min.load(Relaxed));
+            all.max = all.max.max(sheet.max.load(Relaxed));
+        }
+        all
+    }
 
     /// The average, in milliseconds.
     pub(crate) fn average(&self) -> f64 {
-        let count = self.count();
-        if count == 0 {
+        if self.count == 0 {
             return 0.0;
         }
         // Read while others write, the sum may belong to more samples than the count.
-        let average = self.sum.load(Relaxed) as f64 / count as f64;
-        average.min(self.max.load(Relaxed) as f64).max(self.min.load(Relaxed) as f64) / 1e6
+        let average = self.sum as f64 / self.count as f64;
+        average.min(self.max as f64).max(self.min as f64) / 1e6
     }
+}
 
-    pub(crate) fn times(&self) -> Times {
-        let Some(samples) = self.samples.get().filter(|_| self.count() > 0) else {
-            return Times::default();
-        };
-        let (min, max) = (millis(self.min.load(Relaxed)), millis(self.max.load(Relaxed)));
-        let steps: Vec<u64> = samples.steps.iter().map(|count| count.load(Relaxed)).collect();
-        let percentile = |share: f64| percentile(&steps, share).min(max).max(min);
-        let (p50, p95, p99) = (percentile(0.50), percentile(0.95), percentile(0.99));
-        Times { avg: self.average().min(max).max(min), min, max, p50, p95, p99 }
+pub(crate) fn times<'a>(sheets: impl Iterator<Item = &'a Timing> + Clone) -> Times {
+    let all = Gathered::from(sheets.clone());
+    if all.count == 0 {
+        return Times::default();
     }
+    let mut steps = vec![0; N_STEPS];
+    for samples in sheets.filter_map(|sheet| sheet.samples.get()) {
+        for (step, count) in steps.iter_mut().zip(&samples.steps) {
+            *step += count.load(Relaxed);
+        }
+    }
+    let (min, max) = (millis(all.min), millis(all.max));
+    let percentile = |share: f64| percentile(&steps, share).min(max).max(min);
+    let (p50, p95, p99) = (percentile(0.50), percentile(0.95), percentile(0.99));
+    Times { avg: all.average().min(max).max(min), min, max, p50, p95, p99 }
+}
 
-    /// The newest samples in milliseconds, the oldest of them first.
-    pub(crate) fn newest(&self) -> Vec<f64> {
-        let Some(samples) = self.samples.get() else {
-            return Vec::new();
-        };
-        let count = self.count();
-        let newest = count.saturating_sub(KEPT as u64)..count;
-        let written = newest.map(|number| samples.newest[place_of(number)].load(Relaxed));
-        written.filter(|sample| *sample > 0).map(|sample| millis(sample - 1)).collect()
+/// The newest samples in milliseconds, the oldest of them first.
+pub(crate) fn newest<'a>(sheets: impl Iterator<Item = &'a Timing>) -> Vec<f64> {
+    let mut all = Vec::new();
+    for sheet in sheets {
+        let Some(samples) = sheet.samples.get() else { continue };
+        let count = sheet.count();
+        let newest =
+            (count.saturating_sub(KEPT as u64)..count).map(|number| &samples.newest[place_of(number)]);
+        let newest = newest.map(|[ended, took]| (ended.load(Relaxed), took.load(Relaxed)));
+        all.extend(newest.filter(|(_, took)| *took > 0));
     }
+    // Those of one sheet are in their order, and stay in it.
+    all.sort_by_key(|(ended, _)| *ended);
+    let newest = &all[all.len().saturating_sub(KEPT)..];
+    newest.iter().map(|(_, took)| millis(took - 1)).collect()
 }
 
 fn place_of(number: u64) -> usize {
@@ -179,9 +219,9 @@ mod tests {
     fn percentiles_are_near_the_truth() {
         let timing = Timing::new();
         for micros in 1..=10_000 {
-            timing.record(Sample::new(micros * 1000));
+            timing.record(Pen::Own, Sample::new(0, micros * 1000));
         }
-        let times = timing.times();
+        let times = times([&timing].into_iter());
         for (name, is, should) in [("p50", times.p50, 5.0), ("p95", times.p95, 9.5), ("p99", times.p99, 9.9)]
         {
             assert!((is - should).abs() / should < 0.035, "{name} is {is}, should be {should}");
@@ -193,23 +233,39 @@ mod tests {
     #[test]
     fn the_newest_thousand_are_kept_in_order() {
         let timing = Timing::new();
-        assert_eq!(timing.newest(), Vec::<f64>::new());
-        assert_eq!(timing.times(), Times::default());
+        assert_eq!(newest([&timing].into_iter()), Vec::<f64>::new());
+        assert_eq!(times([&timing].into_iter()), Times::default());
         for milli in 0..1500 {
-            timing.record(Sample::new(milli * 1_000_000));
+            timing.record(Pen::Common, Sample::new(milli, milli * 1_000_000));
         }
-        let newest = timing.newest();
+        let newest = newest([&timing].into_iter());
         assert_eq!(newest.len(), KEPT);
         assert!(newest.iter().zip(500..).all(|(sample, milli)| *sample == f64::from(milli)), "{newest:?}");
     }
 
     #[test]
+    fn two_sheets_are_told_as_one() {
+        let sheets = [Timing::new(), Timing::new(), Timing::new()];
+        for milli in 0..3000 {
+            sheets[milli as usize % 2].record(Pen::Own, Sample::new(milli, milli * 1_000_000));
+        }
+        let told = newest(sheets.iter());
+        assert!(
+            told.len() == KEPT && told.iter().zip(2000..).all(|(sample, milli)| *sample == f64::from(milli))
+        );
+        let times = times(sheets.iter());
+        assert_eq!((times.min, times.max, times.avg), (0.0, 2999.0, 1499.5));
+        assert!((times.p50 - 1500.0).abs() / 1500.0 < 0.035, "{}", times.p50);
+    }
+
+    #[test]
     fn whatever_is_too_long_for_the_histogram_is_in_its_last_step() {
         let timing = Timing::new();
-        timing.record(Sample::new(u64::MAX / 2));
-        timing.record(Sample::new(u64::MAX / 2));
+        timing.record(Pen::Own, Sample::new(0, u64::MAX / 2));
+        timing.record(Pen::Own, Sample::new(0, u64::MAX / 2));
         assert_eq!(step_of(u64::MAX), N_STEPS - 1);
-        assert_eq!(timing.times().p99, timing.times().max);
+        let times = times([&timing].into_iter());
+        assert_eq!(times.p99, times.max);
     }
 
     proptest! {
@@ -227,8 +283,8 @@ mod tests {
         #[test]
         fn the_figures_are_in_order(all in prop::collection::vec(0u64..(1 << 44), 1..50)) {
             let timing = Timing::new();
-            all.iter().for_each(|nanos| timing.record(Sample::new(*nanos)));
-            let Times { avg, min, max, p50, p95, p99 } = timing.times();
+            all.iter().for_each(|nanos| timing.record(Pen::Own, Sample::new(0, *nanos)));
+            let Times { avg, min, max, p50, p95, p99 } = times([&timing].into_iter());
             prop_assert!(min <= avg && avg <= max);
             prop_assert!(min <= p50 && p50 <= p95 && p95 <= p99 && p99 <= max);
         }

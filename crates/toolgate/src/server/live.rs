@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use http::HeaderMap;
 use serde_json::{Value, json};
 use toolgate_wire::Dialect;
 use toolgate_wire::model::{Prompt, Resource, ResourceTemplate, Tool};
@@ -612,7 +611,7 @@ impl Server {
         let out = Stream::new(Capacity::default());
         let peer = Peer {
             principal: Principal::anonymous(),
-            headers: Arc::new(HeaderMap::new()),
+            headers: Arc::default(),
             remote: None,
             road: Road::Line(Line::new(Arc::clone(&out), None)),
             dialect: entry.dialect.load_full(),

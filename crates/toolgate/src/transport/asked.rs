@@ -5,6 +5,8 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, Uri, Version};
 
+use crate::letterhead::Letterhead;
+
 /// Like [`Parts`], but shared with whoever asks next in the same words: a client says the same of itself with every
 /// request.
 #[derive(Clone, Debug, Default)]
@@ -12,7 +14,7 @@ pub(crate) struct Asked {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) version: Version,
-    pub(crate) headers: Arc<HeaderMap>,
+    pub(crate) headers: Arc<Letterhead>,
     pub(crate) extensions: Extensions,
 }
 
@@ -32,6 +34,6 @@ impl Asked {
 impl From<Parts> for Asked {
     fn from(parts: Parts) -> Asked {
         let Parts { method, uri, version, headers, extensions, .. } = parts;
-        Asked { method, uri, version, headers: Arc::new(headers), extensions }
+        Asked { method, uri, version, headers: Arc::new(headers.into()), extensions }
     }
 }

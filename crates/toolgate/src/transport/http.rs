@@ -33,11 +33,10 @@ pub(crate) use page::nowhere;
 
 use crate::clock::tick;
 use crate::entry::{Entry, Started};
-use crate::era::{
-    Answer, LAST_EVENT, METHOD, NAME, Opened, Peer, Road, SESSION, Stood, Told, VERSION, refuse_head, single,
-};
-use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Named, Pass, Refusal, Why};
+use crate::era::{Answer, Opened, Peer, Road, Stood, Told, refuse_head};
+use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Pass, Refusal, Why};
 use crate::hub::Subscriber;
+use crate::letterhead::{Accepts, LAST_EVENT, METHOD, NAME, REQUEST_ID, SESSION, VERSION, single};
 use crate::observe;
 use crate::parcel::Parcel;
 use crate::request::{BoxFuture, Principal};
@@ -55,7 +54,6 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 const ADOPTED: usize = 1024;
 
 /// What a request is called in logs, on both sides.
-pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The longest such name that is given back.
 const LONGEST_ID: usize = 128;
@@ -278,19 +276,17 @@ impl Inner {
     {
         let guards = self.guards.load_full();
         let way = Way { dialect: way.dialect.or_else(|| self.entry.dialect.load_full()), ..way };
-        let (look, mut hosts) = headers::walk(&parts.headers);
         let mut named = None;
-        if look.is_named || self.names(&way) {
-            named = Inner::name(&mut parts, &look);
-            hosts = headers::walk(&parts.headers).1;
+        if parts.headers.glance().is_named || self.names(&way) {
+            named = Inner::name(&mut parts);
         }
-        let gate = self.gate_named(&guards, &parts, &way, hosts);
-        let checked = headers::check(&look, self.limit(&guards));
+        let gate = self.gate(&guards, &parts, &way);
+        let checked = headers::check(parts.headers.glance(), self.limit(&guards));
         let door = way.door(parts.uri.path());
         let is_message = door == Door::Messages && parts.method == Method::POST;
         let came = match (gate, checked) {
             (Ok(Gate::Open(pass)), Ok(accepts)) if is_message && !guards.counts_together() => {
-                let accepts = accepts.for_dialect(&parts.headers, way.dialect.as_deref());
+                let accepts = headers::for_dialect(accepts, &parts.headers, way.dialect.as_deref());
                 let dress = pass.dress.clone();
                 let peer = peer(parts, Road::Post { streams: accepts.stream }, &way, pass);
                 Came::Message { peer, accepts, dress }
@@ -343,7 +339,7 @@ impl Inner {
                 break 'answer self.other(guards, gate, parts, &way, body, door, &mut dress).await;
             }
             let accepts = match checked {
-                Ok(accepts) => accepts.for_dialect(&parts.headers, way.dialect.as_deref()),
+                Ok(accepts) => headers::for_dialect(accepts, &parts.headers, way.dialect.as_deref()),
                 Err(fault) => break 'answer self.turn_back(&parts, &way, &fault),
             };
             let limit = self.limit(guards);
@@ -406,7 +402,7 @@ impl Inner {
         let mut bytes = Bytes::new();
         if door == Door::PairMessages {
             let limit = self.limit(guards);
-            if let Err(fault) = headers::check(&headers::Look::at(&parts.headers), limit) {
+            if let Err(fault) = headers::check(parts.headers.glance(), limit) {
                 return self.turn_back(&parts, way, &fault);
             }
             bytes = match read(pin!(body), limit, self.options.body_timeout).await {
@@ -436,24 +432,13 @@ impl Inner {
     }
 
     fn gate(&self, guards: &Guards, parts: &Asked, way: &Way) -> Result<Gate, Box<Refusal>> {
-        self.gate_named(guards, parts, way, headers::walk(&parts.headers).1)
-    }
-
-    /// The same, where it was seen before what the head says of hosts.
-    fn gate_named(
-        &self,
-        guards: &Guards,
-        parts: &Asked,
-        way: &Way,
-        named: Named<'_>,
-    ) -> Result<Gate, Box<Refusal>> {
         // Only who is asked for credentials is told who asks.
         let face = guards.asks().then(|| self.entry.era.face.load());
         guards.gate(&Head {
             method: &parts.method,
             uri: &parts.uri,
             headers: &parts.headers,
-            named,
+            glance: parts.headers.glance(),
             peer: way.remote(parts).map(|remote| remote.ip()),
             is_tls: false,
             principal: parts.extensions.get::<Principal>(),
@@ -492,14 +477,14 @@ impl Inner {
     }
 
     /// What this request is called: as its sender says, or a name of our own.
-    fn name(parts: &mut Asked, look: &headers::Look) -> Option<Box<HeaderValue>> {
-        if look.is_named
+    fn name(parts: &mut Asked) -> Option<Box<HeaderValue>> {
+        if parts.headers.glance().is_named
             && let Some(name) = parts.headers.get(REQUEST_ID)
         {
             return (name.len() <= LONGEST_ID).then(|| Box::new(name.clone()));
         }
         let name = HeaderValue::from_str(&crate::seal::token()).ok()?;
-        Arc::make_mut(&mut parts.headers).insert(REQUEST_ID, name.clone());
+        Arc::make_mut(&mut parts.headers).change().insert(REQUEST_ID, name.clone());
         Some(Box::new(name))
     }
 
@@ -577,7 +562,7 @@ impl Inner {
         guards: &Guards,
         dress: &Dress,
         peer: &Peer,
-        accepts: headers::Accepts,
+        accepts: Accepts,
         bytes: Bytes,
     ) -> Response<Body> {
         let out = Stream::new(Capacity::default());
@@ -623,7 +608,7 @@ impl Inner {
         call: BoxFuture<'static, Answer>,
         peer: &Peer,
         out: Arc<Stream>,
-        accepts: headers::Accepts,
+        accepts: Accepts,
     ) -> Posted {
         let mut driving = Driving { call: Some(call), out: Arc::clone(&out), tasks: self.tasks.clone() };
         let patience = accepts.stream.then_some(self.options.patience);
@@ -714,12 +699,12 @@ impl Inner {
         let scheme = pass.dress.scheme();
         let peer = peer_of(parts, Road::Post { streams: true }, way, pass);
         if !headers.contains_key(SESSION) {
-            if headers::accepts_stream(headers)
+            if headers.glance().accepts.stream
                 && let Some(subscriber) = self.entry.era.stand_unnamed(&peer)
             {
                 return self.stream_unnamed(subscriber, peer);
             }
-            let introduced = match headers::accepts_stream(headers) {
+            let introduced = match headers.glance().accepts.stream {
                 true => None,
                 false => {
                     let came_to = parts.extensions.get::<CameTo>();
@@ -730,7 +715,7 @@ impl Inner {
             };
             return introduced.map_or_else(|| not_allowed(parts, way, "POST"), |body| json(200, body));
         }
-        if !headers::accepts_stream(headers) {
+        if !headers.glance().accepts.stream {
             return refused(&Fault::invalid("a GET needs `Accept: text/event-stream`").with_status(406));
         }
         let last = match single(headers, &LAST_EVENT) {
@@ -874,7 +859,7 @@ enum Came {
     /// A message of somebody who may come in.
     Message {
         peer: Peer,
-        accepts: headers::Accepts,
+        accepts: Accepts,
         dress: Dress,
     },
     Other(Box<Other>),
@@ -885,7 +870,7 @@ struct Other {
     parts: Asked,
     way: Way,
     gate: Result<Gate, Box<Refusal>>,
-    checked: Result<headers::Accepts, Fault>,
+    checked: Result<Accepts, Fault>,
     door: Door,
 }
 
@@ -968,7 +953,7 @@ enum Posted {
     Other(Response<Body>),
 }
 
-fn answered(answer: Answer, accepts: headers::Accepts) -> Posted {
+fn answered(answer: Answer, accepts: Accepts) -> Posted {
     Posted::Other(match answer {
         Answer::Accepted => plain(StatusCode::ACCEPTED),
         // The client took its question back: an empty stream answers it with nothing.

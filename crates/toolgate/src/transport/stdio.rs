@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +19,7 @@ use toolgate_wire::Dialect;
 
 use crate::entry::{Entry, Started};
 use crate::era::{Answer, Line, Peer, Road, Told};
+use crate::letterhead::Letterhead;
 use crate::observe::Transport;
 use crate::request::{BoxFuture, Principal};
 use crate::stream::{Capacity, Next, Reader, Stream};
@@ -55,7 +55,7 @@ where
     });
     entry.era.wake();
     let dialect = entry.dialect.load_full();
-    let headers = Arc::new(HeaderMap::new());
+    let headers = Arc::default();
     let mut connection = Connection { entry, line, out, tasks, at_once, dialect, headers };
     let broken = |joined: Result<io::Result<()>, _>| joined.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()));
     let ended = tokio::select! {
@@ -87,7 +87,7 @@ struct Connection {
     at_once: Arc<Semaphore>,
     dialect: Option<Arc<Dialect>>,
     /// None: there is no HTTP here.
-    headers: Arc<HeaderMap>,
+    headers: Arc<Letterhead>,
 }
 
 impl Connection {

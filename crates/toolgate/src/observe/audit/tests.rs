@@ -46,7 +46,7 @@ fn call(watch: &Watch, id: &str, finished: &Finished<'_>, params: Value) {
         id: Some(&RequestId::Text(id.into())),
         method: finished.method,
         params: Some(&Raw::from(params)),
-        headers: &Arc::new(headers),
+        headers: &Arc::new(headers.into()),
         remote: Some("[2001:db8::1]:80".parse().unwrap()),
         principal: &Principal::new("ada"),
         transport: Transport::Http,

@@ -330,7 +330,8 @@ fn peers_cannot_make_it_grow() {
 #[test]
 fn the_memory_is_what_the_module_says() {
     assert!(size_of::<Stats>() <= 128, "{}", size_of::<Stats>());
-    assert!(size_of::<Book>() <= 2048, "{}", size_of::<Book>());
+    assert!(size_of::<Book>() <= 128, "{}", size_of::<Book>());
+    assert!(size_of::<Sheet>() <= 2048, "{}", size_of::<Sheet>());
     assert_eq!(size_of::<Option<Began>>(), 16);
 }
 

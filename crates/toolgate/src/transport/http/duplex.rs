@@ -10,7 +10,7 @@ use http::{Response, StatusCode};
 use toolgate_wire::{Fault, FaultKind};
 
 use super::sse::Events;
-use super::{Body, Inner, Place, Way, event_stream, headers, peer, refuse_at};
+use super::{Body, Inner, Place, Way, event_stream, peer, refuse_at};
 use crate::era::{Answer, Line, Road};
 use crate::guard::Pass;
 use crate::request::Principal;
@@ -75,7 +75,7 @@ impl Drop for Seat {
 impl Inner {
     pub(super) fn pair_stream(self: &Arc<Self>, parts: &Asked, way: &Way, pass: Pass) -> Response<Body> {
         let refused = |fault: &Fault| refuse_at(&parts.headers, way.dialect.as_ref(), fault);
-        if !headers::accepts_stream(&parts.headers) {
+        if !parts.headers.glance().accepts.stream {
             return refused(
                 &Fault::invalid("this address needs `Accept: text/event-stream`").with_status(406),
             );

@@ -16,6 +16,7 @@ use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Uri, Version,
 
 use super::hygiene::{self, Limits};
 use super::scan::Scan;
+use crate::letterhead::Letterhead;
 use crate::transport::Asked;
 
 /// More fields than this are not plain.
@@ -44,7 +45,7 @@ pub(super) struct Plain {
     digits: Option<Range<usize>>,
     method: Method,
     uri: Uri,
-    headers: Arc<HeaderMap>,
+    headers: Arc<Letterhead>,
     body: u64,
     /// The client asks for nothing more on this connection.
     pub(super) is_last: bool,
@@ -115,7 +116,7 @@ impl Plain {
         if hygiene::check(&method, &uri, Version::HTTP_11, &headers, limits).is_some() {
             return None;
         }
-        Some(Plain { text, digits, method, uri, headers: Arc::new(headers), body, is_last })
+        Some(Plain { text, digits, method, uri, headers: Arc::new(headers.into()), body, is_last })
     }
 
     /// Whether these bytes begin with the same words. What is then different is taken note of.
@@ -136,7 +137,7 @@ impl Plain {
         else {
             return false;
         };
-        Arc::make_mut(&mut self.headers).insert(header::CONTENT_LENGTH, value);
+        Arc::make_mut(&mut self.headers).set_length(value, body);
         let digits = digits.start..digits.start + n_digits;
         self.text = [before, said, after].concat().into();
         (self.digits, self.body) = (Some(digits), body);

@@ -1,0 +1,149 @@
+//! What the head of every request over HTTP is asked for.
+
+use http::{HeaderMap, HeaderValue, header};
+
+use super::{Field, REQUEST_ID};
+
+/// How nearly every client puts that it takes both: not worth reading word by word.
+const USUAL: [&[u8]; 4] = [
+    b"application/json, text/event-stream",
+    b"text/event-stream, application/json",
+    b"application/json,text/event-stream",
+    b"text/event-stream,application/json",
+];
+
+/// The names of this machine.
+const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+/// What kinds of answer a client takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Accepts {
+    pub(crate) json: bool,
+    /// Said in so many words: `*/*` is no wish for a stream.
+    pub(crate) stream: bool,
+}
+
+const BOTH: Accepts = Accepts { json: true, stream: true };
+
+/// See the module. Found in one walk: there are few fields, and to look for one takes as long.
+#[derive(Clone, Debug)]
+pub(crate) struct Glance {
+    pub(crate) length: Length,
+    pub(crate) is_json: bool,
+    pub(crate) is_encoded: bool,
+    pub(crate) accepts: Accepts,
+    /// The sender has a name for this request.
+    pub(crate) is_named: bool,
+    pub(crate) host: Field,
+    /// That is this machine, by a name that everybody has for it.
+    pub(crate) is_local: bool,
+    pub(crate) origin: Field,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Length {
+    Unsaid,
+    Malformed,
+    Bytes(u64),
+}
+
+impl Glance {
+    pub(crate) fn at(headers: &HeaderMap) -> Glance {
+        let (mut length, mut kind, mut accept) = (Length::Unsaid, Field::Absent, Field::Absent);
+        let (mut host, mut origin) = (Field::Absent, Field::Absent);
+        let (mut is_encoded, mut is_named) = (false, false);
+        for (name, value) in headers {
+            match *name {
+                header::CONTENT_LENGTH if matches!(length, Length::Unsaid) => {
+                    let said = value.to_str().ok().and_then(|length| length.parse().ok());
+                    length = said.map_or(Length::Malformed, Length::Bytes);
+                }
+                header::CONTENT_TYPE => kind.add(value),
+                header::ACCEPT => accept.add(value),
+                header::CONTENT_ENCODING => is_encoded = true,
+                header::HOST => host.add(value),
+                header::ORIGIN => origin.add(value),
+                _ => is_named |= *name == REQUEST_ID,
+            }
+        }
+        Glance {
+            length,
+            is_json: matches!(&kind, Field::Once(kind) if says_json(kind)),
+            is_encoded,
+            accepts: match accept {
+                Field::Once(only) if USUAL.contains(&only.as_bytes()) => BOTH,
+                _ => accepts(headers),
+            },
+            is_named,
+            is_local: matches!(&host, Field::Once(host) if LOOPBACK.iter().any(|name| is_host(host, name))),
+            host,
+            origin,
+        }
+    }
+}
+
+/// Whether a host is this machine, by a name that everybody has for it.
+pub(crate) fn is_loopback(host: &str) -> bool {
+    LOOPBACK.iter().any(|known| known.eq_ignore_ascii_case(host))
+}
+
+/// Whether a header is this host, with or without a port: nearly all are, and that takes no parser.
+pub(crate) fn is_host(header: &HeaderValue, known: &str) -> bool {
+    let parts = header.as_bytes().split_at_checked(known.len());
+    parts.is_some_and(|(name, rest)| name.eq_ignore_ascii_case(known.as_bytes()) && is_port_or_nothing(rest))
+}
+
+fn is_port_or_nothing(rest: &[u8]) -> bool {
+    match rest {
+        [] => true,
+        // Of five digits each, the larger number is the later text.
+        [b':', digits @ ..] => {
+            let is_short = matches!(digits.len(), 1..5) || digits.len() == 5 && digits <= b"65535".as_slice();
+            is_short && digits.iter().all(u8::is_ascii_digit)
+        }
+        _ => false,
+    }
+}
+
+fn says_json(value: &HeaderValue) -> bool {
+    value == "application/json" || value.to_str().is_ok_and(is_json)
+}
+
+/// `application/json`, in any case, alone or with `charset=utf-8`.
+fn is_json(value: &str) -> bool {
+    let (kind, parameters) = value.split_once(';').unwrap_or((value, ""));
+    let charset = parameters.trim();
+    kind.trim().eq_ignore_ascii_case("application/json")
+        && (charset.is_empty()
+            || charset.split_once('=').is_some_and(|(name, value)| {
+                name.trim().eq_ignore_ascii_case("charset")
+                    && value.trim_matches('"').eq_ignore_ascii_case("utf-8")
+            }))
+}
+
+fn accepts(headers: &HeaderMap) -> Accepts {
+    let mut accepts = Accepts { json: false, stream: false };
+    let mut any = false;
+    for value in headers.get_all(header::ACCEPT) {
+        any = true;
+        for range in value.to_str().unwrap_or_default().split(',') {
+            let mut parts = range.split(';');
+            let kind = parts.next().unwrap_or_default().trim();
+            let is = |known: &[&str]| known.iter().any(|known| known.eq_ignore_ascii_case(kind));
+            if parts.any(is_never) {
+                continue;
+            }
+            accepts.json |= is(&["application/json", "application/*", "*/*"]);
+            accepts.stream |= is(&["text/event-stream", "text/*"]);
+        }
+    }
+    accepts.json |= !any;
+    accepts
+}
+
+/// `q=0`: anything but this.
+fn is_never(parameter: &str) -> bool {
+    parameter.split_once('=').is_some_and(|(name, value)| {
+        name.trim().eq_ignore_ascii_case("q") && value.trim().parse() == Ok(0.0_f32)
+    })
+}
