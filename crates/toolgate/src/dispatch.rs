@@ -18,6 +18,7 @@ use toolgate_wire::model::{
 };
 use toolgate_wire::{Fault, FaultKind, Raw, key};
 
+use crate::desk::Spread;
 use crate::handler::{Context, Failed, Found, Luggage, Rejection, Shared, Voice};
 use crate::observe::Subject;
 use crate::profile::Profile;
@@ -33,7 +34,7 @@ const TOOL: &str = "tool";
 #[derive(Debug)]
 pub(crate) struct Hall {
     pub(crate) registry: Arc<Registry>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Spread<Shared>,
     pub(crate) pager: Pager,
     /// How long a handler may run, unless its tool says otherwise.
     pub(crate) timeout: Duration,
@@ -85,7 +86,7 @@ impl Hall {
         let Request { call, caller, cancel } = request;
         let context = |caller: Box<Caller>, timeout: Option<Duration>| {
             let limit = timeout.unwrap_or(self.timeout);
-            Context::new(caller, Arc::clone(voice), cancel, Arc::clone(&self.shared), limit)
+            Context::new(caller, Arc::clone(voice), cancel, self.shared.hold(), limit)
         };
         let catalog = self.registry.snapshot();
         // Some dialects are told that nothing of a kind is an empty list.
@@ -388,7 +389,8 @@ impl Crew for Hands {
         let entry = Arc::clone(self.registry.snapshot().tools.get(&tool)?);
         let mending = Mending::of(self.strict, &caller);
         let limit = entry.timeout.unwrap_or(limit);
-        let cx = Context::new(Box::new(caller), voice, cancel, Arc::clone(&self.shared), limit);
+        let shared = Arc::new(Arc::clone(&self.shared));
+        let cx = Context::new(Box::new(caller), voice, cancel, shared, limit);
         Some(match check_luggage(&**cx.voice()) {
             Ok(()) => {
                 let mut work = begin_tool(entry, arguments, mending, cx, None);

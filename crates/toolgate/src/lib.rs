@@ -366,6 +366,7 @@ mod bus;
 mod cancel;
 mod clock;
 mod collect;
+mod desk;
 mod dispatch;
 mod entry;
 mod era;

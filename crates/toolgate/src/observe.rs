@@ -5,7 +5,6 @@
 
 mod audit;
 mod bus;
-mod desk;
 mod event;
 mod mask;
 mod names;
@@ -113,7 +112,7 @@ impl Watch {
     /// sent.
     #[inline]
     pub(crate) fn end(&self, sight: Sight, finished: &Finished<'_>, status: u16, body: Bytes) -> Bytes {
-        let nanos = sight.began.map(|began| began.end(finished));
+        let nanos = sight.began.map(|began| self.stats.end(&began, finished));
         match sight.info {
             None => body,
             Some(info) => self.tell_end(sight.wanted, info, nanos, finished, status, body),

@@ -29,6 +29,7 @@ use crate::clock::Clock;
 use crate::collect::{Offers, Sorted, sort};
 #[cfg(feature = "macros")]
 use crate::collect::{Scope, collected, nothing_in};
+use crate::desk::Spread;
 use crate::dispatch::{Hall, Hands};
 use crate::entry::Entry;
 use crate::era::{Era, Face, SessionLimits, Sessions, Shared as SharedSessions};
@@ -85,7 +86,7 @@ struct House {
     /// What was wrong with what it was given since it runs.
     faults: Mutex<Vec<String>>,
     #[cfg(feature = "http")]
-    guards: Arc<ArcSwap<Guards>>,
+    guards: Arc<ArcSwap<Spread<Guards>>>,
     #[cfg(feature = "http")]
     endpoint: Endpoint,
     #[cfg(feature = "http")]
@@ -984,7 +985,7 @@ fn open(parts: Parts) -> Server {
     );
     let hall = Hall {
         registry,
-        shared,
+        shared: Spread::new(shared),
         tasks,
         pager: Pager { size: parts.page_size, cache: parts.cache, seal },
         timeout: parts.timeout,
@@ -1005,7 +1006,7 @@ fn open(parts: Parts) -> Server {
         is_awake: AtomicBool::new(false),
     });
     #[cfg(feature = "http")]
-    let guards = Arc::new(ArcSwap::from_pointee(parts.guards));
+    let guards = Arc::new(ArcSwap::from_pointee(Spread::new(parts.guards)));
     Server(Arc::new(House {
         #[cfg(feature = "http")]
         endpoint: Endpoint::new(Arc::clone(&entry), Arc::clone(&guards), parts.http),

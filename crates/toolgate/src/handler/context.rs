@@ -69,7 +69,7 @@ struct Inner {
     caller: Box<Caller>,
     voice: Arc<dyn Voice>,
     cancel: Cancel,
-    shared: Arc<Shared>,
+    shared: Arc<Arc<Shared>>,
     /// Progress only ever grows; the last one told, as bits.
     progress: AtomicU64,
     /// Questions under way. While there are any, a human may be thinking, and the tool's time stands still.
@@ -95,7 +95,7 @@ impl Context {
         caller: Box<Caller>,
         voice: Arc<dyn Voice>,
         cancel: Cancel,
-        shared: Arc<Shared>,
+        shared: Arc<Arc<Shared>>,
         limit: Duration,
     ) -> Context {
         Context(Arc::new(Inner {

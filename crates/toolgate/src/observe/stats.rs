@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::desk::{Desks, Pen};
 use super::names::{MOST, MOST_FAILED, Names, clip, gather};
 use super::timing::{Gathered, Sample, Timing, millis, newest, times};
 use super::view::{
@@ -19,6 +18,7 @@ use super::view::{
     StatsSummary, ToolCalls, ToolStats,
 };
 use crate::clock::{Clock, iso8601};
+use crate::desk::{Desks, Pen};
 
 /// The longest message that is remembered of an error.
 const LONGEST_MESSAGE: usize = 256;
@@ -29,9 +29,8 @@ const MINUTE: u64 = 60;
 /// See the module.
 pub(crate) struct Stats {
     is_on: AtomicBool,
-    /// Requests that are being answered: what began at a desk, less what ended there. No part of the book: they
-    /// outlive a reset.
-    active: Desks<Active>,
+    /// Held by requests that are being answered. No part of the book: they outlive a reset.
+    active: Desks<Arc<Active>>,
     clock: Clock,
     /// When it was made: on the clock, and in milliseconds since 1970.
     born: u64,
@@ -43,7 +42,7 @@ pub(crate) struct Stats {
 /// is no longer active, and not counted otherwise.
 #[must_use = "dropping it means that the request came to nothing"]
 pub(crate) struct Began {
-    stats: Arc<Stats>,
+    _active: Arc<Active>,
     at: u64,
 }
 
@@ -104,10 +103,10 @@ impl Refusal {
     }
 }
 
-/// A number that shares its line of memory with no other.
+/// Whoever holds it is being answered. Its count of holders shares a line of memory with nothing else.
 #[derive(Default)]
 #[repr(align(64))]
-struct Active(AtomicU64);
+struct Active;
 
 /// Everything that a reset clears.
 struct Book {
@@ -192,25 +191,32 @@ impl Stats {
 
     /// A request begins to be answered; none if nothing is counted.
     #[inline]
-    pub(crate) fn begin(self: &Arc<Stats>) -> Option<Began> {
+    pub(crate) fn begin(&self) -> Option<Began> {
         if !self.is_on.load(Relaxed) {
             return None;
         }
-        self.count_active(1);
-        Some(Began { stats: Arc::clone(self), at: self.clock.nanos() })
+        let (active, _) = self.active.mine(Arc::default);
+        Some(Began { _active: Arc::clone(active), at: self.clock.nanos() })
     }
 
-    /// One more that is being answered, or one less.
-    #[inline]
-    fn count_active(&self, change: u64) {
-        let (active, pen) = self.active.mine(Active::default);
-        pen.add(&active.0, change);
+    /// A request is answered. How long it took, in nanoseconds.
+    pub(crate) fn end(&self, began: &Began, finished: &Finished<'_>) -> u64 {
+        let now = self.clock.nanos();
+        let took = now.saturating_sub(began.at);
+        if self.is_on.load(Relaxed) {
+            self.book.load().record(now, took, finished);
+        }
+        took
+    }
+
+    /// How long a request takes so far, in nanoseconds.
+    #[cfg(test)]
+    pub(crate) fn elapsed(&self, began: &Began) -> u64 {
+        self.clock.nanos().saturating_sub(began.at)
     }
 
     fn active(&self) -> u64 {
-        let sum = self.active.each().fold(0, |sum: u64, active| sum.wrapping_add(active.0.load(Relaxed)));
-        // Looked at one after the other, one that moves may seem to have ended before it began.
-        if sum > u64::MAX / 2 { 0 } else { sum }
+        self.active.each().map(|active| Arc::strong_count(active) as u64 - 1).sum()
     }
 
     /// Somebody was not let in.
@@ -314,30 +320,6 @@ impl Stats {
 impl std::fmt::Debug for Stats {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Stats").field("enabled", &self.is_enabled()).finish_non_exhaustive()
-    }
-}
-
-impl Began {
-    /// The request is answered. How long it took, in nanoseconds.
-    pub(crate) fn end(self, finished: &Finished<'_>) -> u64 {
-        let now = self.stats.clock.nanos();
-        let took = now.saturating_sub(self.at);
-        if self.stats.is_on.load(Relaxed) {
-            self.stats.book.load().record(now, took, finished);
-        }
-        took
-    }
-
-    /// How long it takes so far, in nanoseconds.
-    #[cfg(test)]
-    pub(crate) fn elapsed(&self) -> u64 {
-        self.stats.clock.nanos().saturating_sub(self.at)
-    }
-}
-
-impl Drop for Began {
-    fn drop(&mut self) {
-        self.stats.count_active(u64::MAX);
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use super::desk::Pen;
+use crate::desk::Pen;
 
 /// How many samples are kept.
 pub(crate) const KEPT: usize = 1000;
@@ -79,7 +79,7 @@ impl Timing {
         }
     }
 
-    pub(super) fn record(&self, pen: Pen, sample: Sample) {
+    pub(crate) fn record(&self, pen: Pen, sample: Sample) {
         let Sample { nanos, at, step } = sample;
         let samples = self.samples.get_or_init(|| {
             let zero = || AtomicU64::new(0);

@@ -32,6 +32,7 @@ pub(crate) use numbers::{measures, no_numbers, told};
 pub(crate) use page::nowhere;
 
 use crate::clock::tick;
+use crate::desk::Spread;
 use crate::entry::{Entry, Started};
 use crate::era::{Answer, Opened, Peer, Road, Stood, Told, refuse_head};
 use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Pass, Refusal, Why};
@@ -110,13 +111,14 @@ impl Default for HttpOptions {
 /// Cloning is cheap. See `Server::into_service`.
 #[derive(Clone)]
 pub struct Endpoint {
-    inner: Arc<Inner>,
+    /// Counted by connection, so that calls of one do not wait for those of others: see [`Endpoint::met_at`].
+    inner: Arc<Arc<Inner>>,
     way: Way,
 }
 
 struct Inner {
     entry: Arc<Entry>,
-    guards: Arc<ArcSwap<Guards>>,
+    guards: Arc<ArcSwap<Spread<Guards>>>,
     options: HttpOptions,
     /// Calls whose client left and that go on all the same.
     tasks: Tracker,
@@ -154,10 +156,21 @@ impl std::fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn new(entry: Arc<Entry>, guards: Arc<ArcSwap<Guards>>, options: HttpOptions) -> Endpoint {
+    pub(crate) fn new(
+        entry: Arc<Entry>,
+        guards: Arc<ArcSwap<Spread<Guards>>>,
+        options: HttpOptions,
+    ) -> Endpoint {
         let (tasks, pairs) = (Tracker::new(), Pairs::default());
         Endpoint {
-            inner: Arc::new(Inner { entry, guards, options, tasks, pairs, murmur: Murmur::default() }),
+            inner: Arc::new(Arc::new(Inner {
+                entry,
+                guards,
+                options,
+                tasks,
+                pairs,
+                murmur: Murmur::default(),
+            })),
             way: Way { place: Place::Mounted, dialect: None, remote: None },
         }
     }
@@ -197,7 +210,13 @@ impl Serve for Endpoint {
     }
 
     fn met_at(&self, remote: SocketAddr) -> Endpoint {
-        Endpoint { inner: Arc::clone(&self.inner), way: Way { remote: Some(remote), ..self.way.clone() } }
+        // All of it its own: every request takes it up and lays it down again.
+        let inner = Arc::new(Arc::clone(&*self.inner));
+        let place = match &self.way.place {
+            Place::Path(path) => Place::Path(Arc::from(&**path)),
+            Place::Mounted => Place::Mounted,
+        };
+        Endpoint { inner, way: Way { remote: Some(remote), place, dialect: self.way.dialect.clone() } }
     }
 
     fn lines(body: &Body) -> &[u8] {
@@ -265,7 +284,7 @@ impl Inner {
     /// What can be judged by the head is judged before anything is waited for. Nearly all requests are messages of
     /// somebody who may come in: those keep nothing of their head but what is needed to answer them.
     fn serve<B>(
-        self: Arc<Self>,
+        self: Arc<Arc<Self>>,
         mut parts: Asked,
         body: B,
         way: Way,
@@ -274,7 +293,7 @@ impl Inner {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let guards = self.guards.load_full();
+        let guards = self.guards.load().hold();
         let way = Way { dialect: way.dialect.or_else(|| self.entry.dialect.load_full()), ..way };
         let mut named = None;
         if parts.headers.glance().is_named || self.names(&way) {

@@ -16,7 +16,7 @@ fn tool<'a>(name: &'a str, verdict: Verdict<'a>) -> Finished<'a> {
 fn after(stats: &Arc<Stats>, clock: &Clock, millis: u64, finished: &Finished<'_>) {
     let began = stats.begin().unwrap();
     clock.advance(Duration::from_millis(millis));
-    began.end(finished);
+    stats.end(&began, finished);
 }
 
 fn stats() -> (Arc<Stats>, Clock) {
@@ -161,8 +161,8 @@ fn times_below_a_millisecond_are_told() {
     let (stats, clock) = stats();
     let began = stats.begin().unwrap();
     clock.advance(Duration::from_nanos(12_500));
-    assert_eq!(began.elapsed(), 12_500);
-    assert_eq!(began.end(&PING), 12_500);
+    assert_eq!(stats.elapsed(&began), 12_500);
+    assert_eq!(stats.end(&began, &PING), 12_500);
     assert_eq!(stats.detail().requests.response_times, [0.0125]);
 }
 
@@ -176,7 +176,8 @@ fn switched_off_nothing_moves() {
     let before = stats.detail();
     assert!(stats.begin().is_none());
     stats.refused(Refusal::Ip);
-    under_way.end(&PING);
+    stats.end(&under_way, &PING);
+    drop(under_way);
     let frozen = stats.detail();
     assert_eq!((frozen.requests, frozen.security), (before.requests, before.security));
     assert_eq!((before.active_requests, frozen.active_requests), (1, 0));
@@ -248,7 +249,7 @@ fn many_at_once_are_all_counted() {
                 for number in 0..1000 {
                     let verdict =
                         if number % 10 == 0 { Verdict::ToolError { message: "x" } } else { Verdict::Ok };
-                    stats.begin().unwrap().end(&tool(&name, verdict));
+                    stats.end(&stats.begin().unwrap(), &tool(&name, verdict));
                 }
             });
         }
@@ -280,7 +281,7 @@ fn a_reset_in_the_middle_takes_nothing_below_zero() {
                     for number in 0..5000 {
                         let verdict =
                             if number % 2 == 0 { Verdict::Ok } else { Verdict::ToolError { message: "x" } };
-                        stats.begin().unwrap().end(&tool("echo", verdict));
+                        stats.end(&stats.begin().unwrap(), &tool("echo", verdict));
                     }
                 })
             })

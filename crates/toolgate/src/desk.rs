@@ -4,11 +4,14 @@
 //! counting. So every thread that answers has a desk of its own, with sheets that nobody else writes: it need not even
 //! lock out the others to add to a number. There are as many desks as cores; threads that find none write at the
 //! common one, together. Whoever reads, adds up all sheets.
+//!
+//! What everybody holds for the time of a call has such a counter too: see [`Spread`].
 
 use std::cell::OnceCell;
-use std::sync::OnceLock;
+use std::ops::Deref;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::{Arc, OnceLock};
 
 /// The most desks that threads have alone.
 const MOST: usize = u64::BITS as usize;
@@ -50,7 +53,7 @@ impl Drop for Desk {
 
 /// How numbers are written at a desk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pen {
+pub(crate) enum Pen {
     /// Nobody else writes here.
     Own,
     /// Others may write at the same moment.
@@ -60,7 +63,7 @@ pub(super) enum Pen {
 impl Pen {
     /// Adds to a number, and gives what it was.
     #[inline]
-    pub(super) fn add(self, number: &AtomicU64, more: u64) -> u64 {
+    pub(crate) fn add(self, number: &AtomicU64, more: u64) -> u64 {
         match self {
             Pen::Own => {
                 let was = number.load(Relaxed);
@@ -74,16 +77,16 @@ impl Pen {
 }
 
 /// One thing at each desk, made when somebody first writes there.
-pub(super) struct Desks<T>(Box<[OnceLock<Box<T>>]>);
+pub(crate) struct Desks<T>(Box<[OnceLock<Box<T>>]>);
 
 impl<T> Desks<T> {
-    pub(super) fn new() -> Desks<T> {
+    pub(crate) fn new() -> Desks<T> {
         Desks((0..=n_own()).map(|_| OnceLock::new()).collect())
     }
 
     /// What this thread writes on, and how.
     #[inline]
-    pub(super) fn mine(&self, make: impl FnOnce() -> T) -> (&T, Pen) {
+    pub(crate) fn mine(&self, make: impl FnOnce() -> T) -> (&T, Pen) {
         let common = self.0.len() - 1;
         let own = OWN.try_with(|own| own.get_or_init(Desk::take).0).ok().flatten();
         let (number, pen) = match own {
@@ -93,8 +96,40 @@ impl<T> Desks<T> {
         (self.0[number].get_or_init(|| Box::new(make())), pen)
     }
 
-    pub(super) fn each(&self) -> impl Iterator<Item = &T> + Clone {
+    pub(crate) fn each(&self) -> impl Iterator<Item = &T> + Clone {
         self.0.iter().filter_map(|made| made.get().map(|made| &**made))
+    }
+}
+
+/// Something that all calls hold at once, and whose holders are counted at each desk.
+pub(crate) struct Spread<T> {
+    one: Arc<T>,
+    desks: Desks<Arc<Arc<T>>>,
+}
+
+impl<T> Spread<T> {
+    pub(crate) fn new(one: impl Into<Arc<T>>) -> Spread<T> {
+        Spread { one: one.into(), desks: Desks::new() }
+    }
+
+    /// To be kept for the time of a call: what is kept for longer belongs to nobody's desk.
+    #[inline]
+    pub(crate) fn hold(&self) -> Arc<Arc<T>> {
+        Arc::clone(self.desks.mine(|| Arc::new(Arc::clone(&self.one))).0)
+    }
+}
+
+impl<T> Deref for Spread<T> {
+    type Target = Arc<T>;
+
+    fn deref(&self) -> &Arc<T> {
+        &self.one
+    }
+}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for Spread<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.one.fmt(f)
     }
 }
 
