@@ -59,6 +59,12 @@ impl Cancel {
     }
 }
 
+impl CancelOnDrop {
+    pub(crate) fn cancel(&self) -> &Cancel {
+        &self.0
+    }
+}
+
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         self.0.cancel();

@@ -104,7 +104,33 @@ impl<T> Desks<T> {
 /// Something that all calls hold at once, and whose holders are counted at each desk.
 pub(crate) struct Spread<T> {
     one: Arc<T>,
-    desks: Desks<Arc<Arc<T>>>,
+    desks: Desks<Held<T>>,
+}
+
+/// A hold on what belongs to all. Clones are counted among themselves, and not where all holders are.
+pub(crate) type Held<T> = Arc<Hold<T>>;
+
+/// See [`Held`].
+#[derive(Debug)]
+pub(crate) struct Hold<T>(Arc<T>);
+
+impl<T> Hold<T> {
+    pub(crate) fn of(one: &Arc<T>) -> Held<T> {
+        Arc::new(Hold(Arc::clone(one)))
+    }
+
+    /// What is held.
+    pub(crate) fn one(&self) -> &Arc<T> {
+        &self.0
+    }
+}
+
+impl<T> Deref for Hold<T> {
+    type Target = Arc<T>;
+
+    fn deref(&self) -> &Arc<T> {
+        &self.0
+    }
 }
 
 impl<T> Spread<T> {
@@ -114,8 +140,8 @@ impl<T> Spread<T> {
 
     /// To be kept for the time of a call: what is kept for longer belongs to nobody's desk.
     #[inline]
-    pub(crate) fn hold(&self) -> Arc<Arc<T>> {
-        Arc::clone(self.desks.mine(|| Arc::new(Arc::clone(&self.one))).0)
+    pub(crate) fn hold(&self) -> Held<T> {
+        Arc::clone(self.desks.mine(|| Hold::of(&self.one)).0)
     }
 }
 

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use tokio::time::Sleep;
 use toolgate_wire::model::{
     Answer, Ask, CacheHint, Call, ClientCapabilities, Completing, Completion, Outcome, Page, Prompt,
@@ -18,13 +17,14 @@ use toolgate_wire::model::{
 };
 use toolgate_wire::{Fault, FaultKind, Raw, key};
 
-use crate::desk::Spread;
+use crate::desk::{Hold, Spread};
 use crate::handler::{Context, Failed, Found, Luggage, Rejection, Shared, Voice};
 use crate::observe::Subject;
 use crate::profile::Profile;
 use crate::registry::{Pager, Registry, Roots, Snapshot, ToolEntry, View, is_right, read_within};
 use crate::request::{BoxFuture, Caller, Failure, Request, Stop, TaskWay, owner};
 use crate::seal::reference;
+use crate::seldom::Seldom;
 use crate::task::{Crew, Job, Tasks, Wish};
 
 /// The kind of handlers whose failures are results.
@@ -41,7 +41,7 @@ pub(crate) struct Hall {
     /// Arguments of the wrong type are refused even if it is plain what was meant.
     pub(crate) strict: bool,
     /// What anybody may see. None: everything.
-    pub(crate) shown: Arc<ArcSwapOption<Profile>>,
+    pub(crate) shown: Arc<Seldom<Profile>>,
     /// The workspace that files are read from. None: handlers read what they like.
     pub(crate) roots: Mutex<Option<Arc<Roots>>>,
     pub(crate) tasks: Arc<Tasks>,
@@ -82,11 +82,10 @@ impl Hall {
     /// (greeting, subscribing) are not for the hall.
     ///
     /// Not `async`, so that nothing of the request has to be kept while its handler runs.
-    pub(crate) fn begin(&self, request: Request, voice: &Arc<dyn Voice>) -> Result<Work, Stop> {
+    pub(crate) fn begin(&self, request: Request, voice: Arc<dyn Voice>) -> Result<Work, Stop> {
         let Request { call, caller, cancel } = request;
-        let context = |caller: Box<Caller>, timeout: Option<Duration>| {
-            let limit = timeout.unwrap_or(self.timeout);
-            Context::new(caller, Arc::clone(voice), cancel, self.shared.hold(), limit)
+        let context = |caller: Box<Caller>, voice: Arc<dyn Voice>, timeout: Option<Duration>| {
+            Context::new(caller, voice, cancel, self.shared.hold(), timeout.unwrap_or(self.timeout))
         };
         let catalog = self.registry.snapshot();
         // Some dialects are told that nothing of a kind is an empty list.
@@ -101,15 +100,15 @@ impl Hall {
                 let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &name))?;
                 let stage = Stage::of(entry, &caller, task)?;
                 let mending = Mending::of(self.strict, &caller);
-                let arguments = ready_arguments(entry, arguments, mending, &caller, &**voice)?;
+                let arguments = ready_arguments(entry, arguments, mending, &caller, &*voice)?;
                 let entry = Arc::clone(entry);
                 match stage {
                     Stage::Here => {
-                        let cx = context(caller, entry.timeout);
+                        let cx = context(caller, voice, entry.timeout);
                         Ok(begin_tool(entry, arguments, mending, cx, None))
                     }
                     Stage::Later => {
-                        let cx = context(caller, entry.timeout).deferrable();
+                        let cx = context(caller, voice, entry.timeout).deferrable();
                         Ok(begin_tool(entry, arguments, mending, cx, Some(Arc::clone(&self.tasks))))
                     }
                     Stage::Task { ttl } => {
@@ -126,7 +125,7 @@ impl Hall {
                 let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &tool))?;
                 Stage::of(entry, &caller, Some(None))?;
                 let mending = Mending::of(self.strict, &caller);
-                let arguments = ready_arguments(entry, arguments, mending, &caller, &**voice)?;
+                let arguments = ready_arguments(entry, arguments, mending, &caller, &*voice)?;
                 let luggage = Luggage::default();
                 let tool = entry.tool.name.clone();
                 let (ttl, usual, timeout) = (None, entry.task_ttl, timeout_ms);
@@ -170,7 +169,7 @@ impl Hall {
                         (&entry.run, entry.cache, words)
                     }
                 };
-                let cx = context(caller, None);
+                let cx = context(caller, voice, None);
                 let run = Running::start("resource", cx, |cx| {
                     read_within(self.roots(), run, cx.clone(), uri.clone(), words)
                 })?;
@@ -189,7 +188,7 @@ impl Hall {
                 if let Some(Err(said)) = entry.check.as_ref().map(|check| check(&arguments)) {
                     return Err(Fault::params(said).into());
                 }
-                let cx = context(caller, None);
+                let cx = context(caller, voice, None);
                 let run = Running::start("prompt", cx, |cx| {
                     (entry.run)(cx.clone(), arguments.into_iter().collect())
                 })?;
@@ -200,7 +199,7 @@ impl Hall {
                     return Ok(Work::Done(Outcome::Completion(Completion::default())));
                 };
                 let caller = Caller { given: Some(completing.context), ..*caller };
-                let cx = context(Box::new(caller), None);
+                let cx = context(Box::new(caller), voice, None);
                 Ok(Work::Complete(Running::start("completion", cx, |cx| {
                     completer(cx.clone(), completing.value)
                 })?))
@@ -330,7 +329,7 @@ fn begin_looking(
     tasks: &Arc<Tasks>,
     call: Call,
     caller: &Caller,
-    voice: &Arc<dyn Voice>,
+    voice: Arc<dyn Voice>,
 ) -> Result<Work, Stop> {
     if caller.tasks == TaskWay::Undeclared {
         return Err(undeclared().into());
@@ -338,7 +337,7 @@ fn begin_looking(
     let is_asked = caller.tasks == TaskWay::Asked;
     let known = caller.owner.is_some() || caller.principal.id().is_some();
     let owner = caller.owner.clone().unwrap_or_else(|| owner(&caller.principal, None));
-    let (tasks, voice) = (Arc::clone(tasks), Arc::clone(voice));
+    let tasks = Arc::clone(tasks);
     let run: BoxFuture<'static, Result<Outcome, Stop>> = match call {
         Call::GetTask { id } => Box::pin(async move {
             let task = tasks.get(&owner, &id).await?;
@@ -389,7 +388,7 @@ impl Crew for Hands {
         let entry = Arc::clone(self.registry.snapshot().tools.get(&tool)?);
         let mending = Mending::of(self.strict, &caller);
         let limit = entry.timeout.unwrap_or(limit);
-        let shared = Arc::new(Arc::clone(&self.shared));
+        let shared = Hold::of(&self.shared);
         let cx = Context::new(Box::new(caller), voice, cancel, shared, limit);
         Some(match check_luggage(&**cx.voice()) {
             Ok(()) => {

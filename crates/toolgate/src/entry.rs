@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use arc_swap::ArcSwapOption;
 use bytes::{BufMut, Bytes, BytesMut};
 use toolgate_wire::model::Outcome;
 use toolgate_wire::{
@@ -16,11 +15,11 @@ use toolgate_wire::{
     read_forgiving, read_knowing,
 };
 
-use crate::cancel::Cancel;
 use crate::dispatch::{Hall, Work};
 use crate::era::{Answer, Arrival, Closing, Era, Listening, Peer, Told, Visit, refuse};
 use crate::observe::{Asked, Finished, Incoming, RequestEvent, Sight, Subject, Verdict, Watch};
 use crate::request::{BoxFuture, Stop};
+use crate::seldom::Seldom;
 use crate::store::Cellar;
 use crate::stream::Stream;
 
@@ -31,7 +30,7 @@ pub(crate) struct Entry {
     pub(crate) cellar: Cellar,
     pub(crate) limits: Limits,
     /// How those are spoken to who name no edition, unless the way they came says otherwise.
-    pub(crate) dialect: ArcSwapOption<Dialect>,
+    pub(crate) dialect: Seldom<Dialect>,
     pub(crate) watch: Watch,
     /// A message has come.
     pub(crate) is_awake: AtomicBool,
@@ -158,9 +157,9 @@ impl Entry {
                 }
             }
             Started::Working(working) => {
-                let Working { work, cancel, was_looked_at, .. } = working;
+                let Working { work, closing, was_looked_at, .. } = working;
                 let ended = {
-                    let mut cancelled = pin!(cancel.cancelled());
+                    let mut cancelled = pin!(closing.cancel().cancelled());
                     // The call first: most end at once, and then nobody needs to be told of a cancellation.
                     poll_fn(|task| {
                         let looked_at = std::mem::take(was_looked_at);
@@ -194,9 +193,9 @@ impl Entry {
     }
 
     fn ended(&self, working: &mut Working, ended: Result<Outcome, Stop>) -> Answer {
-        let Working { work, cancel, closing, sight, .. } = working;
+        let Working { work, closing, sight, .. } = working;
         // What was taken back is not answered, even if it ended in the same moment.
-        let ended = if cancel.is_cancelled() { Err(Stop::Cancelled) } else { ended };
+        let ended = if closing.cancel().is_cancelled() { Err(Stop::Cancelled) } else { ended };
         let answer = self.era.close(closing, ended);
         match sight.take() {
             Some(sight) => self.watched(sight, closing.method, work.subject(), answer),
@@ -302,14 +301,13 @@ impl Entry {
             Arrival::Visit(visit) => visit,
         };
         let Visit { request, voice, closing } = visit;
-        let cancel = request.cancel.clone();
-        match self.hall.begin(request, &voice) {
+        match self.hall.begin(request, voice) {
             Ok(work) => {
                 if matches!(work, Work::Tool { .. } | Work::Task { entry: Some(_), .. }) {
                     self.watch.starts(&sight);
                 }
                 let sight = Some(sight);
-                Started::Working(Working { work, cancel, closing, sight, was_looked_at: false })
+                Started::Working(Working { work, closing, sight, was_looked_at: false })
             }
             Err(stop) => {
                 let answer = self.era.close(&closing, Err(stop));
@@ -394,7 +392,6 @@ impl Started {
 /// A wish that is being fulfilled, and what is needed to answer it.
 pub(crate) struct Working {
     work: Work,
-    cancel: Cancel,
     closing: Closing,
     sight: Option<Sight>,
     /// It was polled, has to wait, and will wake whoever polled it: the next poll is not for the work.

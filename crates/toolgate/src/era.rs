@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{
@@ -49,6 +49,7 @@ use crate::parcel::Parcel;
 use crate::profile::Profile;
 use crate::request::{BARE_OWNER, BoxFuture, Caller, Principal, Request, Stop, TaskWay, owner};
 use crate::seal::Seal;
+use crate::seldom::Seldom;
 use crate::stream::Stream;
 use crate::task::Tasks;
 use ask_retry::{Kit, Retrying};
@@ -159,7 +160,7 @@ pub(crate) struct Era {
     /// Clients that introduced themselves lately.
     pub(crate) greetings: codec::Greetings,
     /// What anybody may see, here as in the hall.
-    shown: Arc<ArcSwapOption<Profile>>,
+    shown: Arc<Seldom<Profile>>,
     /// Nothing is served but `ping`.
     pub(crate) paused: AtomicBool,
     /// What changes are told of.
@@ -183,7 +184,14 @@ pub(crate) struct Closing {
     /// Keeps the request cancellable while it runs.
     _ticket: Option<Ticket>,
     /// Whoever drops this without an answer has left: work that was moved elsewhere should know.
-    _leaving: CancelOnDrop,
+    leaving: CancelOnDrop,
+}
+
+impl Closing {
+    /// Falls when the request is cancelled.
+    pub(crate) fn cancel(&self) -> &Cancel {
+        self.leaving.cancel()
+    }
 }
 
 impl Era {
@@ -206,7 +214,7 @@ impl Era {
         seal: Seal,
         clock: Clock,
         hub: Arc<Hub>,
-        shown: Arc<ArcSwapOption<Profile>>,
+        shown: Arc<Seldom<Profile>>,
         drain: CancellationToken,
         tasks: Arc<Tasks>,
     ) -> Era {
@@ -562,8 +570,7 @@ impl Era {
             }
         };
         let leaving = cancel.on_drop();
-        let closing =
-            Closing { speech, id: id.clone(), method, retrying, _ticket: ticket, _leaving: leaving };
+        let closing = Closing { speech, id: id.clone(), method, retrying, _ticket: ticket, leaving };
         let request = Request { call, caller, cancel };
         Ok(Arrival::Visit(Visit { request, voice, closing }))
     }

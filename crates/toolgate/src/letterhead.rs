@@ -26,7 +26,7 @@ pub(crate) const NAME: HeaderName = HeaderName::from_static("mcp-name");
 /// The last event of a stream that a client has seen.
 #[cfg(feature = "http")]
 pub(crate) const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
-/// How its sender calls a request.
+/// What a request is called in logs, on both sides.
 #[cfg(feature = "http")]
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 

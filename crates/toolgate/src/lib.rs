@@ -385,6 +385,7 @@ mod program;
 mod registry;
 mod request;
 mod seal;
+mod seldom;
 mod server;
 mod servers;
 pub mod store;

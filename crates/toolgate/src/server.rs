@@ -15,7 +15,6 @@ use std::time::Duration;
 
 #[cfg(feature = "http")]
 use arc_swap::ArcSwap;
-use arc_swap::ArcSwapOption;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -47,6 +46,7 @@ use crate::registry::{
 };
 use crate::request::BoxFuture;
 use crate::seal::Seal;
+use crate::seldom::Seldom;
 use crate::store::{Cellar, MemoryStore, Store};
 use crate::task::{Means, TaskLimits, Tasks};
 #[cfg(feature = "http")]
@@ -949,7 +949,7 @@ fn open(parts: Parts) -> Server {
     let drain = CancellationToken::new();
     let events = Events::of_server(parts.events.as_ref());
     let watch = Watch::new(name, clock.clone(), events);
-    let shown = Arc::new(ArcSwapOption::from_pointee(parts.shown));
+    let shown = Arc::new(Seldom::new(parts.shown));
     let shared =
         Arc::new(Shared { states: parts.states, hub: Arc::clone(&hub), cellar: Some(cellar.clone()) });
     let hands = Hands { registry: Arc::clone(&registry), shared: Arc::clone(&shared), strict: parts.strict };
@@ -1001,7 +1001,7 @@ fn open(parts: Parts) -> Server {
         hall,
         cellar,
         limits: parts.limits,
-        dialect: ArcSwapOption::from_pointee(parts.dialect),
+        dialect: Seldom::new(parts.dialect),
         watch,
         is_awake: AtomicBool::new(false),
     });

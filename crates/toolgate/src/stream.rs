@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -48,6 +49,8 @@ pub(crate) struct Gone;
 #[derive(Debug)]
 pub(crate) struct Stream {
     inner: Mutex<Inner>,
+    /// The work behind this stream goes on when its reader leaves.
+    outlives_reader: AtomicBool,
     /// Woken when room appears or the reader leaves.
     room: Notify,
 }
@@ -66,8 +69,6 @@ struct Inner {
     wanted: u64,
     /// Read messages stay in the log, so that a reader can come back.
     kept: bool,
-    /// The work behind this stream goes on when its reader leaves.
-    outlives_reader: bool,
     /// Nothing more will come.
     finished: bool,
     /// The present reader is to leave and to come back after this time.
@@ -98,7 +99,6 @@ impl Stream {
                 next: 1,
                 wanted: 1,
                 kept: false,
-                outlives_reader: false,
                 finished: false,
                 cut: None,
                 reader: 0,
@@ -109,24 +109,24 @@ impl Stream {
                 asked: Vec::new(),
                 waker: None,
             }),
+            outlives_reader: AtomicBool::new(false),
             room: Notify::new(),
         })
     }
 
     /// Keeps messages that were read, so that a reader can come back for them.
     pub(crate) fn keep(&self) {
-        let mut inner = self.lock();
-        inner.kept = true;
-        inner.outlives_reader = true;
+        self.lock().kept = true;
+        self.outlive_reader();
     }
 
     /// The work behind this stream goes on when its reader leaves.
     pub(crate) fn outlive_reader(&self) {
-        self.lock().outlives_reader = true;
+        self.outlives_reader.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn outlives_reader(&self) -> bool {
-        self.lock().outlives_reader
+        self.outlives_reader.load(Ordering::Relaxed)
     }
 
     /// Its numbers are those of a log elsewhere, and it begins behind this one.

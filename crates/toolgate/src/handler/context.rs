@@ -26,6 +26,7 @@ use super::schema::{schema_of, tidy};
 use super::{AskError, Elicited, Form, Voice};
 use crate::cancel::Cancel;
 use crate::clock::tick;
+use crate::desk::Held;
 use crate::hub::{Hub, Topic};
 use crate::letterhead::Letterhead;
 use crate::request::{Caller, Principal};
@@ -69,7 +70,7 @@ struct Inner {
     caller: Box<Caller>,
     voice: Arc<dyn Voice>,
     cancel: Cancel,
-    shared: Arc<Arc<Shared>>,
+    shared: Held<Shared>,
     /// Progress only ever grows; the last one told, as bits.
     progress: AtomicU64,
     /// Questions under way. While there are any, a human may be thinking, and the tool's time stands still.
@@ -95,7 +96,7 @@ impl Context {
         caller: Box<Caller>,
         voice: Arc<dyn Voice>,
         cancel: Cancel,
-        shared: Arc<Arc<Shared>>,
+        shared: Held<Shared>,
         limit: Duration,
     ) -> Context {
         Context(Arc::new(Inner {

@@ -141,7 +141,7 @@ impl Server {
     /// # }
     /// ```
     pub fn with_dialect(&self, dialect: Dialect) -> Server {
-        self.0.entry.dialect.store(Some(Arc::new(dialect)));
+        self.0.entry.dialect.put(dialect);
         self.clone()
     }
 
@@ -211,7 +211,7 @@ impl Server {
     /// # }
     /// ```
     pub fn with_profile(&self, profile: Profile) -> Server {
-        self.0.entry.hall.shown.store(Some(Arc::new(profile)));
+        self.0.entry.hall.shown.put(profile);
         self.clone()
     }
 
@@ -614,7 +614,7 @@ impl Server {
             headers: Arc::default(),
             remote: None,
             road: Road::Line(Line::new(Arc::clone(&out), None)),
-            dialect: entry.dialect.load_full(),
+            dialect: entry.dialect.load(),
             transport: Transport::Memory,
             is_changed: false,
         };

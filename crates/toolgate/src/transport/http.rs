@@ -32,7 +32,7 @@ pub(crate) use numbers::{measures, no_numbers, told};
 pub(crate) use page::nowhere;
 
 use crate::clock::tick;
-use crate::desk::Spread;
+use crate::desk::{Held, Hold, Spread};
 use crate::entry::{Entry, Started};
 use crate::era::{Answer, Opened, Peer, Road, Stood, Told, refuse_head};
 use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Pass, Refusal, Why};
@@ -53,8 +53,6 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Calls whose clients left that may go on at once. One more ends with its client.
 const ADOPTED: usize = 1024;
-
-/// What a request is called in logs, on both sides.
 
 /// The longest such name that is given back.
 const LONGEST_ID: usize = 128;
@@ -112,7 +110,7 @@ impl Default for HttpOptions {
 #[derive(Clone)]
 pub struct Endpoint {
     /// Counted by connection, so that calls of one do not wait for those of others: see [`Endpoint::met_at`].
-    inner: Arc<Arc<Inner>>,
+    inner: Held<Inner>,
     way: Way,
 }
 
@@ -162,15 +160,9 @@ impl Endpoint {
         options: HttpOptions,
     ) -> Endpoint {
         let (tasks, pairs) = (Tracker::new(), Pairs::default());
+        let inner = Inner { entry, guards, options, tasks, pairs, murmur: Murmur::default() };
         Endpoint {
-            inner: Arc::new(Arc::new(Inner {
-                entry,
-                guards,
-                options,
-                tasks,
-                pairs,
-                murmur: Murmur::default(),
-            })),
+            inner: Hold::of(&Arc::new(inner)),
             way: Way { place: Place::Mounted, dialect: None, remote: None },
         }
     }
@@ -189,7 +181,7 @@ impl Endpoint {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Body::spelled_out(Arc::clone(&self.inner).serve(asked, body, way).await)
+        Body::spelled_out(Inner::serve(Arc::clone(&self.inner), asked, body, way).await)
     }
 
     /// Waits until calls whose clients left have ended.
@@ -211,7 +203,7 @@ impl Serve for Endpoint {
 
     fn met_at(&self, remote: SocketAddr) -> Endpoint {
         // All of it its own: every request takes it up and lays it down again.
-        let inner = Arc::new(Arc::clone(&*self.inner));
+        let inner = Hold::of(self.inner.one());
         let place = match &self.way.place {
             Place::Path(path) => Place::Path(Arc::from(&**path)),
             Place::Mounted => Place::Mounted,
@@ -228,7 +220,7 @@ impl Serve for Endpoint {
     }
 
     fn answer(&self, asked: Asked, body: Inbound) -> BoxFuture<'static, Response<Body>> {
-        Box::pin(Arc::clone(&self.inner).serve(asked, body, self.way.clone()))
+        Box::pin(Inner::serve(Arc::clone(&self.inner), asked, body, self.way.clone()))
     }
 }
 
@@ -247,7 +239,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let serving = Arc::clone(&self.inner).serve(parts.into(), body, self.way.clone());
+        let serving = Inner::serve(Arc::clone(&self.inner), parts.into(), body, self.way.clone());
         Box::pin(async move { Ok(Body::spelled_out(serving.await)) })
     }
 }
@@ -284,7 +276,7 @@ impl Inner {
     /// What can be judged by the head is judged before anything is waited for. Nearly all requests are messages of
     /// somebody who may come in: those keep nothing of their head but what is needed to answer them.
     fn serve<B>(
-        self: Arc<Arc<Self>>,
+        house: Held<Inner>,
         mut parts: Asked,
         body: B,
         way: Way,
@@ -293,14 +285,14 @@ impl Inner {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let guards = self.guards.load().hold();
-        let way = Way { dialect: way.dialect.or_else(|| self.entry.dialect.load_full()), ..way };
+        let guards = house.guards.load().hold();
+        let way = Way { dialect: way.dialect.or_else(|| house.entry.dialect.load()), ..way };
         let mut named = None;
-        if parts.headers.glance().is_named || self.names(&way) {
+        if parts.headers.glance().is_named || house.names(&way) {
             named = Inner::name(&mut parts);
         }
-        let gate = self.gate(&guards, &parts, &way);
-        let checked = headers::check(parts.headers.glance(), self.limit(&guards));
+        let gate = house.gate(&guards, &parts, &way);
+        let checked = headers::check(parts.headers.glance(), house.limit(&guards));
         let door = way.door(parts.uri.path());
         let is_message = door == Door::Messages && parts.method == Method::POST;
         let came = match (gate, checked) {
@@ -315,17 +307,17 @@ impl Inner {
         async move {
             let mut response = match came {
                 Came::Message { peer, accepts, dress } => {
-                    let limit = self.limit(&guards);
-                    match read(pin!(body), limit, self.options.body_timeout).await {
-                        Ok(bytes) => self.post(&guards, &dress, &peer, accepts, bytes).await,
+                    let limit = house.limit(&guards);
+                    match read(pin!(body), limit, house.options.body_timeout).await {
+                        Ok(bytes) => house.post(&guards, &dress, &peer, accepts, bytes).await,
                         Err(unread) => {
-                            let mut response = closing(self.unread(&peer, &unread.fault(limit)));
+                            let mut response = closing(house.unread(&peer, &unread.fault(limit)));
                             guards.dress(response.headers_mut(), &dress);
                             response
                         }
                     }
                 }
-                Came::Other(came) => Box::pin(self.serve_other(&guards, *came, body)).await,
+                Came::Other(came) => Box::pin(house.serve_other(&guards, *came, body)).await,
             };
             if let Some(name) = named {
                 response = Body::spelled_out(response);

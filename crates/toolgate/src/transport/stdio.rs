@@ -54,7 +54,7 @@ where
         async move { entry.era.feed_line(&line).await }
     });
     entry.era.wake();
-    let dialect = entry.dialect.load_full();
+    let dialect = entry.dialect.load();
     let headers = Arc::default();
     let mut connection = Connection { entry, line, out, tasks, at_once, dialect, headers };
     let broken = |joined: Result<io::Result<()>, _>| joined.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()));

@@ -22,7 +22,7 @@ impl Endpoint {
         make: impl FnOnce(Vec<Arc<Tool>>) -> Bytes,
     ) -> Response<Body> {
         let inner = &self.inner;
-        let dialect = dialect.or_else(|| inner.entry.dialect.load_full());
+        let dialect = dialect.or_else(|| inner.entry.dialect.load());
         let way = Way { place: Place::Mounted, dialect, remote };
         let guards = inner.guards.load_full();
         let mut dress = Dress::default();
