@@ -50,7 +50,10 @@ impl Book {
             }
         }
         for Missing { name, why } in missing {
-            self.cards.retain(|card| card.name != *name && !card.name.starts_with(&format!("{name},")));
+            // Who could be had with the other profile takes part all the same.
+            let takes_part = contenders.iter().any(|contender| contender.name == *name);
+            let is_of = |card: &Card| card.name == *name || card.name.starts_with(&format!("{name},"));
+            self.cards.retain(|card| takes_part || !is_of(card));
             self.missing.insert((*name).to_owned(), why.clone());
         }
     }
