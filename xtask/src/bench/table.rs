@@ -59,10 +59,10 @@ fn rules() -> String {
         "- The server is pinned to one core and the generator to another. Every answer is checked. Everyone \
          serves the same 52 tools.\n\
          - Like is compared with like. The tuned profile is the release profile of the library (`Cargo.toml` at the root, \
-         named above), with which everyone is built unless something else is said; the library builds some of its \
-         packages for size besides. Cargo's default profile is what somebody has who writes none, and peers publish \
-         their figures in: optimized for speed, 16 units for each package, no optimization across packages; everyone is \
-         built with it once more, without any exception for a package, where a name begins with `default-`.\n\
+         in words above): everyone is built with it unless something else is said, and the library builds some of its \
+         packages for size besides. Cargo's default profile is what somebody has who writes none: optimized for speed, \
+         16 units for each package, no optimization across packages. Where a name begins with `default-`, everyone is \
+         built with that, the library without any exception for a package.\n\
          - Rounds are interleaved. A ratio is taken in each round, and the median of the ratios counts; other figures \
          are medians over the rounds. Scripts have one round.\n\
          - CPU is user and kernel time of all threads of the server from `/proc/PID/task/*/schedstat`, divided by the \
@@ -320,6 +320,7 @@ fn times(ratio: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::book::Figures;
     use crate::bench::book::tests::book;
     use crate::bench::measure::{Size, all};
 
@@ -329,14 +330,20 @@ mod tests {
             book("echo-2026@32", "cpu_us", &[(LIMIT, &[10.0]), (OURS, &[11.0]), ("rmcp", &[44.0])]);
         book.note("sessions", "rmcp", 0, Err("it opens\nnone".to_owned()));
         book.missing.insert("node".to_owned(), "npm is missing".to_owned());
+        book.note("default-echo-2026@32", OURS, 0, Ok(Figures::from([("cpu_us".to_owned(), 12.0)])));
+        book.note("default-build", "a server on rmcp", 0, Ok(Figures::from([("wall_s".to_owned(), 60.0)])));
+        book.note("default-build", "a server on toolgate", 0, Err("no lock file".to_owned()));
         let text = render(&book, &all(Size::Full, 10.0));
         for wanted in [
+            "| default-echo-2026@32 | – | 12 | – |",
+            "| a server on rmcp | cargo's default profile | 60 | – | – |",
+            "- a server on toolgate: no lock file: default-build",
             "| echo-2026@32 | 10 | 11 | 1.10× | 44 (rmcp) | 4.00× |",
             "- node: **missing**, npm is missing",
             "- rmcp: it opens none: sessions",
         ] {
             assert!(text.contains(wanted), "no `{wanted}` in {text}");
         }
-        assert!(!text.contains("## Memory under load") && !text.contains("## Clean release build"));
+        assert!(!text.contains("## Memory under load") && !text.contains("## Two cores"));
     }
 }
