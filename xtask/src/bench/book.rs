@@ -198,6 +198,7 @@ impl Book {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::bench::profile::Profile;
 
     /// A book with one figure for each contender and round of one measure.
     pub(crate) fn book(measure: &str, figure: &str, found: &[(&str, &[f64])]) -> Book {
@@ -224,6 +225,27 @@ pub(crate) mod tests {
         assert_eq!(book.best_peer("a", "cpu_us"), Some(("rmcp", 8.0)));
         assert_eq!(book.to_limit("b", "cpu_us"), None);
         assert_eq!(book.to_limit("a", "p99_us"), None);
+    }
+
+    #[test]
+    fn who_can_be_had_with_one_profile_only_stays() {
+        let rmcp = || Contender {
+            name: "rmcp",
+            role: Role::Peer,
+            profile: Profile::Tuned,
+            about: String::new(),
+            command: Vec::new(),
+            n_bytes: None,
+            is_variant: false,
+        };
+        let missing = || Missing { name: "rmcp", why: "it does not build".to_owned() };
+        let mut book = Book::default();
+        book.invite(&[rmcp()], &[missing()]);
+        assert!(book.cards.len() == 1 && book.missing.contains_key("rmcp"));
+        book.invite(&[], &[missing()]);
+        assert!(book.cards.is_empty() && book.missing.contains_key("rmcp"));
+        book.invite(&[rmcp()], &[]);
+        assert!(book.cards.len() == 1 && book.missing.is_empty());
     }
 
     #[test]
