@@ -11,7 +11,7 @@ mod facts;
 mod goals;
 pub(crate) mod instructions;
 mod measure;
-mod profile;
+pub(crate) mod profile;
 mod run;
 mod statistics;
 mod table;
@@ -23,6 +23,7 @@ use std::time::Instant;
 use self::book::Book;
 use self::facts::Facts;
 use self::measure::{Measure, Size, Unit};
+use self::profile::Profile;
 use self::run::Run;
 use crate::Places;
 
@@ -30,7 +31,8 @@ pub(crate) const USAGE: &str = "\
 usage: cargo xtask bench [--quick] [--only TEXT,TEXT] [--peers NAME,NAME] [--soak MINUTES] [--report] [--build]
 
   --quick         shorter windows, fewer rounds, sessions and streams, no build times; the document is not written
-  --only TEXTS    the measures whose name contains one of these; what was measured before is kept
+  --only TEXTS    the measures whose name contains one of these; what was measured before is kept; `default` are those
+                  with everyone built with cargo's default profile, `default-build` its build times alone
   --peers NAMES   these peers only, or `none`: rmcp tower-mcp turbomcp pmcp rust-mcp-sdk node python
   --soak MINUTES  how long memory is watched under load: 10 in a run of everything, 0 with --quick or --only
   --report        measures nothing: prints what was found last, and writes the document again
@@ -115,9 +117,15 @@ fn bench(places: &Places, options: &Options, arguments: &[&str]) -> Result<(), S
     let wanted =
         |name: &str| options.peers.as_ref().is_none_or(|peers| peers.iter().any(|peer| peer == name));
     let generator = contender::generator(places)?;
-    let (contenders, missing) = contender::all(places, wanted)?;
+    let (mut contenders, mut missing) = (Vec::new(), Vec::new());
+    let is_needed = |profile: &Profile| measures.iter().any(|measure| measure.profile == *profile);
+    for profile in Profile::ALL.into_iter().filter(is_needed) {
+        let (built, others) = contender::all(places, profile, wanted)?;
+        contenders.extend(built);
+        missing.extend(others);
+    }
     for contender in &contenders {
-        println!("{}: {}", contender.name, contender.command.join(" "));
+        println!("{}, {}: {}", contender.name, contender.profile.name(), contender.command.join(" "));
     }
     for contender::Missing { name, why } in &missing {
         println!("{name} is missing: {why}");
@@ -178,6 +186,9 @@ mod tests {
         check("", |all| has(all, "soak") && has(all, "build") && has(all, "echo-2026@256"));
         check("--quick", |all| !has(all, "soak") && !has(all, "build") && has(all, "start"));
         check("--quick --soak 1", |all| has(all, "soak"));
+        check("--only default", |all| all.len() == 7 && has(all, "default-build"));
+        check("--quick --only default", |all| all.len() == 6 && has(all, "default-list-2025-session@32"));
+        check("--only build", |all| all.len() == 2 && has(all, "build") && has(all, "default-build"));
         check("--soak 0", |all| !has(all, "soak") && has(all, "build"));
         check("--only soak", |all| all.len() == 1 && has(all, "soak"));
         check("--only stdio-,start", |all| all.len() == 5 && has(all, "start") && has(all, "stdio-echo@1"));

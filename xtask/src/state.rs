@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::Places;
 use crate::bench::contender;
+use crate::bench::profile::Profile;
 use crate::process::{self, Show};
 use crate::redis;
 use crate::rust;
@@ -41,7 +42,7 @@ fn tasks(places: &Places) -> Result<(), String> {
 
 /// The generator says itself what it found: how many were opened and refused, and bytes of the server for each.
 fn memory(places: &Places) -> Result<(), String> {
-    let (generator, server) = (contender::generator(places)?, contender::ours(places)?);
+    let (generator, server) = (contender::generator(places)?, contender::ours(places, Profile::Tuned)?);
     for what in MEMORY {
         println!("{}", what.join(" "));
         shown(Command::new(&generator).args(what).arg("--").arg(&server))?;

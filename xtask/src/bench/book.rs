@@ -50,7 +50,10 @@ impl Book {
             }
         }
         for Missing { name, why } in missing {
-            self.cards.retain(|card| card.name != *name && !card.name.starts_with(&format!("{name},")));
+            // Who could be had with the other profile takes part all the same.
+            let takes_part = contenders.iter().any(|contender| contender.name == *name);
+            let is_of = |card: &Card| card.name == *name || card.name.starts_with(&format!("{name},"));
+            self.cards.retain(|card| takes_part || !is_of(card));
             self.missing.insert((*name).to_owned(), why.clone());
         }
     }
@@ -195,6 +198,7 @@ impl Book {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::bench::profile::Profile;
 
     /// A book with one figure for each contender and round of one measure.
     pub(crate) fn book(measure: &str, figure: &str, found: &[(&str, &[f64])]) -> Book {
@@ -221,6 +225,27 @@ pub(crate) mod tests {
         assert_eq!(book.best_peer("a", "cpu_us"), Some(("rmcp", 8.0)));
         assert_eq!(book.to_limit("b", "cpu_us"), None);
         assert_eq!(book.to_limit("a", "p99_us"), None);
+    }
+
+    #[test]
+    fn who_can_be_had_with_one_profile_only_stays() {
+        let rmcp = || Contender {
+            name: "rmcp",
+            role: Role::Peer,
+            profile: Profile::Tuned,
+            about: String::new(),
+            command: Vec::new(),
+            n_bytes: None,
+            is_variant: false,
+        };
+        let missing = || Missing { name: "rmcp", why: "it does not build".to_owned() };
+        let mut book = Book::default();
+        book.invite(&[rmcp()], &[missing()]);
+        assert!(book.cards.len() == 1 && book.missing.contains_key("rmcp"));
+        book.invite(&[], &[missing()]);
+        assert!(book.cards.is_empty() && book.missing.contains_key("rmcp"));
+        book.invite(&[rmcp()], &[]);
+        assert!(book.cards.len() == 1 && book.missing.is_empty());
     }
 
     #[test]

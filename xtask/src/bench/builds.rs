@@ -1,11 +1,12 @@
-//! How long it takes to build the library from nothing, beside rmcp's: release profile, directories that are empty.
+//! How long it takes to build the library from nothing, beside rmcp's, and with cargo's default profile a whole server on
+//! each as well: for release, into directories that are empty.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::book::Figures;
 use super::contender::OURS;
-use super::profile;
+use super::profile::Profile;
 use crate::Places;
 use crate::install;
 use crate::process::{self, Show};
@@ -15,22 +16,57 @@ const LIMIT: Duration = Duration::from_secs(30 * 60);
 /// rmcp together with what listens for it, as its server here has it: our library listens itself.
 pub(crate) const RMCP_LISTENING: &str = "rmcp and axum";
 
-/// Who is built: the name in the tables, the workspace, and the packages of it.
-pub(crate) const BUILT: [(&str, &str, &[&str]); 3] = [
-    ("rmcp", "load/peers/rmcp/Cargo.toml", &["rmcp"]),
-    (RMCP_LISTENING, "load/peers/rmcp/Cargo.toml", &["rmcp", "axum"]),
-    (OURS, "Cargo.toml", &["toolgate"]),
+/// Where our server stands as a project of its own.
+const SMALL: &str = "load/small/Cargo.toml";
+
+/// Who is built.
+pub(crate) struct Built {
+    /// What it is called in the tables.
+    pub(crate) name: &'static str,
+    /// The workspace, and the packages of it.
+    manifest: &'static str,
+    packages: &'static [&'static str],
+    /// A whole server. How long one takes with the library's own profile says nothing to those who use the library.
+    is_server: bool,
+}
+
+impl Built {
+    const fn library(name: &'static str, manifest: &'static str, packages: &'static [&'static str]) -> Self {
+        Self { name, manifest, packages, is_server: false }
+    }
+
+    const fn server(name: &'static str, manifest: &'static str, packages: &'static [&'static str]) -> Self {
+        Self { name, manifest, packages, is_server: true }
+    }
+}
+
+const BUILT: [Built; 5] = [
+    Built::library(OURS, "Cargo.toml", &["toolgate"]),
+    Built::library(RMCP_LISTENING, "load/peers/rmcp/Cargo.toml", &["rmcp", "axum"]),
+    Built::library("rmcp", "load/peers/rmcp/Cargo.toml", &["rmcp"]),
+    Built::server("a server on toolgate", SMALL, &["small"]),
+    Built::server("a server on rmcp", "load/peers/rmcp/Cargo.toml", &["peer-rmcp"]),
 ];
+
+/// Who is built with a profile.
+pub(crate) fn with(profile: Profile) -> impl DoubleEndedIterator<Item = &'static Built> {
+    BUILT.iter().filter(move |built| profile == Profile::Default || !built.is_server)
+}
 
 /// Builds packages of a workspace, with the features that they have there, and says how long it took and how many crates
 /// there are. What has to be downloaded was, when the contenders were built.
-pub(crate) fn clean(places: &Places, manifest: &str, packages: &[&str]) -> Result<Figures, String> {
+pub(crate) fn clean(places: &Places, profile: Profile, built: &Built) -> Result<Figures, String> {
+    let manifest = built.manifest;
     let directory = places.work.join("clean-build");
-    let packages: Vec<&str> = packages.iter().flat_map(|package| ["--package", package]).collect();
+    let packages: Vec<&str> = built.packages.iter().flat_map(|package| ["--package", package]).collect();
+    if manifest == SMALL {
+        lock(places)?;
+    }
     install::fresh(&directory)?;
     let mut cargo = crate::rust::cargo(places);
     cargo.args(["build", "--release", "--locked", "--manifest-path", manifest]).args(&packages);
-    cargo.arg("--target-dir").arg(&directory).envs(profile::variables(&places.root)?);
+    cargo.arg("--target-dir").arg(&directory);
+    profile.choose(&mut cargo, &places.root, manifest)?;
     // A cache of compilers would be measured otherwise.
     cargo.env_remove("RUSTC_WRAPPER").env_remove("CARGO_BUILD_RUSTC_WRAPPER");
     let (before, began) = (of_children(), Instant::now());
@@ -43,6 +79,21 @@ pub(crate) fn clean(places: &Places, manifest: &str, packages: &[&str]) -> Resul
     }
     let crates = n_crates(places, manifest, &packages)?;
     Ok(Figures::from([("wall_s".into(), wall), ("cpu_s".into(), cpu), ("crates".into(), crates)]))
+}
+
+/// Gives our small project the lock file of the library: what is there already is not kept in step by hand.
+fn lock(places: &Places) -> Result<(), String> {
+    let to = places.root.join(SMALL).with_file_name("Cargo.lock");
+    std::fs::copy(places.root.join("Cargo.lock"), &to)
+        .map_err(|error| format!("cannot write {}: {error}", to.display()))?;
+    // Adds the project, leaves out what it does not need, and changes no version.
+    let mut cargo = crate::rust::cargo(places);
+    cargo.args(["update", "--workspace", "--offline", "--manifest-path", SMALL]);
+    match process::run(&mut cargo, LIMIT, Show::Quiet) {
+        Ok(finished) if finished.success() => Ok(()),
+        Ok(finished) => Err(format!("cargo update: {}", finished.why())),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// The packages and everything they are built from.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::profile;
+use super::profile::Profile;
 use crate::Places;
 use crate::install;
 use crate::process::{self, Show};
@@ -28,6 +28,8 @@ pub(crate) enum Role {
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
     pub(crate) role: Role,
+    /// What it was built with. A script was not built, and counts among the tuned.
+    pub(crate) profile: Profile,
     /// What it is and how it is wired, for the reader.
     pub(crate) about: String,
     /// A program that takes `--listen ADDR` and `--stdio`, with what comes before those.
@@ -140,11 +142,11 @@ const SCRIPTS: &[Script] = &[
 
 impl Peer {
     /// The contenders that one build makes.
-    fn wired(&self, command: &[String]) -> impl Iterator<Item = Contender> {
-        self.wirings.iter().enumerate().map(|(index, wiring)| {
+    fn wired(&self, profile: Profile, command: &[String]) -> impl Iterator<Item = Contender> {
+        self.wirings.iter().enumerate().map(move |(index, wiring)| {
             let arguments = wiring.arguments.iter().map(|argument| (*argument).to_owned());
             let command = command.iter().cloned().chain(arguments).collect();
-            let contender = Contender::new(wiring.name, Role::Peer, wiring.about, command);
+            let contender = Contender::new(wiring.name, Role::Peer, profile, wiring.about, command);
             Contender { is_variant: index > 0, ..contender }
         })
     }
@@ -152,41 +154,45 @@ impl Peer {
 
 /// Builds the load generator.
 pub(crate) fn generator(places: &Places) -> Result<PathBuf, String> {
-    build(places, "load/Cargo.toml", &["--package", "generator"], "generator")
+    build(places, Profile::Tuned, "load/Cargo.toml", &["--package", "generator"], "generator")
 }
 
 /// Builds our server.
-pub(crate) fn ours(places: &Places) -> Result<PathBuf, String> {
+pub(crate) fn ours(places: &Places, profile: Profile) -> Result<PathBuf, String> {
     let example = ["--package", "toolgate", "--all-features", "--example", "bench_server"];
-    build(places, "Cargo.toml", &example, "bench_server")
+    build(places, profile, "Cargo.toml", &example, "bench_server")
 }
 
 /// Builds the limit.
-pub(crate) fn limit(places: &Places) -> Result<PathBuf, String> {
-    build(places, "load/Cargo.toml", &["--package", "limit"], "limit")
+pub(crate) fn limit(places: &Places, profile: Profile) -> Result<PathBuf, String> {
+    build(places, profile, "load/Cargo.toml", &["--package", "limit"], "limit")
 }
 
-/// Builds everyone who is wanted. Without the limit or our server there is nothing to compare.
+/// Builds everyone who is wanted with a profile. Without the limit or our server there is nothing to compare.
 pub(crate) fn all(
     places: &Places,
+    profile: Profile,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<(Vec<Contender>, Vec<Missing>), String> {
-    let (limit, ours) = (limit(places)?, ours(places)?);
+    let (limit, ours) = (limit(places, profile)?, ours(places, profile)?);
     let about = "bare hyper that parses and echoes (`load/limit`), the system's allocator";
-    let limit = Contender::new(LIMIT, Role::Limit, about, only(&limit));
+    let limit = Contender::new(LIMIT, Role::Limit, profile, about, only(&limit));
     let about = "`examples/bench_server.rs`: all features, statistics, guards at their defaults, the system's allocator";
-    let mut contenders = vec![limit, Contender::new(OURS, Role::Ours, about, only(&ours))];
+    let mut contenders = vec![limit, Contender::new(OURS, Role::Ours, profile, about, only(&ours))];
     let mut missing = Vec::new();
     for peer in PEERS.iter().filter(|peer| wanted(peer.name)) {
         let package = format!("peer-{}", peer.name);
-        match build(places, &format!("load/peers/{}/Cargo.toml", peer.name), &[], &package) {
-            Ok(program) => contenders.extend(peer.wired(&only(&program))),
+        let manifest = format!("load/peers/{}/Cargo.toml", peer.name);
+        match build(places, profile, &manifest, &[], &package) {
+            Ok(program) => contenders.extend(peer.wired(profile, &only(&program))),
             Err(why) => missing.push(Missing { name: peer.name, why }),
         }
     }
-    for script in SCRIPTS.iter().filter(|script| wanted(script.peer.name)) {
+    // No profile makes an interpreter another one: once is enough.
+    let scripts = SCRIPTS.iter().filter(|script| profile == Profile::Tuned && wanted(script.peer.name));
+    for script in scripts {
         match (script.bring)(places) {
-            Ok(command) => contenders.extend(script.peer.wired(&command)),
+            Ok(command) => contenders.extend(script.peer.wired(profile, &command)),
             Err(why) => missing.push(Missing { name: script.peer.name, why }),
         }
     }
@@ -194,7 +200,7 @@ pub(crate) fn all(
 }
 
 impl Contender {
-    fn new(name: &'static str, role: Role, about: &str, command: Vec<String>) -> Self {
+    fn new(name: &'static str, role: Role, profile: Profile, about: &str, command: Vec<String>) -> Self {
         // A script is the second word, after its interpreter.
         let is_script = command.get(1).is_some_and(|word| !word.starts_with("--"));
         let n_bytes = std::fs::metadata(&command[0]).ok().filter(|_| !is_script).map(|file| file.len());
@@ -202,7 +208,7 @@ impl Contender {
             true => format!("{about}; {}", version(&command[0])),
             false => about.to_owned(),
         };
-        Self { name, role, about, command, n_bytes, is_variant: false }
+        Self { name, role, profile, about, command, n_bytes, is_variant: false }
     }
 
     /// Whether an interpreter runs it.
@@ -224,20 +230,26 @@ fn only(program: &Path) -> Vec<String> {
 }
 
 /// Builds a workspace for release, and finds the executable of the given target.
-fn build(places: &Places, manifest: &str, arguments: &[&str], target: &str) -> Result<PathBuf, String> {
-    println!("building {target}");
+fn build(
+    places: &Places,
+    profile: Profile,
+    manifest: &str,
+    arguments: &[&str],
+    target: &str,
+) -> Result<PathBuf, String> {
+    println!("building {target}, {}", profile.name());
     let mut cargo = crate::rust::cargo(places);
     cargo.args(["build", "--release", "--locked", "--manifest-path", manifest]).args(arguments);
     cargo.args(["--message-format", "json-render-diagnostics"]);
-    cargo.envs(profile::variables(&places.root)?);
-    if manifest.starts_with("load/") {
-        // One for all, so that what several use is built once.
-        cargo.arg("--target-dir").arg(places.work.join("load"));
+    profile.choose(&mut cargo, &places.root, manifest)?;
+    if let Some(directory) = profile.directory(places, manifest) {
+        cargo.arg("--target-dir").arg(directory);
     }
     let finished = process::run(&mut cargo, BUILD_LIMIT, Show::Quiet);
     let finished = finished.map_err(|error| format!("cannot run cargo: {error}"))?;
     if !finished.success() {
-        return Err(format!("{target} does not build: {}", error(&finished.stderr, finished.why())));
+        let why = error(&finished.stderr, finished.why());
+        return Err(format!("{target} does not build ({}): {why}", profile.name()));
     }
     let mut messages =
         finished.stdout.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::profile;
+use super::profile::Profile;
 use crate::Places;
 use crate::process::{self, Show};
 
@@ -22,16 +22,13 @@ impl Facts {
         let model = model.map_or("an unknown processor", |(_, model)| model);
         let n_cores = std::thread::available_parallelism().map_or(1, usize::from);
         let kernel = file("/proc/sys/kernel/osrelease");
+        let profiles = Profile::ALL.map(|one| format!("{}: {}", one.name(), one.words(&places.root)));
         let lines = vec![
             format!("date: {}", said(places, &["date", "-u", "+%Y-%m-%d %H:%M UTC"])),
             format!("command: `{}`", [&["cargo xtask bench"], arguments].concat().join(" ")),
             format!("machine: {n_cores} cores of {model}, Linux {}", kernel.trim()),
             format!("commit: {}", said(places, &["git", "describe", "--always", "--dirty"])),
-            format!(
-                "compiler: {}; profile: {}",
-                said(places, &["rustc", "--version"]),
-                profile::words(&places.root)
-            ),
+            format!("compiler: {}; {}", said(places, &["rustc", "--version"]), profiles.join("; ")),
             format!("instructions counted by: {}", said(places, &["valgrind", "--version"])),
         ];
         Self { lines, load: load(), began: Instant::now() }

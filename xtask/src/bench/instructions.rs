@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::contender;
+use super::profile::Profile;
 use super::run::{ask, on_core};
 use crate::Places;
 use crate::install;
@@ -90,7 +91,7 @@ pub(crate) fn run(places: &Places, wish: Wish, tally: &mut Tally) {
 
 fn count(places: &Places) -> Result<Counts, String> {
     let generator = contender::generator(places)?;
-    let (limit, ours) = (contender::limit(places)?, contender::ours(places)?);
+    let (limit, ours) = (contender::limit(places, Profile::Tuned)?, contender::ours(places, Profile::Tuned)?);
     let mut found = BTreeMap::new();
     for (name, told) in WORKLOADS {
         // Both at once, each on a core: how busy the other one is does not show in a count.

@@ -1,6 +1,8 @@
 //! What is measured, for how long and how often, and the arguments that tell the generator so.
 
 use super::contender::{Contender, Role};
+use super::goals;
+use super::profile::Profile;
 
 /// Which table a measure belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,9 +37,11 @@ impl Unit {
 }
 
 pub(crate) struct Measure {
-    /// The workload, and after an `@` how many at once.
+    /// The workload, and after an `@` how many at once; `default-` before it if that is the profile.
     pub(crate) name: String,
     pub(crate) unit: Unit,
+    /// What everyone is built with.
+    pub(crate) profile: Profile,
     /// For the limit and our server.
     close: Plan,
     /// For peers. They are several times as slow: less of everything says it.
@@ -82,9 +86,14 @@ pub(crate) fn all(size: Size, soak_minutes: f64) -> Vec<Measure> {
     let (seconds, rounds) = if is_full { ("1", 5) } else { ("0.4", 3) };
     let (far_seconds, far_rounds) = if is_full { ("0.5", 3) } else { ("0.3", 1) };
     let mut measures = Vec::new();
-    for (names, connections, has_peers) in
-        [(&HTTP[..], "32", true), (&HTTP[..], "256", false), (&ALONE[..], "1", true)]
-    {
+    // Cargo's default is what peers are compared in as well, and only there.
+    let peered = goals::PEERS.map(|(name, _)| name);
+    for (profile, names, connections, has_peers) in [
+        (Profile::Tuned, &HTTP[..], "32", true),
+        (Profile::Default, &peered[..], "32", true),
+        (Profile::Tuned, &HTTP[..], "256", false),
+        (Profile::Tuned, &ALONE[..], "1", true),
+    ] {
         for name in names {
             let plan = |seconds, rounds| {
                 Plan::new(&["http", name, "--connections", connections, "--seconds", seconds], rounds)
@@ -92,12 +101,9 @@ pub(crate) fn all(size: Size, soak_minutes: f64) -> Vec<Measure> {
             // A short look at peers is one at what the goals name.
             let is_named = is_full || name.starts_with("echo-") || name.starts_with("list-");
             let far = (has_peers && is_named).then(|| plan(far_seconds, far_rounds));
-            measures.push(Measure::new(
-                format!("{name}@{connections}"),
-                Unit::Cpu,
-                plan(seconds, rounds),
-                far,
-            ));
+            let name = profile.measure(&format!("{name}@{connections}"));
+            let measure = Measure::new(name, Unit::Cpu, plan(seconds, rounds), far);
+            measures.push(Measure { profile, ..measure });
         }
     }
     for (message, in_flight) in [("ping", "32"), ("echo", "32"), ("ping", "1"), ("echo", "1")] {
@@ -135,7 +141,10 @@ pub(crate) fn all(size: Size, soak_minutes: f64) -> Vec<Measure> {
     }
     measures.push(Measure::new("size".to_owned(), Unit::Size, Plan::new(&[], 1), Some(Plan::new(&[], 1))));
     if is_full {
-        measures.push(Measure::new("build".to_owned(), Unit::Build, Plan::new(&[], 1), None));
+        for profile in Profile::ALL {
+            let measure = Measure::new(profile.measure("build"), Unit::Build, Plan::new(&[], 1), None);
+            measures.push(Measure { profile, ..measure });
+        }
     }
     if soak_minutes > 0.0 {
         let seconds = (soak_minutes * 60.0).to_string();
@@ -153,11 +162,14 @@ impl Plan {
 
 impl Measure {
     fn new(name: String, unit: Unit, close: Plan, far: Option<Plan>) -> Self {
-        Self { name, unit, close, far }
+        Self { name, unit, profile: Profile::Tuned, close, far }
     }
 
     fn plan(&self, contender: &Contender) -> Option<&Plan> {
         let is_stdio = self.name.starts_with("stdio-");
+        if contender.profile != self.profile {
+            return None;
+        }
         match contender.role {
             // A program that is wired in two ways over HTTP is one and the same over its pipes, and of one size.
             Role::Peer if contender.is_variant && (is_stdio || self.unit == Unit::Size) => None,
@@ -198,7 +210,13 @@ mod tests {
             let chosen = measures.filter(move |one| one.is_sessionless() == is_sessionless);
             chosen.map(|one| one.name).collect::<Vec<_>>()
         };
-        for name in ["echo-2025@32", "initialize-2025@256", "instructions-echo-2025", "scaling-echo-2025"] {
+        for name in [
+            "echo-2025@32",
+            "default-list-2025@32",
+            "initialize-2025@256",
+            "instructions-echo-2025",
+            "scaling-echo-2025",
+        ] {
             assert!(names(true).contains(&name.to_owned()), "{name}");
         }
         assert!(names(true).iter().all(|name| !name.contains("session") && !name.contains("2026")));

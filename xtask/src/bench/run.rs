@@ -114,9 +114,13 @@ impl<'a> Run<'a> {
     }
 
     fn build(&self, measure: &Measure, book: &mut Book) {
-        for (name, manifest, packages) in builds::BUILT {
-            book.forget(&measure.name, name);
-            book.note(&measure.name, name, self.number, builds::clean(self.places, manifest, packages));
+        for built in builds::with(measure.profile).rev() {
+            book.forget(&measure.name, built.name);
+            let found = builds::clean(self.places, measure.profile, built);
+            if let Err(why) = &found {
+                eprintln!("{} of {}: {why}", measure.name, built.name);
+            }
+            book.note(&measure.name, built.name, self.number, found);
         }
     }
 }

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::book::Book;
-use super::builds::BUILT;
+use super::builds;
 use super::contender::{Contender, LIMIT, OURS};
 use super::goals::{self, number};
 use super::measure::{Measure, Unit};
+use super::profile::Profile;
 use super::statistics::{MAX_GROWTH, MAX_SLOPE};
 
 /// What one measure says of everyone, on one line, while the others still run.
 pub(crate) fn line(measure: &Measure, contenders: &[Contender], book: &Book) -> String {
     let mut line = format!("{:<30}", measure.name);
-    for contender in contenders {
+    for contender in contenders.iter().filter(|contender| contender.profile == measure.profile) {
         if let Some(value) = book.median(&measure.name, contender.name, measure.unit.figure()) {
             let _ = write!(line, "  {} {}", contender.name, number(value));
         }
@@ -55,8 +56,13 @@ pub(crate) fn render(book: &Book, measures: &[Measure]) -> String {
 /// How the figures come about, and what decides.
 fn rules() -> String {
     format!(
-        "- The server is pinned to one core and the generator to another. Every answer is checked. Everyone is built with \
-         the release profile of the library and serves the same 52 tools.\n\
+        "- The server is pinned to one core and the generator to another. Every answer is checked. Everyone \
+         serves the same 52 tools.\n\
+         - Like is compared with like. The tuned profile is the release profile of the library (`Cargo.toml` at the root, \
+         in words above): everyone is built with it unless something else is said, and the library builds some of its \
+         packages for size besides. Cargo's default profile is what somebody has who writes none: optimized for speed, \
+         16 units for each package, no optimization across packages. Where a name begins with `default-`, everyone is \
+         built with that, the library without any exception for a package.\n\
          - Rounds are interleaved. A ratio is taken in each round, and the median of the ratios counts; other figures \
          are medians over the rounds. Scripts have one round.\n\
          - CPU is user and kernel time of all threads of the server from `/proc/PID/task/*/schedstat`, divided by the \
@@ -77,7 +83,9 @@ fn rules() -> String {
          of calls a second, of server and generator together, is shown beside it.\n\
          - Build times are those of the library with its default features, and of rmcp with the features that its \
          server here has, without axum, which listens for it: into empty directories, nothing downloaded. Toolgate \
-         listens itself, so the same with axum is shown beside it.\n\
+         listens itself, so the same with axum is shown beside it. A server is the small one that is measured here, with \
+         everything that it is made of: on the library with its default features (`load/small`), on rmcp with axum \
+         (`load/peers/rmcp`).\n\
          - That nothing was left out to get there is for `cargo xtask test` to say.\n"
     )
 }
@@ -248,14 +256,15 @@ impl Table<'_> {
     }
 
     fn build(&self) -> String {
-        let row = |name: &str| {
-            let of = |figure| self.book.median("build", name, figure);
+        let row = |profile: Profile, name: &str| {
+            let of = |figure| self.book.median(&profile.measure("build"), name, figure);
             of("wall_s")?;
             let cells = [shown(of("wall_s")), shown(of("cpu_s")), shown(of("crates"))].join(" | ");
-            Some(format!("| {name} | {cells} |"))
+            Some(format!("| {name} | {} | {cells} |", profile.name()))
         };
-        let rows: Vec<String> = BUILT.iter().rev().filter_map(|(name, ..)| row(name)).collect();
-        let head = "| library | s on the clock | s of the processor | crates |\n|---|--:|--:|--:|";
+        let of = |profile| builds::with(profile).filter_map(move |built| row(profile, built.name));
+        let rows: Vec<String> = Profile::ALL.into_iter().flat_map(of).collect();
+        let head = "|  |  | s on the clock | s of the processor | crates |\n|---|---|--:|--:|--:|";
         section("Clean release build", head, &rows)
     }
 
@@ -268,7 +277,10 @@ impl Table<'_> {
     /// Why there is no figure: for each contender the reasons, and what they kept from being measured.
     fn refusals(&self) -> String {
         let mut text = String::new();
-        for contender in self.names() {
+        // What is built only is no contender, and may fail as well.
+        let built = builds::with(Profile::Default).map(|built| built.name);
+        let built = built.filter(|name| !self.names().any(|contender| contender == *name));
+        for contender in self.names().chain(built) {
             let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
             for name in self.book.measures() {
                 if let Some(why) =
@@ -308,6 +320,7 @@ fn times(ratio: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::book::Figures;
     use crate::bench::book::tests::book;
     use crate::bench::measure::{Size, all};
 
@@ -317,14 +330,20 @@ mod tests {
             book("echo-2026@32", "cpu_us", &[(LIMIT, &[10.0]), (OURS, &[11.0]), ("rmcp", &[44.0])]);
         book.note("sessions", "rmcp", 0, Err("it opens\nnone".to_owned()));
         book.missing.insert("node".to_owned(), "npm is missing".to_owned());
+        book.note("default-echo-2026@32", OURS, 0, Ok(Figures::from([("cpu_us".to_owned(), 12.0)])));
+        book.note("default-build", "a server on rmcp", 0, Ok(Figures::from([("wall_s".to_owned(), 60.0)])));
+        book.note("default-build", "a server on toolgate", 0, Err("no lock file".to_owned()));
         let text = render(&book, &all(Size::Full, 10.0));
         for wanted in [
+            "| default-echo-2026@32 | – | 12 | – |",
+            "| a server on rmcp | cargo's default profile | 60 | – | – |",
+            "- a server on toolgate: no lock file: default-build",
             "| echo-2026@32 | 10 | 11 | 1.10× | 44 (rmcp) | 4.00× |",
             "- node: **missing**, npm is missing",
             "- rmcp: it opens none: sessions",
         ] {
             assert!(text.contains(wanted), "no `{wanted}` in {text}");
         }
-        assert!(!text.contains("## Memory under load") && !text.contains("## Clean release build"));
+        assert!(!text.contains("## Memory under load") && !text.contains("## Two cores"));
     }
 }
