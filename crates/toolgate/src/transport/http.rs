@@ -1099,7 +1099,7 @@ mod tests {
     fn a_call_stays_small() {
         let Endpoint { inner, way } = crate::Server::new("small", "1").build().unwrap().into_service();
         let body = Full::<Bytes>::default();
-        let size = size_of_val(&Arc::clone(&inner).serve(Asked::default(), body, way.clone()));
+        let size = size_of_val(&Inner::serve(Arc::clone(&inner), Asked::default(), body, way.clone()));
         assert!(size <= 1024, "serving takes {size} bytes");
         let peer = peer(Asked::default(), Road::Post { streams: true }, &way, Pass::default());
         let (bytes, out) = (Bytes::new(), Stream::new(Capacity::default()));
