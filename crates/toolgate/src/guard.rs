@@ -107,7 +107,7 @@ pub(crate) struct Head<'a> {
     pub(crate) method: &'a Method,
     pub(crate) uri: &'a Uri,
     pub(crate) headers: &'a HeaderMap,
-    /// What `headers` say of hosts.
+    /// What `headers` say that is asked of every head.
     pub(crate) glance: &'a Glance,
     /// The other end of the connection.
     pub(crate) peer: Option<IpAddr>,

@@ -74,11 +74,13 @@ impl Letterhead {
         self.glance.get_or_init(|| Glance::at(&self.fields))
     }
 
-    /// The headers, to be changed: what was found in them is forgotten.
+    /// Says what the request is called: all else that was found stays true.
     #[cfg(feature = "http")]
-    pub(crate) fn change(&mut self) -> &mut HeaderMap {
-        (self.labels, self.glance) = (OnceLock::new(), OnceLock::new());
-        &mut self.fields
+    pub(crate) fn set_name(&mut self, name: HeaderValue) {
+        self.fields.insert(REQUEST_ID, name);
+        if let Some(glance) = self.glance.get_mut() {
+            glance.is_named = true;
+        }
     }
 
     /// Says another length of the body: all else that was found stays true.
@@ -215,15 +217,22 @@ mod tests {
 
     #[test]
     #[cfg(feature = "http")]
-    fn what_was_found_is_forgotten_with_a_change() {
-        let mut head = Letterhead::default();
-        assert!(!head.labels().method.is("ping") && !head.glance().is_json && !head.glance().is_named);
-        head.change().insert(METHOD, HeaderValue::from_static("ping"));
-        head.change().insert(REQUEST_ID, HeaderValue::from_static("1"));
-        head.change().insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        assert!(head.labels().method.is("ping") && head.glance().is_json && head.glance().is_named);
-        head.set_length(HeaderValue::from_static("12"), 12);
-        assert!(head.glance().is_json && matches!(head.glance().length, Length::Bytes(12)));
-        assert!(matches!(Glance::at(&head).length, Length::Bytes(12)));
+    fn what_was_found_stays_true() {
+        let mut fields = HeaderMap::new();
+        fields.insert(METHOD, HeaderValue::from_static("ping"));
+        fields.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        fields.insert(http::header::CONTENT_LENGTH, HeaderValue::from_static("2"));
+        for is_found_before in [false, true] {
+            let mut head = Letterhead::from(fields.clone());
+            if is_found_before {
+                assert!(!head.glance().is_named && matches!(head.glance().length, Length::Bytes(2)));
+            }
+            head.set_length(HeaderValue::from_static("12"), 12);
+            head.set_name(HeaderValue::from_static("a"));
+            let (kept, anew) = (head.glance(), Glance::at(&head));
+            assert_eq!(format!("{kept:?}"), format!("{anew:?}"));
+            assert!(kept.is_json && kept.is_named && matches!(kept.length, Length::Bytes(12)));
+            assert!(head.labels().method.is("ping") && head[REQUEST_ID] == "a");
+        }
     }
 }

@@ -112,7 +112,7 @@ impl Watch {
     /// sent.
     #[inline]
     pub(crate) fn end(&self, sight: Sight, finished: &Finished<'_>, status: u16, body: Bytes) -> Bytes {
-        let nanos = sight.began.map(|began| self.stats.end(&began, finished));
+        let nanos = sight.began.map(|began| self.stats.end(began, finished));
         match sight.info {
             None => body,
             Some(info) => self.tell_end(sight.wanted, info, nanos, finished, status, body),

@@ -49,7 +49,8 @@ pub(crate) enum Length {
 
 impl Glance {
     pub(crate) fn at(headers: &HeaderMap) -> Glance {
-        let (mut length, mut kind, mut accept) = (Length::Unsaid, Field::Absent, Field::Absent);
+        let (mut length, mut kind, mut accept) = (Length::Unsaid, None, None);
+        let (mut n_kinds, mut n_accepts) = (0_u32, 0_u32);
         let (mut host, mut origin) = (Field::Absent, Field::Absent);
         let (mut is_encoded, mut is_named) = (false, false);
         for (name, value) in headers {
@@ -58,8 +59,8 @@ impl Glance {
                     let said = value.to_str().ok().and_then(|length| length.parse().ok());
                     length = said.map_or(Length::Malformed, Length::Bytes);
                 }
-                header::CONTENT_TYPE => kind.add(value),
-                header::ACCEPT => accept.add(value),
+                header::CONTENT_TYPE => (kind, n_kinds) = (Some(value), n_kinds + 1),
+                header::ACCEPT => (accept, n_accepts) = (Some(value), n_accepts + 1),
                 header::CONTENT_ENCODING => is_encoded = true,
                 header::HOST => host.add(value),
                 header::ORIGIN => origin.add(value),
@@ -68,10 +69,10 @@ impl Glance {
         }
         Glance {
             length,
-            is_json: matches!(&kind, Field::Once(kind) if says_json(kind)),
+            is_json: n_kinds == 1 && kind.is_some_and(says_json),
             is_encoded,
             accepts: match accept {
-                Field::Once(only) if USUAL.contains(&only.as_bytes()) => BOTH,
+                Some(only) if n_accepts == 1 && USUAL.contains(&only.as_bytes()) => BOTH,
                 _ => accepts(headers),
             },
             is_named,

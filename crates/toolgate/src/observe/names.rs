@@ -94,10 +94,15 @@ impl<T: Default> Names<T> {
     }
 
     /// Everything that was counted.
-    fn each(&self) -> impl Iterator<Item = (&str, &T)> {
-        let named = self.shelves.iter().filter_map(OnceLock::get).flatten().filter_map(OnceLock::get);
-        let named = named.map(|named| (&*named.name, &named.value));
-        named.chain(self.other.get().map(|other| (OTHER, &**other)))
+    pub(crate) fn each<V>(&self, mut view: impl FnMut(&T) -> V) -> BTreeMap<String, V> {
+        let mut all = BTreeMap::new();
+        for named in self.shelves.iter().filter_map(OnceLock::get).flatten().filter_map(OnceLock::get) {
+            all.insert(named.name.to_string(), view(&named.value));
+        }
+        if let Some(other) = self.other.get() {
+            all.insert(OTHER.into(), view(other));
+        }
+        all
     }
 
     /// Fills an empty slot, perhaps later than somebody else who has another name in mind.
@@ -126,20 +131,6 @@ impl<T: Default> Names<T> {
     fn other(&self) -> &T {
         self.other.get_or_init(Box::default)
     }
-}
-
-/// Everything that was counted on several sheets, each as `add` puts it together.
-pub(crate) fn gather<'a, T: Default + 'a, V: Default>(
-    sheets: impl Iterator<Item = &'a Names<T>>,
-    add: fn(&mut V, &T),
-) -> BTreeMap<String, V> {
-    let mut all = BTreeMap::<String, V>::new();
-    for (name, value) in sheets.flat_map(Names::each) {
-        // Each sheet has a bound, and so has what is told of all.
-        let name = if all.len() < MOST || all.contains_key(name) { name } else { OTHER };
-        add(all.entry(name.to_owned()).or_default(), value);
-    }
-    all
 }
 
 impl<T> Named<T> {
@@ -191,7 +182,7 @@ mod tests {
     }
 
     fn all(names: &Names<AtomicU64>) -> BTreeMap<String, u64> {
-        gather([names].into_iter(), |sum, count| *sum += count.load(Ordering::Relaxed))
+        names.each(|count| count.load(Ordering::Relaxed))
     }
 
     #[test]

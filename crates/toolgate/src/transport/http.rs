@@ -32,7 +32,7 @@ pub(crate) use numbers::{measures, no_numbers, told};
 pub(crate) use page::nowhere;
 
 use crate::clock::tick;
-use crate::desk::{Held, Hold, Spread};
+use crate::desk::{Held, Spread};
 use crate::entry::{Entry, Started};
 use crate::era::{Answer, Opened, Peer, Road, Stood, Told, refuse_head};
 use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Pass, Refusal, Why};
@@ -109,8 +109,7 @@ impl Default for HttpOptions {
 /// Cloning is cheap. See `Server::into_service`.
 #[derive(Clone)]
 pub struct Endpoint {
-    /// Counted by connection, so that calls of one do not wait for those of others: see [`Endpoint::met_at`].
-    inner: Held<Inner>,
+    inner: Arc<Spread<Inner>>,
     way: Way,
 }
 
@@ -162,7 +161,7 @@ impl Endpoint {
         let (tasks, pairs) = (Tracker::new(), Pairs::default());
         let inner = Inner { entry, guards, options, tasks, pairs, murmur: Murmur::default() };
         Endpoint {
-            inner: Hold::of(&Arc::new(inner)),
+            inner: Arc::new(Spread::new(inner)),
             way: Way { place: Place::Mounted, dialect: None, remote: None },
         }
     }
@@ -181,7 +180,7 @@ impl Endpoint {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Body::spelled_out(Inner::serve(Arc::clone(&self.inner), asked, body, way).await)
+        Body::spelled_out(Inner::serve(self.inner.hold(), asked, body, &way).await)
     }
 
     /// Waits until calls whose clients left have ended.
@@ -202,13 +201,7 @@ impl Serve for Endpoint {
     }
 
     fn met_at(&self, remote: SocketAddr) -> Endpoint {
-        // All of it its own: every request takes it up and lays it down again.
-        let inner = Hold::of(self.inner.one());
-        let place = match &self.way.place {
-            Place::Path(path) => Place::Path(Arc::from(&**path)),
-            Place::Mounted => Place::Mounted,
-        };
-        Endpoint { inner, way: Way { remote: Some(remote), place, dialect: self.way.dialect.clone() } }
+        Endpoint { inner: Arc::clone(&self.inner), way: Way { remote: Some(remote), ..self.way.clone() } }
     }
 
     fn lines(body: &Body) -> &[u8] {
@@ -220,7 +213,7 @@ impl Serve for Endpoint {
     }
 
     fn answer(&self, asked: Asked, body: Inbound) -> BoxFuture<'static, Response<Body>> {
-        Box::pin(Inner::serve(Arc::clone(&self.inner), asked, body, self.way.clone()))
+        Box::pin(Inner::serve(self.inner.hold(), asked, body, &self.way))
     }
 }
 
@@ -239,7 +232,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let serving = Inner::serve(Arc::clone(&self.inner), parts.into(), body, self.way.clone());
+        let serving = Inner::serve(self.inner.hold(), parts.into(), body, &self.way);
         Box::pin(async move { Ok(Body::spelled_out(serving.await)) })
     }
 }
@@ -279,19 +272,21 @@ impl Inner {
         house: Held<Inner>,
         mut parts: Asked,
         body: B,
-        way: Way,
-    ) -> impl Future<Output = Response<Body>> + Send
+        way: &Way,
+    ) -> impl Future<Output = Response<Body>> + Send + use<B>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let guards = house.guards.load().hold();
-        let way = Way { dialect: way.dialect.or_else(|| house.entry.dialect.load()), ..way };
+        let usual = if way.dialect.is_none() { house.entry.dialect.load() } else { None };
+        let usual = usual.map(|dialect| Way { dialect: Some(dialect), ..way.clone() });
+        let way = usual.as_ref().unwrap_or(way);
         let mut named = None;
-        if parts.headers.glance().is_named || house.names(&way) {
+        if parts.headers.glance().is_named || house.names(way) {
             named = Inner::name(&mut parts);
         }
-        let gate = house.gate(&guards, &parts, &way);
+        let gate = house.gate(&guards, &parts, way);
         let checked = headers::check(parts.headers.glance(), house.limit(&guards));
         let door = way.door(parts.uri.path());
         let is_message = door == Door::Messages && parts.method == Method::POST;
@@ -299,10 +294,10 @@ impl Inner {
             (Ok(Gate::Open(pass)), Ok(accepts)) if is_message && !guards.counts_together() => {
                 let accepts = headers::for_dialect(accepts, &parts.headers, way.dialect.as_deref());
                 let dress = pass.dress.clone();
-                let peer = peer(parts, Road::Post { streams: accepts.stream }, &way, pass);
+                let peer = peer(parts, Road::Post { streams: accepts.stream }, way, pass);
                 Came::Message { peer, accepts, dress }
             }
-            (gate, checked) => Came::Other(Box::new(Other { parts, way, gate, checked, door })),
+            (gate, checked) => Came::Other(Box::new(Other { parts, way: way.clone(), gate, checked, door })),
         };
         async move {
             let mut response = match came {
@@ -495,7 +490,7 @@ impl Inner {
             return (name.len() <= LONGEST_ID).then(|| Box::new(name.clone()));
         }
         let name = HeaderValue::from_str(&crate::seal::token()).ok()?;
-        Arc::make_mut(&mut parts.headers).change().insert(REQUEST_ID, name.clone());
+        Arc::make_mut(&mut parts.headers).set_name(name.clone());
         Some(Box::new(name))
     }
 
@@ -1099,7 +1094,7 @@ mod tests {
     fn a_call_stays_small() {
         let Endpoint { inner, way } = crate::Server::new("small", "1").build().unwrap().into_service();
         let body = Full::<Bytes>::default();
-        let size = size_of_val(&Inner::serve(Arc::clone(&inner), Asked::default(), body, way.clone()));
+        let size = size_of_val(&Inner::serve(inner.hold(), Asked::default(), body, &way));
         assert!(size <= 1024, "serving takes {size} bytes");
         let peer = peer(Asked::default(), Road::Post { streams: true }, &way, Pass::default());
         let (bytes, out) = (Bytes::new(), Stream::new(Capacity::default()));

@@ -8,7 +8,7 @@ use crate::letterhead::{Accepts, Glance, Length, Letterhead, SESSION, VERSION};
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
-/// The same, without streams to those who name no edition where a dialect has none, or none but for answers.
+/// What a client takes, without streams to those who name no edition where a dialect has none, or none but for answers.
 pub(super) fn for_dialect(accepts: Accepts, headers: &Letterhead, dialect: Option<&Dialect>) -> Accepts {
     let Some(dialect) = dialect.filter(|dialect| dialect.json_only || dialect.answers_alone) else {
         return accepts;

@@ -60,19 +60,16 @@ pub(super) fn head(
     }
     match framing {
         Framing::None => {}
-        Framing::Length(length) => {
-            out.extend_from_slice(b"content-length: ");
-            decimal(out, length);
-            out.extend_from_slice(b"\r\n");
-        }
+        Framing::Length(length) => put_length(out, length),
         Framing::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
     }
     if is_last {
         out.extend_from_slice(b"connection: close\r\n");
     }
-    out.extend_from_slice(b"date: ");
-    out.extend_from_slice(&clock::date(now));
-    out.extend_from_slice(b"\r\n\r\n");
+    // In one piece: every answer ends its head with it.
+    let mut end = *b"date: .............................\r\n\r\n";
+    end[6..35].copy_from_slice(&clock::date(now));
+    out.extend_from_slice(&end);
 }
 
 fn field(out: &mut Vec<u8>, name: &str, value: &HeaderValue) {
@@ -83,18 +80,20 @@ fn field(out: &mut Vec<u8>, name: &str, value: &HeaderValue) {
     out.put_slice(b"\r\n");
 }
 
-fn decimal(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 || at == 0 {
-            break;
-        }
+/// The line that says how long a body is, in one piece too.
+fn put_length(out: &mut Vec<u8>, length: u64) {
+    const NAME: &[u8; 16] = b"content-length: ";
+    let mut line = [0; NAME.len() + 22];
+    line[..NAME.len()].copy_from_slice(NAME);
+    let mut end = NAME.len() + length.checked_ilog10().unwrap_or(0) as usize + 1;
+    line[end..end + 2].copy_from_slice(b"\r\n");
+    let (text, mut rest) = (end + 2, length);
+    while end > NAME.len() {
+        end -= 1;
+        line[end] = b'0' + (rest % 10) as u8;
+        rest /= 10;
     }
-    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(&line[..text]);
 }
 
 /// Begins a chunk: its length, in hexadecimal digits.
@@ -116,8 +115,8 @@ mod tests {
     fn numbers_are_written_as_people_and_machines_do() {
         for number in [0, 1, 9, 10, 15, 16, 255, 256, 4095, 65_536, 1_000_000, usize::MAX] {
             let mut out = Vec::new();
-            decimal(&mut out, number as u64);
-            assert_eq!(out, number.to_string().as_bytes());
+            put_length(&mut out, number as u64);
+            assert_eq!(out, format!("content-length: {number}\r\n").as_bytes());
             if number > 0 {
                 let mut out = Vec::new();
                 chunk(&mut out, number);
