@@ -110,8 +110,7 @@ pub(crate) struct Session {
     /// The mildest level the client wants to hear of.
     level: AtomicU8,
     subscriber: Arc<Subscriber>,
-    /// Questions under way, by the id they were asked with.
-    /// None once no answer can come any more.
+    /// Questions under way. None once no answer can come any more.
     pending: Mutex<Option<Pending>>,
     pub(crate) calls: Calls,
     streams: Mutex<Streams>,
@@ -125,7 +124,19 @@ pub(crate) struct Session {
     pub(super) kin: Option<Box<Kin>>,
 }
 
-type Pending = HashMap<RequestId, oneshot::Sender<Result<Raw, RemoteError>>>;
+/// Who waits for which answer. Each is asked by a call under way, so there are never many.
+#[derive(Debug, Default)]
+struct Pending(Vec<(RequestId, oneshot::Sender<Result<Raw, RemoteError>>)>);
+
+impl Pending {
+    fn place(&self, id: &RequestId) -> Option<usize> {
+        self.0.iter().position(|(asked, _)| asked == id)
+    }
+
+    fn take(&mut self, id: &RequestId) -> Option<oneshot::Sender<Result<Raw, RemoteError>>> {
+        self.place(id).map(|place| self.0.swap_remove(place).1)
+    }
+}
 
 /// Streams that can be resumed. Number 0 is the standing one, for what belongs to no request.
 #[derive(Debug, Default)]
@@ -285,7 +296,7 @@ impl Sessions {
             limits: Arc::clone(&self.limits),
             level: AtomicU8::new(LogLevel::Info as u8),
             subscriber,
-            pending: Mutex::new(Some(HashMap::new())),
+            pending: Mutex::new(Some(Pending::default())),
             calls: Calls::default(),
             streams: Mutex::default(),
             seen: AtomicU64::new(0),
@@ -484,23 +495,23 @@ impl Session {
             Some(kin) => RequestId::from(format!("{}.{}", kin.node, token())),
             None => RequestId::from(token()),
         };
-        lock(&self.pending).as_mut()?.insert(id.clone(), sender);
+        lock(&self.pending).as_mut()?.0.push((id.clone(), sender));
         Some((id, receiver))
     }
 
     /// Nobody waits for this answer any more; false if nobody did.
     pub(super) fn forget(&self, id: &RequestId) -> bool {
-        lock(&self.pending).as_mut().is_some_and(|pending| pending.remove(id).is_some())
+        lock(&self.pending).as_mut().is_some_and(|pending| pending.take(id).is_some())
     }
 
     /// Whether somebody here waits for this answer.
     pub(super) fn expects(&self, id: &RequestId) -> bool {
-        lock(&self.pending).as_ref().is_some_and(|pending| pending.contains_key(id))
+        lock(&self.pending).as_ref().is_some_and(|pending| pending.place(id).is_some())
     }
 
     /// An answer has come. One that nobody waits for, or a second one, is dropped.
     pub(super) fn hear(&self, id: &RequestId, outcome: Result<Raw, RemoteError>) {
-        let waiting = lock(&self.pending).as_mut().and_then(|pending| pending.remove(id));
+        let waiting = lock(&self.pending).as_mut().and_then(|pending| pending.take(id));
         if let Some(waiting) = waiting {
             // Nobody there any more: the question was taken back in this very moment.
             let _ = waiting.send(outcome);

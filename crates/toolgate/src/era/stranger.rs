@@ -4,7 +4,7 @@
 //! Whoever is not remembered can only be known by who it has proven to be: subscriptions are kept by principal, and
 //! all who have proven nothing share theirs.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use toolgate_wire::model::{Filter, LogLevel};
@@ -14,7 +14,8 @@ use super::feed::tell_all;
 use super::speech::Speech;
 use super::{Era, Peer, Road};
 use crate::hub::{Hub, Subscriber};
-use crate::request::Principal;
+use crate::maps::ByName;
+use crate::request::{Principal, owner};
 use crate::stream::Stream;
 
 /// Resources that one principal may subscribe to. One more takes the place of the oldest.
@@ -26,9 +27,9 @@ const PRINCIPALS: usize = 1000;
 /// What those hear who cannot say from which level on.
 const LEVEL: LogLevel = LogLevel::Info;
 
-/// What is kept of those who are not remembered.
+/// What is kept of those who are not remembered, by owner.
 #[derive(Debug, Default)]
-pub(super) struct Strangers(Mutex<HashMap<Principal, Stranger>>);
+pub(super) struct Strangers(Mutex<ByName<Stranger>>);
 
 #[derive(Debug, Default)]
 struct Stranger {
@@ -73,13 +74,13 @@ impl Strangers {
     }
 
     fn unsubscribe(&self, principal: &Principal, uri: &str) {
-        if let Some(stranger) = self.lock().get_mut(principal) {
+        if let Some(stranger) = self.lock().get_mut(&owner(principal, None)) {
             stranger.uris.retain(|known| known != uri);
             stranger.streams().for_each(|stream| stream.remove(uri));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Principal, Stranger>> {
+    fn lock(&self) -> MutexGuard<'_, ByName<Stranger>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -91,14 +92,15 @@ impl Stranger {
 }
 
 /// The place of a principal. Those that nobody listens for make room.
-fn room<'a>(known: &'a mut HashMap<Principal, Stranger>, principal: &Principal) -> Option<&'a mut Stranger> {
-    if !known.contains_key(principal) && known.len() >= PRINCIPALS {
-        known.retain(|_, stranger| stranger.streams().next().is_some());
+fn room<'a>(known: &'a mut ByName<Stranger>, principal: &Principal) -> Option<&'a mut Stranger> {
+    let owner = owner(principal, None);
+    if !known.has(&owner) && known.len() >= PRINCIPALS {
+        known.retain(|stranger| stranger.streams().next().is_some());
         if known.len() >= PRINCIPALS {
             return None;
         }
     }
-    Some(known.entry(principal.clone()).or_default())
+    Some(known.or_default(&owner))
 }
 
 impl Era {

@@ -57,7 +57,7 @@ impl Core {
         mut lease: Version,
     ) {
         place.desk = Some(desk.id.clone());
-        lock(&self.running).desks.insert(desk.id.clone(), Arc::clone(&desk));
+        lock(&self.running).desks.insert(&desk.id, Arc::clone(&desk));
         let (core, here) = (Arc::clone(self), Handle::current());
         self.tracker.spawn_home(async move {
             let over = core.run(&desk, caller, &mut lease, &here).await;
