@@ -106,13 +106,17 @@ impl<T> ByName<T> {
         self.things.len()
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.things.is_empty()
+    }
+
     /// Whether the next one needs more room than there is.
     pub(crate) fn is_full(&self) -> bool {
         self.things.len() == self.things.capacity()
     }
 
-    pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.things.iter().map(|(name, _)| name)
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.things.iter().map(|(name, _)| &**name)
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
@@ -181,7 +185,7 @@ mod tests {
                 for name in 0..12u8 {
                     prop_assert_eq!(named.get(&name.to_string()), model.get(&name.to_string()));
                 }
-                prop_assert!(named.names().all(|name| model.contains_key(&**name)));
+                prop_assert!(named.names().all(|name| model.contains_key(name)));
             }
         }
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use arc_swap::ArcSwapOption;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::JoinSet;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{
     Annotations, CacheHint, CacheScope, Icon, Implementation, ServerCapabilities, TaskCapability, TaskSupport,
@@ -44,10 +44,10 @@ use crate::registry::{
     Need, Offer, Pager, PromptSpec, Registry, ResourceSpec, Roots, Snapshot, TemplateSpec, ToolSpec,
     cache_hint,
 };
-use crate::request::BoxFuture;
 use crate::seal::Seal;
 use crate::store::{Cellar, MemoryStore, Store};
 use crate::task::{Means, TaskLimits, Tasks};
+use crate::tracker;
 #[cfg(feature = "http")]
 use crate::transport::{
     http::{Endpoint, HttpOptions},
@@ -121,20 +121,19 @@ impl Server {
         let asked = signal::signal();
         let stop = CancellationToken::new();
         // A task, so that whoever reads and whoever calls are on the same threads. It ends with this future.
-        let mut serving = JoinSet::new();
         let connection = stdio::serve(Arc::clone(&self.0.entry), input, output, stop.clone(), self.0.drain);
-        serving.spawn(Box::pin(connection) as BoxFuture<'static, _>);
+        let mut serving = tracker::send_on(&Handle::current(), connection);
         let served = tokio::select! {
             biased;
-            served = serving.join_next() => served,
+            served = &mut serving => served,
             () = asked => {
                 // Listeners are told the end before the line is hung up.
                 self.shut_down();
                 stop.cancel();
-                serving.join_next().await
+                serving.await
             }
         };
-        let served = served.and_then(Result::ok).unwrap_or(Err(std::io::ErrorKind::BrokenPipe.into()));
+        let served = served.unwrap_or(Err(std::io::ErrorKind::BrokenPipe.into()));
         flushed.wait(self.0.drain).await;
         let tasks = &self.0.entry.hall.tasks;
         // Where nobody could ask for them any more, they are not waited for.

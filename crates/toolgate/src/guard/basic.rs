@@ -21,6 +21,7 @@ use super::authorization::{Authorization, user_and_password};
 use super::secret::Digest;
 use crate::request::Principal;
 use crate::seal::fill;
+use crate::tracker;
 
 /// Hashes that are computed at once.
 const AT_ONCE: usize = 2;
@@ -208,12 +209,12 @@ impl Users {
         let seat = Arc::clone(&self.hashing.in_all).try_acquire_owned().map_err(|_| Unchecked::TooMany)?;
         let turn = Arc::clone(&self.hashing.at_once).acquire_owned().await.map_err(|_| Unchecked::Broken)?;
         let users = self.clone();
-        let computed = tokio::task::spawn_blocking(move || {
+        let computed = tracker::send_aside(move || {
             let found = users.compute(&login);
             drop((turn, seat));
             found
         });
-        computed.await.map_err(|_| Unchecked::Broken)
+        computed.await.ok_or(Unchecked::Broken)
     }
 
     fn compute(&self, login: &Login) -> Option<Principal> {

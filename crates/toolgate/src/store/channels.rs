@@ -91,7 +91,7 @@ impl Channels {
     /// The channels that somebody listens to.
     #[cfg(feature = "redis")]
     pub(super) fn names(&self) -> Vec<Box<str>> {
-        lock(&self.0).listeners.names().map(|name| Box::from(&**name)).collect()
+        lock(&self.0).listeners.names().map(Box::from).collect()
     }
 
     /// Nothing more will be said: listeners hear what waits for them, then the end.
