@@ -122,7 +122,7 @@ impl Server {
         let stop = CancellationToken::new();
         // A task, so that whoever reads and whoever calls are on the same threads. It ends with this future.
         let connection = stdio::serve(Arc::clone(&self.0.entry), input, output, stop.clone(), self.0.drain);
-        let mut serving = tracker::send_on(&Handle::current(), connection);
+        let mut serving = tracker::send_on(&Handle::current(), connection).bound();
         let served = tokio::select! {
             biased;
             served = &mut serving => served,

@@ -126,10 +126,12 @@ impl Future for Task {
     }
 }
 
-/// A task that gives something back, and ends with whoever waits for that. `None` if it panicked.
+/// A task that brings something back. `None` if it panicked or was ended.
 #[derive(Debug)]
 pub(crate) struct Errand<T> {
     task: JoinHandle<()>,
+    /// It ends with whoever waits for it.
+    is_bound: bool,
     /// Not the output of the task: all tasks are of one type.
     brought: Arc<Mutex<Option<T>>>,
 }
@@ -145,7 +147,7 @@ pub(crate) fn send_on<T: Send + 'static>(
         let found = work.await;
         *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
     });
-    Errand { task: here.spawn(Task { work, _tracked: None }), brought }
+    Errand { task: here.spawn(Task { work, _tracked: None }), is_bound: false, brought }
 }
 
 /// Sends somebody on an errand that may block its thread.
@@ -156,7 +158,19 @@ pub(crate) fn send_aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 's
         let found = work();
         *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
     });
-    Errand { task: tokio::task::spawn_blocking(work), brought }
+    Errand { task: tokio::task::spawn_blocking(work), is_bound: false, brought }
+}
+
+impl<T> Errand<T> {
+    /// The same, which ends with whoever waits for it.
+    pub(crate) fn bound(mut self) -> Errand<T> {
+        self.is_bound = true;
+        self
+    }
+
+    pub(crate) fn end(&self) {
+        self.task.abort();
+    }
 }
 
 impl<T> Future for Errand<T> {
@@ -170,7 +184,9 @@ impl<T> Future for Errand<T> {
 
 impl<T> Drop for Errand<T> {
     fn drop(&mut self) {
-        self.task.abort();
+        if self.is_bound {
+            self.end();
+        }
     }
 }
 

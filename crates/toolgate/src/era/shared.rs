@@ -12,7 +12,6 @@ mod kin;
 mod newcomers;
 mod record;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -41,7 +40,7 @@ use crate::store::{Expect, Key, StoreError};
 use crate::task::Tasks;
 use crate::tracker::Tracker;
 use changes::Changes;
-use desk::Pace;
+use desk::Paces;
 use newcomers::Newcomers;
 use record::Record;
 
@@ -80,7 +79,7 @@ pub(crate) struct Shared {
     /// Who greeted here lately.
     newcomers: Mutex<Newcomers>,
     /// Who writes which log here.
-    desks: Mutex<HashMap<u64, Arc<Pace>>>,
+    desks: Mutex<Paces>,
     pub(super) drain: CancellationToken,
     hub: Arc<Hub>,
     /// Long work, of which sessions are told.
@@ -499,7 +498,7 @@ impl Shared {
         }
     }
 
-    fn desks(&self) -> MutexGuard<'_, HashMap<u64, Arc<Pace>>> {
+    fn desks(&self) -> MutexGuard<'_, Paces> {
         self.desks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -539,7 +538,7 @@ impl Ear for Shared {
                 }
             }
             Word::Reading { session, stream, reader } => {
-                if let Some(pace) = self.desks().get(&stream) {
+                if let Some(pace) = self.desks().get(stream) {
                     pace.note_read();
                 }
                 // Without a name: somebody who is known already has come so far.

@@ -84,7 +84,7 @@ impl Core {
         let Some(work) = self.crew.start(job) else {
             return Over::End(End::failed("the tool of this task is not there any more"));
         };
-        let mut working = tracker::send_on(here, work);
+        let mut working = tracker::send_on(here, work).bound();
         let started = tick();
         let forgotten = started + left;
         let late = record.deadline.map(|deadline| deadline.saturating_sub(self.clock.unix_millis()));
