@@ -11,6 +11,19 @@ pub(crate) fn gather<K: Ord, V>(pairs: impl IntoIterator<Item = (K, V)>) -> BTre
     map
 }
 
+/// Takes one of a few out of a map. The others are put in again: to take one out of a tree is half of its code, and each
+/// kind of map would bring that into the program.
+pub(crate) fn take<V>(map: &mut BTreeMap<String, V>, name: &str) -> Option<V> {
+    let mut taken = None;
+    for (key, value) in std::mem::take(map) {
+        match key == name {
+            true => taken = Some(value),
+            false => drop(map.insert(key, value)),
+        }
+    }
+    taken
+}
+
 /// Things by name, in no order. They stand in a row, and what is hashed are names and places: each kind of hash map
 /// would bring a table of its own into the program, and this brings one for all.
 #[derive(Clone, Debug)]

@@ -253,7 +253,7 @@ impl Tasks {
     pub(crate) fn create(&self, wish: Wish) -> BoxFuture<'static, Result<Task, Stop>> {
         self.rise();
         let core = Arc::clone(&self.core);
-        Box::pin(async move { core.create(wish).await })
+        Box::pin(core.create(wish))
     }
 
     /// A task as it stands.

@@ -20,7 +20,7 @@ use toolgate_wire::{Client, Edition, Fault, Kind, Raw, View, codec};
 use super::{Era, Face};
 use crate::clock::Clock;
 use crate::handler::{AskError, AskErrorKind, Luggage, Voice};
-use crate::maps::gather;
+use crate::maps::{gather, take};
 use crate::registry::is_right;
 use crate::request::{BoxFuture, Caller, Principal, Stop};
 use crate::seal::Seal;
@@ -186,7 +186,7 @@ impl Retrying {
             return Ok(known);
         }
         // An answer that is none is dropped, and the question asked again.
-        if let Some(raw) = journal.brought.remove(key)
+        if let Some(raw) = take(&mut journal.brought, key)
             && let Some(answer) = self.understand(&ask, &raw)
         {
             journal.answers.insert(key.to_owned(), raw);

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, OnceCell, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolgate_wire::model::{Hello, LogLevel, ServerCapabilities};
+use toolgate_wire::model::{Call, Hello, ServerCapabilities};
 use toolgate_wire::{
     Client, Fault, FaultKind, Frame, Limits, Message, Raw, RemoteError, RequestId, read, write_error,
     write_result,
@@ -311,36 +311,23 @@ impl Shared {
         Ok(())
     }
 
-    /// The client wants to hear of this level and what is worse.
-    pub(super) async fn set_level(&self, session: &Session, level: LogLevel) -> Result<(), Fault> {
-        self.amend(session, &|record| {
-            record.set_level(level);
-            Ok(())
-        })
-        .await
-    }
-
-    pub(super) async fn subscribe(&self, session: &Session, uri: &str) -> Result<(), Fault> {
+    /// Remembers what a client wants to hear of from now on, everywhere. Other wishes change nothing.
+    pub(super) async fn remember(&self, session: &Session, wish: &Call) -> Result<(), Fault> {
         let most = session.limits.subscriptions;
-        self.amend(session, &|record| {
-            if record.subscribe(uri, most, SUBSCRIBED) { Ok(()) } else { Err(session.too_many()) }
-        })
-        .await
-    }
-
-    pub(super) async fn unsubscribe(&self, session: &Session, uri: &str) -> Result<(), Fault> {
-        self.amend(session, &|record| {
-            record.uris.retain(|known| known != uri);
+        let change = |record: &mut Record| {
+            match wish {
+                Call::SetLevel(level) => record.set_level(*level),
+                Call::Unsubscribe { uri } => record.uris.retain(|known| known != uri),
+                Call::Subscribe { uri } if !record.subscribe(uri, most, SUBSCRIBED) => {
+                    return Err(session.too_many());
+                }
+                _ => {}
+            }
             Ok(())
-        })
-        .await
-    }
-
-    /// Changes what is remembered of a session, everywhere.
-    async fn amend(&self, session: &Session, change: Change<'_>) -> Result<(), Fault> {
+        };
         // From before the change: whoever is told of it later than of something newer can make up for it.
         let seen = self.changes.seen();
-        let record = self.rewrite(session, change).await?;
+        let record = self.rewrite(session, &change).await?;
         session.adapt(&record, seen);
         let text = String::from_utf8_lossy(&record.write()).into();
         let word = Word::Record { session: session.id.clone(), record: text, seen };

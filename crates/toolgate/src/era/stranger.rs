@@ -185,7 +185,7 @@ mod tests {
             strangers.subscribe(&Principal::new(n.to_string()), "a://b").unwrap();
         }
         assert!(strangers.lock().len() <= PRINCIPALS);
-        assert!(strangers.lock().contains_key(&Principal::new("ada")));
+        assert!(strangers.lock().has(&owner(&Principal::new("ada"), None)));
         drop(listening);
     }
 }

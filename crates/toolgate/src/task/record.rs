@@ -11,7 +11,7 @@ use toolgate_wire::model::{Ask, Task, TaskEnd, TaskState};
 use toolgate_wire::{Client, Fault, FaultKind, Kind, Limits, Raw, codec};
 
 use crate::clock::iso8601;
-use crate::maps::gather;
+use crate::maps::{gather, take};
 use crate::request::Principal;
 
 /// How large a record may be that is read back: more than one may ever become.
@@ -58,7 +58,7 @@ impl Record {
 
     /// Takes a question off the list. One that nobody asked is none.
     pub(super) fn reply(&mut self, key: &str, reply: Raw) -> bool {
-        if self.is_final() || self.task.asks.remove(key).is_none() {
+        if self.is_final() || take(&mut self.task.asks, key).is_none() {
             return false;
         }
         self.replies.insert(key.to_owned(), reply);

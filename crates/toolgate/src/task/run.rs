@@ -171,8 +171,8 @@ impl Core {
     }
 
     /// Says once more that it is under way. If that cannot be done now, the next renewal does it.
-    pub(super) async fn enter(&self, desk: &Desk) {
-        self.note(desk, "").await;
+    pub(super) fn enter(&self, desk: &Desk) -> impl Future<Output = ()> {
+        self.note(desk, "")
     }
 
     async fn note(&self, desk: &Desk, value: &'static str) {
