@@ -248,8 +248,16 @@ impl Subscriber {
             (state.wants.prompts, Topic::Prompts),
             (state.wants.resources, Topic::Resources),
         ];
-        let lists = lists.into_iter().filter_map(|(is_wanted, topic)| is_wanted.then_some(topic));
-        lists.chain(state.wants.uris.iter().map(|uri| Topic::Resource(uri.as_str().into()))).collect()
+        let mut topics = Vec::new();
+        for (is_wanted, topic) in lists {
+            if is_wanted {
+                topics.push(topic);
+            }
+        }
+        for uri in &state.wants.uris {
+            topics.push(Topic::Resource(uri.as_str().into()));
+        }
+        topics
     }
 
     /// Wants to hear of these resources and no others. Gives those that are new.

@@ -286,7 +286,7 @@ impl Journal {
         self.answers = entries("answers");
         // What this run has already set aside is newer.
         let mut memory = entries("memory");
-        memory.append(&mut self.memory);
+        memory.extend(std::mem::take(&mut self.memory));
         self.memory = memory;
         Ok(())
     }

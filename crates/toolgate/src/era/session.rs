@@ -4,8 +4,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -93,7 +93,7 @@ pub(crate) struct Sessions {
     /// Stand in for clients that say nothing of themselves but an edition, or not even that.
     strangers: [Arc<Client>; Edition::ALL.len()],
     /// Clients that greeted lately, the last one last: thousands of sessions come from the same program.
-    greeted: Mutex<VecDeque<Arc<Client>>>,
+    greeted: Mutex<Vec<Arc<Client>>>,
     /// When all sessions were last looked at, in milliseconds of uptime.
     swept: AtomicU64,
 }
@@ -213,11 +213,11 @@ impl Sessions {
     pub(super) fn known(&self, client: Client) -> Arc<Client> {
         let mut greeted = lock(&self.greeted);
         let place = greeted.iter().rposition(|known| **known == client);
-        let client = place.and_then(|place| greeted.remove(place)).unwrap_or_else(|| Arc::new(client));
+        let client = place.map_or_else(|| Arc::new(client), |place| greeted.remove(place));
         if greeted.len() >= GREETED {
-            greeted.pop_front();
+            greeted.remove(0);
         }
-        greeted.push_back(Arc::clone(&client));
+        greeted.push(Arc::clone(&client));
         client
     }
 

@@ -4,7 +4,6 @@
 //! Whoever is not remembered can only be known by who it has proven to be: subscriptions are kept by principal, and
 //! all who have proven nothing share theirs.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use toolgate_wire::model::{Filter, LogLevel};
@@ -34,7 +33,7 @@ pub(super) struct Strangers(Mutex<ByName<Stranger>>);
 #[derive(Debug, Default)]
 struct Stranger {
     /// Oldest first.
-    uris: VecDeque<String>,
+    uris: Vec<String>,
     streams: Vec<Weak<Subscriber>>,
 }
 
@@ -43,7 +42,7 @@ impl Strangers {
     fn open(&self, principal: &Principal, hub: &Hub) -> Option<Arc<Subscriber>> {
         let mut known = self.lock();
         let stranger = room(&mut known, principal)?;
-        let uris = stranger.uris.iter().cloned().collect();
+        let uris = stranger.uris.clone();
         let wants = Filter { tools: true, prompts: true, resources: true, uris, ..Filter::default() };
         let subscriber = hub.subscribe(wants);
         subscriber.add_roots();
@@ -61,12 +60,11 @@ impl Strangers {
             return Err(Fault::new(FaultKind::Busy, "too many clients subscribe; try again later"));
         };
         stranger.uris.retain(|known| known != uri);
-        if stranger.uris.len() >= SUBSCRIPTIONS
-            && let Some(oldest) = stranger.uris.pop_front()
-        {
+        if stranger.uris.len() >= SUBSCRIPTIONS {
+            let oldest = stranger.uris.remove(0);
             stranger.streams().for_each(|stream| stream.remove(&oldest));
         }
-        stranger.uris.push_back(uri.to_owned());
+        stranger.uris.push(uri.to_owned());
         stranger.streams().for_each(|stream| {
             stream.add(uri, SUBSCRIPTIONS, SUBSCRIPTIONS * LONGEST);
         });

@@ -263,11 +263,18 @@ impl MemoryStore {
         // Entries come before counters.
         let to = Bound::Excluded(place(Kind::Count, ""));
         let now = tick();
-        let found = shard.0.range((from, to)).filter_map(|(row, cell)| match &cell.kept {
-            Kept::Entry(entry) if cell.is_alive(now) => Some((row.name.clone(), entry.clone())),
-            _ => None,
-        });
-        found.take(most).collect()
+        let mut found = Vec::new();
+        for (row, cell) in shard.0.range((from, to)) {
+            if found.len() >= most {
+                break;
+            }
+            if let Kept::Entry(entry) = &cell.kept
+                && cell.is_alive(now)
+            {
+                found.push((row.name.clone(), entry.clone()));
+            }
+        }
+        found
     }
 
     fn count_now(&self, key: &Key, by: u64, life: Duration) -> Result<u64, StoreError> {
@@ -313,8 +320,10 @@ impl MemoryStore {
         };
         let oldest = next - log.len() as u64;
         let skipped = usize::try_from(after.saturating_add(1).saturating_sub(oldest)).unwrap_or(usize::MAX);
-        let numbered = (oldest..).zip(log.iter()).skip(skipped).take(most);
-        let entries = numbered.map(|(number, value)| (number, value.clone())).collect();
+        let mut entries = Vec::new();
+        for (number, value) in (oldest..).zip(log).skip(skipped).take(most) {
+            entries.push((number, value.clone()));
+        }
         Page { oldest, newest: next - 1, entries }
     }
 }
