@@ -7,7 +7,7 @@ mod guards;
 mod live;
 
 use std::any::TypeId;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -37,7 +37,6 @@ use crate::error::{Error, ErrorKind};
 use crate::guard::Guards;
 use crate::handler::{Changes, Context, Handler, IntoContents, IntoOutput, IntoPrompt, Needs, Shared};
 use crate::hub::{Hub, Topic};
-use crate::maps::gather;
 use crate::observe::{ErrorContext, ErrorEvent, Events, Watch};
 use crate::profile::Profile;
 use crate::registry::{
@@ -1020,6 +1019,10 @@ fn open(parts: Parts) -> Server {
 
 /// Derived, never declared: what is offered is what is there.
 fn capabilities(offer: Offer) -> ServerCapabilities {
+    let mut extensions = BTreeMap::new();
+    if offer.tasks {
+        extensions.insert(key::TASKS_EXTENSION.to_owned(), Raw::empty_object());
+    }
     ServerCapabilities {
         tools: offer.tools.then_some(true),
         prompts: offer.prompts.then_some(true),
@@ -1033,7 +1036,7 @@ fn capabilities(offer: Offer) -> ServerCapabilities {
             tools: true,
             ..TaskCapability::default()
         }),
-        extensions: gather(offer.tasks.then(|| (key::TASKS_EXTENSION.to_owned(), Raw::empty_object()))),
+        extensions,
         ..ServerCapabilities::default()
     }
 }

@@ -667,6 +667,10 @@ impl Drop for Place {
 fn first_record(id: &str, wish: &Wish, now: u64, life: Duration, poll: Duration) -> Record {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let Wish { tool, arguments, caller, timeout, luggage, .. } = wish;
+    let mut attributes = serde_json::Map::new();
+    for (name, value) in caller.principal.attributes() {
+        attributes.insert(name.clone(), value.clone());
+    }
     Record {
         task: Task {
             id: id.to_owned(),
@@ -683,9 +687,7 @@ fn first_record(id: &str, wish: &Wish, now: u64, life: Duration, poll: Duration)
         arguments: arguments.clone(),
         client: codec::keep_client(&caller.client),
         principal: caller.principal.id().map(str::to_owned),
-        attributes: Raw::from(serde_json::Value::Object(
-            caller.principal.attributes().map(|(name, value)| (name.clone(), value.clone())).collect(),
-        )),
+        attributes: Raw::from(serde_json::Value::Object(attributes)),
         meta: caller.meta.raw.clone(),
         replies: luggage.answers.clone(),
         memory: luggage.memory.clone(),

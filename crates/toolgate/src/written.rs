@@ -1,5 +1,7 @@
 //! JSON that was written in this house, or by another process of it, and is read again.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde_json::Value;
 use toolgate_wire::{Limits, Raw};
@@ -10,6 +12,17 @@ const LIMITS: Limits = Limits { max_bytes: usize::MAX, max_depth: 127 };
 /// None if it is none.
 pub(crate) fn read(bytes: Bytes) -> Option<Raw> {
     Raw::parse_with(bytes, &LIMITS).ok()
+}
+
+/// The members of an object in it, by name; none where there is no object.
+pub(crate) fn entries(whole: &Raw, object: &str) -> BTreeMap<String, Raw> {
+    let mut entries = BTreeMap::new();
+    if let Some(object) = whole.view().get(object) {
+        for (name, value) in object.members() {
+            entries.insert(name.into_owned(), whole.slice(value));
+        }
+    }
+    entries
 }
 
 /// An answer of ours as a tree. What users have serialized may have a key twice: the last counts.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use sha2::{Digest, Sha256};
 use toolgate_wire::model::{
     Answer, Ask, Call, ClientCapabilities, InputRequired, LogLevel, Notice, Outcome, Retry, ToolOutput,
@@ -261,8 +261,12 @@ impl Voice for Retrying {
 
 impl Journal {
     fn write(&self, expires: u64) -> Vec<u8> {
-        let object = |entries: &BTreeMap<String, Raw>| -> Value {
-            entries.iter().map(|(key, raw)| (key.clone(), raw.to_value())).collect::<Map<_, _>>().into()
+        let object = |entries: &BTreeMap<String, Raw>| {
+            let mut object = Map::new();
+            for (key, raw) in entries {
+                object.insert(key.clone(), raw.to_value());
+            }
+            object
         };
         let plain = json!({
             "expires": expires,
@@ -274,18 +278,15 @@ impl Journal {
     }
 
     fn read(&mut self, plain: &[u8], now: u64) -> Result<(), &'static str> {
-        let plain = written::read(Bytes::copy_from_slice(plain)).ok_or("invalid")?.to_value();
-        if plain["expires"].as_u64().is_none_or(|expires| expires < now) {
+        let plain = written::read(Bytes::copy_from_slice(plain)).ok_or("invalid")?;
+        let number = |name: &str| plain.view().get(name)?.as_u64();
+        if number("expires").is_none_or(|expires| expires < now) {
             return Err("expired");
         }
-        let entries = |key: &str| -> BTreeMap<String, Raw> {
-            let object = plain[key].as_object();
-            gather(object.into_iter().flatten().map(|(key, value)| (key.clone(), Raw::from(value))))
-        };
-        self.round = plain["round"].as_u64().unwrap_or(ROUNDS);
-        self.answers = entries("answers");
+        self.round = number("round").unwrap_or(ROUNDS);
+        self.answers = written::entries(&plain, "answers");
         // What this run has already set aside is newer.
-        let mut memory = entries("memory");
+        let mut memory = written::entries(&plain, "memory");
         memory.extend(std::mem::take(&mut self.memory));
         self.memory = memory;
         Ok(())

@@ -4,8 +4,8 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -316,11 +316,16 @@ impl Sessions {
         }
         if open.len() >= self.limits.total {
             // Those that are silent longest go, a tenth of all at once: they are found again when they speak.
-            let idle = open.values().filter(|session| session.is_idle());
-            let mut seen: Vec<u64> = idle.map(|session| session.seen.load(Ordering::Relaxed)).collect();
-            let tenth = (seen.len() / 10).min(seen.len().checked_sub(1)?);
-            let (_, bound, _) = seen.select_nth_unstable(tenth);
-            let bound = *bound;
+            let idle = || open.values().filter(|session| session.is_idle());
+            let tenth = idle().count() / 10;
+            let mut oldest = BinaryHeap::new();
+            for session in idle() {
+                oldest.push(session.seen.load(Ordering::Relaxed));
+                if oldest.len() > tenth + 1 {
+                    oldest.pop();
+                }
+            }
+            let bound = oldest.pop()?;
             open.retain(|_, session| !session.is_idle() || session.seen.load(Ordering::Relaxed) > bound);
         } else if self.is_due(now, SWEEP) {
             open.retain(|_, session| !session.is_stale(now));
