@@ -3,14 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// A map of these. They are put in one by one: `collect` sorts them first, and each kind of map would bring a sort of
-/// its own into the program.
-pub(crate) fn gather<K: Ord, V>(pairs: impl IntoIterator<Item = (K, V)>) -> BTreeMap<K, V> {
-    let mut map = BTreeMap::new();
-    map.extend(pairs);
-    map
-}
-
 /// Takes one of a few out of a map. The others are put in again: to take one out of a tree is half of its code, and each
 /// kind of map would bring that into the program.
 pub(crate) fn take<V>(map: &mut BTreeMap<String, V>, name: &str) -> Option<V> {

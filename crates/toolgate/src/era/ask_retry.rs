@@ -15,12 +15,12 @@ use sha2::{Digest, Sha256};
 use toolgate_wire::model::{
     Answer, Ask, Call, ClientCapabilities, InputRequired, LogLevel, Notice, Outcome, Retry, ToolOutput,
 };
-use toolgate_wire::{Client, Edition, Fault, Kind, Raw, View, codec};
+use toolgate_wire::{Client, Edition, Fault, Kind, Raw, codec};
 
 use super::{Era, Face};
 use crate::clock::Clock;
 use crate::handler::{AskError, AskErrorKind, Luggage, Voice};
-use crate::maps::{gather, take};
+use crate::maps::take;
 use crate::registry::is_right;
 use crate::request::{BoxFuture, Caller, Principal, Stop};
 use crate::seal::Seal;
@@ -314,14 +314,15 @@ impl Retrying {
         }
         hash.update([u8::from(principal.id().is_some())]);
         if let Some(arguments) = &arguments {
-            canonical(&mut hash, arguments.view());
+            canonical(&mut hash, arguments);
         }
         hash.finalize().into()
     }
 }
 
 /// The same for the same JSON, however its members are ordered and its strings escaped.
-fn canonical(hash: &mut Sha256, value: View<'_>) {
+fn canonical(hash: &mut Sha256, raw: &Raw) {
+    let value = raw.view();
     let text = |hash: &mut Sha256, text: &str| {
         hash.update((text.len() as u64).to_le_bytes());
         hash.update(text);
@@ -329,16 +330,16 @@ fn canonical(hash: &mut Sha256, value: View<'_>) {
     hash.update([value.kind() as u8]);
     match value.kind() {
         Kind::Object => {
-            let members = gather(value.members());
+            let members = written::members(raw, value);
             hash.update((members.len() as u64).to_le_bytes());
-            for (key, member) in members {
-                text(hash, &key);
+            for (key, member) in &members {
+                text(hash, key);
                 canonical(hash, member);
             }
         }
         Kind::Array => {
             hash.update((value.items().count() as u64).to_le_bytes());
-            value.items().for_each(|item| canonical(hash, item));
+            value.items().for_each(|item| canonical(hash, &raw.slice(item)));
         }
         Kind::Text => text(hash, &value.as_text().unwrap_or_default()),
         _ => {
