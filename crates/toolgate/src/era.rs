@@ -234,6 +234,7 @@ impl Era {
 
     /// Reads a request.
     #[allow(clippy::too_many_arguments)]
+    #[inline]
     pub(crate) fn arrive(
         &self,
         id: &RequestId,

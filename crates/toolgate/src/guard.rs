@@ -442,6 +442,7 @@ impl Guards {
     }
 
     /// Whether requests are counted by all processes together, which takes a look into the store.
+    #[inline]
     pub(crate) fn counts_together(&self) -> bool {
         let common = [&self.per_address, &self.per_principal].into_iter().flatten();
         common.chain(self.of_principals.values()).any(|limiter| limiter.is_shared())
