@@ -42,7 +42,8 @@ pub(crate) struct Resource<'a> {
     address: String,
     root: &'a Value,
     pub(crate) draft: Draft,
-    anchors: HashMap<&'a str, Anchor<'a>>,
+    /// Places in the list of all anchors, by name.
+    anchors: Places,
 }
 
 /// What a reference leads to.
@@ -53,12 +54,16 @@ pub(crate) enum Target<'a> {
     MetaSchema,
 }
 
+/// Places in a list, by name. One type for all of them needs one code.
+type Places = HashMap<String, usize>;
+
 /// Numbers of parts of a schema, by where they are. One type for all of them needs one code.
 pub(crate) type Numbers = HashMap<*const Value, usize>;
 
 pub(crate) struct Index<'a> {
     pub(crate) resources: Vec<Resource<'a>>,
-    addresses: HashMap<String, usize>,
+    addresses: Places,
+    anchors: Vec<Anchor<'a>>,
     /// Where resources begin.
     starts: Numbers,
     /// All that was looked at; the numbers mean nothing.
@@ -84,7 +89,8 @@ impl<'a> Index<'a> {
     pub(crate) fn new() -> Index<'a> {
         Index {
             resources: Vec::new(),
-            addresses: HashMap::new(),
+            addresses: Places::new(),
+            anchors: Vec::new(),
             starts: Numbers::new(),
             known: Numbers::new(),
         }
@@ -102,12 +108,7 @@ impl<'a> Index<'a> {
         let resource = self.resources.len();
         self.addresses.entry(address.clone()).or_insert(resource);
         self.starts.insert(root, resource);
-        self.resources.push(Resource {
-            address,
-            root,
-            draft: said.unwrap_or(draft),
-            anchors: HashMap::new(),
-        });
+        self.resources.push(Resource { address, root, draft: said.unwrap_or(draft), anchors: Places::new() });
         resource
     }
 
@@ -174,7 +175,9 @@ impl<'a> Index<'a> {
     }
 
     fn name(&mut self, resource: usize, name: &'a str, value: &'a Value, is_dynamic: bool) {
-        self.resources[resource].anchors.entry(name).or_insert(Anchor { name, value, is_dynamic });
+        // The first of a name counts.
+        self.resources[resource].anchors.entry(name.to_owned()).or_insert(self.anchors.len());
+        self.anchors.push(Anchor { name, value, is_dynamic });
     }
 
     /// The resource that a schema is in, if another one begins with it.
@@ -199,7 +202,7 @@ impl<'a> Index<'a> {
             return Some(Target::Schema { value: root, resource, dynamic: None });
         }
         if !fragment.starts_with('/') {
-            let anchor = self.resources[resource].anchors.get(fragment.as_str())?;
+            let anchor = &self.anchors[*self.resources[resource].anchors.get(&fragment)?];
             let dynamic = anchor.is_dynamic.then_some(anchor.name);
             return Some(Target::Schema { value: anchor.value, resource, dynamic });
         }
@@ -225,8 +228,8 @@ impl<'a> Index<'a> {
 
     /// All that a dynamic reference may lead to.
     pub(crate) fn dynamic(&self, name: &str) -> Vec<(usize, &'a Value)> {
-        let found =
-            self.resources.iter().enumerate().filter_map(|(n, one)| Some((n, one.anchors.get(name)?)));
+        let found = self.resources.iter().enumerate();
+        let found = found.filter_map(|(n, one)| Some((n, &self.anchors[*one.anchors.get(name)?])));
         found.filter(|(_, anchor)| anchor.is_dynamic).map(|(n, anchor)| (n, anchor.value)).collect()
     }
 }

@@ -140,18 +140,18 @@ impl Bus {
     }
 
     /// Tells every node, this one too.
-    pub(crate) async fn tell_all(&self, word: &Word) -> Result<(), StoreError> {
-        self.tell(&self.cellar.space(ALL), word).await
+    pub(crate) fn tell_all(&self, word: &Word) -> impl Future<Output = Result<(), StoreError>> {
+        self.tell(self.cellar.space(ALL), word)
     }
 
     /// Tells one node.
-    pub(crate) async fn tell_node(&self, node: &str, word: &Word) -> Result<(), StoreError> {
-        self.tell(&self.channel(node), word).await
+    pub(crate) fn tell_node(&self, node: &str, word: &Word) -> impl Future<Output = Result<(), StoreError>> {
+        self.tell(self.channel(node), word)
     }
 
-    async fn tell(&self, channel: &str, word: &Word) -> Result<(), StoreError> {
+    async fn tell(&self, channel: String, word: &Word) -> Result<(), StoreError> {
         let message = serde_json::to_vec(word).map_err(|error| StoreError::Broken(error.to_string()))?;
-        within(self.cellar.store.publish(channel, message.into())).await
+        within(self.cellar.store.publish(&channel, message.into())).await
     }
 
     /// Hears words and says that it is there, until `over` falls.

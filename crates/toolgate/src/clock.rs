@@ -46,6 +46,7 @@ impl Clock {
     }
 
     /// Time since the house opened; never steps back.
+    #[inline]
     pub(crate) fn uptime(&self) -> Duration {
         match &self.0 {
             Source::System { started } => started.elapsed(),

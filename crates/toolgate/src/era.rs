@@ -240,6 +240,7 @@ impl Era {
 
     /// Reads a request.
     #[allow(clippy::too_many_arguments)]
+    #[inline]
     pub(crate) fn arrive(
         &self,
         id: &RequestId,
@@ -468,17 +469,10 @@ impl Era {
                 return Err(told(Fault::resource(uri)));
             }
             let (shared, session) = (Arc::clone(shared), Arc::clone(session));
-            let kept = async move {
-                match call {
-                    Call::SetLevel(level) => shared.set_level(&session, level).await,
-                    Call::Subscribe { uri } => shared.subscribe(&session, &uri).await,
-                    Call::Unsubscribe { uri } => shared.unsubscribe(&session, &uri).await,
-                    _ => Ok(()),
-                }
-            };
             let (answer, speech, id) = (self.answer(speech, id, &Outcome::Done), speech.clone(), id.clone());
             return Ok(Arrival::Later(Box::pin(async move {
-                kept.await.map_or_else(|fault| speech.refusal(Some(&id), &fault), |()| answer)
+                let kept = shared.remember(&session, &call).await;
+                kept.map_or_else(|fault| speech.refusal(Some(&id), &fault), |()| answer)
             })));
         }
         if !is_about_connection(&call) {

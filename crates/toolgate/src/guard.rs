@@ -21,7 +21,6 @@ mod token;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -45,6 +44,7 @@ pub use token::Token;
 
 use crate::clock::Clock;
 use crate::letterhead::Glance;
+use crate::maps::ByName;
 use crate::request::Principal;
 use crate::store::Cellar;
 use authorization::{Authorization, Given};
@@ -83,7 +83,7 @@ pub(crate) struct Guards {
     per_address: Option<Arc<Limiter>>,
     per_principal: Option<Arc<Limiter>>,
     /// For those of whom something else was said.
-    of_principals: HashMap<Box<str>, Arc<Limiter>>,
+    of_principals: ByName<Arc<Limiter>>,
     failures: Arc<Limiter>,
     clock: Clock,
     /// Settings that could not be made. As long as there are any, nobody comes in: a guard that is not there must not
@@ -210,7 +210,7 @@ impl Guards {
             headers: SecurityHeaders::default(),
             per_address: None,
             per_principal: None,
-            of_principals: HashMap::new(),
+            of_principals: ByName::default(),
             failures: Arc::new(Limiter::new(failures(), clock)),
             clock: clock.clone(),
             missing: Vec::new(),
@@ -282,7 +282,7 @@ impl Guards {
 
     /// How often the caller of this name may come, instead of what holds for all.
     pub(crate) fn set_rate_of(&mut self, principal: &str, rate: Rate) {
-        self.of_principals.insert(principal.into(), Arc::new(Limiter::new(rate, &self.clock)));
+        self.of_principals.insert(principal, Arc::new(Limiter::new(rate, &self.clock)));
     }
 
     /// The buckets that somebody takes from.
@@ -443,6 +443,7 @@ impl Guards {
     }
 
     /// Whether requests are counted by all processes together, which takes a look into the store.
+    #[inline]
     pub(crate) fn counts_together(&self) -> bool {
         let common = [&self.per_address, &self.per_principal].into_iter().flatten();
         common.chain(self.of_principals.values()).any(|limiter| limiter.is_shared())

@@ -4,11 +4,12 @@
 //! is told once of what changed a thousand times, and cannot make memory grow. The hub knows no
 //! encodings; whoever reads a subscriber writes the notices.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tokio::sync::Notify;
 use toolgate_wire::model::Filter;
+
+use crate::maps::ByName;
 
 /// A reader that is further behind than this hears of no more tasks until it has caught up; it can look for itself.
 const MANY_TASKS: usize = 256;
@@ -36,7 +37,7 @@ pub(crate) struct Hub {
     /// Where changes wait first, if other processes are to hear of them too.
     outbox: OnceLock<Outbox>,
     /// Those who hear of tasks, by whose. Tasks change often, and each is the business of few.
-    owners: Mutex<HashMap<Arc<str>, Vec<Weak<Subscriber>>>>,
+    owners: Mutex<ByName<Vec<Weak<Subscriber>>>>,
 }
 
 /// Changes that were made here and not yet told to anybody.
@@ -120,10 +121,10 @@ impl Hub {
         let subscriber = Arc::new(Subscriber { state: Mutex::new(state), stirred: Notify::new() });
         if let Some(owner) = owner {
             let mut owners = lock(&self.owners);
-            if owners.len() == owners.capacity() {
-                owners.retain(|_, theirs| theirs.iter().any(|subscriber| subscriber.strong_count() > 0));
+            if owners.is_full() {
+                owners.retain(|theirs| theirs.iter().any(|subscriber| subscriber.strong_count() > 0));
             }
-            push(owners.entry(owner).or_default(), &subscriber);
+            push(owners.or_default(&owner), &subscriber);
         }
         push(&mut lock(&self.subscribers), &subscriber);
         subscriber
@@ -189,7 +190,7 @@ impl Hub {
         match topic {
             Topic::Task { owner, .. } => {
                 let mut owners = lock(&self.owners);
-                if let Some(theirs) = owners.get_mut(&**owner) {
+                if let Some(theirs) = owners.get_mut(owner) {
                     tell(theirs, topic);
                 }
             }
@@ -247,8 +248,16 @@ impl Subscriber {
             (state.wants.prompts, Topic::Prompts),
             (state.wants.resources, Topic::Resources),
         ];
-        let lists = lists.into_iter().filter_map(|(is_wanted, topic)| is_wanted.then_some(topic));
-        lists.chain(state.wants.uris.iter().map(|uri| Topic::Resource(uri.as_str().into()))).collect()
+        let mut topics = Vec::new();
+        for (is_wanted, topic) in lists {
+            if is_wanted {
+                topics.push(topic);
+            }
+        }
+        for uri in &state.wants.uris {
+            topics.push(Topic::Resource(uri.as_str().into()));
+        }
+        topics
     }
 
     /// Wants to hear of these resources and no others. Gives those that are new.

@@ -1,11 +1,197 @@
 //! Maps of the house.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-/// A map of these. They are put in one by one: `collect` sorts them first, and each kind of map would bring a sort of
-/// its own into the program.
-pub(crate) fn gather<K: Ord, V>(pairs: impl IntoIterator<Item = (K, V)>) -> BTreeMap<K, V> {
-    let mut map = BTreeMap::new();
-    map.extend(pairs);
-    map
+/// Takes one of a few out of a map. The others are put in again: to take one out of a tree is half of its code, and each
+/// kind of map would bring that into the program.
+pub(crate) fn take<V>(map: &mut BTreeMap<String, V>, name: &str) -> Option<V> {
+    let mut taken = None;
+    for (key, value) in std::mem::take(map) {
+        match key == name {
+            true => taken = Some(value),
+            false => drop(map.insert(key, value)),
+        }
+    }
+    taken
+}
+
+/// Things by name, in no order. They stand in a row, and what is hashed are names and places: each kind of hash map
+/// would bring a table of its own into the program, and this brings one for all.
+#[derive(Clone, Debug)]
+pub(crate) struct ByName<T> {
+    things: Vec<(Arc<str>, T)>,
+    places: Places,
+}
+
+/// Where in the row the thing of a name stands.
+#[derive(Clone, Debug, Default)]
+struct Places(HashMap<Arc<str>, usize>);
+
+impl Places {
+    #[inline(never)]
+    fn of(&self, name: &str) -> Option<usize> {
+        self.0.get(name).copied()
+    }
+
+    #[inline(never)]
+    fn put(&mut self, name: &Arc<str>, place: usize) {
+        self.0.insert(Arc::clone(name), place);
+    }
+
+    #[inline(never)]
+    fn take(&mut self, name: &str) -> Option<usize> {
+        self.0.remove(name)
+    }
+}
+
+impl<T> Default for ByName<T> {
+    fn default() -> ByName<T> {
+        ByName { things: Vec::new(), places: Places::default() }
+    }
+}
+
+impl<T> ByName<T> {
+    pub(crate) fn get(&self, name: &str) -> Option<&T> {
+        Some(&self.things[self.places.of(name)?].1)
+    }
+
+    pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut T> {
+        Some(&mut self.things[self.places.of(name)?].1)
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.places.of(name).is_some()
+    }
+
+    /// Puts a thing in, or in the place of the one with this name.
+    pub(crate) fn insert(&mut self, name: &str, thing: T) {
+        match self.get_mut(name) {
+            Some(before) => *before = thing,
+            None => self.push(name.into(), thing),
+        }
+    }
+
+    /// The thing with this name, which is there from now on.
+    pub(crate) fn or_default(&mut self, name: &str) -> &mut T
+    where
+        T: Default,
+    {
+        let place = self.places.of(name).unwrap_or_else(|| {
+            self.push(name.into(), T::default());
+            self.things.len() - 1
+        });
+        &mut self.things[place].1
+    }
+
+    /// Takes a thing out, if it is there. The last one takes its place.
+    pub(crate) fn remove(&mut self, name: &str) -> Option<T> {
+        let place = self.places.take(name)?;
+        let (_, thing) = self.things.swap_remove(place);
+        if let Some((moved, _)) = self.things.get(place) {
+            self.places.put(moved, place);
+        }
+        Some(thing)
+    }
+
+    /// Keeps those of which this is true.
+    pub(crate) fn retain(&mut self, mut is_kept: impl FnMut(&T) -> bool) {
+        let before = self.things.len();
+        self.things.retain(|(_, thing)| is_kept(thing));
+        if self.things.len() == before {
+            return;
+        }
+        self.places = Places::default();
+        for (place, (name, _)) in self.things.iter().enumerate() {
+            self.places.put(name, place);
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.things.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.things.is_empty()
+    }
+
+    /// Whether the next one needs more room than there is.
+    pub(crate) fn is_full(&self) -> bool {
+        self.things.len() == self.things.capacity()
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.things.iter().map(|(name, _)| &**name)
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.things.iter().map(|(_, thing)| thing)
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&Arc<str>, &mut T)> {
+        self.things.iter_mut().map(|(name, thing)| (&*name, thing))
+    }
+
+    fn push(&mut self, name: Arc<str>, thing: T) {
+        self.places.put(&name, self.things.len());
+        self.things.push((name, thing));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Deed {
+        Insert(u8, u8),
+        Add(u8),
+        Remove(u8),
+        KeepBelow(u8),
+    }
+
+    fn deed() -> impl Strategy<Value = Deed> {
+        prop_oneof![
+            (0..12u8, any::<u8>()).prop_map(|(name, value)| Deed::Insert(name, value)),
+            (0..12u8).prop_map(Deed::Add),
+            (0..12u8).prop_map(Deed::Remove),
+            any::<u8>().prop_map(Deed::KeepBelow),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn it_holds_what_a_hash_map_holds(deeds in proptest::collection::vec(deed(), 0..60)) {
+            let mut named = ByName::default();
+            let mut model: HashMap<String, u8> = HashMap::new();
+            for deed in deeds {
+                match deed {
+                    Deed::Insert(name, value) => {
+                        named.insert(&name.to_string(), value);
+                        model.insert(name.to_string(), value);
+                    }
+                    Deed::Add(name) => {
+                        *named.or_default(&name.to_string()) ^= 1;
+                        *model.entry(name.to_string()).or_default() ^= 1;
+                    }
+                    Deed::Remove(name) => {
+                        prop_assert_eq!(named.remove(&name.to_string()), model.remove(&name.to_string()));
+                    }
+                    Deed::KeepBelow(most) => {
+                        named.retain(|value| *value < most);
+                        model.retain(|_, value| *value < most);
+                    }
+                }
+                prop_assert_eq!(named.len(), model.len());
+                for name in 0..12u8 {
+                    prop_assert_eq!(named.get(&name.to_string()), model.get(&name.to_string()));
+                }
+                prop_assert!(named.names().all(|name| model.contains_key(name)));
+            }
+        }
+    }
 }

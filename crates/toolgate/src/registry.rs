@@ -282,6 +282,10 @@ impl Registry {
 
     /// Changes what is offered, if `change` says that it did, and tells clients which list changed.
     pub(crate) fn change(&self, topic: &Topic, change: impl FnOnce(&mut Snapshot) -> bool) -> bool {
+        self.change_so(topic, Box::new(change))
+    }
+
+    fn change_so(&self, topic: &Topic, change: Box<dyn FnOnce(&mut Snapshot) -> bool + '_>) -> bool {
         {
             let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
             let mut next = Snapshot::clone(&self.current.load());

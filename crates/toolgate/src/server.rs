@@ -7,7 +7,7 @@ mod guards;
 mod live;
 
 use std::any::TypeId;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use std::time::Duration;
 #[cfg(feature = "http")]
 use arc_swap::ArcSwap;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::JoinSet;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{
     Annotations, CacheHint, CacheScope, Icon, Implementation, ServerCapabilities, TaskCapability, TaskSupport,
@@ -37,18 +37,17 @@ use crate::error::{Error, ErrorKind};
 use crate::guard::Guards;
 use crate::handler::{Changes, Context, Handler, IntoContents, IntoOutput, IntoPrompt, Needs, Shared};
 use crate::hub::{Hub, Topic};
-use crate::maps::gather;
 use crate::observe::{ErrorContext, ErrorEvent, Events, Watch};
 use crate::profile::Profile;
 use crate::registry::{
     Need, Offer, Pager, PromptSpec, Registry, ResourceSpec, Roots, Snapshot, TemplateSpec, ToolSpec,
     cache_hint,
 };
-use crate::request::BoxFuture;
 use crate::seal::Seal;
 use crate::seldom::Seldom;
 use crate::store::{Cellar, MemoryStore, Store};
 use crate::task::{Means, TaskLimits, Tasks};
+use crate::tracker;
 #[cfg(feature = "http")]
 use crate::transport::{
     http::{Endpoint, HttpOptions},
@@ -122,20 +121,19 @@ impl Server {
         let asked = signal::signal();
         let stop = CancellationToken::new();
         // A task, so that whoever reads and whoever calls are on the same threads. It ends with this future.
-        let mut serving = JoinSet::new();
         let connection = stdio::serve(Arc::clone(&self.0.entry), input, output, stop.clone(), self.0.drain);
-        serving.spawn(Box::pin(connection) as BoxFuture<'static, _>);
+        let mut serving = tracker::send_on(&Handle::current(), connection).bound();
         let served = tokio::select! {
             biased;
-            served = serving.join_next() => served,
+            served = &mut serving => served,
             () = asked => {
                 // Listeners are told the end before the line is hung up.
                 self.shut_down();
                 stop.cancel();
-                serving.join_next().await
+                serving.await
             }
         };
-        let served = served.and_then(Result::ok).unwrap_or(Err(std::io::ErrorKind::BrokenPipe.into()));
+        let served = served.unwrap_or(Err(std::io::ErrorKind::BrokenPipe.into()));
         flushed.wait(self.0.drain).await;
         let tasks = &self.0.entry.hall.tasks;
         // Where nobody could ask for them any more, they are not waited for.
@@ -1022,6 +1020,10 @@ fn open(parts: Parts) -> Server {
 
 /// Derived, never declared: what is offered is what is there.
 fn capabilities(offer: Offer) -> ServerCapabilities {
+    let mut extensions = BTreeMap::new();
+    if offer.tasks {
+        extensions.insert(key::TASKS_EXTENSION.to_owned(), Raw::empty_object());
+    }
     ServerCapabilities {
         tools: offer.tools.then_some(true),
         prompts: offer.prompts.then_some(true),
@@ -1035,7 +1037,7 @@ fn capabilities(offer: Offer) -> ServerCapabilities {
             tools: true,
             ..TaskCapability::default()
         }),
-        extensions: gather(offer.tasks.then(|| (key::TASKS_EXTENSION.to_owned(), Raw::empty_object()))),
+        extensions,
         ..ServerCapabilities::default()
     }
 }

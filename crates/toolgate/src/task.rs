@@ -16,7 +16,7 @@ mod record;
 mod run;
 mod sweep;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -33,6 +33,7 @@ use crate::cancel::Cancel;
 use crate::clock::{Clock, iso8601, tick};
 use crate::handler::{AskErrorKind, Luggage, Voice};
 use crate::hub::{Hub, Topic};
+use crate::maps::ByName;
 use crate::request::{BoxFuture, Caller, Failure, Stop};
 use crate::seal::{Seal, token};
 use crate::store::{Cellar, Expect, Key, Reach, StoreError, Version};
@@ -166,7 +167,7 @@ struct Core {
     /// What has ended here.
     kept: Mutex<Kept>,
     /// Who waits for which task to change. Bounded by the calls under way.
-    waiting: Mutex<HashMap<Box<str>, Arc<Notify>>>,
+    waiting: Mutex<ByName<Arc<Notify>>>,
     is_up: AtomicBool,
     /// Something was missed of what other processes say.
     missed: AtomicBool,
@@ -183,9 +184,9 @@ struct Core {
 /// Bounded by [`TaskLimits::running`].
 #[derive(Default)]
 struct Running {
-    desks: HashMap<Box<str>, Arc<Desk>>,
+    desks: ByName<Arc<Desk>>,
     /// How many of each owner, those that are about to begin included.
-    owners: HashMap<Arc<str>, usize>,
+    owners: ByName<usize>,
     total: usize,
 }
 
@@ -252,7 +253,7 @@ impl Tasks {
     pub(crate) fn create(&self, wish: Wish) -> BoxFuture<'static, Result<Task, Stop>> {
         self.rise();
         let core = Arc::clone(&self.core);
-        Box::pin(async move { core.create(wish).await })
+        Box::pin(core.create(wish))
     }
 
     /// A task as it stands.
@@ -546,7 +547,7 @@ impl Core {
     }
 
     fn wait_for<'a>(&'a self, id: &'a str) -> Waiting<'a> {
-        let notify = Arc::clone(lock(&self.waiting).entry(id.into()).or_default());
+        let notify = Arc::clone(lock(&self.waiting).or_default(id));
         Waiting { core: self, id, notify }
     }
 
@@ -586,7 +587,7 @@ impl Core {
         if mine >= self.limits.each || running.total >= self.limits.running {
             return Err(too_many());
         }
-        running.owners.insert(Arc::clone(owner), mine + 1);
+        running.owners.insert(owner, mine + 1);
         running.total += 1;
         Ok(Place { core: Arc::clone(self), owner: Arc::clone(owner), desk: None })
     }
@@ -666,6 +667,10 @@ impl Drop for Place {
 fn first_record(id: &str, wish: &Wish, now: u64, life: Duration, poll: Duration) -> Record {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let Wish { tool, arguments, caller, timeout, luggage, .. } = wish;
+    let mut attributes = serde_json::Map::new();
+    for (name, value) in caller.principal.attributes() {
+        attributes.insert(name.clone(), value.clone());
+    }
     Record {
         task: Task {
             id: id.to_owned(),
@@ -682,9 +687,7 @@ fn first_record(id: &str, wish: &Wish, now: u64, life: Duration, poll: Duration)
         arguments: arguments.clone(),
         client: codec::keep_client(&caller.client),
         principal: caller.principal.id().map(str::to_owned),
-        attributes: Raw::from(serde_json::Value::Object(
-            caller.principal.attributes().map(|(name, value)| (name.clone(), value.clone())).collect(),
-        )),
+        attributes: Raw::from(serde_json::Value::Object(attributes)),
         meta: caller.meta.raw.clone(),
         replies: luggage.answers.clone(),
         memory: luggage.memory.clone(),

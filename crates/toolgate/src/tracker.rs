@@ -5,12 +5,13 @@
 
 use std::cell::OnceCell;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 
 /// Any work that somebody waits for the end of.
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -122,6 +123,70 @@ impl Future for Task {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         self.work.as_mut().poll(cx)
+    }
+}
+
+/// A task that brings something back. `None` if it panicked or was ended.
+#[derive(Debug)]
+pub(crate) struct Errand<T> {
+    task: JoinHandle<()>,
+    /// It ends with whoever waits for it.
+    is_bound: bool,
+    /// Not the output of the task: all tasks are of one type.
+    brought: Arc<Mutex<Option<T>>>,
+}
+
+/// Sends somebody on an errand, on this runtime.
+pub(crate) fn send_on<T: Send + 'static>(
+    here: &Handle,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Errand<T> {
+    let brought = Arc::new(Mutex::new(None));
+    let place = Arc::clone(&brought);
+    let work = Box::pin(async move {
+        let found = work.await;
+        *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+    });
+    Errand { task: here.spawn(Task { work, _tracked: None }), is_bound: false, brought }
+}
+
+/// Sends somebody on an errand that may block its thread.
+pub(crate) fn send_aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Errand<T> {
+    let brought = Arc::new(Mutex::new(None));
+    let place = Arc::clone(&brought);
+    let work: Box<dyn FnOnce() + Send> = Box::new(move || {
+        let found = work();
+        *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+    });
+    Errand { task: tokio::task::spawn_blocking(work), is_bound: false, brought }
+}
+
+impl<T> Errand<T> {
+    /// The same, which ends with whoever waits for it.
+    pub(crate) fn bound(mut self) -> Errand<T> {
+        self.is_bound = true;
+        self
+    }
+
+    pub(crate) fn end(&self) {
+        self.task.abort();
+    }
+}
+
+impl<T> Future for Errand<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        let ended = Pin::new(&mut self.task).poll(cx);
+        ended.map(|_| self.brought.lock().unwrap_or_else(PoisonError::into_inner).take())
+    }
+}
+
+impl<T> Drop for Errand<T> {
+    fn drop(&mut self) {
+        if self.is_bound {
+            self.end();
+        }
     }
 }
 

@@ -1,7 +1,5 @@
 //! Reading: a text becomes a tree, and the tree becomes steps.
 
-use std::collections::HashMap;
-
 use super::class::{Class, Kind, Part};
 use super::{Pattern, Step, Unread};
 
@@ -49,7 +47,7 @@ struct Reader {
     classes: Vec<Class>,
     n_groups: u32,
     /// Names of groups, found before anything is read: a reference may stand before its group.
-    names: HashMap<String, u32>,
+    names: Vec<(String, u32)>,
     n_groups_in_all: u32,
     is_backward: bool,
     is_caseless: bool,
@@ -61,7 +59,7 @@ pub(super) fn read(text: &str) -> Result<Pattern, Unread> {
         at: 0,
         classes: Vec::new(),
         n_groups: 0,
-        names: HashMap::new(),
+        names: Vec::new(),
         n_groups_in_all: 0,
         is_backward: false,
         is_caseless: false,
@@ -78,7 +76,7 @@ pub(super) fn read(text: &str) -> Result<Pattern, Unread> {
         n_registers,
         is_backward: reader.is_backward,
         classes: reader.classes,
-        letters: HashMap::new(),
+        letters: Vec::new(),
     };
     writer.write(&tree, false)?;
     writer.push(Step::Done)?;
@@ -134,7 +132,7 @@ impl Reader {
                         let from = at + if inside.starts_with("?P") { 4 } else { 3 };
                         let letters = self.letters[from..].iter().take(LONGEST_NAME);
                         let name = letters.take_while(|letter| **letter != '>').collect();
-                        self.names.entry(name).or_insert(self.n_groups_in_all);
+                        self.names.push((name, self.n_groups_in_all));
                     }
                     self.n_groups_in_all += u32::from(is_named || !inside.starts_with('?'));
                 }
@@ -356,7 +354,7 @@ impl Reader {
                     return Err(wrong("a reference without a name"));
                 }
                 let name = self.name()?;
-                let group = self.names.get(&name).copied();
+                let group = self.names.iter().find(|(known, _)| *known == name).map(|(_, group)| *group);
                 self.again(group)
             }
             _ => {
@@ -511,7 +509,7 @@ struct Writer {
     is_backward: bool,
     classes: Vec<Class>,
     /// Classes of one letter, made once for each.
-    letters: HashMap<char, u32>,
+    letters: Vec<(char, u32)>,
 }
 
 fn place(at: usize) -> Result<u32, Unread> {
@@ -605,12 +603,12 @@ impl Writer {
             _ if max == 0 => return Ok(()),
             Tree::Class(class) => return self.push(Step::Run { class: *class, min, max }),
             Tree::Char(letter) => {
-                let class = match self.letters.get(letter) {
-                    Some(class) => *class,
+                let class = match self.letters.iter().find(|(known, _)| known == letter) {
+                    Some((_, class)) => *class,
                     None => {
                         self.classes.push(Class::new(vec![Part::Range(*letter, *letter)], false, false));
                         let class = place(self.classes.len() - 1)?;
-                        self.letters.insert(*letter, class);
+                        self.letters.push((*letter, class));
                         class
                     }
                 };

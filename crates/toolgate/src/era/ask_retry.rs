@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use sha2::{Digest, Sha256};
 use toolgate_wire::model::{
     Answer, Ask, Call, ClientCapabilities, InputRequired, LogLevel, Notice, Outcome, Retry, ToolOutput,
 };
-use toolgate_wire::{Client, Edition, Fault, Kind, Raw, View, codec};
+use toolgate_wire::{Client, Edition, Fault, Kind, Raw, codec};
 
 use super::{Era, Face};
 use crate::clock::Clock;
 use crate::handler::{AskError, AskErrorKind, Luggage, Voice};
-use crate::maps::gather;
+use crate::maps::take;
 use crate::registry::is_right;
 use crate::request::{BoxFuture, Caller, Principal, Stop};
 use crate::seal::Seal;
@@ -186,7 +186,7 @@ impl Retrying {
             return Ok(known);
         }
         // An answer that is none is dropped, and the question asked again.
-        if let Some(raw) = journal.brought.remove(key)
+        if let Some(raw) = take(&mut journal.brought, key)
             && let Some(answer) = self.understand(&ask, &raw)
         {
             journal.answers.insert(key.to_owned(), raw);
@@ -261,8 +261,12 @@ impl Voice for Retrying {
 
 impl Journal {
     fn write(&self, expires: u64) -> Vec<u8> {
-        let object = |entries: &BTreeMap<String, Raw>| -> Value {
-            entries.iter().map(|(key, raw)| (key.clone(), raw.to_value())).collect::<Map<_, _>>().into()
+        let object = |entries: &BTreeMap<String, Raw>| {
+            let mut object = Map::new();
+            for (key, raw) in entries {
+                object.insert(key.clone(), raw.to_value());
+            }
+            object
         };
         let plain = json!({
             "expires": expires,
@@ -274,19 +278,16 @@ impl Journal {
     }
 
     fn read(&mut self, plain: &[u8], now: u64) -> Result<(), &'static str> {
-        let plain = written::read(Bytes::copy_from_slice(plain)).ok_or("invalid")?.to_value();
-        if plain["expires"].as_u64().is_none_or(|expires| expires < now) {
+        let plain = written::read(Bytes::copy_from_slice(plain)).ok_or("invalid")?;
+        let number = |name: &str| plain.view().get(name)?.as_u64();
+        if number("expires").is_none_or(|expires| expires < now) {
             return Err("expired");
         }
-        let entries = |key: &str| -> BTreeMap<String, Raw> {
-            let object = plain[key].as_object();
-            gather(object.into_iter().flatten().map(|(key, value)| (key.clone(), Raw::from(value))))
-        };
-        self.round = plain["round"].as_u64().unwrap_or(ROUNDS);
-        self.answers = entries("answers");
+        self.round = number("round").unwrap_or(ROUNDS);
+        self.answers = written::entries(&plain, "answers");
         // What this run has already set aside is newer.
-        let mut memory = entries("memory");
-        memory.append(&mut self.memory);
+        let mut memory = written::entries(&plain, "memory");
+        memory.extend(std::mem::take(&mut self.memory));
         self.memory = memory;
         Ok(())
     }
@@ -313,14 +314,15 @@ impl Retrying {
         }
         hash.update([u8::from(principal.id().is_some())]);
         if let Some(arguments) = &arguments {
-            canonical(&mut hash, arguments.view());
+            canonical(&mut hash, arguments);
         }
         hash.finalize().into()
     }
 }
 
 /// The same for the same JSON, however its members are ordered and its strings escaped.
-fn canonical(hash: &mut Sha256, value: View<'_>) {
+fn canonical(hash: &mut Sha256, raw: &Raw) {
+    let value = raw.view();
     let text = |hash: &mut Sha256, text: &str| {
         hash.update((text.len() as u64).to_le_bytes());
         hash.update(text);
@@ -328,16 +330,16 @@ fn canonical(hash: &mut Sha256, value: View<'_>) {
     hash.update([value.kind() as u8]);
     match value.kind() {
         Kind::Object => {
-            let members = gather(value.members());
+            let members = written::members(raw, value);
             hash.update((members.len() as u64).to_le_bytes());
-            for (key, member) in members {
-                text(hash, &key);
+            for (key, member) in &members {
+                text(hash, key);
                 canonical(hash, member);
             }
         }
         Kind::Array => {
             hash.update((value.items().count() as u64).to_le_bytes());
-            value.items().for_each(|item| canonical(hash, item));
+            value.items().for_each(|item| canonical(hash, &raw.slice(item)));
         }
         Kind::Text => text(hash, &value.as_text().unwrap_or_default()),
         _ => {

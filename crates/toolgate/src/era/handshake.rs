@@ -10,6 +10,7 @@ use super::header::edition;
 use super::session::GREETING;
 use super::{Answer, Arrival, Era, Peer, Road, Speaker, Speech, Told};
 use crate::letterhead::Labels;
+use crate::maps::take;
 use crate::parcel::Parcel;
 use crate::request::BoxFuture;
 
@@ -46,7 +47,7 @@ impl Era {
         }
         // An edition that has tasks in its core, or has none, knows no extension for them.
         if edition.facts().tasks != Tasks::Extension {
-            capabilities.extensions.remove(key::TASKS_EXTENSION);
+            take(&mut capabilities.extensions, key::TASKS_EXTENSION);
         }
         let offered = capabilities.clone();
         let welcome = Outcome::Welcome(Box::new(Welcome {

@@ -5,7 +5,7 @@
 mod tests;
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -93,7 +93,7 @@ pub(crate) struct Sessions {
     /// Stand in for clients that say nothing of themselves but an edition, or not even that.
     strangers: [Arc<Client>; Edition::ALL.len()],
     /// Clients that greeted lately, the last one last: thousands of sessions come from the same program.
-    greeted: Mutex<VecDeque<Arc<Client>>>,
+    greeted: Mutex<Vec<Arc<Client>>>,
     /// When all sessions were last looked at, in milliseconds of uptime.
     swept: AtomicU64,
 }
@@ -110,8 +110,7 @@ pub(crate) struct Session {
     /// The mildest level the client wants to hear of.
     level: AtomicU8,
     subscriber: Arc<Subscriber>,
-    /// Questions under way, by the id they were asked with.
-    /// None once no answer can come any more.
+    /// Questions under way. None once no answer can come any more.
     pending: Mutex<Option<Pending>>,
     pub(crate) calls: Calls,
     streams: Mutex<Streams>,
@@ -125,7 +124,19 @@ pub(crate) struct Session {
     pub(super) kin: Option<Box<Kin>>,
 }
 
-type Pending = HashMap<RequestId, oneshot::Sender<Result<Raw, RemoteError>>>;
+/// Who waits for which answer. Each is asked by a call under way, so there are never many.
+#[derive(Debug, Default)]
+struct Pending(Vec<(RequestId, oneshot::Sender<Result<Raw, RemoteError>>)>);
+
+impl Pending {
+    fn place(&self, id: &RequestId) -> Option<usize> {
+        self.0.iter().position(|(asked, _)| asked == id)
+    }
+
+    fn take(&mut self, id: &RequestId) -> Option<oneshot::Sender<Result<Raw, RemoteError>>> {
+        self.place(id).map(|place| self.0.swap_remove(place).1)
+    }
+}
 
 /// Streams that can be resumed. Number 0 is the standing one, for what belongs to no request.
 #[derive(Debug, Default)]
@@ -202,11 +213,11 @@ impl Sessions {
     pub(super) fn known(&self, client: Client) -> Arc<Client> {
         let mut greeted = lock(&self.greeted);
         let place = greeted.iter().rposition(|known| **known == client);
-        let client = place.and_then(|place| greeted.remove(place)).unwrap_or_else(|| Arc::new(client));
+        let client = place.map_or_else(|| Arc::new(client), |place| greeted.remove(place));
         if greeted.len() >= GREETED {
-            greeted.pop_front();
+            greeted.remove(0);
         }
-        greeted.push_back(Arc::clone(&client));
+        greeted.push(Arc::clone(&client));
         client
     }
 
@@ -285,7 +296,7 @@ impl Sessions {
             limits: Arc::clone(&self.limits),
             level: AtomicU8::new(LogLevel::Info as u8),
             subscriber,
-            pending: Mutex::new(Some(HashMap::new())),
+            pending: Mutex::new(Some(Pending::default())),
             calls: Calls::default(),
             streams: Mutex::default(),
             seen: AtomicU64::new(0),
@@ -305,11 +316,16 @@ impl Sessions {
         }
         if open.len() >= self.limits.total {
             // Those that are silent longest go, a tenth of all at once: they are found again when they speak.
-            let idle = open.values().filter(|session| session.is_idle());
-            let mut seen: Vec<u64> = idle.map(|session| session.seen.load(Ordering::Relaxed)).collect();
-            let tenth = (seen.len() / 10).min(seen.len().checked_sub(1)?);
-            let (_, bound, _) = seen.select_nth_unstable(tenth);
-            let bound = *bound;
+            let idle = || open.values().filter(|session| session.is_idle());
+            let tenth = idle().count() / 10;
+            let mut oldest = BinaryHeap::new();
+            for session in idle() {
+                oldest.push(session.seen.load(Ordering::Relaxed));
+                if oldest.len() > tenth + 1 {
+                    oldest.pop();
+                }
+            }
+            let bound = oldest.pop()?;
             open.retain(|_, session| !session.is_idle() || session.seen.load(Ordering::Relaxed) > bound);
         } else if self.is_due(now, SWEEP) {
             open.retain(|_, session| !session.is_stale(now));
@@ -484,23 +500,23 @@ impl Session {
             Some(kin) => RequestId::from(format!("{}.{}", kin.node, token())),
             None => RequestId::from(token()),
         };
-        lock(&self.pending).as_mut()?.insert(id.clone(), sender);
+        lock(&self.pending).as_mut()?.0.push((id.clone(), sender));
         Some((id, receiver))
     }
 
     /// Nobody waits for this answer any more; false if nobody did.
     pub(super) fn forget(&self, id: &RequestId) -> bool {
-        lock(&self.pending).as_mut().is_some_and(|pending| pending.remove(id).is_some())
+        lock(&self.pending).as_mut().is_some_and(|pending| pending.take(id).is_some())
     }
 
     /// Whether somebody here waits for this answer.
     pub(super) fn expects(&self, id: &RequestId) -> bool {
-        lock(&self.pending).as_ref().is_some_and(|pending| pending.contains_key(id))
+        lock(&self.pending).as_ref().is_some_and(|pending| pending.place(id).is_some())
     }
 
     /// An answer has come. One that nobody waits for, or a second one, is dropped.
     pub(super) fn hear(&self, id: &RequestId, outcome: Result<Raw, RemoteError>) {
-        let waiting = lock(&self.pending).as_mut().and_then(|pending| pending.remove(id));
+        let waiting = lock(&self.pending).as_mut().and_then(|pending| pending.take(id));
         if let Some(waiting) = waiting {
             // Nobody there any more: the question was taken back in this very moment.
             let _ = waiting.send(outcome);

@@ -12,14 +12,13 @@ mod kin;
 mod newcomers;
 mod record;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OnceCell, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolgate_wire::model::{Hello, LogLevel, ServerCapabilities};
+use toolgate_wire::model::{Call, Hello, ServerCapabilities};
 use toolgate_wire::{
     Client, Fault, FaultKind, Frame, Limits, Message, Raw, RemoteError, RequestId, read, write_error,
     write_result,
@@ -41,7 +40,7 @@ use crate::store::{Expect, Key, StoreError};
 use crate::task::Tasks;
 use crate::tracker::Tracker;
 use changes::Changes;
-use desk::Pace;
+use desk::Paces;
 use newcomers::Newcomers;
 use record::Record;
 
@@ -80,7 +79,7 @@ pub(crate) struct Shared {
     /// Who greeted here lately.
     newcomers: Mutex<Newcomers>,
     /// Who writes which log here.
-    desks: Mutex<HashMap<u64, Arc<Pace>>>,
+    desks: Mutex<Paces>,
     pub(super) drain: CancellationToken,
     hub: Arc<Hub>,
     /// Long work, of which sessions are told.
@@ -312,36 +311,23 @@ impl Shared {
         Ok(())
     }
 
-    /// The client wants to hear of this level and what is worse.
-    pub(super) async fn set_level(&self, session: &Session, level: LogLevel) -> Result<(), Fault> {
-        self.amend(session, &|record| {
-            record.set_level(level);
-            Ok(())
-        })
-        .await
-    }
-
-    pub(super) async fn subscribe(&self, session: &Session, uri: &str) -> Result<(), Fault> {
+    /// Remembers what a client wants to hear of from now on, everywhere. Other wishes change nothing.
+    pub(super) async fn remember(&self, session: &Session, wish: &Call) -> Result<(), Fault> {
         let most = session.limits.subscriptions;
-        self.amend(session, &|record| {
-            if record.subscribe(uri, most, SUBSCRIBED) { Ok(()) } else { Err(session.too_many()) }
-        })
-        .await
-    }
-
-    pub(super) async fn unsubscribe(&self, session: &Session, uri: &str) -> Result<(), Fault> {
-        self.amend(session, &|record| {
-            record.uris.retain(|known| known != uri);
+        let change = |record: &mut Record| {
+            match wish {
+                Call::SetLevel(level) => record.set_level(*level),
+                Call::Unsubscribe { uri } => record.uris.retain(|known| known != uri),
+                Call::Subscribe { uri } if !record.subscribe(uri, most, SUBSCRIBED) => {
+                    return Err(session.too_many());
+                }
+                _ => {}
+            }
             Ok(())
-        })
-        .await
-    }
-
-    /// Changes what is remembered of a session, everywhere.
-    async fn amend(&self, session: &Session, change: Change<'_>) -> Result<(), Fault> {
+        };
         // From before the change: whoever is told of it later than of something newer can make up for it.
         let seen = self.changes.seen();
-        let record = self.rewrite(session, change).await?;
+        let record = self.rewrite(session, &change).await?;
         session.adapt(&record, seen);
         let text = String::from_utf8_lossy(&record.write()).into();
         let word = Word::Record { session: session.id.clone(), record: text, seen };
@@ -499,7 +485,7 @@ impl Shared {
         }
     }
 
-    fn desks(&self) -> MutexGuard<'_, HashMap<u64, Arc<Pace>>> {
+    fn desks(&self) -> MutexGuard<'_, Paces> {
         self.desks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -539,7 +525,7 @@ impl Ear for Shared {
                 }
             }
             Word::Reading { session, stream, reader } => {
-                if let Some(pace) = self.desks().get(&stream) {
+                if let Some(pace) = self.desks().get(stream) {
                     pace.note_read();
                 }
                 // Without a name: somebody who is known already has come so far.

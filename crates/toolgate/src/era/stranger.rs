@@ -4,7 +4,6 @@
 //! Whoever is not remembered can only be known by who it has proven to be: subscriptions are kept by principal, and
 //! all who have proven nothing share theirs.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use toolgate_wire::model::{Filter, LogLevel};
@@ -14,7 +13,8 @@ use super::feed::tell_all;
 use super::speech::Speech;
 use super::{Era, Peer, Road};
 use crate::hub::{Hub, Subscriber};
-use crate::request::Principal;
+use crate::maps::ByName;
+use crate::request::{Principal, owner};
 use crate::stream::Stream;
 
 /// Resources that one principal may subscribe to. One more takes the place of the oldest.
@@ -26,14 +26,14 @@ const PRINCIPALS: usize = 1000;
 /// What those hear who cannot say from which level on.
 const LEVEL: LogLevel = LogLevel::Info;
 
-/// What is kept of those who are not remembered.
+/// What is kept of those who are not remembered, by owner.
 #[derive(Debug, Default)]
-pub(super) struct Strangers(Mutex<HashMap<Principal, Stranger>>);
+pub(super) struct Strangers(Mutex<ByName<Stranger>>);
 
 #[derive(Debug, Default)]
 struct Stranger {
     /// Oldest first.
-    uris: VecDeque<String>,
+    uris: Vec<String>,
     streams: Vec<Weak<Subscriber>>,
 }
 
@@ -42,7 +42,7 @@ impl Strangers {
     fn open(&self, principal: &Principal, hub: &Hub) -> Option<Arc<Subscriber>> {
         let mut known = self.lock();
         let stranger = room(&mut known, principal)?;
-        let uris = stranger.uris.iter().cloned().collect();
+        let uris = stranger.uris.clone();
         let wants = Filter { tools: true, prompts: true, resources: true, uris, ..Filter::default() };
         let subscriber = hub.subscribe(wants);
         subscriber.add_roots();
@@ -60,12 +60,11 @@ impl Strangers {
             return Err(Fault::new(FaultKind::Busy, "too many clients subscribe; try again later"));
         };
         stranger.uris.retain(|known| known != uri);
-        if stranger.uris.len() >= SUBSCRIPTIONS
-            && let Some(oldest) = stranger.uris.pop_front()
-        {
+        if stranger.uris.len() >= SUBSCRIPTIONS {
+            let oldest = stranger.uris.remove(0);
             stranger.streams().for_each(|stream| stream.remove(&oldest));
         }
-        stranger.uris.push_back(uri.to_owned());
+        stranger.uris.push(uri.to_owned());
         stranger.streams().for_each(|stream| {
             stream.add(uri, SUBSCRIPTIONS, SUBSCRIPTIONS * LONGEST);
         });
@@ -73,13 +72,13 @@ impl Strangers {
     }
 
     fn unsubscribe(&self, principal: &Principal, uri: &str) {
-        if let Some(stranger) = self.lock().get_mut(principal) {
+        if let Some(stranger) = self.lock().get_mut(&owner(principal, None)) {
             stranger.uris.retain(|known| known != uri);
             stranger.streams().for_each(|stream| stream.remove(uri));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Principal, Stranger>> {
+    fn lock(&self) -> MutexGuard<'_, ByName<Stranger>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -91,14 +90,15 @@ impl Stranger {
 }
 
 /// The place of a principal. Those that nobody listens for make room.
-fn room<'a>(known: &'a mut HashMap<Principal, Stranger>, principal: &Principal) -> Option<&'a mut Stranger> {
-    if !known.contains_key(principal) && known.len() >= PRINCIPALS {
-        known.retain(|_, stranger| stranger.streams().next().is_some());
+fn room<'a>(known: &'a mut ByName<Stranger>, principal: &Principal) -> Option<&'a mut Stranger> {
+    let owner = owner(principal, None);
+    if !known.has(&owner) && known.len() >= PRINCIPALS {
+        known.retain(|stranger| stranger.streams().next().is_some());
         if known.len() >= PRINCIPALS {
             return None;
         }
     }
-    Some(known.entry(principal.clone()).or_default())
+    Some(known.or_default(&owner))
 }
 
 impl Era {
@@ -183,7 +183,7 @@ mod tests {
             strangers.subscribe(&Principal::new(n.to_string()), "a://b").unwrap();
         }
         assert!(strangers.lock().len() <= PRINCIPALS);
-        assert!(strangers.lock().contains_key(&Principal::new("ada")));
+        assert!(strangers.lock().has(&owner(&Principal::new("ada"), None)));
         drop(listening);
     }
 }

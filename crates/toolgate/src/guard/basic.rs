@@ -7,7 +7,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,9 +17,11 @@ use subtle::Choice;
 use tokio::sync::Semaphore;
 
 use super::authorization::{Authorization, user_and_password};
-use super::secret::Digest;
+use super::secret::{Digest, Proven};
+use crate::clock::tick;
 use crate::request::Principal;
 use crate::seal::fill;
+use crate::tracker;
 
 /// Hashes that are computed at once.
 const AT_ONCE: usize = 2;
@@ -59,7 +60,7 @@ struct Hashing {
     in_all: Arc<Semaphore>,
     /// Makes what is remembered worthless elsewhere.
     key: [u8; 32],
-    right: Mutex<HashSet<[u8; 32]>>,
+    right: Mutex<Proven>,
 }
 
 /// What a header proves.
@@ -208,34 +209,34 @@ impl Users {
         let seat = Arc::clone(&self.hashing.in_all).try_acquire_owned().map_err(|_| Unchecked::TooMany)?;
         let turn = Arc::clone(&self.hashing.at_once).acquire_owned().await.map_err(|_| Unchecked::Broken)?;
         let users = self.clone();
-        let computed = tokio::task::spawn_blocking(move || {
+        let computed = tracker::send_aside(move || {
             let found = users.compute(&login);
             drop((turn, seat));
             found
         });
-        computed.await.map_err(|_| Unchecked::Broken)
+        computed.await.ok_or(Unchecked::Broken)
     }
 
     fn compute(&self, login: &Login) -> Option<Principal> {
         let is_right = Argon2::default().verify_password(&login.password, login.hash.as_ref()).is_ok();
         let (principal, proof) = login.who.as_ref().filter(|_| is_right)?;
-        self.hashing.remember(proof);
+        self.hashing.remember(proof, principal);
         Some(principal.clone())
     }
 }
 
 impl Hashing {
     fn remembers(&self, proof: &Digest) -> bool {
-        self.right.lock().unwrap_or_else(PoisonError::into_inner).contains(proof.bytes())
+        self.right.lock().unwrap_or_else(PoisonError::into_inner).contains_key(proof.bytes())
     }
 
     /// Only who is right gets here, so nobody can push others out.
-    fn remember(&self, proof: &Digest) {
+    fn remember(&self, proof: &Digest, principal: &Principal) {
         let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
         if right.len() >= REMEMBERED {
             right.clear();
         }
-        right.insert(*proof.bytes());
+        right.insert(*proof.bytes(), (tick(), principal.clone()));
     }
 }
 

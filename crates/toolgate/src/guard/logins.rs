@@ -7,7 +7,6 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,7 +16,7 @@ use tokio::time::Instant;
 
 use super::authorization::{Authorization, user_and_password};
 use super::keys::{KeyRequest, caught};
-use super::secret::Digest;
+use super::secret::{Digest, Proven};
 use crate::clock::tick;
 use crate::request::{BoxFuture, Principal};
 use crate::seal::fill;
@@ -85,7 +84,7 @@ struct Asking {
     in_all: Semaphore,
     /// Makes what is remembered worthless elsewhere.
     key: [u8; 32],
-    right: Mutex<HashMap<[u8; 32], (Instant, Principal)>>,
+    right: Mutex<Proven>,
 }
 
 /// What a header proves.

@@ -2,10 +2,17 @@
 //!
 //! A digest is never shown, and the secret behind it is not kept.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq};
+use tokio::time::Instant;
+
+use crate::request::Principal;
+
+/// Who has proven what, and when. One type for all who remember it needs one code.
+pub(super) type Proven = HashMap<[u8; 32], (Instant, Principal)>;
 
 /// The SHA-256 of a secret.
 #[derive(Clone, Copy)]

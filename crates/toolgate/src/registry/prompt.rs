@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use schemars::Schema;
 use serde_json::Value;
 use toolgate_wire::Raw;
 use toolgate_wire::model::{Icon, Prompt, PromptArgument};
@@ -12,13 +13,14 @@ use super::{Keyed, Listed, View};
 use crate::handler::{
     CompleteFn, Context, Handler, IntoPrompt, Needs, PromptFn, erase_complete, erase_prompt, tidy,
 };
+use crate::maps::ByName;
 
 /// A prompt as it is kept.
 pub(crate) struct PromptEntry {
     pub(crate) prompt: Arc<Prompt>,
     pub(crate) run: PromptFn,
     pub(crate) check: Option<WordsCheck>,
-    pub(crate) completers: BTreeMap<String, CompleteFn>,
+    pub(crate) completers: ByName<CompleteFn>,
 }
 
 /// What is wrong with the arguments of a prompt, if something is.
@@ -67,7 +69,7 @@ pub struct PromptSpec {
     prompt: Prompt,
     run: PromptFn,
     check: Option<WordsCheck>,
-    completers: BTreeMap<String, CompleteFn>,
+    completers: ByName<CompleteFn>,
     pub(crate) demands: Needs,
 }
 
@@ -84,15 +86,13 @@ impl PromptSpec {
         H: Handler<A>,
         H::Output: IntoPrompt,
     {
-        let arguments = H::schema().map(|schema| arguments_of(&tidy(schema.to_value()))).unwrap_or_default();
-        let prompt = Prompt { name: name.into(), arguments, ..Prompt::default() };
-        PromptSpec {
-            prompt,
-            run: erase_prompt(handler),
-            check: None,
-            completers: BTreeMap::new(),
-            demands: H::needs(),
-        }
+        PromptSpec::of(name.into(), erase_prompt(handler), H::schema(), H::needs())
+    }
+
+    fn of(name: String, run: PromptFn, input: Option<Schema>, demands: Needs) -> PromptSpec {
+        let arguments = input.map(|schema| arguments_of(&tidy(schema.to_value()))).unwrap_or_default();
+        let prompt = Prompt { name, arguments, ..Prompt::default() };
+        PromptSpec { prompt, run, check: None, completers: ByName::default(), demands }
     }
 
     /// What it is for.
@@ -171,7 +171,7 @@ impl PromptSpec {
         I: IntoIterator,
         I::Item: Into<String>,
     {
-        self.completers.insert(argument.into(), erase_complete(complete));
+        self.completers.insert(&argument.into(), erase_complete(complete));
         self
     }
 
@@ -184,7 +184,7 @@ impl PromptSpec {
         check_name(&prompt.name)?;
         check_icons(&prompt.icons)?;
         if let Some(unknown) =
-            completers.keys().find(|name| !prompt.arguments.iter().any(|a| a.name == **name))
+            completers.names().find(|name| !prompt.arguments.iter().any(|a| a.name == **name))
         {
             return Err(format!("it completes `{unknown}`, which is none of its arguments"));
         }

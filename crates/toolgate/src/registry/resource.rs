@@ -1,6 +1,5 @@
 //! Resources and templates: how one is described, and what is kept of it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,13 +11,17 @@ use super::template::UriTemplate;
 use super::tool::check_icons;
 use super::{Keyed, Listed, View};
 use crate::handler::{CompleteFn, Context, Handler, IntoContents, Needs, ReadFn, erase_complete, erase_read};
+use crate::maps::ByName;
+
+/// Makes what reads a resource, once its media type is known.
+type MakeRead = Box<dyn FnOnce(Option<String>) -> ReadFn + Send>;
 
 /// A resource as it is kept.
 pub(crate) struct ResourceEntry {
     pub(crate) resource: Arc<Resource>,
     pub(crate) run: ReadFn,
     pub(crate) cache: Option<CacheHint>,
-    pub(crate) completers: BTreeMap<String, CompleteFn>,
+    pub(crate) completers: ByName<CompleteFn>,
 }
 
 /// A template as it is kept.
@@ -27,7 +30,7 @@ pub(crate) struct TemplateEntry {
     pub(crate) pattern: UriTemplate,
     pub(crate) run: ReadFn,
     pub(crate) cache: Option<CacheHint>,
-    pub(crate) completers: BTreeMap<String, CompleteFn>,
+    pub(crate) completers: ByName<CompleteFn>,
 }
 
 impl std::fmt::Debug for ResourceEntry {
@@ -88,9 +91,9 @@ impl Listed for TemplateEntry {
 /// ```
 pub struct ResourceSpec {
     resource: Resource,
-    make: Box<dyn FnOnce(Option<String>) -> ReadFn + Send>,
+    make: MakeRead,
     cache: Option<CacheHint>,
-    completers: BTreeMap<String, CompleteFn>,
+    completers: ByName<CompleteFn>,
     pub(crate) demands: Needs,
 }
 
@@ -110,9 +113,9 @@ pub struct ResourceSpec {
 /// ```
 pub struct TemplateSpec {
     template: ResourceTemplate,
-    make: Box<dyn FnOnce(Option<String>) -> ReadFn + Send>,
+    make: MakeRead,
     cache: Option<CacheHint>,
-    completers: BTreeMap<String, CompleteFn>,
+    completers: ByName<CompleteFn>,
     pub(crate) demands: Needs,
 }
 
@@ -195,15 +198,12 @@ impl ResourceSpec {
         H: Handler<A>,
         H::Output: IntoContents,
     {
-        let uri = uri.into();
+        ResourceSpec::of(uri.into(), Box::new(|mime| erase_read(handler, mime)), H::needs())
+    }
+
+    fn of(uri: String, make: MakeRead, demands: Needs) -> ResourceSpec {
         let resource = Resource { name: last_part(&uri), uri, ..Resource::default() };
-        ResourceSpec {
-            resource,
-            make: Box::new(|mime| erase_read(handler, mime)),
-            cache: None,
-            completers: BTreeMap::new(),
-            demands: H::needs(),
-        }
+        ResourceSpec { resource, make, cache: None, completers: ByName::default(), demands }
     }
 
     /// How many bytes it has.
@@ -223,7 +223,7 @@ impl ResourceSpec {
         I: IntoIterator,
         I::Item: Into<String>,
     {
-        self.completers.insert(name.into(), erase_complete(complete));
+        self.completers.insert(&name.into(), erase_complete(complete));
         self
     }
 
@@ -249,11 +249,13 @@ impl TemplateSpec {
         H: Handler<A>,
         H::Output: IntoContents,
     {
-        let uri_template = uri_template.into();
+        TemplateSpec::of(uri_template.into(), Box::new(|mime| erase_read(handler, mime)), H::needs())
+    }
+
+    fn of(uri_template: String, make: MakeRead, demands: Needs) -> TemplateSpec {
         let template =
             ResourceTemplate { name: last_part(&uri_template), uri_template, ..ResourceTemplate::default() };
-        let make = Box::new(|mime| erase_read(handler, mime));
-        TemplateSpec { template, make, cache: None, completers: BTreeMap::new(), demands: H::needs() }
+        TemplateSpec { template, make, cache: None, completers: ByName::default(), demands }
     }
 
     /// How a variable could go on, given what is there so far.
@@ -265,7 +267,7 @@ impl TemplateSpec {
         I: IntoIterator,
         I::Item: Into<String>,
     {
-        self.completers.insert(variable.into(), erase_complete(complete));
+        self.completers.insert(&variable.into(), erase_complete(complete));
         self
     }
 
@@ -277,9 +279,7 @@ impl TemplateSpec {
         let TemplateSpec { template, make, cache, completers, .. } = self;
         check_icons(&template.icons)?;
         let pattern = UriTemplate::parse(&template.uri_template).map_err(|error| error.to_string())?;
-        if let Some(unknown) =
-            completers.keys().find(|name| !pattern.names().any(|known| known == name.as_str()))
-        {
+        if let Some(unknown) = completers.names().find(|name| !pattern.names().any(|known| known == *name)) {
             return Err(format!("it completes `{unknown}`, which is none of its variables"));
         }
         let run = make(template.mime.clone());

@@ -16,6 +16,7 @@ use crate::handler::{Context, Failed, Found, ReadFn};
 use crate::hub::{Hub, Topic};
 use crate::percent::decoded;
 use crate::request::BoxFuture;
+use crate::tracker;
 
 /// Roots of one workspace. One more is refused.
 const MOST: usize = 256;
@@ -184,9 +185,9 @@ pub(crate) fn read_within(
     let (run, sought) = (Arc::clone(run), uri.clone());
     Box::pin(async move {
         // File systems may take their time. A look that fails is a look at nothing.
-        let found = tokio::task::spawn_blocking(move || roots.resolve(&sought)).await;
+        let found = tracker::send_aside(move || roots.resolve(&sought)).await;
         match found {
-            Ok(Some(_)) => run(cx, uri, words).await,
+            Some(Some(_)) => run(cx, uri, words).await,
             _ => Ok(Found::Nothing),
         }
     })

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::Schema;
 use serde_json::{Value, json};
 use toolgate_wire::Raw;
 use toolgate_wire::model::{
@@ -165,16 +166,26 @@ impl ToolSpec {
         H: Handler<A>,
         H::Output: IntoOutput,
     {
-        let generated = match H::schema() {
+        ToolSpec::of(name.into(), erase_tool(handler), H::schema(), H::Output::schema(), H::needs())
+    }
+
+    fn of(
+        name: String,
+        run: ToolFn,
+        input: Option<Schema>,
+        output: Option<Schema>,
+        demands: Needs,
+    ) -> ToolSpec {
+        let generated = match input {
             Some(schema) => schema.to_value(),
             // Some clients want to see `properties` even where there are none.
             None => json!({ "type": "object", "properties": {}, "additionalProperties": false }),
         };
         let mut tool = Tool::new(name, Raw::empty_object());
-        tool.output_schema = H::Output::schema().map(|schema| Raw::from(tidy(schema.to_value())));
+        tool.output_schema = output.map(|schema| Raw::from(tidy(schema.to_value())));
         ToolSpec {
             tool,
-            run: erase_tool(handler),
+            run,
             schema: None,
             generated,
             output_by_hand: false,
@@ -187,7 +198,7 @@ impl ToolSpec {
             version: None,
             aliases: Vec::new(),
             hints: Vec::new(),
-            demands: H::needs(),
+            demands,
         }
     }
 

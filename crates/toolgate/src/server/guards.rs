@@ -9,6 +9,9 @@ use crate::error::{Error, ErrorKind};
 use crate::guard::{ApiKeys, Guards, KeyRequest, Logins, Mode, OneOrMany, Rate, SecurityHeaders, Token};
 use crate::request::Principal;
 
+/// A change of who may call; says what is wrong with it.
+type Change<'a> = Box<dyn FnOnce(&mut Guards) -> Result<(), String> + 'a>;
+
 /// One setting, said three times: what it does, how it is written on a description, how on a running server.
 macro_rules! settings {
     ($(
@@ -201,6 +204,10 @@ impl Server {
         what: &'static str,
         change: impl FnOnce(&mut Guards) -> Result<(), String>,
     ) -> Server {
+        self.change_guards_so(what, Box::new(change))
+    }
+
+    fn change_guards_so(&self, what: &'static str, change: Change<'_>) -> Server {
         // One change at a time: two that read the same set would lose one of them.
         let changed = {
             let _changing = self.0.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -61,7 +61,7 @@ impl Server {
     /// Gives the server another version. Clients that are connected were told the old one.
     pub fn set_version(&self, version: impl Into<String>) -> Server {
         let version = version.into();
-        self.reface(|face| face.info.version = version.clone())
+        self.reface(&|face| face.info.version = version.clone())
     }
 
     /// What the server is, for people; empty if nobody said.
@@ -73,7 +73,7 @@ impl Server {
     /// Says what the server is, for people.
     pub fn set_description(&self, description: impl Into<String>) -> Server {
         let description = description.into();
-        self.reface(|face| face.info.description = Some(description.clone()))
+        self.reface(&|face| face.info.description = Some(description.clone()))
     }
 
     /// How to use the server, for a model; empty if nobody said.
@@ -85,7 +85,7 @@ impl Server {
     /// Says how to use the server, for a model.
     pub fn set_instructions(&self, instructions: impl Into<String>) -> Server {
         let instructions = instructions.into();
-        self.reface(|face| face.instructions = Some(instructions.clone()))
+        self.reface(&|face| face.instructions = Some(instructions.clone()))
     }
 
     /// Name and version, as clients see them: `{"name": …, "version": …}`.
@@ -234,7 +234,7 @@ impl Server {
         self.0.entry.era.face.load_full()
     }
 
-    fn reface(&self, change: impl Fn(&mut Face)) -> Server {
+    fn reface(&self, change: &dyn Fn(&mut Face)) -> Server {
         self.0.entry.era.face.rcu(|face| {
             let mut face = Face::clone(face);
             change(&mut face);
@@ -541,7 +541,7 @@ impl Server {
             return Err(Error::new(ErrorKind::Description, said.to_owned()));
         }
         let next = with.face();
-        self.reface(|face| {
+        self.reface(&|face| {
             face.info.version.clone_from(&next.info.version);
             face.info.title.clone_from(&next.info.title);
             face.info.description.clone_from(&next.info.description);

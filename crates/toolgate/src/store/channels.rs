@@ -3,13 +3,14 @@
 //! Each listener has a mailbox of its own, which costs next to nothing while it is empty and never more than its bound.
 //! Nobody who publishes waits for a listener. It must not know where messages come from.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::{Heard, Listener};
+use crate::maps::ByName;
 
 /// Messages that a listener may be behind before it misses the oldest of them, and learns of a gap.
 const BEHIND: usize = 1024;
@@ -23,7 +24,7 @@ pub(super) struct Channels(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    listeners: HashMap<Box<str>, Vec<Arc<Mailbox>>>,
+    listeners: ByName<Vec<Arc<Mailbox>>>,
     is_closed: bool,
 }
 
@@ -57,7 +58,7 @@ impl Channels {
         let mailbox = Arc::new(Mailbox::default());
         let mut inner = lock(&self.0);
         lock(&mailbox.letters).is_closed = inner.is_closed;
-        inner.listeners.entry(channel.into()).or_default().push(Arc::clone(&mailbox));
+        inner.listeners.or_default(channel).push(Arc::clone(&mailbox));
         Listener::of(Ear { mailbox, channels: Arc::clone(self), channel: channel.into() })
     }
 
@@ -84,13 +85,13 @@ impl Channels {
     /// Whether anybody listens to this channel.
     #[cfg(feature = "redis")]
     pub(super) fn has(&self, channel: &str) -> bool {
-        lock(&self.0).listeners.contains_key(channel)
+        lock(&self.0).listeners.has(channel)
     }
 
     /// The channels that somebody listens to.
     #[cfg(feature = "redis")]
     pub(super) fn names(&self) -> Vec<Box<str>> {
-        lock(&self.0).listeners.keys().cloned().collect()
+        lock(&self.0).listeners.names().map(Box::from).collect()
     }
 
     /// Nothing more will be said: listeners hear what waits for them, then the end.

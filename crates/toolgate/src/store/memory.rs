@@ -1,6 +1,6 @@
 //! Everything in the memory of this process, within a bound.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Bound;
@@ -62,33 +62,52 @@ impl fmt::Debug for MemoryStore {
     }
 }
 
+/// What expires, soonest first, and behind it what is kept, space by space. Both are in one tree, because each kind of
+/// tree brings all of its code into the program.
 #[derive(Default)]
-struct Shard {
-    spaces: HashMap<Box<str>, BTreeMap<Slot, Cell>>,
-    /// What expires, soonest first.
-    expiring: BTreeSet<(Instant, Box<str>, Slot)>,
-}
+struct Shard(BTreeMap<Row, Cell>);
 
 /// Entries, counters and logs have names of their own.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Slot {
-    Entry(Box<str>),
-    Count(Box<str>),
-    Log(Box<str>),
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Row {
+    what: What,
+    space: Box<str>,
+    kind: Kind,
+    name: Box<str>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    /// Says when the thing of this name expires. The cell is empty.
+    Due(Instant),
+    /// Has the thing itself.
+    Kept,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Entry,
+    Count,
+    Log,
+}
+
+#[derive(Debug, Default)]
 struct Cell {
     kept: Kept,
     expires: Option<Instant>,
     bytes: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum Kept {
+    #[default]
+    Nothing,
     Entry(Entry),
     Count(u64),
-    Log { next: u64, log: VecDeque<Bytes> },
+    Log {
+        next: u64,
+        log: VecDeque<Bytes>,
+    },
 }
 
 impl MemoryStore {
@@ -138,12 +157,12 @@ impl MemoryStore {
     fn clear(&self, shard: &mut Shard, most: usize) {
         let now = tick();
         for _ in 0..most {
-            match shard.expiring.first() {
-                Some((when, ..)) if *when <= now => {}
+            match shard.0.first_key_value() {
+                Some((Row { what: What::Due(when), .. }, _)) if *when <= now => {}
                 _ => break,
             }
-            if let Some((_, space, slot)) = shard.expiring.pop_first() {
-                self.remove(shard, &space, &slot);
+            if let Some((row, _)) = shard.0.pop_first() {
+                self.remove(shard, Row { what: What::Kept, ..row });
             }
         }
     }
@@ -167,15 +186,9 @@ impl MemoryStore {
         if take() { Ok(()) } else { Err(StoreError::Full) }
     }
 
-    fn remove(&self, shard: &mut Shard, space: &str, slot: &Slot) -> bool {
-        let Some(names) = shard.spaces.get_mut(space) else { return false };
-        let Some(cell) = names.remove(slot) else { return false };
-        if names.is_empty() {
-            shard.spaces.remove(space);
-        }
-        if let Some(expires) = cell.expires {
-            shard.expiring.remove(&(expires, space.into(), slot.clone()));
-        }
+    fn remove(&self, shard: &mut Shard, row: Row) -> bool {
+        let Some(cell) = shard.0.remove(&row) else { return false };
+        shard.reschedule(row, cell.expires, None);
         self.held.fetch_sub(cell.bytes, Ordering::Relaxed);
         true
     }
@@ -184,26 +197,19 @@ impl MemoryStore {
     fn insert(
         &self,
         shard: &mut Shard,
-        space: &str,
-        slot: Slot,
+        row: Row,
         kept: Kept,
         expires: Option<Instant>,
     ) -> Result<(), StoreError> {
-        let bytes = OVERHEAD + space.len() + slot.name().len() + kept.bytes();
+        let bytes = OVERHEAD + row.space.len() + row.name.len() + kept.bytes();
         // Room for the difference first, then the old one goes without giving back what is taken over.
-        let before = shard.cell(space, &slot).map_or(0, |cell| cell.bytes);
+        let before = shard.cell(&row).map_or(0, |cell| cell.bytes);
         self.reserve(shard, bytes.saturating_sub(before))?;
         let shared = bytes.min(before);
         self.held.fetch_add(shared, Ordering::Relaxed);
-        self.remove(shard, space, &slot);
-        if let Some(expires) = expires {
-            shard.expiring.insert((expires, space.into(), slot.clone()));
-        }
-        let cell = Cell { kept, expires, bytes };
-        match shard.spaces.get_mut(space) {
-            Some(names) => names.insert(slot, cell),
-            None => shard.spaces.entry(space.into()).or_default().insert(slot, cell),
-        };
+        self.remove(shard, row.clone());
+        shard.0.insert(row.clone(), Cell { kept, expires, bytes });
+        shard.reschedule(row, None, expires);
         Ok(())
     }
 
@@ -214,7 +220,7 @@ impl MemoryStore {
         life: Option<Duration>,
         expect: Expect,
     ) -> Result<Option<Version>, StoreError> {
-        let slot = Slot::Entry(key.name().into());
+        let row = Row::of(Kind::Entry, key);
         let mut shard = self.shard(key.space());
         let there = shard.entry(key).map(|entry| entry.version);
         if !meets(expect, there) {
@@ -222,71 +228,77 @@ impl MemoryStore {
         }
         let version = Version(self.versions.fetch_add(1, Ordering::Relaxed) + 1);
         let entry = Kept::Entry(Entry { value, version });
-        self.insert(&mut shard, key.space(), slot, entry, life.and_then(until))?;
+        self.insert(&mut shard, row, entry, life.and_then(until))?;
         Ok(Some(version))
     }
 
     fn touch_now(&self, key: &Key, life: Duration) -> bool {
-        let slot = Slot::Entry(key.name().into());
+        let row = Row::of(Kind::Entry, key);
         let mut shard = self.shard(key.space());
-        let Some(cell) = shard.cell_mut(key.space(), &slot) else { return false };
+        let Some(cell) = shard.cell_mut(&row) else { return false };
         let expires = until(life);
         let before = std::mem::replace(&mut cell.expires, expires);
-        shard.reschedule(key.space(), slot, before, expires);
+        shard.reschedule(row, before, expires);
         true
     }
 
     fn delete_now(&self, key: &Key, expect: Expect) -> bool {
         let mut shard = self.shard(key.space());
         let there = shard.entry(key).map(|entry| entry.version);
-        let log = Slot::Log(key.name().into());
-        let had_log = expect == Expect::Anything && self.remove(&mut shard, key.space(), &log);
+        let log = Row::of(Kind::Log, key);
+        let had_log = expect == Expect::Anything && self.remove(&mut shard, log);
         if there.is_none() || !meets(expect, there) {
             return had_log;
         }
-        self.remove(&mut shard, key.space(), &Slot::Entry(key.name().into()))
+        self.remove(&mut shard, Row::of(Kind::Entry, key))
     }
 
     fn list_now(&self, space: &str, after: Option<&str>, most: usize) -> Vec<(Box<str>, Entry)> {
         let shard = self.shard(space);
-        let Some(names) = shard.spaces.get(space) else { return Vec::new() };
-        let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(Slot::Entry(after.into())));
-        let now = tick();
+        let place = |kind, name: &str| Row::at(kind, space, name);
+        let from = match after {
+            Some(after) => Bound::Excluded(place(Kind::Entry, after)),
+            None => Bound::Included(place(Kind::Entry, "")),
+        };
         // Entries come before counters.
-        let to = Bound::Excluded(Slot::Count("".into()));
-        let found = names.range((from, to)).filter_map(|(slot, cell)| match (slot, &cell.kept) {
-            (Slot::Entry(name), Kept::Entry(entry)) if cell.is_alive(now) => {
-                Some((name.clone(), entry.clone()))
+        let to = Bound::Excluded(place(Kind::Count, ""));
+        let now = tick();
+        let mut found = Vec::new();
+        for (row, cell) in shard.0.range((from, to)) {
+            if found.len() >= most {
+                break;
             }
-            _ => None,
-        });
-        found.take(most).collect()
+            if let Kept::Entry(entry) = &cell.kept
+                && cell.is_alive(now)
+            {
+                found.push((row.name.clone(), entry.clone()));
+            }
+        }
+        found
     }
 
     fn count_now(&self, key: &Key, by: u64, life: Duration) -> Result<u64, StoreError> {
-        let slot = Slot::Count(key.name().into());
+        let row = Row::of(Kind::Count, key);
         let mut shard = self.shard(key.space());
-        if let Some(Cell { kept: Kept::Count(count), .. }) = shard.cell_mut(key.space(), &slot) {
+        if let Some(Cell { kept: Kept::Count(count), .. }) = shard.cell_mut(&row) {
             *count = count.saturating_add(by);
             return Ok(*count);
         }
-        self.insert(&mut shard, key.space(), slot, Kept::Count(by), until(life))?;
+        self.insert(&mut shard, row, Kept::Count(by), until(life))?;
         Ok(by)
     }
 
     fn append_now(&self, key: &Key, value: Bytes, life: Duration, most: usize) -> Result<u64, StoreError> {
-        let slot = Slot::Log(key.name().into());
+        let row = Row::of(Kind::Log, key);
         let mut shard = self.shard(key.space());
         let expires = until(life);
         // Room first: a line that finds none leaves the log as it is.
         self.reserve(&mut shard, LINE + value.len())?;
         let taken = LINE + value.len();
-        let Some(Cell { kept: Kept::Log { next, log }, expires: until, bytes }) =
-            shard.cell_mut(key.space(), &slot)
-        else {
+        let Some(Cell { kept: Kept::Log { next, log }, expires: until, bytes }) = shard.cell_mut(&row) else {
             self.held.fetch_sub(taken, Ordering::Relaxed);
             let kept = Kept::Log { next: 2, log: VecDeque::from([value]) };
-            return self.insert(&mut shard, key.space(), slot, kept, expires).map(|()| 1);
+            return self.insert(&mut shard, row, kept, expires).map(|()| 1);
         };
         log.push_back(value);
         let over = log.len().saturating_sub(most.max(1));
@@ -296,20 +308,22 @@ impl MemoryStore {
         *bytes = *bytes + taken - freed;
         let before = std::mem::replace(until, expires);
         self.held.fetch_sub(freed, Ordering::Relaxed);
-        shard.reschedule(key.space(), slot, before, expires);
+        shard.reschedule(row, before, expires);
         Ok(number)
     }
 
     fn read_now(&self, key: &Key, after: u64, most: usize) -> Page {
-        let slot = Slot::Log(key.name().into());
+        let row = Row::of(Kind::Log, key);
         let mut shard = self.shard(key.space());
-        let Some(Kept::Log { next, log }) = shard.cell_mut(key.space(), &slot).map(|cell| &cell.kept) else {
+        let Some(Kept::Log { next, log }) = shard.cell_mut(&row).map(|cell| &cell.kept) else {
             return Page { oldest: 1, newest: 0, entries: Vec::new() };
         };
         let oldest = next - log.len() as u64;
         let skipped = usize::try_from(after.saturating_add(1).saturating_sub(oldest)).unwrap_or(usize::MAX);
-        let numbered = (oldest..).zip(log.iter()).skip(skipped).take(most);
-        let entries = numbered.map(|(number, value)| (number, value.clone())).collect();
+        let mut entries = Vec::new();
+        for (number, value) in (oldest..).zip(log).skip(skipped).take(most) {
+            entries.push((number, value.clone()));
+        }
         Page { oldest, newest: next - 1, entries }
     }
 }
@@ -380,34 +394,31 @@ impl Store for MemoryStore {
 }
 
 impl Shard {
-    fn cell(&self, space: &str, slot: &Slot) -> Option<&Cell> {
-        let cell = self.spaces.get(space)?.get(slot)?;
-        cell.is_alive(tick()).then_some(cell)
+    fn cell(&self, row: &Row) -> Option<&Cell> {
+        self.0.get(row).filter(|cell| cell.is_alive(tick()))
     }
 
-    fn cell_mut(&mut self, space: &str, slot: &Slot) -> Option<&mut Cell> {
-        let cell = self.spaces.get_mut(space)?.get_mut(slot)?;
-        cell.is_alive(tick()).then_some(cell)
+    fn cell_mut(&mut self, row: &Row) -> Option<&mut Cell> {
+        self.0.get_mut(row).filter(|cell| cell.is_alive(tick()))
     }
 
     /// Notes when a cell expires, instead of when it did.
-    fn reschedule(&mut self, space: &str, slot: Slot, before: Option<Instant>, expires: Option<Instant>) {
+    fn reschedule(&mut self, mut row: Row, before: Option<Instant>, expires: Option<Instant>) {
         if before == expires {
             return;
         }
-        let mut row = (tick(), Box::from(space), slot);
         if let Some(before) = before {
-            row.0 = before;
-            self.expiring.remove(&row);
+            row.what = What::Due(before);
+            self.0.remove(&row);
         }
         if let Some(expires) = expires {
-            row.0 = expires;
-            self.expiring.insert(row);
+            row.what = What::Due(expires);
+            self.0.insert(row, Cell::default());
         }
     }
 
     fn entry(&self, key: &Key) -> Option<&Entry> {
-        match &self.cell(key.space(), &Slot::Entry(key.name().into()))?.kept {
+        match &self.cell(&Row::of(Kind::Entry, key))?.kept {
             Kept::Entry(entry) => Some(entry),
             _ => None,
         }
@@ -420,17 +431,21 @@ impl Cell {
     }
 }
 
-impl Slot {
-    fn name(&self) -> &str {
-        match self {
-            Slot::Entry(name) | Slot::Count(name) | Slot::Log(name) => name,
-        }
+impl Row {
+    /// The row of a thing itself.
+    fn of(kind: Kind, key: &Key) -> Row {
+        Row::at(kind, key.space(), key.name())
+    }
+
+    fn at(kind: Kind, space: &str, name: &str) -> Row {
+        Row { what: What::Kept, space: space.into(), kind, name: name.into() }
     }
 }
 
 impl Kept {
     fn bytes(&self) -> usize {
         match self {
+            Kept::Nothing => 0,
             Kept::Entry(entry) => entry.value.len(),
             Kept::Count(_) => 8,
             Kept::Log { log, .. } => log.iter().map(|value| value.len() + LINE).sum(),
@@ -486,7 +501,7 @@ mod tests {
         assert!(store.get(&key("n5")).await.unwrap().is_none());
         assert_eq!(store.held(), 0);
         let shards = store.shards.iter().map(|shard| lock(shard));
-        assert!(shards.into_iter().all(|shard| shard.spaces.is_empty() && shard.expiring.is_empty()));
+        assert!(shards.into_iter().all(|shard| shard.0.is_empty()));
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,12 +4,13 @@
 //! everybody, so each owner has room for so many, and so many bytes; for the next one the oldest goes early. Each
 //! process counts what has ended in it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::TaskLimits;
+use crate::maps::ByName;
 
 /// How many are counted, of all owners together.
 const MOST: usize = 100_000;
@@ -17,7 +18,7 @@ const MOST: usize = 100_000;
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    owners: HashMap<Arc<str>, Shelf>,
+    owners: ByName<Shelf>,
     total: usize,
 }
 
@@ -44,8 +45,7 @@ impl Kept {
         ended: Ended,
         limits: &TaskLimits,
     ) -> Vec<(Arc<str>, Box<str>)> {
-        let owner: Arc<str> = owner.into();
-        let shelf = self.owners.entry(Arc::clone(&owner)).or_default();
+        let shelf = self.owners.or_default(owner);
         shelf.bytes = shelf.bytes.saturating_add(ended.bytes);
         shelf.ended.push_back(ended);
         self.total += 1;
@@ -55,7 +55,7 @@ impl Kept {
             && let Some(id) = shelf.take()
         {
             self.total -= 1;
-            gone.push((Arc::clone(&owner), id));
+            gone.push((owner.into(), id));
         }
         if self.total > MOST {
             // Whoever has the most can spare one.
@@ -66,18 +66,18 @@ impl Kept {
                 self.total -= 1;
                 gone.push((Arc::clone(owner), id));
             }
-            self.owners.retain(|_, shelf| !shelf.ended.is_empty());
+            self.owners.retain(|shelf| !shelf.ended.is_empty());
         }
         gone
     }
 
     /// Counts no longer what is forgotten by now.
     pub(super) fn forget(&mut self, now: Instant) {
-        for shelf in self.owners.values_mut() {
+        for (_, shelf) in self.owners.iter_mut() {
             shelf.ended.retain(|ended| ended.until > now);
             shelf.bytes = shelf.ended.iter().map(|ended| ended.bytes).sum();
         }
-        self.owners.retain(|_, shelf| !shelf.ended.is_empty());
+        self.owners.retain(|shelf| !shelf.ended.is_empty());
         self.total = self.owners.values().map(|shelf| shelf.ended.len()).sum();
     }
 }

@@ -11,8 +11,9 @@ use toolgate_wire::model::{Ask, Task, TaskEnd, TaskState};
 use toolgate_wire::{Client, Fault, FaultKind, Kind, Limits, Raw, codec};
 
 use crate::clock::iso8601;
-use crate::maps::gather;
+use crate::maps::take;
 use crate::request::Principal;
+use crate::written;
 
 /// How large a record may be that is read back: more than one may ever become.
 const LIMITS: Limits = Limits { max_bytes: 64 << 20, max_depth: 127 };
@@ -58,7 +59,7 @@ impl Record {
 
     /// Takes a question off the list. One that nobody asked is none.
     pub(super) fn reply(&mut self, key: &str, reply: Raw) -> bool {
-        if self.is_final() || self.task.asks.remove(key).is_none() {
+        if self.is_final() || take(&mut self.task.asks, key).is_none() {
             return false;
         }
         self.replies.insert(key.to_owned(), reply);
@@ -174,11 +175,12 @@ impl Record {
         let part = |name: &str| whole.get(name).map(|value| raw.slice(value));
         let text = |name: &str| Some(whole.get(name)?.as_text()?.into_owned());
         let number = |name: &str| whole.get(name)?.as_u64();
-        let members = |name: &str| whole.get(name).into_iter().flat_map(|object| object.members());
-        let mut replies = BTreeMap::new();
-        for (key, reply) in members("replies") {
-            let reply = if reply.kind() == Kind::Text { reply } else { reply.get("answer")? };
-            replies.insert(key.into(), raw.slice(reply));
+        let mut replies = written::entries(&raw, "replies");
+        for reply in replies.values_mut() {
+            if reply.view().kind() != Kind::Text {
+                let answer = reply.slice(reply.view().get("answer")?);
+                *reply = answer;
+            }
         }
         Some(Record {
             task: codec::recall_task(&part("task")?).ok()?,
@@ -189,7 +191,7 @@ impl Record {
             attributes: part("attributes").unwrap_or_else(Raw::empty_object),
             meta: part("meta"),
             replies,
-            memory: gather(members("memory").map(|(key, value)| (key.into(), raw.slice(value)))),
+            memory: written::entries(&raw, "memory"),
             attempt: number("attempt")?,
             expires: number("expires")?,
             deadline: number("deadline"),

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 use toolgate_wire::model::{Outcome, TaskEnd, TaskState};
 use toolgate_wire::{Fault, FaultKind, codec};
@@ -16,6 +15,7 @@ use crate::cancel::Cancel;
 use crate::clock::tick;
 use crate::request::{Caller, Stop};
 use crate::store::{Expect, Reach, StoreError, Version};
+use crate::tracker;
 
 /// How often a lease is renewed.
 pub(super) const RENEW: Duration = Duration::from_secs(5);
@@ -57,7 +57,7 @@ impl Core {
         mut lease: Version,
     ) {
         place.desk = Some(desk.id.clone());
-        lock(&self.running).desks.insert(desk.id.clone(), Arc::clone(&desk));
+        lock(&self.running).desks.insert(&desk.id, Arc::clone(&desk));
         let (core, here) = (Arc::clone(self), Handle::current());
         self.tracker.spawn_home(async move {
             let over = core.run(&desk, caller, &mut lease, &here).await;
@@ -84,8 +84,7 @@ impl Core {
         let Some(work) = self.crew.start(job) else {
             return Over::End(End::failed("the tool of this task is not there any more"));
         };
-        let mut working = JoinSet::new();
-        working.spawn_on(work, here);
+        let mut working = tracker::send_on(here, work).bound();
         let started = tick();
         let forgotten = started + left;
         let late = record.deadline.map(|deadline| deadline.saturating_sub(self.clock.unix_millis()));
@@ -99,9 +98,9 @@ impl Core {
             let due = writing.unwrap_or(forgotten);
             tokio::select! {
                 biased;
-                ended = working.join_next() => return Over::End(match ended {
-                    Some(Ok(ended)) => self.end_of(ended),
-                    _ => End::failed("the tool failed unexpectedly"),
+                ended = &mut working => return Over::End(match ended {
+                    Some(ended) => self.end_of(ended),
+                    None => End::failed("the tool failed unexpectedly"),
                 }),
                 () = closing.as_mut() => return self.leave(desk),
                 () = sleep_until(late.unwrap_or(forgotten)), if late.is_some() => {
@@ -172,8 +171,8 @@ impl Core {
     }
 
     /// Says once more that it is under way. If that cannot be done now, the next renewal does it.
-    pub(super) async fn enter(&self, desk: &Desk) {
-        self.note(desk, "").await;
+    pub(super) fn enter(&self, desk: &Desk) -> impl Future<Output = ()> {
+        self.note(desk, "")
     }
 
     async fn note(&self, desk: &Desk, value: &'static str) {

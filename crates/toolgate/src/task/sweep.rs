@@ -1,6 +1,5 @@
 //! Looking after tasks that lost their process, and hearing of changes elsewhere.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,6 +12,7 @@ use super::record::Record;
 use super::run::RENEW;
 use super::{CHANNEL, Core, LEASE, LEASES, LEFT, RUN, lock, told_by};
 use crate::clock::tick;
+use crate::maps::ByName;
 use crate::request::{Caller, TaskWay};
 use crate::store::{Entry, Expect, Heard, Reach, StoreError, Version};
 use crate::tracker;
@@ -34,7 +34,7 @@ struct Patrol {
     /// Whoever held a lease in another process is gone: only one process at a time sees the store.
     alone: bool,
     /// Since when tasks are known to have no lease. Bounded by what is under way.
-    missing: HashMap<Box<str>, Instant>,
+    missing: ByName<Instant>,
     /// The store was away. Whoever could not renew his lease meanwhile is given the time to do so.
     was_away: bool,
     /// Nothing is taken over before.
@@ -126,7 +126,7 @@ impl Core {
         let under_way = self.all(RUN).await?;
         patrol.is_back(tick());
         if under_way.is_empty() {
-            patrol.missing.clear();
+            patrol.missing = ByName::default();
             return Ok(());
         }
         // Asked for after the others: whatever is under way had its lease before that was known.
@@ -140,7 +140,7 @@ impl Core {
         for (name, entry) in under_way {
             let Some((owner, id)) = name.rsplit_once('.') else { continue };
             let lease = lease_of(id);
-            if lease.is_some_and(holds) || lock(&self.running).desks.contains_key(id) {
+            if lease.is_some_and(holds) || lock(&self.running).desks.has(id) {
                 continue;
             }
             let was_left = entry.value == LEFT.as_bytes();
@@ -149,7 +149,7 @@ impl Core {
         let now = tick();
         let before = std::mem::take(&mut patrol.missing);
         for (_, id, ..) in &lost {
-            patrol.missing.insert(id.as_str().into(), before.get(id.as_str()).copied().unwrap_or(now));
+            patrol.missing.insert(id, before.get(id).copied().unwrap_or(now));
         }
         for (owner, id, lease, was_left) in lost {
             if patrol.is_lost(&id, now) || was_left {

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::Dialect;
@@ -21,9 +22,9 @@ use crate::entry::{Entry, Started};
 use crate::era::{Answer, Line, Peer, Road, Told};
 use crate::letterhead::Letterhead;
 use crate::observe::Transport;
-use crate::request::{BoxFuture, Principal};
+use crate::request::Principal;
 use crate::stream::{Capacity, Next, Reader, Stream};
-use crate::tracker::Tracker;
+use crate::tracker::{Tracker, send_on};
 
 /// Calls of one connection that may be under way at once. One more is refused: to wait for room would keep
 /// out the very messages that make some, answers and cancellations.
@@ -46,9 +47,7 @@ where
     let line = Line::new(Arc::clone(&out), Some(closing.clone()));
     let tasks = Tracker::new();
     let at_once = Arc::new(Semaphore::new(AT_ONCE));
-    // Boxed, as a whole connection is: so both are tasks of one type.
-    let writing: BoxFuture<'static, _> = Box::pin(write(out.reader(), output, Arc::clone(&at_once)));
-    let mut writer = tokio::spawn(writing);
+    let mut writer = send_on(&Handle::current(), write(out.reader(), output, Arc::clone(&at_once)));
     tasks.spawn({
         let (entry, line) = (Arc::clone(&entry), Arc::clone(&line));
         async move { entry.era.feed_line(&line).await }
@@ -57,7 +56,7 @@ where
     let dialect = entry.dialect.load();
     let headers = Arc::default();
     let mut connection = Connection { entry, line, out, tasks, at_once, dialect, headers };
-    let broken = |joined: Result<io::Result<()>, _>| joined.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()));
+    let broken = |written: Option<io::Result<()>>| written.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()));
     let ended = tokio::select! {
         biased;
         () = stop.cancelled() => Ok(()),
@@ -72,7 +71,7 @@ where
     let written = match tokio::time::timeout(drain, &mut writer).await {
         Ok(written) => broken(written),
         Err(_) => {
-            writer.abort();
+            writer.end();
             Err(io::ErrorKind::TimedOut.into())
         }
     };
@@ -339,11 +338,11 @@ mod pipes {
 /// Standard input by a thread.
 fn typed() -> io::Result<Input> {
     let (input, mut typed) = tokio::io::duplex(64 << 10);
-    let handle = tokio::runtime::Handle::current();
-    std::thread::Builder::new().name("toolgate-stdin".into()).spawn(move || {
+    let runtime = Handle::current();
+    by_thread("toolgate-stdin", move || {
         let mut buffer = vec![0; 64 << 10];
         while let Ok(read @ 1..) = io::Read::read(&mut io::stdin().lock(), &mut buffer) {
-            if handle.block_on(typed.write_all(&buffer[..read])).is_err() {
+            if runtime.block_on(typed.write_all(&buffer[..read])).is_err() {
                 return;
             }
         }
@@ -355,8 +354,8 @@ fn typed() -> io::Result<Input> {
 fn printed(mut output: impl io::Write + Send + 'static) -> io::Result<(Output, Flushed)> {
     let (mut printed, printer) = tokio::io::duplex(64 << 10);
     let (flushed, waiting) = tokio::sync::oneshot::channel();
-    let runtime = tokio::runtime::Handle::current();
-    std::thread::Builder::new().name("toolgate-stdout".into()).spawn(move || {
+    let runtime = Handle::current();
+    by_thread("toolgate-stdout", move || {
         let mut buffer = vec![0; 64 << 10];
         while let Ok(read @ 1..) = runtime.block_on(printed.read(&mut buffer)) {
             if io::Write::write_all(&mut output, &buffer[..read]).is_err() {
@@ -367,6 +366,12 @@ fn printed(mut output: impl io::Write + Send + 'static) -> io::Result<(Output, F
         let _ = flushed.send(());
     })?;
     Ok((Box::new(printer), Flushed(Some(waiting))))
+}
+
+fn by_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    // Boxed, so that both are threads of one type.
+    let work: Box<dyn FnOnce() + Send> = Box::new(work);
+    std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
 }
 
 /// Resolves when everything has been printed. None: what is written is printed.

@@ -5,7 +5,6 @@
 //! its events have the numbers of the log and any node can go on behind any of them; a slow reader keeps nothing in
 //! memory. What was cut off at the old end of the log is made up for by telling everything once.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -42,7 +41,8 @@ pub(super) struct Changes {
     hub: Arc<Hub>,
     log: Key,
     life: Duration,
-    recent: Mutex<VecDeque<(u64, Change)>>,
+    /// Oldest first.
+    recent: Mutex<Vec<(u64, Change)>>,
     /// The number of the last change that was told here.
     seen: watch::Sender<u64>,
     look: Notify,
@@ -210,7 +210,7 @@ impl Changes {
                         Change::Everything => self.hub.tell_everything(),
                         Change::Nothing => {}
                     }
-                    recent.push_back((*number, change));
+                    recent.push((*number, change));
                 }
                 let over = recent.len().saturating_sub(RECENT);
                 recent.drain(..over);
@@ -226,8 +226,8 @@ impl Changes {
         }
         {
             let recent = lock(&self.recent);
-            let newest = recent.back().map_or(0, |(number, _)| *number);
-            if let Some((oldest, _)) = recent.front()
+            let newest = recent.last().map_or(0, |(number, _)| *number);
+            if let Some((oldest, _)) = recent.first()
                 && (*oldest..=newest).contains(&(position + 1))
             {
                 let index = usize::try_from(position + 1 - *oldest).unwrap_or(usize::MAX);
@@ -288,10 +288,13 @@ impl Changes {
             Since::TooMuch(newest) => vec![(newest, Change::Everything)],
         };
         // Of what changed several times the last one is told.
-        let mut last: HashMap<&Topic, u64> = HashMap::new();
+        let mut last: Vec<(&Topic, u64)> = Vec::new();
         for (number, change) in &changes {
             if let Change::Topic(topic) = change {
-                last.insert(topic, *number);
+                match last.binary_search_by_key(&topic, |(topic, _)| topic) {
+                    Ok(place) => last[place].1 = *number,
+                    Err(place) => last.insert(place, (topic, *number)),
+                }
             }
         }
         for (number, change) in &changes {
@@ -299,7 +302,9 @@ impl Changes {
                 let mut judged = lock(&place.judged);
                 *judged = *number;
                 match change {
-                    Change::Topic(topic) if last.get(topic) == Some(number) && wants.wants(topic) => {
+                    Change::Topic(topic)
+                        if last.binary_search(&(topic, *number)).is_ok() && wants.wants(topic) =>
+                    {
                         vec![topic.clone()]
                     }
                     Change::Everything => wants.everything(),

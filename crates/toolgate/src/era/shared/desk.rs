@@ -57,6 +57,31 @@ pub(super) struct Pace {
     bytes: AtomicUsize,
 }
 
+/// The pace of each log that is written here, in the order of their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Paces(Vec<(u64, Arc<Pace>)>);
+
+impl Paces {
+    fn place(&self, number: u64) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&number, |(number, _)| *number)
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&Arc<Pace>> {
+        self.place(number).ok().map(|place| &self.0[place].1)
+    }
+
+    fn insert(&mut self, number: u64, pace: Arc<Pace>) {
+        let (Ok(place) | Err(place)) = self.place(number);
+        self.0.insert(place, (number, pace));
+    }
+
+    fn remove(&mut self, number: u64) {
+        if let Ok(place) = self.place(number) {
+            self.0.remove(place);
+        }
+    }
+}
+
 /// Who writes a log, and which requests it answers.
 #[derive(Debug, Serialize)]
 struct Writer {
@@ -412,7 +437,7 @@ impl Desk {
     /// Whether somebody still writes it.
     async fn is_written(&self, writer: &Writer) -> Result<bool, StoreError> {
         if *writer.node == *self.shared.bus.node {
-            return Ok(self.shared.desks().contains_key(&self.number));
+            return Ok(self.shared.desks().get(self.number).is_some());
         }
         let key = self.key("call");
         let is_signed = within(self.shared.bus.cellar.store.get(&key)).await?.is_some();
@@ -530,7 +555,7 @@ struct Pump {
 
 impl Drop for Pump {
     fn drop(&mut self) {
-        self.desk.shared.desks().remove(&self.desk.number);
+        self.desk.shared.desks().remove(self.desk.number);
         self.outer.finish();
     }
 }

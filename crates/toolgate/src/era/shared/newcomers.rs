@@ -1,8 +1,9 @@
 //! Who greeted here lately. Each of them is in the store, whether anybody comes back for it or not, so there are only
 //! so many.
 
-use std::collections::HashMap;
 use std::time::Duration;
+
+use crate::maps::ByName;
 
 /// Looking at all of them takes a while, so that is done once in this time at most.
 const LOOK: Duration = Duration::from_secs(1);
@@ -11,7 +12,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Newcomers {
     /// When each came.
-    since: HashMap<Box<str>, Duration>,
+    since: ByName<Duration>,
     looked: Duration,
 }
 
@@ -20,11 +21,11 @@ impl Newcomers {
     pub(super) fn enter(&mut self, id: &str, most: usize, now: Duration, window: Duration) -> bool {
         if self.since.len() >= most && now.saturating_sub(self.looked) >= LOOK {
             self.looked = now;
-            self.since.retain(|_, since| now.saturating_sub(*since) < window);
+            self.since.retain(|since| now.saturating_sub(*since) < window);
         }
         let has_room = self.since.len() < most;
         if has_room {
-            self.since.insert(id.into(), now);
+            self.since.insert(id, now);
         }
         has_room
     }

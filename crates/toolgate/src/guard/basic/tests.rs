@@ -109,7 +109,7 @@ fn what_was_right_once_is_remembered_until_the_password_changes() {
     users.add("hashed", &hash("other")).unwrap();
     assert!(!users.verify(&right));
     for n in 0..=REMEMBERED {
-        users.hashing.remember(&Digest::of(&n.to_le_bytes()));
+        users.hashing.remember(&Digest::of(&n.to_le_bytes()), &Principal::anonymous());
     }
     assert!(users.hashing.right.lock().unwrap().len() <= REMEMBERED);
 }
