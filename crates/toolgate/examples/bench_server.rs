@@ -3,6 +3,8 @@
 //! `bench_server --listen 127.0.0.1:3000` serves HTTP, `bench_server --stdio` standard input and output.
 //! `--no-statistics` counts nothing, and `--stateless` opens no sessions.
 
+use std::pin::Pin;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::runtime::Builder;
@@ -32,7 +34,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(n) if n.get() == 1 => Builder::new_current_thread(),
         _ => Builder::new_multi_thread(),
     };
-    runtime.enable_all().build()?.block_on(serve())
+    // In a box, because each kind of runtime would have a copy of it.
+    let serving: Pin<Box<dyn Future<Output = _>>> = Box::pin(serve());
+    runtime.enable_all().build()?.block_on(serving)
 }
 
 async fn serve() -> Result<(), Box<dyn std::error::Error>> {

@@ -106,7 +106,15 @@ impl<T> Desks<T> {
 
     /// What is written on with this pen.
     #[inline]
-    pub(crate) fn at(&self, pen: Pen, make: impl FnOnce() -> T) -> &T {
+    pub(crate) fn at(&self, pen: Pen, make: &dyn Fn() -> T) -> &T {
+        match self.0[pen.number].get() {
+            Some(made) => made,
+            None => self.make(pen, make),
+        }
+    }
+
+    #[cold]
+    fn make(&self, pen: Pen, make: &dyn Fn() -> T) -> &T {
         self.0[pen.number].get_or_init(|| Box::new(make()))
     }
 
@@ -157,7 +165,7 @@ impl<T> Spread<T> {
     /// To be kept for the time of a call: what is kept for longer belongs to nobody's desk.
     #[inline]
     pub(crate) fn hold(&self) -> Held<T> {
-        Arc::clone(self.desks.at(Pen::mine(), || Hold::of(&self.one)))
+        Arc::clone(self.desks.at(Pen::mine(), &|| Hold::of(&self.one)))
     }
 }
 
@@ -206,7 +214,7 @@ mod tests {
                     scope.spawn(|| {
                         for round in 0..500 {
                             let pen = Pen::mine();
-                            let sheet = desks.at(pen, AtomicU64::default);
+                            let sheet = desks.at(pen, &AtomicU64::default);
                             if round % 2 == 0 { pen.add(sheet, 1) } else { _ = pen.count(sheet) }
                         }
                     });

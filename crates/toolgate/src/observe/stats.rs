@@ -196,7 +196,7 @@ impl Stats {
         if !self.is_on.load(Relaxed) {
             return None;
         }
-        let active = self.active.at(Pen::mine(), Arc::default);
+        let active = self.active.at(Pen::mine(), &Arc::default);
         Some(Began { _active: Arc::clone(active), at: self.clock.nanos() })
     }
 
@@ -362,8 +362,8 @@ impl Book {
             self.mishap(now, subject, verdict);
         }
         let pen = Pen::mine();
-        let sheet = self.sheets.at(pen, Sheet::new);
-        pen.add(self.by_method.get(method, most).at(pen, AtomicU64::default), 1);
+        let sheet = self.sheets.at(pen, &Sheet::new);
+        pen.add(self.by_method.get(method, most).at(pen, &AtomicU64::default), 1);
         if most == MOST
             && let Some(subject) = subject
         {
@@ -377,7 +377,7 @@ impl Book {
     fn carried_out(&self, pen: Pen, sheet: &Sheet, subject: Subject<'_>, took: Sample, is_error: bool) {
         match subject {
             Subject::Tool(name) => {
-                let calls = self.by_tool.get(name, MOST).at(pen, Calls::default);
+                let calls = self.by_tool.get(name, MOST).at(pen, &Calls::default);
                 pen.add(&calls.count, 1);
                 pen.add(&calls.sum, took.nanos);
                 if is_error {
