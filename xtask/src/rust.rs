@@ -37,6 +37,9 @@ pub(crate) fn clippy(places: &Places, tally: &mut Tally) {
     }
     let all = ["clippy", "--workspace", "--all-targets", "--all-features"];
     one(places, tally, &[&all[..], &["--", "-D", "warnings"]].concat());
+    // What a feature brings must not be missed where it is off.
+    let bare = ["clippy", "--package", "toolgate", "--no-default-features"];
+    one(places, tally, &[&bare[..], &["--", "-D", "warnings"]].concat());
 }
 
 /// All tests, with a Redis for those that need one. Somebody who names one in the environment gets that one.
