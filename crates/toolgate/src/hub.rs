@@ -121,9 +121,7 @@ impl Hub {
         let subscriber = Arc::new(Subscriber { state: Mutex::new(state), stirred: Notify::new() });
         if let Some(owner) = owner {
             let mut owners = lock(&self.owners);
-            if owners.is_full() {
-                owners.retain(|theirs| theirs.iter().any(|subscriber| subscriber.strong_count() > 0));
-            }
+            owners.tidy(|theirs| theirs.iter().any(|subscriber| subscriber.strong_count() > 0));
             push(owners.or_default(&owner), &subscriber);
         }
         push(&mut lock(&self.subscribers), &subscriber);
@@ -215,6 +213,8 @@ impl Pending {
 fn push(subscribers: &mut Vec<Weak<Subscriber>>, subscriber: &Arc<Subscriber>) {
     if subscribers.len() == subscribers.capacity() {
         subscribers.retain(|subscriber| subscriber.strong_count() > 0);
+        // So that this happens seldom.
+        subscribers.reserve(subscribers.len());
     }
     subscribers.push(Arc::downgrade(subscriber));
 }

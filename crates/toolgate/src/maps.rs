@@ -6,6 +6,9 @@ use std::sync::Arc;
 /// Takes one of a few out of a map. The others are put in again: to take one out of a tree is half of its code, and each
 /// kind of map would bring that into the program.
 pub(crate) fn take<V>(map: &mut BTreeMap<String, V>, name: &str) -> Option<V> {
+    if !map.contains_key(name) {
+        return None;
+    }
     let mut taken = None;
     for (key, value) in std::mem::take(map) {
         match key == name {
@@ -101,7 +104,7 @@ impl<T> ByName<T> {
         if self.things.len() == before {
             return;
         }
-        self.places = Places::default();
+        self.places = Places(HashMap::with_capacity(self.things.len()));
         for (place, (name, _)) in self.things.iter().enumerate() {
             self.places.put(name, place);
         }
@@ -115,9 +118,13 @@ impl<T> ByName<T> {
         self.things.is_empty()
     }
 
-    /// Whether the next one needs more room than there is.
-    pub(crate) fn is_full(&self) -> bool {
-        self.things.len() == self.things.capacity()
+    /// Before the row grows, those go of which this is not true. It then has room for as many again, so that this
+    /// happens seldom, and stays within twice the number of those that are kept.
+    pub(crate) fn tidy(&mut self, is_kept: impl FnMut(&T) -> bool) {
+        if self.things.len() == self.things.capacity() {
+            self.retain(is_kept);
+            self.things.reserve(self.things.len());
+        }
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {

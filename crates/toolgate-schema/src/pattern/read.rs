@@ -9,6 +9,8 @@ const DEEPEST: usize = 64;
 pub(super) const LARGEST: usize = 20_000;
 /// How many parts of a tree may be written, however often each of them. Some become no steps.
 const WRITTEN: usize = 16 * LARGEST;
+/// The most groups that have names: each is looked for among all.
+const NAMED: usize = 1000;
 
 /// How much of the name of a group is noted. References to longer ones lead nowhere.
 const LONGEST_NAME: usize = 128;
@@ -64,7 +66,13 @@ pub(super) fn read(text: &str) -> Result<Pattern, Unread> {
         is_backward: false,
         is_caseless: false,
     };
+    if reader.letters.len() > WRITTEN {
+        return Err(foreign(format!("it has more than {WRITTEN} letters")));
+    }
     reader.find_groups();
+    if reader.names.len() > NAMED {
+        return Err(foreign(format!("it has more than {NAMED} groups with names")));
+    }
     let tree = reader.either(0)?;
     if reader.at < reader.letters.len() {
         return Err(wrong("a `)` that closes nothing"));

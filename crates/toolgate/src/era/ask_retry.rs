@@ -20,7 +20,6 @@ use toolgate_wire::{Client, Edition, Fault, Kind, Raw, codec};
 use super::{Era, Face};
 use crate::clock::Clock;
 use crate::handler::{AskError, AskErrorKind, Luggage, Voice};
-use crate::maps::take;
 use crate::registry::is_right;
 use crate::request::{BoxFuture, Caller, Principal, Stop};
 use crate::seal::Seal;
@@ -185,11 +184,11 @@ impl Retrying {
         if let Some(known) = journal.answers.get(key).and_then(|raw| self.understand(&ask, raw)) {
             return Ok(known);
         }
-        // An answer that is none is dropped, and the question asked again.
-        if let Some(raw) = take(&mut journal.brought, key)
-            && let Some(answer) = self.understand(&ask, &raw)
+        // An answer that is none counts for nothing, and the question is asked again.
+        if let Some(raw) = journal.brought.get(key)
+            && let Some(answer) = self.understand(&ask, raw)
         {
-            journal.answers.insert(key.to_owned(), raw);
+            journal.answers.insert(key.to_owned(), raw.clone());
             return Ok(answer);
         }
         if let Some((what, missing)) = codec::lacking(&self.client, &ask) {

@@ -320,9 +320,12 @@ impl Sessions {
             let tenth = idle().count() / 10;
             let mut oldest = BinaryHeap::new();
             for session in idle() {
-                oldest.push(session.seen.load(Ordering::Relaxed));
-                if oldest.len() > tenth + 1 {
+                let seen = session.seen.load(Ordering::Relaxed);
+                if oldest.len() <= tenth {
+                    oldest.push(seen);
+                } else if oldest.peek().is_some_and(|newest| seen < *newest) {
                     oldest.pop();
+                    oldest.push(seen);
                 }
             }
             let bound = oldest.pop()?;

@@ -57,7 +57,8 @@ pub(super) struct Pace {
     bytes: AtomicUsize,
 }
 
-/// The pace of each log that is written here, in the order of their numbers.
+/// The pace of each log that is written here, in the order of their numbers. There are as many as calls under way, so
+/// that one more moves a few kilobytes.
 #[derive(Debug, Default)]
 pub(super) struct Paces(Vec<(u64, Arc<Pace>)>);
 
@@ -71,8 +72,10 @@ impl Paces {
     }
 
     fn insert(&mut self, number: u64, pace: Arc<Pace>) {
-        let (Ok(place) | Err(place)) = self.place(number);
-        self.0.insert(place, (number, pace));
+        match self.place(number) {
+            Ok(place) => self.0[place].1 = pace,
+            Err(place) => self.0.insert(place, (number, pace)),
+        }
     }
 
     fn remove(&mut self, number: u64) {
