@@ -125,11 +125,18 @@ impl Book {
         self.ratio(measure, OURS, LIMIT, figure)
     }
 
-    /// The peer with the smallest figure.
+    /// The peer with the smallest figure, of those that were measured beside us: another hour is another machine.
     pub(crate) fn best_peer(&self, measure: &str, figure: &str) -> Option<(&str, f64)> {
-        let peers = self.cards.iter().filter(|card| card.is_peer);
+        let peers = self.cards.iter().filter(|card| card.is_peer && self.is_beside_us(measure, &card.name));
         let known = peers.filter_map(|card| Some((&*card.name, self.median(measure, &card.name, figure)?)));
         known.min_by(|left, right| left.1.total_cmp(&right.1))
+    }
+
+    fn is_beside_us(&self, measure: &str, contender: &str) -> bool {
+        let rounds = |name: &str| self.outcome(measure, name).map(|outcome| &outcome.rounds);
+        rounds(contender)
+            .zip(rounds(OURS))
+            .is_some_and(|(theirs, ours)| theirs.keys().any(|round| ours.contains_key(round)))
     }
 
     /// What an earlier run left, or nothing.
@@ -253,6 +260,10 @@ pub(crate) mod tests {
         let mut book = book("a", "cpu_us", &[(OURS, &[2.0])]);
         book.note("a", "rmcp", 100, Ok(Figures::from([("cpu_us".to_owned(), 8.0)])));
         assert_eq!(book.ratio("a", "rmcp", OURS, "cpu_us"), Some(4.0));
+        book.cards.push(Card { name: "rmcp".to_owned(), is_peer: true, about: String::new() });
+        assert_eq!(book.best_peer("a", "cpu_us"), None, "it was not measured beside us");
+        book.note("a", "rmcp", 0, Ok(Figures::from([("cpu_us".to_owned(), 6.0)])));
+        assert!(book.best_peer("a", "cpu_us").is_some());
     }
 
     #[test]
