@@ -2,7 +2,7 @@
 //!
 //! A counter that two cores add to is handed to and fro between them, and that takes longer than all the rest of
 //! counting. So every thread that answers has a desk of its own, with sheets that nobody else writes: it need not even
-//! lock out the others to add to a number. There are as many desks as cores; threads that find none write at the
+//! lock out the others to add to a number. There are two desks for each core; threads that find none write at the
 //! common one, together. Whoever reads, adds up all sheets.
 //!
 //! What everybody holds for the time of a call has such a counter too: see [`Spread`].
