@@ -40,6 +40,11 @@ pub(crate) fn clippy(places: &Places, tally: &mut Tally) {
     // What a feature brings must not be missed where it is off.
     let bare = ["clippy", "--package", "toolgate", "--no-default-features"];
     one(places, tally, &[&bare[..], &["--", "-D", "warnings"]].concat());
+    // Benches too: nothing else compiles them before somebody wants to know.
+    let directory = places.work.join("load").display().to_string();
+    let load = ["clippy", "--locked", "--manifest-path", "load/Cargo.toml", "--all-targets"];
+    let into = ["--target-dir", &directory];
+    one(places, tally, &[&load[..], &into[..], &["--", "-D", "warnings"]].concat());
 }
 
 /// All tests, with a Redis for those that need one. Somebody who names one in the environment gets that one.

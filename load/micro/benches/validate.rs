@@ -49,7 +49,7 @@ fn validate(criterion: &mut Criterion) {
         group.bench_function("jsonschema", |b| b.iter(|| theirs.is_valid(black_box(&value))));
         group.bench_function("read toolgate-schema", |b| b.iter(|| Schema::new(black_box(&schema))));
         group.bench_function("read jsonschema", |b| {
-            b.iter(|| jsonschema::draft202012::new(black_box(&schema)))
+            b.iter(|| jsonschema::draft202012::new(black_box(&schema)));
         });
         group.finish();
     }
