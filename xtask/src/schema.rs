@@ -150,7 +150,7 @@ fn try_file(path: &Path, draft: &str, address: &str, remotes: &[(String, Value)]
         let remotes = needed(&schema, draft, remotes);
         let others: Vec<(&str, &Value)> =
             remotes.iter().map(|(address, value)| (address.as_str(), *value)).collect();
-        let made = Schema::with(&schema, &others);
+        let made = Schema::with_documents(&schema, &others);
         for test in case["tests"].as_array().into_iter().flatten() {
             let name =
                 format!("{}: {}: {}", stem(path), case["description"], test["description"]).replace('"', "");

@@ -100,14 +100,14 @@ fn mentions(entry: &Value, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use toolgate::Raw;
+    use toolgate::RawJson;
 
     use super::*;
 
     fn tool(name: &str, description: &str, ours: &Value) -> Arc<Tool> {
-        let mut tool = Tool::new(name, Raw::empty_object());
+        let mut tool = Tool::new(name, RawJson::empty_object());
         tool.description = Some(description.into());
-        tool.meta = Some(Raw::from(json!({ KEY: ours })));
+        tool.meta = Some(RawJson::from(json!({ KEY: ours })));
         Arc::new(tool)
     }
 

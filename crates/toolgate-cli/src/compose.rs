@@ -181,7 +181,7 @@ impl Making<'_> {
             builder = builder.logins(wordpress::logins(site, self.backends.site(site)?));
         }
         if let Some(dialect) =
-            Dialect::named(&about.frame.dialect).filter(|_| about.frame.dialect != "official")
+            Dialect::from_name(&about.frame.dialect).filter(|_| about.frame.dialect != "official")
         {
             builder = builder.dialect(dialect);
         }

@@ -6,7 +6,7 @@
 use std::fmt;
 
 /// The most bytes of input, after escaping, that a message repeats.
-const QUOTED: usize = 64;
+const MAX_QUOTED_BYTES: usize = 64;
 
 /// A text that is not strict JSON within the limits.
 // Boxed: the scanner passes `Result<(), JsonError>` up at every value, and one
@@ -31,23 +31,23 @@ pub enum JsonErrorKind {
     /// Bytes that are not UTF-8.
     NotUtf8,
     /// The text ends too early.
-    End,
+    UnexpectedEnd,
     /// A character that cannot stand where it does.
     Unexpected(char),
     /// Something other than white space after the value.
-    Trailing,
+    TrailingCharacters,
     /// A control character in a string that is not escaped.
-    Control,
+    ControlCharacter,
     /// A backslash that begins no escape.
-    Escape,
+    InvalidEscape,
     /// Half of a surrogate pair.
-    Surrogate,
+    LoneSurrogate,
     /// Digits that are not a JSON number, such as `01`.
-    Number,
+    InvalidNumber,
     /// A number too large for a double.
-    Infinite,
+    NumberOutOfRange,
     /// A key the object already has; quoted as far as a message may.
-    Duplicate(Box<str>),
+    DuplicateKey(Box<str>),
 }
 
 impl JsonError {
@@ -56,7 +56,7 @@ impl JsonError {
     }
 
     pub(crate) fn duplicate(offset: usize, key: &str) -> Self {
-        Self::new(offset, JsonErrorKind::Duplicate(quote(key).into()))
+        Self::new(offset, JsonErrorKind::DuplicateKey(quote(key).into()))
     }
 
     /// The byte at which reading stopped.
@@ -77,17 +77,17 @@ impl fmt::Display for JsonError {
             JsonErrorKind::TooLong(max) => return write!(f, "longer than {max} bytes"),
             JsonErrorKind::TooDeep => write!(f, "nested too deep"),
             JsonErrorKind::NotUtf8 => write!(f, "invalid UTF-8"),
-            JsonErrorKind::End => write!(f, "unexpected end"),
+            JsonErrorKind::UnexpectedEnd => write!(f, "unexpected end"),
             JsonErrorKind::Unexpected(found) => {
                 write!(f, "unexpected character `{}`", found.escape_debug())
             }
-            JsonErrorKind::Trailing => write!(f, "trailing text"),
-            JsonErrorKind::Control => write!(f, "control character in a string"),
-            JsonErrorKind::Escape => write!(f, "invalid escape"),
-            JsonErrorKind::Surrogate => write!(f, "lone surrogate"),
-            JsonErrorKind::Number => write!(f, "invalid number"),
-            JsonErrorKind::Infinite => write!(f, "number out of range"),
-            JsonErrorKind::Duplicate(key) => write!(f, "duplicate key `{key}`"),
+            JsonErrorKind::TrailingCharacters => write!(f, "trailing text"),
+            JsonErrorKind::ControlCharacter => write!(f, "control character in a string"),
+            JsonErrorKind::InvalidEscape => write!(f, "invalid escape"),
+            JsonErrorKind::LoneSurrogate => write!(f, "lone surrogate"),
+            JsonErrorKind::InvalidNumber => write!(f, "invalid number"),
+            JsonErrorKind::NumberOutOfRange => write!(f, "number out of range"),
+            JsonErrorKind::DuplicateKey(key) => write!(f, "duplicate key `{key}`"),
         }?;
         write!(f, " at byte {}", self.0.offset)
     }
@@ -101,7 +101,7 @@ fn quote(text: &str) -> String {
     for ch in text.chars() {
         let before = out.len();
         out.extend(ch.escape_debug());
-        if out.len() > QUOTED - "...".len() {
+        if out.len() > MAX_QUOTED_BYTES - "...".len() {
             out.truncate(before);
             out.push_str("...");
             break;

@@ -24,8 +24,8 @@ use serde::de::DeserializeOwned;
 
 pub use error::{JsonError, JsonErrorKind};
 pub use number::{write_f64, write_i64};
-pub use scan::{Key, Members, scan};
-pub use text::{write_line, write_text};
+pub use scan::{Key, MemberVisitor, scan};
+pub use text::{write_single_line, write_string};
 pub use view::{Kind, View};
 
 /// How large and how deep a JSON text may be.
@@ -51,23 +51,23 @@ impl Default for Limits {
 /// Cloning and slicing count references; the text is never copied. White space
 /// *inside* the value stays as it was received.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Raw(Bytes);
+pub struct RawJson(Bytes);
 
 /// Takes the word of the writers of the protocol that `bytes` are one JSON value,
 /// without white space around it: all else relies on it. Not a function of
 /// [`Raw`], which others hand on to their users.
 #[doc(hidden)]
-pub fn trusted(bytes: Vec<u8>) -> Raw {
-    Raw(bytes.into())
+pub fn raw_from_trusted(bytes: Vec<u8>) -> RawJson {
+    RawJson(bytes.into())
 }
 
 /// The same for a look at text that is lent.
 #[doc(hidden)]
-pub fn trusted_view(bytes: &[u8]) -> View<'_> {
-    View::trusted(bytes)
+pub fn view_from_trusted(bytes: &[u8]) -> View<'_> {
+    View::from_trusted(bytes)
 }
 
-impl Raw {
+impl RawJson {
     /// Checks a text against the default [`Limits`] and keeps it.
     pub fn parse(bytes: Bytes) -> Result<Self, JsonError> {
         Self::parse_with(bytes, &Limits::default())
@@ -79,18 +79,18 @@ impl Raw {
         if value.as_bytes().len() == bytes.len() {
             return Ok(Self(bytes));
         }
-        Ok(slice(&bytes, value))
+        Ok(slice_raw(&bytes, value))
     }
 
     /// The JSON of any value that can be serialized.
-    pub fn of<T: serde::Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
+    pub fn from_serializable<T: serde::Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
         serde_json::to_vec(value).map(|text| Self(text.into()))
     }
 
     /// A JSON string.
-    pub fn text(text: &str) -> Self {
+    pub fn string(text: &str) -> Self {
         let mut out = Vec::with_capacity(text.len() + 2);
-        write_text(&mut out, text);
+        write_string(&mut out, text);
         Self(out.into())
     }
 
@@ -130,13 +130,13 @@ impl Raw {
 
     /// A borrowed look at the value.
     pub fn view(&self) -> View<'_> {
-        View::trusted(&self.0)
+        View::from_trusted(&self.0)
     }
 
     /// The part of this value that `view` looks at, without copying it. A view
     /// of another text is copied instead.
     pub fn slice(&self, view: View<'_>) -> Self {
-        slice(&self.0, view)
+        slice_raw(&self.0, view)
     }
 
     /// Reads the value into a type.
@@ -145,8 +145,8 @@ impl Raw {
     }
 
     /// The same, faster; what does not fit is told without its place in the text.
-    pub fn read_as<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
-        typed::read(self.as_str())
+    pub fn parse_as_fast<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        typed::from_trusted_str(self.as_str())
     }
 
     /// Builds the tree of the value.
@@ -155,19 +155,19 @@ impl Raw {
     }
 }
 
-impl fmt::Debug for Raw {
+impl fmt::Debug for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl fmt::Display for Raw {
+impl fmt::Display for RawJson {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl From<&serde_json::Value> for Raw {
+impl From<&serde_json::Value> for RawJson {
     fn from(value: &serde_json::Value) -> Self {
         // `Value` has string keys and finite numbers only: `Display` writes
         // compact JSON and has no error of its own.
@@ -175,13 +175,13 @@ impl From<&serde_json::Value> for Raw {
     }
 }
 
-impl From<serde_json::Value> for Raw {
+impl From<serde_json::Value> for RawJson {
     fn from(value: serde_json::Value) -> Self {
         Self::from(&value)
     }
 }
 
-impl serde::Serialize for Raw {
+impl serde::Serialize for RawJson {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.view().serialize(serializer)
     }
@@ -189,13 +189,13 @@ impl serde::Serialize for Raw {
 
 /// The part of `whole` that `view` looks at, as counted bytes. A view of
 /// another text is copied instead.
-pub fn slice(whole: &Bytes, view: View<'_>) -> Raw {
+pub fn slice_raw(whole: &Bytes, view: View<'_>) -> RawJson {
     let part = view.as_bytes();
     let outer = whole.as_ptr_range();
     let inner = part.as_ptr_range();
     // `slice_ref` panics on foreign bytes.
     if outer.start <= inner.start && inner.end <= outer.end {
-        Raw(whole.slice_ref(part))
+        RawJson(whole.slice_ref(part))
     } else {
         view.to_raw()
     }

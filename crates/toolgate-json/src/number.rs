@@ -30,8 +30,8 @@ pub fn write_i64(out: &mut Vec<u8>, number: i64) {
 /// (`50`, not `50.0`), as the shortest text that reads back otherwise, and as
 /// `null` when it is not finite.
 pub fn write_f64(out: &mut Vec<u8>, number: f64) {
-    const EXACT: f64 = (1_u64 << 53) as f64;
-    if number.fract() == 0.0 && number.abs() < EXACT {
+    const MAX_EXACT_INTEGER: f64 = (1_u64 << 53) as f64;
+    if number.fract() == 0.0 && number.abs() < MAX_EXACT_INTEGER {
         return write_i64(out, number as i64);
     }
     let text = serde_json::to_vec(&number).expect("a double has a JSON form, `null` at worst");

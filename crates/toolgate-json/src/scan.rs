@@ -13,33 +13,33 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::error::{JsonError, JsonErrorKind};
-use crate::text::{behind_plain, hex4, pair, unescape};
+use crate::text::{skip_plain, hex4, decode_surrogate_pair, unescape};
 use crate::view::utf8;
 use crate::{Limits, View};
 
 /// Where `serde_json` stops, and with it everyone who reads typed arguments.
-const DEEPEST: usize = 127;
+const MAX_DEPTH: usize = 127;
 
 /// How many keys are compared one by one, before a set keeps the time linear.
-const FEW: usize = 16;
+const MAX_LINEAR_KEYS: usize = 16;
 
 /// No double needs more digits before its point, so fewer are always finite.
-const FINITE_DIGITS: usize = 300;
+const MAX_FINITE_DIGITS: usize = 300;
 
 /// Who wants to know where the members of an object are. The scan has them all
 /// in its hands; a caller who notes them on the way is spared a second walk.
-pub trait Members<'a> {
+pub trait MemberVisitor<'a> {
     /// The same, of objects within this one.
-    type Within: Members<'a>;
+    type Nested: MemberVisitor<'a>;
 
     /// Under which number the value of this key is to be noted, if at all.
-    fn place(&self, key: Key<'a>) -> Option<usize>;
+    fn slot(&self, key: Key<'a>) -> Option<usize>;
 
     /// Who notes the members of that value, if it is an object.
-    fn within(&mut self, place: usize) -> Option<&mut Self::Within>;
+    fn nested(&mut self, place: usize) -> Option<&mut Self::Nested>;
 
     /// Notes a value, which may be of any kind.
-    fn note(&mut self, place: usize, value: View<'a>);
+    fn visit(&mut self, place: usize, value: View<'a>);
 
     /// How long the object at the beginning of `rest` is, if the very same
     /// bytes were found to be right at this place before, at the same depth
@@ -47,25 +47,25 @@ pub trait Members<'a> {
     /// object ends where it ends, whatever follows: equal bytes need no second
     /// check.
     #[inline(always)]
-    fn known(&mut self, _place: usize, _rest: &'a [u8], _max_depth: usize) -> Option<usize> {
+    fn skip_known(&mut self, _place: usize, _rest: &'a [u8], _max_depth: usize) -> Option<usize> {
         None
     }
 }
 
 /// Nobody.
-impl<'a> Members<'a> for () {
-    type Within = ();
+impl<'a> MemberVisitor<'a> for () {
+    type Nested = ();
 
     #[inline(always)]
-    fn place(&self, _: Key<'a>) -> Option<usize> {
+    fn slot(&self, _: Key<'a>) -> Option<usize> {
         None
     }
 
-    fn within(&mut self, _: usize) -> Option<&mut ()> {
+    fn nested(&mut self, _: usize) -> Option<&mut ()> {
         None
     }
 
-    fn note(&mut self, _: usize, _: View<'a>) {}
+    fn visit(&mut self, _: usize, _: View<'a>) {}
 }
 
 /// Checks that `bytes` are one JSON value within `limits` and returns the view
@@ -75,7 +75,7 @@ impl<'a> Members<'a> for () {
 pub fn scan<'a>(
     bytes: &'a [u8],
     limits: &Limits,
-    members: &mut impl Members<'a>,
+    members: &mut impl MemberVisitor<'a>,
 ) -> Result<View<'a>, JsonError> {
     if bytes.len() > limits.max_bytes {
         let kind = JsonErrorKind::TooLong(limits.max_bytes);
@@ -87,7 +87,7 @@ pub fn scan<'a>(
     {
         return Err(JsonError::new(error.valid_up_to(), JsonErrorKind::NotUtf8));
     }
-    Scan { bytes, max_depth: limits.max_depth.min(DEEPEST) }.document(members)
+    Scanner { bytes, max_depth: limits.max_depth.min(MAX_DEPTH) }.document(members)
 }
 
 /// The same as the function of that name in the standard library, which looks
@@ -105,117 +105,117 @@ fn is_ascii(bytes: &[u8]) -> bool {
 /// A key as it stands in the text.
 #[derive(Clone, Copy)]
 pub struct Key<'a> {
-    inside: &'a [u8],
-    escaped: bool,
+    raw: &'a [u8],
+    is_escaped: bool,
 }
 
 impl<'a> Key<'a> {
     /// A key of a view.
-    pub fn of(quoted: View<'a>) -> Self {
-        let inside = match quoted.as_bytes() {
+    pub fn from_view(quoted: View<'a>) -> Self {
+        let raw = match quoted.as_bytes() {
             [b'"', inside @ .., b'"'] => inside,
             _ => &[],
         };
-        Self { inside, escaped: inside.contains(&b'\\') }
+        Self { raw, is_escaped: raw.contains(&b'\\') }
     }
 
     /// The key with its escapes taken out.
-    pub fn text(self) -> Cow<'a, str> {
-        let inside = utf8(self.inside);
-        if self.escaped { unescape(inside) } else { Cow::Borrowed(inside) }
+    pub fn unescaped(self) -> Cow<'a, str> {
+        let inside = utf8(self.raw);
+        if self.is_escaped { unescape(inside) } else { Cow::Borrowed(inside) }
     }
 
     /// The place that `find` gives the key. It gets bytes, which are compared
     /// by their length first; nobody writes a known name with escapes in it,
     /// but one who does means it all the same.
     #[inline(always)]
-    pub fn find(self, find: impl Fn(&[u8]) -> Option<usize>) -> Option<usize> {
+    pub fn find_slot(self, find: impl Fn(&[u8]) -> Option<usize>) -> Option<usize> {
         // One call, so that it is made part of whoever asks.
         let text;
-        let key = match self.escaped {
+        let key = match self.is_escaped {
             true => {
-                text = self.text();
+                text = self.unescaped();
                 text.as_bytes()
             }
-            false => self.inside,
+            false => self.raw,
         };
         find(key)
     }
 }
 
 /// What is left of the text behind something that was checked.
-type Step<'a> = Result<&'a [u8], JsonError>;
+type ScanResult<'a> = Result<&'a [u8], JsonError>;
 
 /// A text. Its functions take what is left of it and return what is left behind
 /// them: two registers, and one comparison for each byte that is looked at.
-struct Scan<'a> {
+struct Scanner<'a> {
     /// UTF-8.
     bytes: &'a [u8],
     max_depth: usize,
 }
 
-impl<'a> Scan<'a> {
-    fn document(&self, members: &mut impl Members<'a>) -> Result<View<'a>, JsonError> {
-        let start = space(self.bytes);
+impl<'a> Scanner<'a> {
+    fn document(&self, members: &mut impl MemberVisitor<'a>) -> Result<View<'a>, JsonError> {
+        let start = trim_start(self.bytes);
         let end = match start {
             [b'{', ..] => self.object(start, 1, members)?,
             _ => self.value(start, 0)?,
         };
-        let after = space(end);
+        let after = trim_start(end);
         if !after.is_empty() {
-            return Err(self.fail(after, JsonErrorKind::Trailing));
+            return Err(self.error(after, JsonErrorKind::TrailingCharacters));
         }
-        Ok(View::trusted(between(start, end)))
+        Ok(View::from_trusted(between(start, end)))
     }
 
     /// `depth` is the number of containers around the value.
-    fn value(&self, at: &'a [u8], depth: usize) -> Step<'a> {
+    fn value(&self, at: &'a [u8], depth: usize) -> ScanResult<'a> {
         match at {
             [b'"', inside @ ..] => self.string(inside).map(|(_, after)| after),
             [b'{', ..] => self.object(at, depth + 1, &mut ()),
             [b'[', ..] => self.array(at, depth + 1),
             [b'-' | b'0'..=b'9', ..] => self.number(at),
-            [b't', ..] => self.word(at, b"true"),
-            [b'f', ..] => self.word(at, b"false"),
-            [b'n', ..] => self.word(at, b"null"),
+            [b't', ..] => self.literal(at, b"true"),
+            [b'f', ..] => self.literal(at, b"false"),
+            [b'n', ..] => self.literal(at, b"null"),
             _ => Err(self.unexpected(at)),
         }
     }
 
-    fn object<M: Members<'a>>(&self, at: &'a [u8], depth: usize, members: &mut M) -> Step<'a> {
-        let mut at = self.open(at, depth)?;
+    fn object<M: MemberVisitor<'a>>(&self, at: &'a [u8], depth: usize, members: &mut M) -> ScanResult<'a> {
+        let mut at = self.enter(at, depth)?;
         if let [b'}', after @ ..] = at {
             return Ok(after);
         }
-        let mut seen = Seen::new();
+        let mut seen = SeenKeys::new();
         loop {
             let [b'"', inside @ ..] = at else {
                 return Err(self.unexpected(at));
             };
             let (key, after) = self.string(inside)?;
-            if !seen.add(key) {
-                return Err(JsonError::duplicate(self.offset(at), &key.text()));
+            if !seen.insert(key) {
+                return Err(JsonError::duplicate(self.offset(at), &key.unescaped()));
             }
             let start = match after {
-                [b':', after @ ..] => space(after),
+                [b':', after @ ..] => trim_start(after),
                 _ => self.colon(after)?,
             };
-            let place = members.place(key);
+            let place = members.slot(key);
             let end = match (start, place) {
                 // Most values are strings.
                 ([b'"', inside @ ..], _) => self.string(inside)?.1,
-                ([b'{', ..], Some(place)) => self.object_at(start, depth, members, place)?,
+                ([b'{', ..], Some(place)) => self.nested_object(start, depth, members, place)?,
                 _ => self.value(start, depth)?,
             };
             if let Some(place) = place {
-                members.note(place, View::trusted(between(start, end)));
+                members.visit(place, View::from_trusted(between(start, end)));
             }
             let next = match end {
                 [b',' | b'}', ..] => end,
                 _ => skip_space(end),
             };
             at = match next {
-                [b',', after @ ..] => space(after),
+                [b',', after @ ..] => trim_start(after),
                 [b'}', after @ ..] => return Ok(after),
                 _ => return Err(self.unexpected(next)),
             };
@@ -224,17 +224,17 @@ impl<'a> Scan<'a> {
 
     /// An object that is to be noted.
     #[inline(always)]
-    fn object_at<M: Members<'a>>(
+    fn nested_object<M: MemberVisitor<'a>>(
         &self,
         at: &'a [u8],
         depth: usize,
         members: &mut M,
         place: usize,
-    ) -> Step<'a> {
-        if let Some(n_bytes) = members.known(place, at, self.max_depth) {
+    ) -> ScanResult<'a> {
+        if let Some(n_bytes) = members.skip_known(place, at, self.max_depth) {
             return Ok(at.get(n_bytes..).unwrap_or_default());
         }
-        match members.within(place) {
+        match members.nested(place) {
             Some(within) => self.object(at, depth + 1, within),
             None => self.value(at, depth),
         }
@@ -242,21 +242,21 @@ impl<'a> Scan<'a> {
 
     /// A colon and the white space around it.
     #[cold]
-    fn colon(&self, at: &'a [u8]) -> Step<'a> {
+    fn colon(&self, at: &'a [u8]) -> ScanResult<'a> {
         match skip_space(at) {
-            [b':', after @ ..] => Ok(space(after)),
+            [b':', after @ ..] => Ok(trim_start(after)),
             other => Err(self.unexpected(other)),
         }
     }
 
-    fn array(&self, at: &'a [u8], depth: usize) -> Step<'a> {
-        let mut at = self.open(at, depth)?;
+    fn array(&self, at: &'a [u8], depth: usize) -> ScanResult<'a> {
+        let mut at = self.enter(at, depth)?;
         if let [b']', after @ ..] = at {
             return Ok(after);
         }
         loop {
-            match space(self.value(at, depth)?) {
-                [b',', after @ ..] => at = space(after),
+            match trim_start(self.value(at, depth)?) {
+                [b',', after @ ..] => at = trim_start(after),
                 [b']', after @ ..] => return Ok(after),
                 other => return Err(self.unexpected(other)),
             }
@@ -265,10 +265,10 @@ impl<'a> Scan<'a> {
 
     /// Steps into a container.
     #[inline(always)]
-    fn open(&self, at: &'a [u8], depth: usize) -> Step<'a> {
+    fn enter(&self, at: &'a [u8], depth: usize) -> ScanResult<'a> {
         match at {
-            [_, inside @ ..] if depth <= self.max_depth => Ok(space(inside)),
-            _ => Err(self.fail(at, JsonErrorKind::TooDeep)),
+            [_, inside @ ..] if depth <= self.max_depth => Ok(trim_start(inside)),
+            _ => Err(self.error(at, JsonErrorKind::TooDeep)),
         }
     }
 
@@ -276,59 +276,59 @@ impl<'a> Scan<'a> {
     // Always: measured, the scan of a 332-byte message is a fifth faster for it.
     #[inline(always)]
     fn string(&self, inside: &'a [u8]) -> Result<(Key<'a>, &'a [u8]), JsonError> {
-        let end = behind_plain(inside);
+        let end = skip_plain(inside);
         if let [b'"', after @ ..] = end {
-            return Ok((Key { inside: between(inside, end), escaped: false }, after));
+            return Ok((Key { raw: between(inside, end), is_escaped: false }, after));
         }
         let end = self.string_end(end)?;
         let after = end.get(1..).unwrap_or_default();
-        Ok((Key { inside: between(inside, end), escaped: true }, after))
+        Ok((Key { raw: between(inside, end), is_escaped: true }, after))
     }
 
     /// The quote that ends a string, from its first escape on.
     #[cold]
-    fn string_end(&self, mut at: &'a [u8]) -> Step<'a> {
+    fn string_end(&self, mut at: &'a [u8]) -> ScanResult<'a> {
         loop {
             match at {
                 [b'"', ..] => return Ok(at),
-                [b'\\', ..] => at = behind_plain(self.escape(at)?),
-                [_, ..] => return Err(self.fail(at, JsonErrorKind::Control)),
-                [] => return Err(self.end()),
+                [b'\\', ..] => at = skip_plain(self.escape(at)?),
+                [_, ..] => return Err(self.error(at, JsonErrorKind::ControlCharacter)),
+                [] => return Err(self.unexpected_end()),
             }
         }
     }
 
-    fn escape(&self, at: &'a [u8]) -> Step<'a> {
+    fn escape(&self, at: &'a [u8]) -> ScanResult<'a> {
         match at {
             [_, b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't', after @ ..] => Ok(after),
             [_, b'u', ..] => self.unicode(at),
-            [_, _, ..] => Err(self.fail(at, JsonErrorKind::Escape)),
-            _ => Err(self.end()),
+            [_, _, ..] => Err(self.error(at, JsonErrorKind::InvalidEscape)),
+            _ => Err(self.unexpected_end()),
         }
     }
 
-    fn unicode(&self, at: &'a [u8]) -> Step<'a> {
-        let unit = |place: usize| hex4(at.get(place..)).ok_or_else(|| self.fail(at, JsonErrorKind::Escape));
+    fn unicode(&self, at: &'a [u8]) -> ScanResult<'a> {
+        let unit = |place: usize| hex4(at.get(place..)).ok_or_else(|| self.error(at, JsonErrorKind::InvalidEscape));
         let first = unit(2)?;
         if char::from_u32(first).is_some() {
             return Ok(at.get(6..).unwrap_or_default());
         }
         // Only surrogates are no characters: this must be a pair.
-        let lone = || self.fail(at, JsonErrorKind::Surrogate);
+        let lone = || self.error(at, JsonErrorKind::LoneSurrogate);
         if at.get(6..8) != Some(b"\\u".as_slice()) {
             return Err(lone());
         }
         let second = unit(8)?;
-        pair(first, second).ok_or_else(lone)?;
+        decode_surrogate_pair(first, second).ok_or_else(lone)?;
         Ok(at.get(12..).unwrap_or_default())
     }
 
-    fn number(&self, start: &'a [u8]) -> Step<'a> {
+    fn number(&self, start: &'a [u8]) -> ScanResult<'a> {
         let first = start.strip_prefix(b"-").unwrap_or(start);
         let mut at = self.digits(first)?;
         let n_whole = first.len() - at.len();
         if n_whole > 1 && first.starts_with(b"0") {
-            return Err(self.fail(start, JsonErrorKind::Number));
+            return Err(self.error(start, JsonErrorKind::InvalidNumber));
         }
         if let [b'.', after @ ..] = at {
             at = self.digits(after)?;
@@ -338,28 +338,28 @@ impl<'a> Scan<'a> {
             scaled = true;
             at = self.digits(after)?;
         }
-        let close_look = scaled || n_whole > FINITE_DIGITS;
-        if close_look && !View::trusted(between(start, at)).is_finite() {
-            return Err(self.fail(start, JsonErrorKind::Infinite));
+        let close_look = scaled || n_whole > MAX_FINITE_DIGITS;
+        if close_look && !View::from_trusted(between(start, at)).is_finite() {
+            return Err(self.error(start, JsonErrorKind::NumberOutOfRange));
         }
         Ok(at)
     }
 
     /// One digit or more.
     #[inline]
-    fn digits(&self, start: &'a [u8]) -> Step<'a> {
+    fn digits(&self, start: &'a [u8]) -> ScanResult<'a> {
         let mut at = start;
         while let [b'0'..=b'9', after @ ..] = at {
             at = after;
         }
         match at {
-            [] if start.is_empty() => Err(self.end()),
-            _ if at.len() == start.len() => Err(self.fail(at, JsonErrorKind::Number)),
+            [] if start.is_empty() => Err(self.unexpected_end()),
+            _ if at.len() == start.len() => Err(self.error(at, JsonErrorKind::InvalidNumber)),
             _ => Ok(at),
         }
     }
 
-    fn word(&self, at: &'a [u8], word: &[u8]) -> Step<'a> {
+    fn literal(&self, at: &'a [u8], word: &[u8]) -> ScanResult<'a> {
         if let Some(after) = at.strip_prefix(word) {
             return Ok(after);
         }
@@ -375,25 +375,25 @@ impl<'a> Scan<'a> {
     #[cold]
     fn unexpected(&self, at: &[u8]) -> JsonError {
         match utf8(at).chars().next() {
-            Some(found) => self.fail(at, JsonErrorKind::Unexpected(found)),
-            None => self.end(),
+            Some(found) => self.error(at, JsonErrorKind::Unexpected(found)),
+            None => self.unexpected_end(),
         }
     }
 
     #[cold]
-    fn end(&self) -> JsonError {
-        JsonError::new(self.bytes.len(), JsonErrorKind::End)
+    fn unexpected_end(&self) -> JsonError {
+        JsonError::new(self.bytes.len(), JsonErrorKind::UnexpectedEnd)
     }
 
     #[cold]
-    fn fail(&self, at: &[u8], kind: JsonErrorKind) -> JsonError {
+    fn error(&self, at: &[u8], kind: JsonErrorKind) -> JsonError {
         JsonError::new(self.offset(at), kind)
     }
 }
 
 /// Most messages have none: one comparison says so.
 #[inline(always)]
-fn space(at: &[u8]) -> &[u8] {
+fn trim_start(at: &[u8]) -> &[u8] {
     match at {
         [..=b' ', ..] => skip_space(at),
         _ => at,
@@ -415,53 +415,53 @@ fn between<'a>(start: &'a [u8], end: &[u8]) -> &'a [u8] {
 }
 
 /// The keys of one object so far.
-struct Seen<'a> {
+struct SeenKeys<'a> {
     /// A bit for each key, by its length and its end: where the bit of a new
     /// key is not set, it need not be compared with the others.
-    marks: u64,
+    bloom: u64,
     /// The first keys, none of them escaped, until `many` takes over.
-    few: [&'a [u8]; FEW],
-    n_few: usize,
+    first_keys: [&'a [u8]; MAX_LINEAR_KEYS],
+    n_first_keys: usize,
     /// All keys with escapes taken out, once there are many of them or one is
     /// escaped. Hashed with a random key: a peer cannot make them collide.
-    many: Option<HashSet<Cow<'a, str>>>,
+    key_set: Option<HashSet<Cow<'a, str>>>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> SeenKeys<'a> {
     #[inline]
     fn new() -> Self {
-        Self { marks: 0, few: [&[]; FEW], n_few: 0, many: None }
+        Self { bloom: 0, first_keys: [&[]; MAX_LINEAR_KEYS], n_first_keys: 0, key_set: None }
     }
 
     /// False if the key was there.
     #[inline]
-    fn add(&mut self, key: Key<'a>) -> bool {
-        let free = self.few.get_mut(self.n_few);
-        let Some(free) = free.filter(|_| !key.escaped) else {
-            return self.add_to_many(key);
+    fn insert(&mut self, key: Key<'a>) -> bool {
+        let free = self.first_keys.get_mut(self.n_first_keys);
+        let Some(free) = free.filter(|_| !key.is_escaped) else {
+            return self.insert_in_set(key);
         };
-        *free = key.inside;
-        let mark = mark(key.inside);
-        if self.marks & mark != 0 && self.few[..self.n_few].contains(&key.inside) {
+        *free = key.raw;
+        let mark = bloom_bit(key.raw);
+        if self.bloom & mark != 0 && self.first_keys[..self.n_first_keys].contains(&key.raw) {
             return false;
         }
-        self.marks |= mark;
-        self.n_few += 1;
+        self.bloom |= mark;
+        self.n_first_keys += 1;
         true
     }
 
     #[cold]
-    fn add_to_many(&mut self, key: Key<'a>) -> bool {
-        let few = &self.few[..self.n_few.min(FEW)];
-        let many = self.many.get_or_insert_with(|| few.iter().map(|&key| Cow::Borrowed(utf8(key))).collect());
+    fn insert_in_set(&mut self, key: Key<'a>) -> bool {
+        let few = &self.first_keys[..self.n_first_keys.min(MAX_LINEAR_KEYS)];
+        let many = self.key_set.get_or_insert_with(|| few.iter().map(|&key| Cow::Borrowed(utf8(key))).collect());
         // Whatever comes next comes here, too.
-        self.n_few = FEW;
-        many.insert(key.text())
+        self.n_first_keys = MAX_LINEAR_KEYS;
+        many.insert(key.unescaped())
     }
 }
 
 #[inline(always)]
-fn mark(key: &[u8]) -> u64 {
+fn bloom_bit(key: &[u8]) -> u64 {
     let last = key.last().copied().unwrap_or_default();
     1 << ((key.len() ^ usize::from(last)) % 64)
 }

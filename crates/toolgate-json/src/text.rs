@@ -7,48 +7,48 @@ use std::borrow::Cow;
 
 /// How far to look word by word before going over to blocks. Most strings of a
 /// message end sooner, the keys of `_meta` included.
-const NEAR: usize = 64;
+const WORD_SCAN_BYTES: usize = 64;
 
 /// How much is looked at in one go once a string is long. A text that needs many
 /// escapes is looked at anew behind each of them, so this must not be much.
-const BLOCK: usize = 512;
+const BLOCK_BYTES: usize = 512;
 
 /// A one in each of eight bytes.
 const ONES: u64 = u64::MAX / 0xff;
 
 /// The top bit of each.
-const HIGH: u64 = ONES * 0x80;
+const HIGH_BITS: u64 = ONES * 0x80;
 
 /// What is left behind the bytes before the first quote, backslash or control
 /// character, which are the bytes that end a plain run whether reading or
 /// writing.
 #[inline(always)]
-pub(crate) fn behind_plain(bytes: &[u8]) -> &[u8] {
-    behind(bytes, by_blocks)
+pub(crate) fn skip_plain(bytes: &[u8]) -> &[u8] {
+    skip_plain_with(bytes, skip_plain_blocks)
 }
 
 /// The number of those bytes.
 #[inline]
-pub(crate) fn plain_run(bytes: &[u8]) -> usize {
-    bytes.len() - behind_plain(bytes).len()
+pub(crate) fn plain_len(bytes: &[u8]) -> usize {
+    bytes.len() - skip_plain(bytes).len()
 }
 
 /// The same for text that was checked: no control character ends a run there.
 #[inline]
-pub(crate) fn checked_run(bytes: &[u8]) -> usize {
-    bytes.len() - behind(bytes, by_ends).len()
+pub(crate) fn trusted_plain_len(bytes: &[u8]) -> usize {
+    bytes.len() - skip_plain_with(bytes, skip_to_quote_or_backslash).len()
 }
 
 /// `far` goes on where a run is long.
 #[inline(always)]
-fn behind(bytes: &[u8], far: impl FnOnce(&[u8]) -> &[u8]) -> &[u8] {
-    let end = bytes.len().saturating_sub(NEAR);
+fn skip_plain_with(bytes: &[u8], far: impl FnOnce(&[u8]) -> &[u8]) -> &[u8] {
+    let end = bytes.len().saturating_sub(WORD_SCAN_BYTES);
     let mut rest = bytes;
     while rest.len() > end {
         let Some((word, after)) = rest.split_first_chunk::<8>() else {
-            return by_bytes(rest);
+            return skip_plain_bytes(rest);
         };
-        let found = specials(u64::from_le_bytes(*word));
+        let found = special_mask(u64::from_le_bytes(*word));
         if found != 0 {
             return rest.get(found.trailing_zeros() as usize / 8..).unwrap_or_default();
         }
@@ -58,35 +58,35 @@ fn behind(bytes: &[u8], far: impl FnOnce(&[u8]) -> &[u8]) -> &[u8] {
 }
 
 #[inline(never)]
-fn by_ends(bytes: &[u8]) -> &[u8] {
+fn skip_to_quote_or_backslash(bytes: &[u8]) -> &[u8] {
     let plain = memchr::memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len());
     bytes.get(plain..).unwrap_or_default()
 }
 
 #[inline(never)]
-fn by_blocks(mut bytes: &[u8]) -> &[u8] {
-    while let Some((block, after)) = bytes.split_first_chunk::<BLOCK>() {
+fn skip_plain_blocks(mut bytes: &[u8]) -> &[u8] {
+    while let Some((block, after)) = bytes.split_first_chunk::<BLOCK_BYTES>() {
         if memchr::memchr2(b'"', b'\\', block).is_some() || has_controls(block) {
             break;
         }
         bytes = after;
     }
     while let Some((word, after)) = bytes.split_first_chunk::<8>() {
-        let found = specials(u64::from_le_bytes(*word));
+        let found = special_mask(u64::from_le_bytes(*word));
         if found != 0 {
             return bytes.get(found.trailing_zeros() as usize / 8..).unwrap_or_default();
         }
         bytes = after;
     }
-    by_bytes(bytes)
+    skip_plain_bytes(bytes)
 }
 
 /// Whether there are control characters in a block. Words and no early exit: quick also
 /// in a program that is built for size, where nothing is vectorized.
 // Never: as part of a loop over blocks of one size all of it would be unrolled.
 #[inline(never)]
-fn has_controls(block: &[u8; BLOCK]) -> bool {
-    const { assert!(BLOCK.is_multiple_of(32), "no byte of a block is left out") }
+fn has_controls(block: &[u8; BLOCK_BYTES]) -> bool {
+    const { assert!(BLOCK_BYTES.is_multiple_of(32), "no byte of a block is left out") }
     let (words, _) = block.as_chunks::<8>();
     let (fours, _) = words.as_chunks::<4>();
     // Every byte that is at least a space borrows from the next, so that all are
@@ -97,11 +97,11 @@ fn has_controls(block: &[u8; BLOCK]) -> bool {
         (ONES * 0x20 - 1).wrapping_sub(word) | word
     };
     let fine = fours.iter().fold([u64::MAX; 4], |all, four| std::array::from_fn(|n| all[n] & fine(&four[n])));
-    fine.iter().fold(HIGH, |all, each| all & each) != HIGH
+    fine.iter().fold(HIGH_BITS, |all, each| all & each) != HIGH_BITS
 }
 
-fn by_bytes(bytes: &[u8]) -> &[u8] {
-    let plain = bytes.iter().position(|&byte| special(byte)).unwrap_or(bytes.len());
+fn skip_plain_bytes(bytes: &[u8]) -> &[u8] {
+    let plain = bytes.iter().position(|&byte| is_special(byte)).unwrap_or(bytes.len());
     bytes.get(plain..).unwrap_or_default()
 }
 
@@ -109,23 +109,23 @@ fn by_bytes(bytes: &[u8]) -> &[u8] {
 /// is the one character that follows the control characters, and they stay
 /// among themselves: one comparison finds both.
 #[inline(always)]
-fn special(byte: u8) -> bool {
+fn is_special(byte: u8) -> bool {
     (byte ^ 2) <= 0x20 || byte == b'\\'
 }
 
 /// Eight bytes at once: the lowest bit set is the top bit of the first special
 /// byte. A borrow can set bits above it wrongly, never below.
 #[inline(always)]
-fn specials(word: u64) -> u64 {
+fn special_mask(word: u64) -> u64 {
     let quote_or_control = (word ^ (ONES * 2)).wrapping_sub(ONES * 0x21);
     let backslash = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
     // Neither changes the top bits, so one look at those of `word` serves both.
-    (quote_or_control | backslash) & !word & HIGH
+    (quote_or_control | backslash) & !word & HIGH_BITS
 }
 
 /// The inside of a checked string as the text it stands for.
 pub(crate) fn unescape(inside: &str) -> Cow<'_, str> {
-    let Some(first) = backslash(inside.as_bytes()) else {
+    let Some(first) = find_backslash(inside.as_bytes()) else {
         return Cow::Borrowed(inside);
     };
     let mut out = String::with_capacity(inside.len());
@@ -134,7 +134,7 @@ pub(crate) fn unescape(inside: &str) -> Cow<'_, str> {
     while let Some(at) = next {
         let (plain, escape) = rest.split_at(at);
         out.push_str(plain);
-        let (ch, taken) = decode(escape.as_bytes());
+        let (ch, taken) = decode_escape(escape.as_bytes());
         out.push(ch);
         // Every escape is ASCII, so this cannot cut a character.
         rest = escape.get(taken..).unwrap_or_default();
@@ -146,7 +146,7 @@ pub(crate) fn unescape(inside: &str) -> Cow<'_, str> {
 
 /// Where the first backslash is. What is short is not worth a call.
 #[inline]
-pub(crate) fn backslash(bytes: &[u8]) -> Option<usize> {
+pub(crate) fn find_backslash(bytes: &[u8]) -> Option<usize> {
     match bytes.len() {
         ..=16 => bytes.iter().position(|&byte| byte == b'\\'),
         _ => memchr::memchr(b'\\', bytes),
@@ -154,14 +154,14 @@ pub(crate) fn backslash(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The character that a checked escape stands for, and the escape's length.
-fn decode(escape: &[u8]) -> (char, usize) {
+fn decode_escape(escape: &[u8]) -> (char, usize) {
     let ch = match escape.get(1) {
         Some(b'b') => '\u{8}',
         Some(b'f') => '\u{c}',
         Some(b'n') => '\n',
         Some(b'r') => '\r',
         Some(b't') => '\t',
-        Some(b'u') => return decode_hex(escape),
+        Some(b'u') => return decode_unicode_escape(escape),
         // Quote, backslash and slash stand for themselves.
         Some(&other) => char::from(other),
         None => char::REPLACEMENT_CHARACTER,
@@ -169,13 +169,13 @@ fn decode(escape: &[u8]) -> (char, usize) {
     (ch, 2)
 }
 
-fn decode_hex(escape: &[u8]) -> (char, usize) {
+fn decode_unicode_escape(escape: &[u8]) -> (char, usize) {
     let high = hex4(escape.get(2..)).unwrap_or_default();
     if let Some(ch) = char::from_u32(high) {
         return (ch, 6);
     }
     let low = hex4(escape.get(8..)).unwrap_or_default();
-    (pair(high, low).unwrap_or(char::REPLACEMENT_CHARACTER), 12)
+    (decode_surrogate_pair(high, low).unwrap_or(char::REPLACEMENT_CHARACTER), 12)
 }
 
 /// The four hexadecimal digits at the beginning of `bytes`.
@@ -185,7 +185,7 @@ pub(crate) fn hex4(bytes: Option<&[u8]>) -> Option<u32> {
 }
 
 /// The character of a surrogate pair, if the two are one.
-pub(crate) fn pair(high: u32, low: u32) -> Option<char> {
+pub(crate) fn decode_surrogate_pair(high: u32, low: u32) -> Option<char> {
     let units = [u16::try_from(high).ok()?, u16::try_from(low).ok()?];
     let mut chars = char::decode_utf16(units);
     let ch = chars.next()?.ok()?;
@@ -195,13 +195,13 @@ pub(crate) fn pair(high: u32, low: u32) -> Option<char> {
 
 /// Appends `text` as a JSON string. Only what must be escaped is: quotes,
 /// backslashes and control characters.
-pub fn write_text(out: &mut Vec<u8>, text: &str) {
+pub fn write_string(out: &mut Vec<u8>, text: &str) {
     let mut rest = text.as_bytes();
     // A little more for what follows a long one, which would be moved otherwise.
     out.reserve(rest.len() + 2 + rest.len() / 64);
     out.push(b'"');
     loop {
-        let (plain, special) = rest.split_at(plain_run(rest));
+        let (plain, special) = rest.split_at(plain_len(rest));
         out.extend_from_slice(plain);
         let Some((&byte, after)) = special.split_first() else {
             break;
@@ -231,7 +231,7 @@ fn write_escape(out: &mut Vec<u8>, byte: u8) {
 
 /// Appends JSON that may be spread over lines, as one line: a line end, which
 /// JSON has only between values, becomes a space.
-pub fn write_line(out: &mut Vec<u8>, json: &[u8]) {
+pub fn write_single_line(out: &mut Vec<u8>, json: &[u8]) {
     let mut at = out.len();
     out.extend_from_slice(json);
     while let Some(found) = memchr::memchr2(b'\n', b'\r', &out[at..]) {

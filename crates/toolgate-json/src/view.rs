@@ -13,9 +13,9 @@ use serde::Deserialize;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
-use crate::Raw;
+use crate::RawJson;
 use crate::number::read_number;
-use crate::text::{backslash, checked_run, unescape};
+use crate::text::{find_backslash, trusted_plain_len, unescape};
 
 /// The six kinds of JSON values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +27,7 @@ pub enum Kind {
     /// A number.
     Number,
     /// A string.
-    Text,
+    String,
     /// An array.
     Array,
     /// An object.
@@ -43,13 +43,13 @@ pub struct View<'a> {
 
 impl<'a> View<'a> {
     /// `bytes` have passed the scan, or are a value within some that have.
-    pub(crate) fn trusted(bytes: &'a [u8]) -> Self {
+    pub(crate) fn from_trusted(bytes: &'a [u8]) -> Self {
         Self { bytes }
     }
 
     /// `{}`
     pub fn empty_object() -> Self {
-        Self::trusted(b"{}")
+        Self::from_trusted(b"{}")
     }
 
     /// What kind of value this is.
@@ -57,7 +57,7 @@ impl<'a> View<'a> {
         match self.bytes.first() {
             Some(b'{') => Kind::Object,
             Some(b'[') => Kind::Array,
-            Some(b'"') => Kind::Text,
+            Some(b'"') => Kind::String,
             Some(b't' | b'f') => Kind::Bool,
             Some(b'-' | b'0'..=b'9') => Kind::Number,
             _ => Kind::Null,
@@ -94,25 +94,25 @@ impl<'a> View<'a> {
     pub fn as_i64(&self) -> Option<i64> {
         // By hand, as nearly every id is a short one.
         if self.bytes.len() <= 18
-            && let Some(number) = digits(self.bytes)
+            && let Some(number) = parse_digits(self.bytes)
         {
             return Some(number);
         }
-        self.number()?.parse().ok()
+        self.number_text()?.parse().ok()
     }
 
     /// The number, if it is written as an integer and fits.
     pub fn as_u64(&self) -> Option<u64> {
-        self.number()?.parse().ok()
+        self.number_text()?.parse().ok()
     }
 
     /// The nearest double, if it is a number.
     pub fn as_f64(&self) -> Option<f64> {
-        self.number()?.parse().ok()
+        self.number_text()?.parse().ok()
     }
 
     /// The string, if it is one. Allocates only if there are escapes in it.
-    pub fn as_text(&self) -> Option<Cow<'a, str>> {
+    pub fn as_string(&self) -> Option<Cow<'a, str>> {
         match self.bytes {
             [b'"', inside @ .., b'"'] => Some(unescape(utf8(inside))),
             _ => None,
@@ -121,24 +121,24 @@ impl<'a> View<'a> {
 
     /// The values of an array; none if it is something else.
     pub fn items(&self) -> impl Iterator<Item = View<'a>> + Clone + use<'a> {
-        Values::new(self.bytes, b'[')
+        ValueIter::new(self.bytes, b'[')
     }
 
     /// The members of an object; none if it is something else.
     pub fn members(&self) -> impl Iterator<Item = (Cow<'a, str>, View<'a>)> + Clone + use<'a> {
-        self.pairs().map(|(key, value)| (key.as_text().unwrap_or_default(), value))
+        self.pairs().map(|(key, value)| (key.as_string().unwrap_or_default(), value))
     }
 
     /// The value of a member, if this is an object that has it. Walks the
     /// object: to pick several, walk [`View::members`] once instead.
     pub fn get(&self, key: &str) -> Option<View<'a>> {
-        self.pairs().find(|(found, _)| found.is_text(key)).map(|(_, value)| value)
+        self.pairs().find(|(found, _)| found.eq_str(key)).map(|(_, value)| value)
     }
 
     /// Whether this is a string that stands there as `word`, which has no
     /// backslash. An escaped string may mean the same; see [`View::is_escaped`].
     #[inline]
-    pub fn is_word(&self, word: &str) -> bool {
+    pub fn eq_raw_str(&self, word: &str) -> bool {
         match self.bytes {
             [b'"', inside @ .., b'"'] => inside == word.as_bytes(),
             _ => false,
@@ -148,11 +148,11 @@ impl<'a> View<'a> {
     /// Whether there are escapes in this string.
     #[inline]
     pub fn is_escaped(&self) -> bool {
-        backslash(self.bytes).is_some()
+        find_backslash(self.bytes).is_some()
     }
 
     /// Whether this is the string `text`.
-    pub fn is_text(&self, text: &str) -> bool {
+    pub fn eq_str(&self, text: &str) -> bool {
         match self.bytes {
             // An escaped string may be equal too, but is never equally long.
             [b'"', inside @ .., b'"'] if inside.len() == text.len() => {
@@ -172,22 +172,22 @@ impl<'a> View<'a> {
 
     /// Builds the tree of the value.
     pub fn to_value(&self) -> Value {
-        tree(self.bytes).0
+        build_value(self.bytes).0
     }
 
     /// The same for what has nothing inside.
-    fn leaf(self) -> Value {
+    fn to_scalar(self) -> Value {
         match self.kind() {
             Kind::Bool => Value::Bool(self.bytes == b"true"),
             Kind::Number => self.to_number(),
-            Kind::Text => Value::String(self.as_text().unwrap_or_default().into_owned()),
+            Kind::String => Value::String(self.as_string().unwrap_or_default().into_owned()),
             Kind::Null | Kind::Array | Kind::Object => Value::Null,
         }
     }
 
     /// Copies the value. [`Raw::slice`] shares it instead.
-    pub fn to_raw(&self) -> Raw {
-        Raw(Bytes::copy_from_slice(self.bytes))
+    pub fn to_raw(&self) -> RawJson {
+        RawJson(Bytes::copy_from_slice(self.bytes))
     }
 
     /// Whether this is a number that a double can hold.
@@ -204,14 +204,14 @@ impl<'a> View<'a> {
         }
     }
 
-    fn number(&self) -> Option<&'a str> {
+    fn number_text(&self) -> Option<&'a str> {
         (self.kind() == Kind::Number).then(|| utf8(self.bytes))
     }
 
     /// The members of an object with their keys still quoted, for who compares
     /// those as they stand there; none if it is something else.
     pub fn pairs(&self) -> impl Iterator<Item = (View<'a>, View<'a>)> + Clone + use<'a> {
-        Pairs(Values::new(self.bytes, b'{'))
+        PairIter(ValueIter::new(self.bytes, b'{'))
     }
 }
 
@@ -239,7 +239,7 @@ impl Serialize for View<'_> {
                 (None, Some(number)) => serializer.serialize_u64(number),
                 (None, None) => serializer.serialize_f64(self.as_f64().unwrap_or_default()),
             },
-            Kind::Text => serializer.serialize_str(&self.as_text().unwrap_or_default()),
+            Kind::String => serializer.serialize_str(&self.as_string().unwrap_or_default()),
             Kind::Array => serializer.collect_seq(self.items()),
             Kind::Object => {
                 let mut map = serializer.serialize_map(None)?;
@@ -255,11 +255,11 @@ impl Serialize for View<'_> {
 /// The values within a container, one after the other, whatever stands between
 /// them. For an object these are keys and values in turn.
 #[derive(Clone)]
-struct Values<'a> {
+struct ValueIter<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Values<'a> {
+impl<'a> ValueIter<'a> {
     fn new(bytes: &'a [u8], open: u8) -> Self {
         let rest = match bytes {
             [first, inside @ .., _] if *first == open => inside,
@@ -269,25 +269,25 @@ impl<'a> Values<'a> {
     }
 }
 
-impl<'a> Iterator for Values<'a> {
+impl<'a> Iterator for ValueIter<'a> {
     type Item = View<'a>;
 
     #[inline]
     fn next(&mut self) -> Option<View<'a>> {
-        let rest = behind_separators(self.rest);
+        let rest = skip_separators(self.rest);
         if rest.is_empty() {
             return None;
         }
-        let (value, rest) = first(rest);
+        let (value, rest) = split_first_value(rest);
         self.rest = rest;
         Some(value)
     }
 }
 
 #[derive(Clone)]
-struct Pairs<'a>(Values<'a>);
+struct PairIter<'a>(ValueIter<'a>);
 
-impl<'a> Iterator for Pairs<'a> {
+impl<'a> Iterator for PairIter<'a> {
     type Item = (View<'a>, View<'a>);
 
     #[inline]
@@ -298,52 +298,52 @@ impl<'a> Iterator for Pairs<'a> {
 
 /// The tree of the value at the beginning of checked text, and what is behind it. Every
 /// byte is looked at once, however deep it is.
-fn tree(bytes: &[u8]) -> (Value, &[u8]) {
+fn build_value(bytes: &[u8]) -> (Value, &[u8]) {
     match bytes {
         [b'[', inside @ ..] => {
-            let (mut items, mut rest) = (Vec::new(), behind_separators(inside));
+            let (mut items, mut rest) = (Vec::new(), skip_separators(inside));
             while !matches!(rest, [] | [b']', ..]) {
-                let (item, after) = tree(rest);
+                let (item, after) = build_value(rest);
                 items.push(item);
-                rest = behind_separators(after);
+                rest = skip_separators(after);
             }
             (Value::Array(items), rest.get(1..).unwrap_or_default())
         }
         [b'{', inside @ ..] => {
-            let (mut members, mut rest) = (Map::new(), behind_separators(inside));
+            let (mut members, mut rest) = (Map::new(), skip_separators(inside));
             while !matches!(rest, [] | [b'}', ..]) {
-                let (key, after) = first(rest);
-                let (value, after) = tree(behind_separators(after));
-                members.insert(key.as_text().unwrap_or_default().into_owned(), value);
-                rest = behind_separators(after);
+                let (key, after) = split_first_value(rest);
+                let (value, after) = build_value(skip_separators(after));
+                members.insert(key.as_string().unwrap_or_default().into_owned(), value);
+                rest = skip_separators(after);
             }
             (Value::Object(members), rest.get(1..).unwrap_or_default())
         }
         _ => {
-            let (leaf, rest) = first(bytes);
-            (leaf.leaf(), rest)
+            let (leaf, rest) = split_first_value(bytes);
+            (leaf.to_scalar(), rest)
         }
     }
 }
 
 /// The value at the beginning, and what is behind it.
 #[inline]
-fn first(bytes: &[u8]) -> (View<'_>, &[u8]) {
+fn split_first_value(bytes: &[u8]) -> (View<'_>, &[u8]) {
     // A step of at least one byte: walking always ends.
     let end = value_len(bytes).max(1).min(bytes.len());
     let (value, rest) = bytes.split_at(end);
-    (View::trusted(value), rest)
+    (View::from_trusted(value), rest)
 }
 
 #[inline]
-fn behind_separators(bytes: &[u8]) -> &[u8] {
+fn skip_separators(bytes: &[u8]) -> &[u8] {
     let between = |byte: &u8| matches!(byte, b',' | b':' | b' ' | b'\n' | b'\r' | b'\t');
     let start = bytes.iter().position(|byte| !between(byte)).unwrap_or(bytes.len());
     bytes.get(start..).unwrap_or_default()
 }
 
 /// The number that consists of these digits, few enough to fit.
-fn digits(bytes: &[u8]) -> Option<i64> {
+fn parse_digits(bytes: &[u8]) -> Option<i64> {
     bytes.iter().try_fold(0, |sum, byte| byte.is_ascii_digit().then(|| sum * 10 + i64::from(byte - b'0')))
 }
 
@@ -365,7 +365,7 @@ pub(crate) fn value_len(bytes: &[u8]) -> usize {
 fn string_len(bytes: &[u8]) -> usize {
     let mut at = 1;
     while let Some(rest) = bytes.get(at..) {
-        at += checked_run(rest);
+        at += trusted_plain_len(rest);
         match bytes.get(at) {
             Some(b'"') => return at + 1,
             // The byte after a backslash never ends a string.

@@ -12,13 +12,13 @@ use syn::punctuated::Punctuated;
 use syn::{Attribute, Error, Expr, Ident, Lit, LitStr, Meta, Result, Token};
 
 /// The inside of an attribute: perhaps a text, then keys with and without values.
-pub(crate) struct Options {
+pub(crate) struct AttributeOptions {
     text: Option<LitStr>,
-    keys: Vec<Key>,
+    keys: Vec<KeyValue>,
 }
 
 /// One key.
-pub(crate) struct Key {
+pub(crate) struct KeyValue {
     pub(crate) name: Ident,
     /// What stands behind `=`.
     pub(crate) value: Option<Expr>,
@@ -26,7 +26,7 @@ pub(crate) struct Key {
 
 enum Entry {
     Text(LitStr),
-    Key(Key),
+    KeyValue(KeyValue),
 }
 
 impl Parse for Entry {
@@ -39,15 +39,15 @@ impl Parse for Entry {
             Some(_) => Some(input.parse()?),
             None => None,
         };
-        Ok(Entry::Key(Key { name, value }))
+        Ok(Entry::KeyValue(KeyValue { name, value }))
     }
 }
 
-impl Options {
+impl AttributeOptions {
     /// Reads the inside of `#[attribute(…)]`, which may have these keys.
-    pub(crate) fn read(attribute: &str, inside: TokenStream, known: &[&str]) -> Result<Options> {
+    pub(crate) fn read(attribute: &str, inside: TokenStream, known: &[&str]) -> Result<AttributeOptions> {
         let entries = Punctuated::<Entry, Token![,]>::parse_terminated.parse2(inside)?;
-        let mut options = Options { text: None, keys: Vec::new() };
+        let mut options = AttributeOptions { text: None, keys: Vec::new() };
         for entry in entries {
             match entry {
                 Entry::Text(text) => {
@@ -56,9 +56,9 @@ impl Options {
                     }
                     options.text = Some(text);
                 }
-                Entry::Key(key) => {
+                Entry::KeyValue(key) => {
                     if !known.iter().any(|known| key.name == known) {
-                        return Err(unknown(attribute, &key.name, known));
+                        return Err(unknown_key_error(attribute, &key.name, known));
                     }
                     if options.keys.iter().any(|other| other.name == key.name) {
                         return Err(Error::new_spanned(&key.name, format!("`{}` is given twice", key.name)));
@@ -71,59 +71,59 @@ impl Options {
     }
 
     /// The text that stands first, for attributes that have a use for it.
-    pub(crate) fn text(&mut self) -> Option<LitStr> {
+    pub(crate) fn take_text(&mut self) -> Option<LitStr> {
         self.text.take()
     }
 
     /// Refuses a text that nobody has taken.
-    pub(crate) fn no_text(&self, hint: &str) -> Result<()> {
+    pub(crate) fn reject_text(&self, hint: &str) -> Result<()> {
         match &self.text {
             Some(text) => Err(Error::new_spanned(text, hint)),
             None => Ok(()),
         }
     }
 
-    pub(crate) fn key(&mut self, name: &str) -> Option<Key> {
+    pub(crate) fn take_key(&mut self, name: &str) -> Option<KeyValue> {
         let place = self.keys.iter().position(|key| key.name == name)?;
         Some(self.keys.remove(place))
     }
 
     /// Any expression.
-    pub(crate) fn expression(&mut self, name: &str) -> Result<Option<Expr>> {
-        match self.key(name) {
+    pub(crate) fn take_expression(&mut self, name: &str) -> Result<Option<Expr>> {
+        match self.take_key(name) {
             None => Ok(None),
-            Some(Key { value: Some(value), .. }) => Ok(Some(value)),
-            Some(Key { name, .. }) => {
+            Some(KeyValue { value: Some(value), .. }) => Ok(Some(value)),
+            Some(KeyValue { name, .. }) => {
                 Err(Error::new_spanned(&name, format!("`{name}` needs a value: `{name} = …`")))
             }
         }
     }
 
     /// A string literal.
-    pub(crate) fn string(&mut self, name: &str) -> Result<Option<LitStr>> {
-        match self.expression(name)? {
+    pub(crate) fn take_string(&mut self, name: &str) -> Result<Option<LitStr>> {
+        match self.take_expression(name)? {
             None => Ok(None),
-            Some(value) => string(&value)
+            Some(value) => string_literal(&value)
                 .map(Some)
                 .ok_or_else(|| Error::new_spanned(&value, format!("`{name}` is a text: `{name} = \"…\"`"))),
         }
     }
 
     /// A key without a value.
-    pub(crate) fn flag(&mut self, name: &str) -> Result<bool> {
-        match self.key(name) {
+    pub(crate) fn take_flag(&mut self, name: &str) -> Result<bool> {
+        match self.take_key(name) {
             None => Ok(false),
-            Some(Key { value: None, .. }) => Ok(true),
-            Some(Key { value: Some(value), .. }) => {
+            Some(KeyValue { value: None, .. }) => Ok(true),
+            Some(KeyValue { value: Some(value), .. }) => {
                 Err(Error::new_spanned(&value, format!("`{name}` stands alone, without a value")))
             }
         }
     }
 
     /// How long, as in `30s`.
-    pub(crate) fn duration(&mut self, name: &str) -> Result<Option<u64>> {
-        let Some(text) = self.string(name)? else { return Ok(None) };
-        match duration(&text.value()) {
+    pub(crate) fn take_duration(&mut self, name: &str) -> Result<Option<u64>> {
+        let Some(text) = self.take_string(name)? else { return Ok(None) };
+        match parse_duration(&text.value()) {
             Some(duration) => Ok(Some(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))),
             None => Err(Error::new_spanned(
                 &text,
@@ -134,27 +134,27 @@ impl Options {
 }
 
 /// The value of a string literal.
-pub(crate) fn string(value: &Expr) -> Option<LitStr> {
+pub(crate) fn string_literal(value: &Expr) -> Option<LitStr> {
     match value {
         Expr::Lit(literal) => match &literal.lit {
             Lit::Str(text) => Some(text.clone()),
             _ => None,
         },
-        Expr::Group(group) => string(&group.expr),
+        Expr::Group(group) => string_literal(&group.expr),
         _ => None,
     }
 }
 
-fn unknown(attribute: &str, name: &Ident, known: &[&str]) -> Error {
+fn unknown_key_error(attribute: &str, name: &Ident, known: &[&str]) -> Error {
     let list = known.iter().map(|known| format!("`{known}`")).collect::<Vec<_>>().join(", ");
-    let near = known.iter().find(|known| is_near(&name.to_string(), known));
+    let near = known.iter().find(|known| is_similar(&name.to_string(), known));
     let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
     Error::new_spanned(name, format!("`#[{attribute}]` knows no `{name}`{hint}\nit knows {list}"))
 }
 
 /// Whether two words differ by about one letter, or by the order of letters: their beginnings and ends meet, or
 /// they have the same ones.
-fn is_near(one: &str, other: &str) -> bool {
+fn is_similar(one: &str, other: &str) -> bool {
     let letters = |word: &str| {
         let mut letters: Vec<u8> = word.bytes().collect();
         letters.sort_unstable();
@@ -167,7 +167,7 @@ fn is_near(one: &str, other: &str) -> bool {
     longer > 2 && (meets || letters(one) == letters(other))
 }
 
-fn duration(text: &str) -> Option<Duration> {
+fn parse_duration(text: &str) -> Option<Duration> {
     let end = text.find(|letter: char| !letter.is_ascii_digit())?;
     let number: u64 = text[..end].parse().ok()?;
     let millis = match &text[end..] {
@@ -194,7 +194,7 @@ impl Docs {
         let mut docs = Docs::default();
         let mut lines = Vec::new();
         let mut is_in_tag = false;
-        for line in attributes.iter().filter_map(doc).flat_map(|text| lines_of(&text)) {
+        for line in attributes.iter().filter_map(doc_text).flat_map(|text| doc_lines(&text)) {
             let tag = line.trim().strip_prefix('@').map(|rest| rest.split_once(' ').unwrap_or((rest, "")));
             if let Some((name, text)) = tag.filter(|(name, _)| arguments.iter().any(|known| known == name)) {
                 docs.tags.push((name.to_owned(), text.trim().to_owned()));
@@ -213,22 +213,22 @@ impl Docs {
     }
 
     /// What it says of this argument.
-    pub(crate) fn of(&self, argument: &str) -> Option<&str> {
+    pub(crate) fn argument_description(&self, argument: &str) -> Option<&str> {
         let (_, text) = self.tags.iter().find(|(name, _)| name == argument)?;
         (!text.is_empty()).then_some(text)
     }
 }
 
 /// The text of `#[doc = "…"]`.
-fn doc(attribute: &Attribute) -> Option<String> {
+fn doc_text(attribute: &Attribute) -> Option<String> {
     match &attribute.meta {
-        Meta::NameValue(meta) if meta.path.is_ident("doc") => string(&meta.value).map(|text| text.value()),
+        Meta::NameValue(meta) if meta.path.is_ident("doc") => string_literal(&meta.value).map(|text| text.value()),
         _ => None,
     }
 }
 
 /// The lines of one doc attribute, without the space that everybody writes behind `///`.
-fn lines_of(text: &str) -> Vec<String> {
+fn doc_lines(text: &str) -> Vec<String> {
     let strip = |line: &str| line.strip_prefix(' ').unwrap_or(line).trim_end().to_owned();
     match text.is_empty() {
         true => vec![String::new()],
@@ -237,7 +237,7 @@ fn lines_of(text: &str) -> Vec<String> {
 }
 
 /// The inside of `#[attribute]` or `#[attribute(…)]`.
-pub(crate) fn inside(attribute: &Attribute) -> Result<TokenStream> {
+pub(crate) fn attribute_tokens(attribute: &Attribute) -> Result<TokenStream> {
     match &attribute.meta {
         Meta::Path(_) => Ok(TokenStream::new()),
         Meta::List(list) => Ok(list.tokens.clone()),
@@ -254,12 +254,12 @@ pub(crate) fn is_named(attribute: &Attribute, name: &str) -> bool {
 }
 
 /// The conditions under which the item exists at all; what is written beside it exists under the same.
-pub(crate) fn conditions(attributes: &[Attribute]) -> Vec<&Attribute> {
+pub(crate) fn cfg_attributes(attributes: &[Attribute]) -> Vec<&Attribute> {
     attributes.iter().filter(|attribute| attribute.path().is_ident("cfg")).collect()
 }
 
 /// A place to complain about, when there is none better.
-pub(crate) fn here() -> Span {
+pub(crate) fn call_site() -> Span {
     Span::call_site()
 }
 
@@ -282,9 +282,9 @@ mod tests {
         };
         let docs = Docs::read(&item.attrs, &["query".into(), "limit".into()]);
         assert_eq!(docs.text, "Searches.\n\n\n@nobody stays\n  Indented too.");
-        assert_eq!(docs.of("query"), Some("What to look for, in any language"));
-        assert_eq!(docs.of("limit"), Some("How many"));
-        assert_eq!(docs.of("nobody"), None);
+        assert_eq!(docs.argument_description("query"), Some("What to look for, in any language"));
+        assert_eq!(docs.argument_description("limit"), Some("How many"));
+        assert_eq!(docs.argument_description("nobody"), None);
     }
 
     #[test]
@@ -302,14 +302,14 @@ mod tests {
             ("18446744073709551615h", None),
         ];
         for (text, millis) in cases {
-            assert_eq!(duration(text).map(|duration| duration.as_millis()), millis, "{text}");
+            assert_eq!(parse_duration(text).map(|duration| duration.as_millis()), millis, "{text}");
         }
     }
 
     #[test]
     fn almost_right_is_recognized() {
-        assert!(is_near("readonly", "read_only") && is_near("descripton", "description"));
-        assert!(is_near("defualt", "default"));
-        assert!(!is_near("price", "title") && !is_near("uri", "name"));
+        assert!(is_similar("readonly", "read_only") && is_similar("descripton", "description"));
+        assert!(is_similar("defualt", "default"));
+        assert!(!is_similar("price", "title") && !is_similar("uri", "name"));
     }
 }

@@ -7,23 +7,23 @@ use syn::parse::{Parse, ParseStream, Parser as _};
 use syn::punctuated::Punctuated;
 use syn::{Error, Ident, Path, Result, Token};
 
-use crate::attr::here;
-use crate::function::{Function, Output};
+use crate::attr::call_site;
+use crate::function::{Function, HandlerKind};
 
-const SHAPE: &str = "say what is completed: `#[complete(one.id)]` for the argument `id` of `one`";
+const USAGE: &str = "say what is completed: `#[complete(one.id)]` for the argument `id` of `one`";
 
 /// `one.id`: an argument of a template or prompt.
-struct Target {
-    of: Path,
+struct CompletionTarget {
+    item: Path,
     argument: Ident,
 }
 
-impl Parse for Target {
-    fn parse(input: ParseStream<'_>) -> Result<Target> {
-        let explained = |error: Error| Error::new(error.span(), SHAPE);
+impl Parse for CompletionTarget {
+    fn parse(input: ParseStream<'_>) -> Result<CompletionTarget> {
+        let explained = |error: Error| Error::new(error.span(), USAGE);
         let of = input.call(Path::parse_mod_style).map_err(explained)?;
         input.parse::<Token![.]>().map_err(explained)?;
-        Ok(Target { of, argument: input.call(Ident::parse_any).map_err(explained)? })
+        Ok(CompletionTarget { item: of, argument: input.call(Ident::parse_any).map_err(explained)? })
     }
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn spec(
     find: impl Fn(&Path, &Ident) -> Result<TokenStream>,
 ) -> Result<TokenStream> {
     if inside.is_empty() {
-        return Err(Error::new(here(), SHAPE));
+        return Err(Error::new(call_site(), USAGE));
     }
     let mut arguments = function.arguments();
     let word = arguments.next().map_or_else(String::new, |(_, argument)| argument.name.clone());
@@ -43,14 +43,14 @@ pub(crate) fn spec(
             "a completer takes one argument, what is there so far; others are known to `Context::given`",
         ));
     }
-    let targets = Punctuated::<Target, Token![,]>::parse_terminated.parse2(inside)?;
-    let targets = targets.iter().map(|Target { of, argument }| {
+    let targets = Punctuated::<CompletionTarget, Token![,]>::parse_terminated.parse2(inside)?;
+    let targets = targets.iter().map(|CompletionTarget { item: of, argument }| {
         let origin = find(of, argument)?;
         let argument = argument.unraw().to_string();
         Ok(quote!((#origin, #argument)))
     });
     let targets = targets.collect::<Result<Vec<_>>>()?;
-    let handler = function.handler(Output::Suggest);
+    let handler = function.handler(HandlerKind::Completion);
     Ok(quote! {
         ::toolgate::__private::Completer::new(
             ::toolgate::__private::std::vec![#(#targets),*], #word, #handler,

@@ -13,31 +13,31 @@ use syn::{
     ReturnType, Safety, Signature, Type,
 };
 
-use crate::attr::{Docs, Key, Options, conditions, inside, is_named};
+use crate::attr::{Docs, KeyValue, AttributeOptions, cfg_attributes, attribute_tokens, is_named};
 
 /// Types that are taken out of the call, by their last name.
 const EXTRACTORS: [&str; 5] = ["State", "Principal", "Headers", "Context", "Ctx"];
 
 /// How many a handler can take, beside its arguments.
-const MOST_EXTRACTORS: usize = 7;
+const MAX_EXTRACTORS: usize = 7;
 
 const ARG_KEYS: [&str; 9] =
     ["default", "description", "rename", "range", "min_len", "max_len", "pattern", "example", "examples"];
 
 /// What a function serves as, as far as its handler is concerned.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Output {
+pub(crate) enum HandlerKind {
     Tool,
-    Read,
+    Resource,
     Prompt,
-    Suggest,
+    Completion,
 }
 
 /// See the module.
 pub(crate) struct Function {
     pub(crate) ident: Ident,
     pub(crate) docs: Docs,
-    pub(crate) conditions: Vec<Attribute>,
+    pub(crate) cfg_attributes: Vec<Attribute>,
     pub(crate) parameters: Vec<Parameter>,
     is_async: bool,
     /// Takes `&self`.
@@ -45,9 +45,9 @@ pub(crate) struct Function {
     /// Stands in an impl block.
     is_associated: bool,
     /// Where the return type stands.
-    returns: Span,
+    return_span: Span,
     /// Returns what it has borrowed, from the value it is a method of.
-    is_lending: bool,
+    returns_borrow: bool,
 }
 
 pub(crate) struct Parameter {
@@ -63,8 +63,8 @@ pub(crate) struct Argument {
     pub(crate) name: String,
     description: Option<TokenStream>,
     default: Option<TokenStream>,
-    least: Option<Expr>,
-    most: Option<(Expr, RangeLimits)>,
+    minimum: Option<Expr>,
+    maximum: Option<(Expr, RangeLimits)>,
     min_len: Option<Expr>,
     max_len: Option<Expr>,
     pattern: Option<LitStr>,
@@ -79,22 +79,22 @@ impl Parameter {
 
 /// Takes the attributes that only macros understand off the parameters, also when there is something wrong.
 /// Parameters are owned because callers are elsewhere: no lint can know that.
-pub(crate) fn strip(attributes: &mut Vec<Attribute>, signature: &mut Signature) {
+pub(crate) fn strip_attributes(attributes: &mut Vec<Attribute>, signature: &mut Signature) {
     attributes.push(syn::parse_quote!(#[allow(clippy::needless_pass_by_value)]));
     for input in &mut signature.inputs {
         if let FnArg::Typed(parameter) = input {
-            parameter.attrs.retain(|attribute| !is_ours(attribute));
+            parameter.attrs.retain(|attribute| !is_macro_attribute(attribute));
         }
     }
 }
 
-fn is_ours(attribute: &Attribute) -> bool {
+fn is_macro_attribute(attribute: &Attribute) -> bool {
     ["doc", "arg", "extract"].iter().any(|name| is_named(attribute, name))
 }
 
 impl Function {
     pub(crate) fn read(attributes: &[Attribute], signature: &Signature) -> Result<Function> {
-        refuse_generics(signature)?;
+        reject_generics(signature)?;
         let mut parameters = Vec::new();
         let mut is_method = false;
         for input in &signature.inputs {
@@ -112,10 +112,10 @@ impl Function {
             }
         }
         let extractors: Vec<&Parameter> = parameters.iter().filter(|one| one.argument.is_none()).collect();
-        if let Some(parameter) = extractors.get(MOST_EXTRACTORS) {
+        if let Some(parameter) = extractors.get(MAX_EXTRACTORS) {
             return Err(Error::new_spanned(
                 &parameter.ident,
-                format!("a function takes at most {MOST_EXTRACTORS} things beside its arguments"),
+                format!("a function takes at most {MAX_EXTRACTORS} things beside its arguments"),
             ));
         }
         let names: Vec<String> =
@@ -123,19 +123,19 @@ impl Function {
         let docs = Docs::read(attributes, &names);
         for argument in parameters.iter_mut().filter_map(|one| one.argument.as_mut()) {
             if argument.description.is_none() {
-                argument.description = docs.of(&argument.name).map(|text| text.to_token_stream());
+                argument.description = docs.argument_description(&argument.name).map(|text| text.to_token_stream());
             }
         }
         Ok(Function {
             ident: signature.ident.clone(),
             docs,
-            conditions: conditions(attributes).into_iter().cloned().collect(),
+            cfg_attributes: cfg_attributes(attributes).into_iter().cloned().collect(),
             parameters,
             is_async: signature.asyncness.is_some(),
             is_method,
             is_associated: false,
-            is_lending: matches!(&signature.output, ReturnType::Type(_, ty) if is_borrowed(ty)),
-            returns: match &signature.output {
+            returns_borrow: matches!(&signature.output, ReturnType::Type(_, ty) if is_borrowed(ty)),
+            return_span: match &signature.output {
                 ReturnType::Default => signature.ident.span(),
                 ReturnType::Type(_, ty) => ty.span(),
             },
@@ -143,7 +143,7 @@ impl Function {
     }
 
     /// Refuses `&self`, for functions outside an impl block with `#[server]`.
-    pub(crate) fn refuse_self(&self, signature: &Signature) -> Result<()> {
+    pub(crate) fn reject_self(&self, signature: &Signature) -> Result<()> {
         match signature.receiver() {
             Some(receiver) => Err(Error::new_spanned(
                 receiver,
@@ -154,7 +154,7 @@ impl Function {
     }
 
     /// The same, in an impl block.
-    pub(crate) fn associated(self) -> Function {
+    pub(crate) fn into_associated(self) -> Function {
         Function { is_associated: true, ..self }
     }
 
@@ -180,9 +180,9 @@ impl Function {
     }
 
     /// The handler: a closure, with the struct of its arguments before it.
-    pub(crate) fn handler(&self, output: Output) -> TokenStream {
+    pub(crate) fn handler(&self, output: HandlerKind) -> TokenStream {
         let arguments: Vec<(&Parameter, &Argument)> = self.arguments().collect();
-        let structure = (!arguments.is_empty()).then(|| structure(&arguments));
+        let structure = (!arguments.is_empty()).then(|| arguments_struct(&arguments));
         let mut takes = Vec::new();
         let mut unpacks = Vec::new();
         let mut passes = Vec::new();
@@ -214,11 +214,11 @@ impl Function {
         let owner = self.is_associated.then(|| quote!(Self::));
         let callee = quote!(#owner #ident(#kit #(#passes),*));
         let awaited = self.is_async.then(|| quote!(.await));
-        let keep = self.is_lending.then(|| {
+        let keep = self.returns_borrow.then(|| {
             quote_spanned!(site=> let __returned = ::toolgate::__private::std::borrow::ToOwned::to_owned(__returned);)
         });
-        let give = self.give(output);
-        let span = self.returns.resolved_at(Span::mixed_site());
+        let give = self.convert_output(output);
+        let span = self.return_span.resolved_at(Span::mixed_site());
         let run = quote_spanned!(span=> ::toolgate::__private::sendable(async move {
             #unpack
             let __returned = #callee #awaited;
@@ -236,22 +236,22 @@ impl Function {
     }
 
     /// Turns what was returned into an output, by its type; see `returned.rs` of the library.
-    fn give(&self, output: Output) -> TokenStream {
+    fn convert_output(&self, output: HandlerKind) -> TokenStream {
         let (traits, method, references) = match output {
-            Output::Tool => {
+            HandlerKind::Tool => {
                 (quote!(ToolPlain, ToolFallible, ToolValue, ToolUnfit), quote!(tool), quote!(&&&&))
             }
-            Output::Read => (
+            HandlerKind::Resource => (
                 quote!(ReadPlain, ReadFallibleOption, ReadFallible, ReadOption, ReadValue, ReadUnfit),
                 quote!(read),
                 quote!(&&&&&&),
             ),
-            Output::Prompt => (quote!(PromptPlain, PromptUnfit), quote!(prompt), quote!(&&)),
-            Output::Suggest => {
+            HandlerKind::Prompt => (quote!(PromptPlain, PromptUnfit), quote!(prompt), quote!(&&)),
+            HandlerKind::Completion => {
                 (quote!(SuggestFallible, SuggestPlain, SuggestUnfit), quote!(suggest), quote!(&&&))
             }
         };
-        let span = self.returns.resolved_at(Span::mixed_site());
+        let span = self.return_span.resolved_at(Span::mixed_site());
         let give = quote_spanned! {span=>
             (#references ::toolgate::__private::Returned::of(&__returned)).#method().give(__returned)
         };
@@ -263,7 +263,7 @@ impl Function {
     }
 }
 
-fn refuse_generics(signature: &Signature) -> Result<()> {
+fn reject_generics(signature: &Signature) -> Result<()> {
     let generics = &signature.generics;
     if let Some(parameter) = generics.params.first() {
         return Err(Error::new_spanned(
@@ -296,7 +296,7 @@ fn read_parameter(parameter: &PatType) -> Result<Parameter> {
             format!("`{ident}` is taken out of the call and is no argument: it has no schema to change"),
         ));
     }
-    refuse_borrowed(&ident, &ty, is_extractor)?;
+    reject_borrowed(&ident, &ty, is_extractor)?;
     let argument = match is_extractor {
         true => None,
         false => Some(read_argument(&ident, parameter)?),
@@ -325,7 +325,7 @@ fn is_borrowed(ty: &Type) -> bool {
     }
 }
 
-fn refuse_borrowed(ident: &Ident, ty: &Type, is_extractor: bool) -> Result<()> {
+fn reject_borrowed(ident: &Ident, ty: &Type, is_extractor: bool) -> Result<()> {
     match ty {
         Type::Reference(to) => {
             let inner = to.elem.to_token_stream().to_string();
@@ -348,21 +348,21 @@ fn refuse_borrowed(ident: &Ident, ty: &Type, is_extractor: bool) -> Result<()> {
 fn read_argument(ident: &Ident, parameter: &PatType) -> Result<Argument> {
     let mut attributes = parameter.attrs.iter().filter(|attribute| is_named(attribute, "arg"));
     let mut options = match attributes.next() {
-        Some(attribute) => Options::read("arg", inside(attribute)?, &ARG_KEYS)?,
-        None => Options::read("arg", TokenStream::new(), &ARG_KEYS)?,
+        Some(attribute) => AttributeOptions::read("arg", attribute_tokens(attribute)?, &ARG_KEYS)?,
+        None => AttributeOptions::read("arg", TokenStream::new(), &ARG_KEYS)?,
     };
     if let Some(second) = attributes.next() {
         return Err(Error::new_spanned(second, "put everything into one `#[arg(…)]`"));
     }
-    let text = options.text().map(|text| text.to_token_stream());
-    let description = options.expression("description")?.map(|text| text.to_token_stream()).or(text);
+    let text = options.take_text().map(|text| text.to_token_stream());
+    let description = options.take_expression("description")?.map(|text| text.to_token_stream()).or(text);
     let docs = Docs::read(&parameter.attrs, &[]).text;
-    let (least, most) = match options.expression("range")? {
-        Some(range) => limits(range)?,
+    let (least, most) = match options.take_expression("range")? {
+        Some(range) => range_bounds(range)?,
         None => (None, None),
     };
-    let mut examples: Vec<Expr> = options.expression("example")?.into_iter().collect();
-    match options.expression("examples")? {
+    let mut examples: Vec<Expr> = options.take_expression("example")?.into_iter().collect();
+    match options.take_expression("examples")? {
         Some(Expr::Array(array)) => examples.extend(array.elems),
         Some(other) => {
             return Err(Error::new_spanned(&other, "`examples` is a list: `examples = [\"a\", \"b\"]`"));
@@ -370,23 +370,23 @@ fn read_argument(ident: &Ident, parameter: &PatType) -> Result<Argument> {
         None => {}
     }
     Ok(Argument {
-        name: options.string("rename")?.map_or_else(|| ident.unraw().to_string(), |name| name.value()),
+        name: options.take_string("rename")?.map_or_else(|| ident.unraw().to_string(), |name| name.value()),
         description: description.or_else(|| (!docs.is_empty()).then(|| docs.to_token_stream())),
-        default: options.key("default").map(default),
-        least,
-        most,
-        min_len: options.expression("min_len")?,
-        max_len: options.expression("max_len")?,
-        pattern: options.string("pattern")?,
+        default: options.take_key("default").map(default_value),
+        minimum: least,
+        maximum: most,
+        min_len: options.take_expression("min_len")?,
+        max_len: options.take_expression("max_len")?,
+        pattern: options.take_string("pattern")?,
         examples,
     })
 }
 
 /// What stands for a value that is not given. A text becomes whatever can be made from one.
-fn default(key: Key) -> TokenStream {
+fn default_value(key: KeyValue) -> TokenStream {
     match key.value {
         None => quote!(::toolgate::__private::std::default::Default::default()),
-        Some(value) => match crate::attr::string(&value) {
+        Some(value) => match crate::attr::string_literal(&value) {
             Some(text) => {
                 let span = text.span().resolved_at(Span::mixed_site());
                 quote_spanned!(span=> ::toolgate::__private::std::convert::Into::into(#text))
@@ -396,9 +396,9 @@ fn default(key: Key) -> TokenStream {
     }
 }
 
-type Limits = (Option<Expr>, Option<(Expr, RangeLimits)>);
+type RangeBounds = (Option<Expr>, Option<(Expr, RangeLimits)>);
 
-fn limits(range: Expr) -> Result<Limits> {
+fn range_bounds(range: Expr) -> Result<RangeBounds> {
     match range {
         Expr::Range(range) => {
             let limits = range.limits;
@@ -409,7 +409,7 @@ fn limits(range: Expr) -> Result<Limits> {
 }
 
 /// The struct of the arguments, and what its types do not say.
-fn structure(arguments: &[(&Parameter, &Argument)]) -> TokenStream {
+fn arguments_struct(arguments: &[(&Parameter, &Argument)]) -> TokenStream {
     let mut fields = Vec::new();
     let mut defaults = Vec::new();
     let mut checks = Vec::new();
@@ -424,14 +424,14 @@ fn structure(arguments: &[(&Parameter, &Argument)]) -> TokenStream {
             let function = function.to_string();
             quote!(#[serde(default = #function)])
         });
-        let schema = schema(argument);
+        let schema = schema_attributes(argument);
         fields.push(quote! {
             #[serde(rename = #name)]
             #default
             #schema
             #ident: #ty
         });
-        checks.extend(checks_of(parameter, argument));
+        checks.extend(limit_checks(parameter, argument));
     }
     quote_spanned! {Span::mixed_site()=>
         #[derive(::toolgate::__private::serde::Deserialize, ::toolgate::__private::schemars::JsonSchema)]
@@ -456,15 +456,15 @@ fn structure(arguments: &[(&Parameter, &Argument)]) -> TokenStream {
 }
 
 /// What the schema of an argument says beyond its type.
-fn schema(argument: &Argument) -> TokenStream {
+fn schema_attributes(argument: &Argument) -> TokenStream {
     let mut parts = Vec::new();
     if let Some(text) = &argument.description {
         parts.push(quote!(description = #text));
     }
-    if let Some(least) = &argument.least {
+    if let Some(least) = &argument.minimum {
         parts.push(quote!(extend("minimum" = #least)));
     }
-    match &argument.most {
+    match &argument.maximum {
         Some((most, RangeLimits::Closed(_))) => parts.push(quote!(extend("maximum" = #most))),
         Some((end, RangeLimits::HalfOpen(_))) => parts.push(quote!(extend("exclusiveMaximum" = #end))),
         None => {}
@@ -489,13 +489,13 @@ fn schema(argument: &Argument) -> TokenStream {
 }
 
 /// The same limits, as code.
-fn checks_of(parameter: &Parameter, argument: &Argument) -> Vec<TokenStream> {
+fn limit_checks(parameter: &Parameter, argument: &Argument) -> Vec<TokenStream> {
     let (ident, name) = (&parameter.ident, &argument.name);
     let span = parameter.ty.span().resolved_at(Span::mixed_site());
     let check = |function: TokenStream, limit: &Expr| quote_spanned!(span=> ::toolgate::__private::#function(#name, &self.#ident, #limit)?;);
     let mut checks = Vec::new();
-    checks.extend(argument.least.as_ref().map(|least| check(quote!(at_least), least)));
-    checks.extend(argument.most.as_ref().map(|(most, limits)| match limits {
+    checks.extend(argument.minimum.as_ref().map(|least| check(quote!(at_least), least)));
+    checks.extend(argument.maximum.as_ref().map(|(most, limits)| match limits {
         RangeLimits::Closed(_) => check(quote!(at_most), most),
         RangeLimits::HalfOpen(_) => check(quote!(below), most),
     }));

@@ -5,12 +5,12 @@ use quote::{format_ident, quote};
 use syn::ext::IdentExt as _;
 use syn::{Error, Ident, ItemFn, Path, Result};
 
-use crate::function::{Function, strip};
+use crate::function::{Function, strip_attributes};
 use crate::{complete, prompt, resource, tool};
 
 /// What a function can be marked as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ItemKind {
     Tool,
     Resource,
     Template,
@@ -18,17 +18,17 @@ pub(crate) enum Kind {
     Complete,
 }
 
-impl Kind {
-    pub(crate) const ALL: [Kind; 5] =
-        [Kind::Tool, Kind::Resource, Kind::Template, Kind::Prompt, Kind::Complete];
+impl ItemKind {
+    pub(crate) const ALL: [ItemKind; 5] =
+        [ItemKind::Tool, ItemKind::Resource, ItemKind::Template, ItemKind::Prompt, ItemKind::Complete];
 
     pub(crate) fn attribute(self) -> &'static str {
         match self {
-            Kind::Tool => "tool",
-            Kind::Resource => "resource",
-            Kind::Template => "template",
-            Kind::Prompt => "prompt",
-            Kind::Complete => "complete",
+            ItemKind::Tool => "tool",
+            ItemKind::Resource => "resource",
+            ItemKind::Template => "template",
+            ItemKind::Prompt => "prompt",
+            ItemKind::Complete => "complete",
         }
     }
 
@@ -40,35 +40,35 @@ impl Kind {
         find: impl Fn(&Path, &Ident) -> Result<TokenStream>,
     ) -> Result<TokenStream> {
         match self {
-            Kind::Tool => tool::spec(inside, &function),
-            Kind::Resource => resource::resource(inside, &function),
-            Kind::Template => resource::template(inside, &function),
-            Kind::Prompt => prompt::spec(inside, function),
-            Kind::Complete => complete::spec(inside, &function, find),
+            ItemKind::Tool => tool::spec(inside, &function),
+            ItemKind::Resource => resource::resource(inside, &function),
+            ItemKind::Template => resource::template(inside, &function),
+            ItemKind::Prompt => prompt::spec(inside, function),
+            ItemKind::Complete => complete::spec(inside, &function, find),
         }
         .map(|spec| quote!(::toolgate::__private::Item::from(#spec)))
     }
 }
 
 /// A free function: itself, the function that makes its item, and a note for the collection.
-pub(crate) fn free(kind: Kind, inside: TokenStream, mut item: ItemFn) -> TokenStream {
-    let beside = beside(kind, inside, &item).unwrap_or_else(Error::into_compile_error);
+pub(crate) fn expand_function(kind: ItemKind, inside: TokenStream, mut item: ItemFn) -> TokenStream {
+    let beside = expand_item(kind, inside, &item).unwrap_or_else(Error::into_compile_error);
     // Left in place even if something is wrong, so that there is one error and not many.
-    strip(&mut item.attrs, &mut item.sig);
+    strip_attributes(&mut item.attrs, &mut item.sig);
     quote!(#item #beside)
 }
 
-fn beside(kind: Kind, inside: TokenStream, item: &ItemFn) -> Result<TokenStream> {
-    refuse_second(kind, &item.attrs)?;
+fn expand_item(kind: ItemKind, inside: TokenStream, item: &ItemFn) -> Result<TokenStream> {
+    reject_second_attribute(kind, &item.attrs)?;
     let function = Function::read(&item.attrs, &item.sig)?;
-    function.refuse_self(&item.sig)?;
-    let conditions = function.conditions.clone();
+    function.reject_self(&item.sig)?;
+    let conditions = function.cfg_attributes.clone();
     let name = function.name();
     let made = kind.item(inside, function, |path, _| {
-        let maker = maker_of(path);
+        let maker = item_fn_path(path);
         Ok(quote!(#maker().origin()))
     })?;
-    let maker = maker(&item.sig.ident);
+    let maker = item_fn_ident(&item.sig.ident);
     let vis = &item.vis;
     Ok(quote! {
         #(#conditions)*
@@ -92,10 +92,10 @@ fn beside(kind: Kind, inside: TokenStream, item: &ItemFn) -> Result<TokenStream>
 }
 
 /// A function is one thing.
-pub(crate) fn refuse_second(kind: Kind, attributes: &[syn::Attribute]) -> Result<()> {
+pub(crate) fn reject_second_attribute(kind: ItemKind, attributes: &[syn::Attribute]) -> Result<()> {
     let second = attributes
         .iter()
-        .find(|attribute| Kind::ALL.iter().any(|other| crate::attr::is_named(attribute, other.attribute())));
+        .find(|attribute| ItemKind::ALL.iter().any(|other| crate::attr::is_named(attribute, other.attribute())));
     match second {
         Some(second) => Err(Error::new_spanned(
             second,
@@ -106,15 +106,15 @@ pub(crate) fn refuse_second(kind: Kind, attributes: &[syn::Attribute]) -> Result
 }
 
 /// The name of the function that makes the item of a function.
-fn maker(ident: &Ident) -> Ident {
+fn item_fn_ident(ident: &Ident) -> Ident {
     format_ident!("__toolgate_{}", ident.unraw(), span = ident.span())
 }
 
 /// The path of that function, from the path of the marked one.
-pub(crate) fn maker_of(path: &Path) -> Path {
+pub(crate) fn item_fn_path(path: &Path) -> Path {
     let mut path = path.clone();
     if let Some(last) = path.segments.last_mut() {
-        last.ident = maker(&last.ident);
+        last.ident = item_fn_ident(&last.ident);
     }
     path
 }

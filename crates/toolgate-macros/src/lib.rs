@@ -20,7 +20,7 @@ use syn::parse::Parser as _;
 use syn::punctuated::Punctuated;
 use syn::{ItemFn, ItemImpl, Path, Token};
 
-use crate::item::Kind;
+use crate::item::ItemKind;
 
 /// Makes a function a tool.
 ///
@@ -84,7 +84,7 @@ use crate::item::Kind;
 /// `resumable`. What is not given comes from the function.
 #[proc_macro_attribute]
 pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
-    mark(Kind::Tool, options, item)
+    expand_item_macro(ItemKind::Tool, options, item)
 }
 
 /// Makes a function a resource.
@@ -112,7 +112,7 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 /// JSON), or an `Option` (none: there is no such resource) or `Result` of these.
 #[proc_macro_attribute]
 pub fn resource(options: TokenStream, item: TokenStream) -> TokenStream {
-    mark(Kind::Resource, options, item)
+    expand_item_macro(ItemKind::Resource, options, item)
 }
 
 /// Makes a function the resources of a URI template, whose variables are its arguments.
@@ -131,7 +131,7 @@ pub fn resource(options: TokenStream, item: TokenStream) -> TokenStream {
 /// Otherwise it is as with `#[resource]`.
 #[proc_macro_attribute]
 pub fn template(options: TokenStream, item: TokenStream) -> TokenStream {
-    mark(Kind::Template, options, item)
+    expand_item_macro(ItemKind::Template, options, item)
 }
 
 /// Makes a function a prompt.
@@ -152,7 +152,7 @@ pub fn template(options: TokenStream, item: TokenStream) -> TokenStream {
 /// returns a text or several that the user says, `PromptMessage`s, or a `Result` of these.
 #[proc_macro_attribute]
 pub fn prompt(options: TokenStream, item: TokenStream) -> TokenStream {
-    mark(Kind::Prompt, options, item)
+    expand_item_macro(ItemKind::Prompt, options, item)
 }
 
 /// Makes a function complete an argument of a template or a prompt.
@@ -177,7 +177,7 @@ pub fn prompt(options: TokenStream, item: TokenStream) -> TokenStream {
 /// a server together with what it completes.
 #[proc_macro_attribute]
 pub fn complete(options: TokenStream, item: TokenStream) -> TokenStream {
-    mark(Kind::Complete, options, item)
+    expand_item_macro(ItemKind::Complete, options, item)
 }
 
 /// Lets a value offer its methods: all of an impl block that are marked as functions are.
@@ -217,7 +217,7 @@ pub fn complete(options: TokenStream, item: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn server(options: TokenStream, item: TokenStream) -> TokenStream {
     let block = syn::parse_macro_input!(item as ItemImpl);
-    server::block(options.into(), block).into()
+    server::expand_impl(options.into(), block).into()
 }
 
 /// A list of marked functions, by their paths, for `Builder::add` and `Server::scan`.
@@ -240,16 +240,16 @@ pub fn server(options: TokenStream, item: TokenStream) -> TokenStream {
 pub fn items(list: TokenStream) -> TokenStream {
     match Punctuated::<Path, Token![,]>::parse_terminated.parse(list) {
         Ok(paths) => {
-            let makers = paths.iter().map(item::maker_of);
+            let makers = paths.iter().map(item::item_fn_path);
             quote!(::toolgate::__private::std::vec![#(#makers()),*]).into()
         }
         Err(error) => error.into_compile_error().into(),
     }
 }
 
-fn mark(kind: Kind, options: TokenStream, item: TokenStream) -> TokenStream {
+fn expand_item_macro(kind: ItemKind, options: TokenStream, item: TokenStream) -> TokenStream {
     let function = syn::parse_macro_input!(item as ItemFn);
-    item::free(kind, options.into(), function).into()
+    item::expand_function(kind, options.into(), function).into()
 }
 
 /// Runs an async function as a test, once for each protocol revision.
@@ -286,5 +286,5 @@ fn mark(kind: Kind, options: TokenStream, item: TokenStream) -> TokenStream {
 /// with `#[tool]` and its like.
 #[proc_macro_attribute]
 pub fn test(options: TokenStream, item: TokenStream) -> TokenStream {
-    test::write(options.into(), &item.into()).into()
+    test::expand(options.into(), &item.into()).into()
 }

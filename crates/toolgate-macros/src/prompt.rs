@@ -4,25 +4,25 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens as _, quote};
 use syn::{Error, Expr, Result};
 
-use crate::attr::Options;
-use crate::function::{Function, Output};
-use crate::tool::described;
+use crate::attr::AttributeOptions;
+use crate::function::{Function, HandlerKind};
+use crate::tool::description_call;
 
 const KEYS: [&str; 4] = ["name", "description", "title", "arguments"];
 
 pub(crate) fn spec(inside: TokenStream, mut function: Function) -> Result<TokenStream> {
-    let mut options = Options::read("prompt", inside, &KEYS)?;
-    let name = options.string("name")?.map_or_else(|| function.name(), |name| name.value());
-    let text = options.text().map(|text| text.to_token_stream());
-    let given = options.expression("description")?.map(|expression| expression.to_token_stream());
-    let mut calls = described(given.or(text), &function);
-    if let Some(title) = options.expression("title")? {
+    let mut options = AttributeOptions::read("prompt", inside, &KEYS)?;
+    let name = options.take_string("name")?.map_or_else(|| function.name(), |name| name.value());
+    let text = options.take_text().map(|text| text.to_token_stream());
+    let given = options.take_expression("description")?.map(|expression| expression.to_token_stream());
+    let mut calls = description_call(given.or(text), &function);
+    if let Some(title) = options.take_expression("title")? {
         calls.extend(quote!(.title(#title)));
     }
-    if let Some(list) = options.expression("arguments")? {
+    if let Some(list) = options.take_expression("arguments")? {
         describe_arguments(list, &mut function)?;
     }
-    let handler = function.handler(Output::Prompt);
+    let handler = function.handler(HandlerKind::Prompt);
     Ok(quote!(::toolgate::__private::PromptSpec::new(#name, #handler) #calls))
 }
 

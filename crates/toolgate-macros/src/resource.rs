@@ -4,9 +4,9 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens as _, quote};
 use syn::{Error, LitStr, Result};
 
-use crate::attr::{Options, here};
-use crate::function::{Function, Output};
-use crate::tool::described;
+use crate::attr::{AttributeOptions, call_site};
+use crate::function::{Function, HandlerKind};
+use crate::tool::description_call;
 
 const KEYS: [&str; 5] = ["uri", "name", "description", "mime", "title"];
 
@@ -17,21 +17,21 @@ pub(crate) fn resource(inside: TokenStream, function: &Function) -> Result<Token
             format!("a resource has no arguments; `#[template(\"…://{{{}}}\")]` has", argument.name),
         ));
     }
-    let (uri, calls) = read("resource", inside, function)?;
+    let (uri, calls) = read_options("resource", inside, function)?;
     let uri = uri.map_or_else(|| format!("resource://{}", function.name()), |uri| uri.value());
-    let handler = function.handler(Output::Read);
+    let handler = function.handler(HandlerKind::Resource);
     Ok(quote!(::toolgate::__private::resource(#uri, #handler) #calls))
 }
 
 pub(crate) fn template(inside: TokenStream, function: &Function) -> Result<TokenStream> {
-    let (uri, calls) = read("template", inside, function)?;
+    let (uri, calls) = read_options("template", inside, function)?;
     let Some(uri) = uri else {
         return Err(Error::new(
-            here(),
+            call_site(),
             "a template needs a URI with variables: `#[template(\"notes://{id}\")]`",
         ));
     };
-    let variables = variables(&uri.value());
+    let variables = template_variables(&uri.value());
     for (parameter, argument) in function.arguments() {
         if !variables.contains(&argument.name) {
             let known = variables.iter().map(|name| format!("`{{{name}}}`")).collect::<Vec<_>>().join(", ");
@@ -46,26 +46,26 @@ pub(crate) fn template(inside: TokenStream, function: &Function) -> Result<Token
             ));
         }
     }
-    let handler = function.handler(Output::Read);
+    let handler = function.handler(HandlerKind::Resource);
     Ok(quote!(::toolgate::__private::template(#uri, #handler) #calls))
 }
 
 /// The URI, if there is one, and the calls that describe the thing. A text with `://` is a URI.
-fn read(attribute: &str, inside: TokenStream, function: &Function) -> Result<(Option<LitStr>, TokenStream)> {
-    let mut options = Options::read(attribute, inside, &KEYS)?;
-    let text = options.text();
+fn read_options(attribute: &str, inside: TokenStream, function: &Function) -> Result<(Option<LitStr>, TokenStream)> {
+    let mut options = AttributeOptions::read(attribute, inside, &KEYS)?;
+    let text = options.take_text();
     let is_uri = text.as_ref().is_some_and(|text| text.value().contains("://"));
     let (first, text) = if is_uri { (text, None) } else { (None, text) };
-    let uri = match (first, options.string("uri")?) {
+    let uri = match (first, options.take_string("uri")?) {
         (Some(_), Some(second)) => return Err(Error::new_spanned(&second, "the URI is given twice")),
         (first, second) => first.or(second),
     };
-    let name = options.string("name")?.map_or_else(|| function.name(), |name| name.value());
+    let name = options.take_string("name")?.map_or_else(|| function.name(), |name| name.value());
     let mut calls = quote!(.name(#name));
-    let given = options.expression("description")?.map(|expression| expression.to_token_stream());
-    calls.extend(described(given.or_else(|| text.map(|text| text.to_token_stream())), function));
+    let given = options.take_expression("description")?.map(|expression| expression.to_token_stream());
+    calls.extend(description_call(given.or_else(|| text.map(|text| text.to_token_stream())), function));
     for key in ["mime", "title"] {
-        if let Some(value) = options.expression(key)? {
+        if let Some(value) = options.take_expression(key)? {
             let method = quote::format_ident!("{key}");
             calls.extend(quote!(.#method(#value)));
         }
@@ -74,7 +74,7 @@ fn read(attribute: &str, inside: TokenStream, function: &Function) -> Result<(Op
 }
 
 /// The names between the braces of a URI template.
-pub(crate) fn variables(uri: &str) -> Vec<String> {
+pub(crate) fn template_variables(uri: &str) -> Vec<String> {
     let inside = uri.split('{').skip(1).filter_map(|part| part.split_once('}')).map(|(inside, _)| inside);
     inside
         .flat_map(|inside| inside.trim_start_matches(['+', '#', '.', '/', ';', '?', '&']).split(','))
@@ -84,13 +84,13 @@ pub(crate) fn variables(uri: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::variables;
+    use super::template_variables;
 
     #[test]
     fn variables_are_found_whatever_stands_around_them() {
-        assert_eq!(variables("notes://{id}"), ["id"]);
-        assert_eq!(variables("file:///{+path}"), ["path"]);
-        assert_eq!(variables("x://{a,b}/{c:3}{?d*,e}"), ["a", "b", "c", "d", "e"]);
-        assert!(variables("x://none").is_empty() && variables("x://{broken").is_empty());
+        assert_eq!(template_variables("notes://{id}"), ["id"]);
+        assert_eq!(template_variables("file:///{+path}"), ["path"]);
+        assert_eq!(template_variables("x://{a,b}/{c:3}{?d*,e}"), ["a", "b", "c", "d", "e"]);
+        assert!(template_variables("x://none").is_empty() && template_variables("x://{broken").is_empty());
     }
 }

@@ -5,18 +5,18 @@ use quote::{ToTokens as _, quote, quote_spanned};
 use syn::ext::IdentExt as _;
 use syn::{Attribute, Error, ImplItem, ItemImpl, Path, Result};
 
-use crate::attr::{Options, inside, is_named};
-use crate::function::{Function, strip};
-use crate::item::{Kind, refuse_second};
+use crate::attr::{AttributeOptions, attribute_tokens, is_named};
+use crate::function::{Function, strip_attributes};
+use crate::item::{ItemKind, reject_second_attribute};
 
-pub(crate) fn block(options: TokenStream, mut block: ItemImpl) -> TokenStream {
-    let kit = kit(options, &block).unwrap_or_else(Error::into_compile_error);
+pub(crate) fn expand_impl(options: TokenStream, mut block: ItemImpl) -> TokenStream {
+    let kit = expand_items(options, &block).unwrap_or_else(Error::into_compile_error);
     for item in &mut block.items {
         if let ImplItem::Fn(method) = item
-            && mark(&method.attrs).is_some()
+            && marker_position(&method.attrs).is_some()
         {
             method.attrs.retain(|attribute| kind_of(attribute).is_none());
-            strip(&mut method.attrs, &mut method.sig);
+            strip_attributes(&mut method.attrs, &mut method.sig);
         }
     }
     quote!(#block #kit)
@@ -24,25 +24,25 @@ pub(crate) fn block(options: TokenStream, mut block: ItemImpl) -> TokenStream {
 
 /// A marked method.
 struct Method<'a> {
-    kind: Kind,
-    mark: &'a Attribute,
+    kind: ItemKind,
+    attribute: &'a Attribute,
     function: Function,
 }
 
 /// What a completer may be for.
-struct Target {
+struct Completable {
     name: String,
-    kind: Kind,
+    kind: ItemKind,
     arguments: Vec<String>,
 }
 
-fn kit(options: TokenStream, block: &ItemImpl) -> Result<TokenStream> {
-    let mut options = Options::read("server", options, &["instructions"])?;
-    options.no_text("write `#[server(instructions = \"…\")]`")?;
+fn expand_items(options: TokenStream, block: &ItemImpl) -> Result<TokenStream> {
+    let mut options = AttributeOptions::read("server", options, &["instructions"])?;
+    options.reject_text("write `#[server(instructions = \"…\")]`")?;
     if let Some((path, _)) = &block.trait_ {
         return Err(Error::new_spanned(path, "`#[server]` is for the impl block of a type, not of a trait"));
     }
-    let instructions = options.expression("instructions")?.map(|text| {
+    let instructions = options.take_expression("instructions")?.map(|text| {
         quote! {
             fn instructions() -> ::toolgate::__private::std::option::Option<::toolgate::__private::std::string::String> {
                 ::toolgate::__private::std::option::Option::Some(::toolgate::__private::std::convert::Into::into(#text))
@@ -56,10 +56,10 @@ fn kit(options: TokenStream, block: &ItemImpl) -> Result<TokenStream> {
             "nothing here is offered: mark methods with `#[tool]`, `#[resource]`, `#[template]` or `#[prompt]`",
         ));
     }
-    let targets: Vec<Target> = methods.iter().map(Target::of).collect();
+    let targets: Vec<Completable> = methods.iter().map(Completable::from_method).collect();
     let self_type = &block.self_ty;
     let place = self_type.to_token_stream().to_string().replace(' ', "");
-    let items = methods.into_iter().map(|method| item(method, &targets, &place));
+    let items = methods.into_iter().map(|method| add_item_statement(method, &targets, &place));
     let items = items.collect::<Result<Vec<_>>>()?;
     let (generics, _, bounds) = block.generics.split_for_impl();
     Ok(quote_spanned! {Span::mixed_site()=>
@@ -78,9 +78,9 @@ fn kit(options: TokenStream, block: &ItemImpl) -> Result<TokenStream> {
     })
 }
 
-impl Target {
-    fn of(method: &Method<'_>) -> Target {
-        Target {
+impl Completable {
+    fn from_method(method: &Method<'_>) -> Completable {
+        Completable {
             name: method.function.name(),
             kind: method.kind,
             arguments: method.function.arguments().map(|(_, argument)| argument.name.clone()).collect(),
@@ -89,24 +89,24 @@ impl Target {
 }
 
 /// The statement that adds the item of a method.
-fn item(method: Method<'_>, targets: &[Target], place: &str) -> Result<TokenStream> {
-    let Method { kind, mark, function } = method;
+fn add_item_statement(method: Method<'_>, targets: &[Completable], place: &str) -> Result<TokenStream> {
+    let Method { kind, attribute: mark, function } = method;
     let origin = |name: &str| {
         let tail = format!("::{place}::{name}");
         quote!(::toolgate::__private::std::concat!(::toolgate::__private::std::module_path!(), #tail))
     };
-    let conditions = function.conditions.clone();
+    let conditions = function.cfg_attributes.clone();
     let own = origin(&function.name());
-    let made = kind.item(inside(mark)?, function, |path, argument| {
+    let made = kind.item(attribute_tokens(mark)?, function, |path, argument| {
         let name = path.get_ident().map(|ident| ident.unraw().to_string()).unwrap_or_default();
         let target = targets
             .iter()
-            .find(|target| target.name == name && matches!(target.kind, Kind::Template | Kind::Prompt));
+            .find(|target| target.name == name && matches!(target.kind, ItemKind::Template | ItemKind::Prompt));
         let wanted = argument.unraw().to_string();
         match target {
             None => Err(Error::new_spanned(
                 path,
-                format!("this impl block has no `#[template]` or `#[prompt]` called `{}`", words(path)),
+                format!("this impl block has no `#[template]` or `#[prompt]` called `{}`", path_string(path)),
             )),
             Some(target) if !target.arguments.contains(&wanted) => {
                 Err(Error::new_spanned(argument, format!("`{name}` has no argument `{wanted}`")))
@@ -123,16 +123,16 @@ fn item(method: Method<'_>, targets: &[Target], place: &str) -> Result<TokenStre
     })
 }
 
-fn words(path: &Path) -> String {
+fn path_string(path: &Path) -> String {
     path.to_token_stream().to_string().replace(' ', "")
 }
 
-fn kind_of(attribute: &Attribute) -> Option<Kind> {
-    Kind::ALL.into_iter().find(|kind| is_named(attribute, kind.attribute()))
+fn kind_of(attribute: &Attribute) -> Option<ItemKind> {
+    ItemKind::ALL.into_iter().find(|kind| is_named(attribute, kind.attribute()))
 }
 
 /// The place of the first mark.
-fn mark(attributes: &[Attribute]) -> Option<usize> {
+fn marker_position(attributes: &[Attribute]) -> Option<usize> {
     attributes.iter().position(|attribute| kind_of(attribute).is_some())
 }
 
@@ -140,12 +140,12 @@ fn read_methods(block: &ItemImpl) -> Result<Vec<Method<'_>>> {
     let mut methods = Vec::new();
     for item in &block.items {
         let ImplItem::Fn(method) = item else { continue };
-        let Some(place) = mark(&method.attrs) else { continue };
+        let Some(place) = marker_position(&method.attrs) else { continue };
         let mark = &method.attrs[place];
         let Some(kind) = kind_of(mark) else { continue };
-        refuse_second(kind, &method.attrs[place + 1..])?;
-        let function = Function::read(&method.attrs, &method.sig)?.associated();
-        methods.push(Method { kind, mark, function });
+        reject_second_attribute(kind, &method.attrs[place + 1..])?;
+        let function = Function::read(&method.attrs, &method.sig)?.into_associated();
+        methods.push(Method { kind, attribute: mark, function });
     }
     Ok(methods)
 }

@@ -13,33 +13,33 @@ const KEYS: &str = "`server = …`, `revisions = [\"…\"]`, `all_revisions` and
 
 /// What stands in the brackets.
 #[derive(Default)]
-struct Options {
+struct TestOptions {
     server: Option<Expr>,
-    revisions: Option<Vec<LitStr>>,
+    versions: Option<Vec<LitStr>>,
     http: bool,
     /// The last one that needs a client, for complaints.
     needs_client: Option<Ident>,
 }
 
-struct Key {
+struct TestKey {
     name: Ident,
     value: Option<Expr>,
 }
 
-impl Parse for Key {
-    fn parse(input: ParseStream<'_>) -> Result<Key> {
+impl Parse for TestKey {
+    fn parse(input: ParseStream<'_>) -> Result<TestKey> {
         let name = input.parse()?;
         let value = match input.parse::<Option<Token![=]>>()? {
             Some(_) => Some(input.parse()?),
             None => None,
         };
-        Ok(Key { name, value })
+        Ok(TestKey { name, value })
     }
 }
 
 /// The test; or the function as it was, and what is wrong with it.
-pub(crate) fn write(options: TokenStream, item: &TokenStream) -> TokenStream {
-    match read(options, item.clone()) {
+pub(crate) fn expand(options: TokenStream, item: &TokenStream) -> TokenStream {
+    match try_expand(options, item.clone()) {
         Ok(written) => written,
         Err(error) => {
             let error = error.into_compile_error();
@@ -48,18 +48,18 @@ pub(crate) fn write(options: TokenStream, item: &TokenStream) -> TokenStream {
     }
 }
 
-fn read(options: TokenStream, item: TokenStream) -> Result<TokenStream> {
+fn try_expand(options: TokenStream, item: TokenStream) -> Result<TokenStream> {
     let options = read_options(options)?;
     let function: ItemFn = syn::parse2(item)
         .map_err(|error| Error::new(error.span(), "`#[toolgate::test]` stands above a function"))?;
-    check(&function, &options)?;
-    Ok(test(function, &options))
+    check_signature(&function, &options)?;
+    Ok(expand_test(function, &options))
 }
 
-fn read_options(options: TokenStream) -> Result<Options> {
-    let keys = Punctuated::<Key, Token![,]>::parse_terminated.parse2(options)?;
-    let (mut read, mut all, mut seen) = (Options::default(), false, Vec::new());
-    for Key { name, value } in keys {
+fn read_options(options: TokenStream) -> Result<TestOptions> {
+    let keys = Punctuated::<TestKey, Token![,]>::parse_terminated.parse2(options)?;
+    let (mut read, mut all, mut seen) = (TestOptions::default(), false, Vec::new());
+    for TestKey { name, value } in keys {
         let word = name.to_string();
         if seen.contains(&word) {
             return Err(Error::new(name.span(), format!("`{word}` is given twice")));
@@ -67,7 +67,7 @@ fn read_options(options: TokenStream) -> Result<Options> {
         match (word.as_str(), value) {
             ("server", Some(value)) => read.server = Some(value),
             ("server", None) => return Err(Error::new(name.span(), "`server` needs a value: `server = …`")),
-            ("revisions", Some(value)) => read.revisions = Some(dates(&value)?),
+            ("revisions", Some(value)) => read.versions = Some(version_literals(&value)?),
             ("revisions", None) => {
                 return Err(Error::new(name.span(), "`revisions` needs dates: `revisions = [\"…\"]`"));
             }
@@ -78,7 +78,7 @@ fn read_options(options: TokenStream) -> Result<Options> {
             }
             _ => return Err(Error::new(name.span(), format!("there is no `{word}` here, but {KEYS}"))),
         }
-        if all && read.revisions.is_some() {
+        if all && read.versions.is_some() {
             return Err(Error::new(name.span(), "all revisions, or these: not both"));
         }
         seen.push(word);
@@ -87,7 +87,7 @@ fn read_options(options: TokenStream) -> Result<Options> {
     Ok(read)
 }
 
-fn dates(value: &Expr) -> Result<Vec<LitStr>> {
+fn version_literals(value: &Expr) -> Result<Vec<LitStr>> {
     let wrong = |place| Error::new(place, "`revisions` is a list of dates: `revisions = [\"…\"]`");
     let Expr::Array(ExprArray { elems, .. }) = value else { return Err(wrong(value.span())) };
     if elems.is_empty() {
@@ -100,7 +100,7 @@ fn dates(value: &Expr) -> Result<Vec<LitStr>> {
     elems.iter().map(date).collect()
 }
 
-fn check(function: &ItemFn, options: &Options) -> Result<()> {
+fn check_signature(function: &ItemFn, options: &TestOptions) -> Result<()> {
     let signature = &function.sig;
     let is_test = |attribute: &&syn::Attribute| attribute.path().is_ident("test");
     if let Some(attribute) = function.attrs.iter().find(is_test) {
@@ -127,7 +127,7 @@ fn check(function: &ItemFn, options: &Options) -> Result<()> {
     }
 }
 
-fn test(mut function: ItemFn, options: &Options) -> TokenStream {
+fn expand_test(mut function: ItemFn, options: &TestOptions) -> TokenStream {
     let attributes = std::mem::take(&mut function.attrs);
     let visibility = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
     let name = &function.sig.ident;
@@ -135,8 +135,8 @@ fn test(mut function: ItemFn, options: &Options) -> TokenStream {
     let run = match function.sig.inputs.first() {
         None => quote_spanned! { name.span() => ::toolgate::__private::test_once(#name) },
         Some(client) => {
-            let revisions = revisions(options);
-            let server = server(options);
+            let revisions = version_list(options);
+            let server = server_expression(options);
             let over_http = options.http.then(|| quote! { .over_http() });
             let call = quote_spanned! { client.span() =>
                 |client: ::toolgate::testing::TestClient| #name(client #over_http)
@@ -156,8 +156,8 @@ fn test(mut function: ItemFn, options: &Options) -> TokenStream {
     }
 }
 
-fn revisions(options: &Options) -> TokenStream {
-    let Some(dates) = &options.revisions else {
+fn version_list(options: &TestOptions) -> TokenStream {
+    let Some(dates) = &options.versions else {
         return quote! { &::std::vec::Vec::from_iter(::toolgate::testing::Revision::all()) };
     };
     let known = dates.iter().map(|date| {
@@ -166,7 +166,7 @@ fn revisions(options: &Options) -> TokenStream {
     quote! { &[#(#known),*] }
 }
 
-fn server(options: &Options) -> TokenStream {
+fn server_expression(options: &TestOptions) -> TokenStream {
     match &options.server {
         Some(server) => quote! { #server },
         None => quote! {
@@ -205,7 +205,7 @@ mod tests {
         ];
         for (options, item, wanted) in rows {
             let (options, item) = (options.parse().unwrap(), item.parse().unwrap());
-            let error = read(options, item).expect_err(wanted).to_string();
+            let error = try_expand(options, item).expect_err(wanted).to_string();
             assert!(error.contains(wanted), "expected {wanted:?}, got {error:?}");
         }
     }
@@ -218,7 +218,7 @@ mod tests {
             #[should_panic]
             pub async fn greets(c: TestClient) -> Result<(), E> { body() }
         };
-        let written = write(options, &item).to_string();
+        let written = expand(options, &item).to_string();
         for part in
             ["# [doc", "# [should_panic]", "pub fn greets ()", "async fn greets (c : TestClient) -> Result"]
         {

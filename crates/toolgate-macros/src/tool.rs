@@ -4,8 +4,8 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens as _, quote};
 use syn::{Error, Result};
 
-use crate::attr::Options;
-use crate::function::{Function, Output};
+use crate::attr::AttributeOptions;
+use crate::function::{Function, HandlerKind};
 
 const KEYS: [&str; 11] = [
     "name",
@@ -22,33 +22,33 @@ const KEYS: [&str; 11] = [
 ];
 
 pub(crate) fn spec(inside: TokenStream, function: &Function) -> Result<TokenStream> {
-    let mut options = Options::read("tool", inside, &KEYS)?;
-    let name = options.string("name")?.map_or_else(|| function.name(), |name| name.value());
+    let mut options = AttributeOptions::read("tool", inside, &KEYS)?;
+    let name = options.take_string("name")?.map_or_else(|| function.name(), |name| name.value());
     let mut calls = TokenStream::new();
-    let text = options.text();
-    calls.extend(described(
-        options.expression("description")?.map_or_else(
+    let text = options.take_text();
+    calls.extend(description_call(
+        options.take_expression("description")?.map_or_else(
             || text.map(|text| text.to_token_stream()),
             |expression| Some(expression.to_token_stream()),
         ),
         function,
     ));
     for key in ["title", "version"] {
-        if let Some(value) = options.expression(key)? {
+        if let Some(value) = options.take_expression(key)? {
             let method = quote::format_ident!("{key}");
             calls.extend(quote!(.#method(#value)));
         }
     }
     for hint in ["read_only", "destructive", "idempotent", "closed_world", "resumable"] {
-        if options.flag(hint)? {
+        if options.take_flag(hint)? {
             let method = quote::format_ident!("{hint}");
             calls.extend(quote!(.#method()));
         }
     }
-    if let Some(millis) = options.duration("timeout")? {
+    if let Some(millis) = options.take_duration("timeout")? {
         calls.extend(quote!(.timeout(::toolgate::__private::std::time::Duration::from_millis(#millis))));
     }
-    if let Some(task) = options.string("task")? {
+    if let Some(task) = options.take_string("task")? {
         let method = match task.value().as_str() {
             "optional" => quote!(task_optional),
             "required" => quote!(task_required),
@@ -60,12 +60,12 @@ pub(crate) fn spec(inside: TokenStream, function: &Function) -> Result<TokenStre
         };
         calls.extend(quote!(.#method()));
     }
-    let handler = function.handler(Output::Tool);
+    let handler = function.handler(HandlerKind::Tool);
     Ok(quote!(::toolgate::__private::ToolSpec::new(#name, #handler) #calls))
 }
 
 /// The call that describes a thing: as its attribute says, or else its doc comment.
-pub(crate) fn described(given: Option<TokenStream>, function: &Function) -> TokenStream {
+pub(crate) fn description_call(given: Option<TokenStream>, function: &Function) -> TokenStream {
     let text = &function.docs.text;
     match given {
         Some(given) => quote!(.describe(#given)),

@@ -3,17 +3,17 @@
 /// A reference without and with its fragment, seen from a base.
 pub(crate) fn resolve(base: &str, reference: &str) -> (String, String) {
     let (path, fragment) = reference.split_once('#').unwrap_or((reference, ""));
-    (absolute(base, path), fragment.to_owned())
+    (resolve_path(base, path), fragment.to_owned())
 }
 
-fn absolute(base: &str, reference: &str) -> String {
+fn resolve_path(base: &str, reference: &str) -> String {
     if reference.is_empty() {
         return base.to_owned();
     }
-    if scheme(reference).is_some() {
+    if scheme_end(reference).is_some() {
         return reference.to_owned();
     }
-    let (start, rest) = match scheme(base) {
+    let (start, rest) = match scheme_end(base) {
         Some(end) => base.split_at(end + 1),
         None => ("", base),
     };
@@ -36,16 +36,16 @@ fn absolute(base: &str, reference: &str) -> String {
             None => reference.to_owned(),
         },
     };
-    format!("{start}{host}{}{query}", without_dots(&merged))
+    format!("{start}{host}{}{query}", remove_dot_segments(&merged))
 }
 
 /// Where the colon of a scheme stands.
-fn scheme(address: &str) -> Option<usize> {
+fn scheme_end(address: &str) -> Option<usize> {
     let end = address.find(|letter: char| !(letter.is_ascii_alphanumeric() || "+-.".contains(letter)))?;
     (end > 0 && address[end..].starts_with(':')).then_some(end)
 }
 
-fn without_dots(path: &str) -> String {
+fn remove_dot_segments(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut parts = path.split('/').peekable();
     while let Some(part) = parts.next() {
@@ -66,13 +66,13 @@ fn without_dots(path: &str) -> String {
 }
 
 /// `%25` and its like.
-pub(crate) fn decoded(text: &str) -> String {
+pub(crate) fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
         let byte = match (first, after) {
             (b'%', [high, low, ..]) => {
-                hexadecimal(*high).zip(hexadecimal(*low)).map(|(high, low)| high * 16 + low)
+                hex_digit(*high).zip(hex_digit(*low)).map(|(high, low)| high * 16 + low)
             }
             _ => None,
         };
@@ -82,7 +82,7 @@ pub(crate) fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn hexadecimal(digit: u8) -> Option<u8> {
+fn hex_digit(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
@@ -108,6 +108,6 @@ mod tests {
         ] {
             assert_eq!(resolve(base, reference).0, wanted, "{reference} from {base}");
         }
-        assert_eq!(decoded("a%25b%zz%"), "a%b%zz%");
+        assert_eq!(percent_decode("a%25b%zz%"), "a%b%zz%");
     }
 }

@@ -4,22 +4,22 @@ use std::fmt;
 
 use serde_json::{Number, Value};
 
-use crate::kind::Types;
+use crate::kind::TypeSet;
 
 /// Something that is wrong with a value.
 #[derive(Debug, Clone)]
-pub struct Fault<'s, 'v> {
-    pub(crate) place: String,
+pub struct ValidationError<'s, 'v> {
+    pub(crate) pointer: String,
     pub(crate) value: &'v Value,
-    pub(crate) kind: FaultKind<'s>,
+    pub(crate) kind: ValidationErrorKind<'s>,
 }
 
 /// What a value does not obey, and what it had to be.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum FaultKind<'s> {
+pub enum ValidationErrorKind<'s> {
     /// It has none of these types.
-    Type(Types),
+    Type(TypeSet),
     /// It is none of these, which are an array.
     Enum(&'s Value),
     /// It is not this.
@@ -62,7 +62,7 @@ pub enum FaultKind<'s> {
     /// These members are not known.
     AdditionalProperties(Vec<String>),
     /// The name of one of its members is wrong, and why.
-    PropertyName(String),
+    PropertyNames(String),
     /// No schema allows these members.
     UnevaluatedProperties(Vec<String>),
     /// No schema allows so many of its items.
@@ -76,18 +76,18 @@ pub enum FaultKind<'s> {
     /// It fits this schema.
     Not(&'s Value),
     /// Nothing may be here.
-    Never,
+    FalseSchema,
     /// It is no schema, and why.
-    NoSchema(String),
+    NotASchema(String),
     /// It takes too long to say whether it is right, or is nested too deep.
-    TooLong,
+    LimitExceeded,
 }
 
-impl<'s, 'v> Fault<'s, 'v> {
+impl<'s, 'v> ValidationError<'s, 'v> {
     /// Where in the value: a JSON pointer.
     #[must_use]
-    pub fn place(&self) -> &str {
-        &self.place
+    pub fn pointer(&self) -> &str {
+        &self.pointer
     }
 
     /// What is there.
@@ -98,84 +98,84 @@ impl<'s, 'v> Fault<'s, 'v> {
 
     /// What is wrong with it.
     #[must_use]
-    pub fn kind(&self) -> &FaultKind<'s> {
+    pub fn kind(&self) -> &ValidationErrorKind<'s> {
         &self.kind
     }
 
     /// The fault in words, with others for the value: it may be long, or a secret.
     #[must_use]
-    pub fn words(&self, value: &str) -> String {
+    pub fn message_with_value(&self, value: &str) -> String {
         let mut words = String::new();
-        let _ = self.write(&mut words, &value);
+        let _ = self.write_message(&mut words, &value);
         words
     }
 
-    fn write(&self, f: &mut dyn fmt::Write, value: &dyn fmt::Display) -> fmt::Result {
+    fn write_message(&self, f: &mut dyn fmt::Write, value: &dyn fmt::Display) -> fmt::Result {
         match &self.kind {
-            FaultKind::Type(types) => {
+            ValidationErrorKind::Type(types) => {
                 let names: Vec<String> = types.iter().map(|one| format!("\"{one}\"")).collect();
                 let s = if names.len() == 1 { "" } else { "s" };
                 write!(f, "{value} is not of type{s} {}", names.join(", "))
             }
-            FaultKind::Enum(options) => write_options(f, value, options),
-            FaultKind::Const(wanted) => write!(f, "{wanted} was expected"),
-            FaultKind::Minimum(limit) => write!(f, "{value} is less than the minimum of {limit}"),
-            FaultKind::Maximum(limit) => write!(f, "{value} is greater than the maximum of {limit}"),
-            FaultKind::ExclusiveMinimum(limit) => {
+            ValidationErrorKind::Enum(options) => write_options(f, value, options),
+            ValidationErrorKind::Const(wanted) => write!(f, "{wanted} was expected"),
+            ValidationErrorKind::Minimum(limit) => write!(f, "{value} is less than the minimum of {limit}"),
+            ValidationErrorKind::Maximum(limit) => write!(f, "{value} is greater than the maximum of {limit}"),
+            ValidationErrorKind::ExclusiveMinimum(limit) => {
                 write!(f, "{value} is less than or equal to the minimum of {limit}")
             }
-            FaultKind::ExclusiveMaximum(limit) => {
+            ValidationErrorKind::ExclusiveMaximum(limit) => {
                 write!(f, "{value} is greater than or equal to the maximum of {limit}")
             }
-            FaultKind::MultipleOf(of) => write!(f, "{value} is not a multiple of {of}"),
-            FaultKind::MinLength(limit) => {
-                write!(f, "{value} is shorter than {}", count(*limit, "character"))
+            ValidationErrorKind::MultipleOf(of) => write!(f, "{value} is not a multiple of {of}"),
+            ValidationErrorKind::MinLength(limit) => {
+                write!(f, "{value} is shorter than {}", pluralize(*limit, "character"))
             }
-            FaultKind::MaxLength(limit) => write!(f, "{value} is longer than {}", count(*limit, "character")),
-            FaultKind::Pattern(pattern) => write!(f, "{value} does not match \"{pattern}\""),
-            FaultKind::MinItems(limit) => write!(f, "{value} has less than {}", count(*limit, "item")),
-            FaultKind::MaxItems(limit) => write!(f, "{value} has more than {}", count(*limit, "item")),
-            FaultKind::UniqueItems => write!(f, "{value} has non-unique elements"),
-            FaultKind::Contains { min, max } => write_contains(f, value, *min, *max),
-            FaultKind::MinProperties(limit) => write!(f, "{value} has less than {}", properties(*limit)),
-            FaultKind::MaxProperties(limit) => write!(f, "{value} has more than {}", properties(*limit)),
-            FaultKind::Required(name) => write!(f, "{name:?} is a required property"),
-            FaultKind::AdditionalProperties(names) => {
-                write!(f, "Additional properties are not allowed ({})", unexpected(names))
+            ValidationErrorKind::MaxLength(limit) => write!(f, "{value} is longer than {}", pluralize(*limit, "character")),
+            ValidationErrorKind::Pattern(pattern) => write!(f, "{value} does not match \"{pattern}\""),
+            ValidationErrorKind::MinItems(limit) => write!(f, "{value} has less than {}", pluralize(*limit, "item")),
+            ValidationErrorKind::MaxItems(limit) => write!(f, "{value} has more than {}", pluralize(*limit, "item")),
+            ValidationErrorKind::UniqueItems => write!(f, "{value} has non-unique elements"),
+            ValidationErrorKind::Contains { min, max } => write_contains(f, value, *min, *max),
+            ValidationErrorKind::MinProperties(limit) => write!(f, "{value} has less than {}", property_count(*limit)),
+            ValidationErrorKind::MaxProperties(limit) => write!(f, "{value} has more than {}", property_count(*limit)),
+            ValidationErrorKind::Required(name) => write!(f, "{name:?} is a required property"),
+            ValidationErrorKind::AdditionalProperties(names) => {
+                write!(f, "Additional properties are not allowed ({})", unexpected_names(names))
             }
-            FaultKind::UnevaluatedProperties(names) => {
-                write!(f, "Unevaluated properties are not allowed ({})", unexpected(names))
+            ValidationErrorKind::UnevaluatedProperties(names) => {
+                write!(f, "Unevaluated properties are not allowed ({})", unexpected_names(names))
             }
-            FaultKind::UnevaluatedItems(n) => {
-                write!(f, "Unevaluated items are not allowed ({})", count(*n as u64, "item"))
+            ValidationErrorKind::UnevaluatedItems(n) => {
+                write!(f, "Unevaluated items are not allowed ({})", pluralize(*n as u64, "item"))
             }
-            FaultKind::PropertyName(why) => f.write_str(why),
-            FaultKind::AnyOf => {
+            ValidationErrorKind::PropertyNames(why) => f.write_str(why),
+            ValidationErrorKind::AnyOf => {
                 write!(f, "{value} is not valid under any of the schemas listed in the 'anyOf' keyword")
             }
-            FaultKind::OneOfNone => {
+            ValidationErrorKind::OneOfNone => {
                 write!(f, "{value} is not valid under any of the schemas listed in the 'oneOf' keyword")
             }
-            FaultKind::OneOfMany => {
+            ValidationErrorKind::OneOfMany => {
                 write!(f, "{value} is valid under more than one of the schemas listed in the 'oneOf' keyword")
             }
-            FaultKind::Not(schema) => write!(f, "{schema} is not allowed for {value}"),
-            FaultKind::Never => write!(f, "False schema does not allow {value}"),
-            FaultKind::NoSchema(why) => write!(f, "{value} is no JSON Schema: {why}"),
-            FaultKind::TooLong => {
+            ValidationErrorKind::Not(schema) => write!(f, "{schema} is not allowed for {value}"),
+            ValidationErrorKind::FalseSchema => write!(f, "False schema does not allow {value}"),
+            ValidationErrorKind::NotASchema(why) => write!(f, "{value} is no JSON Schema: {why}"),
+            ValidationErrorKind::LimitExceeded => {
                 f.write_str("it takes too many steps to check this, or it is nested too deep")
             }
         }
     }
 }
 
-impl fmt::Display for Fault<'_, '_> {
+impl fmt::Display for ValidationError<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f, self.value)
+        self.write_message(f, self.value)
     }
 }
 
-impl std::error::Error for Fault<'_, '_> {}
+impl std::error::Error for ValidationError<'_, '_> {}
 
 /// As many as help.
 fn write_options(f: &mut dyn fmt::Write, value: &dyn fmt::Display, options: &Value) -> fmt::Result {
@@ -209,15 +209,15 @@ fn write_contains(
     }
 }
 
-fn count(n: u64, what: &str) -> String {
+fn pluralize(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-fn properties(n: u64) -> String {
+fn property_count(n: u64) -> String {
     format!("{n} propert{}", if n == 1 { "y" } else { "ies" })
 }
 
-fn unexpected(names: &[String]) -> String {
+fn unexpected_names(names: &[String]) -> String {
     let were = if names.len() == 1 { "was" } else { "were" };
     format!("'{}' {were} unexpected", names.join("', '"))
 }

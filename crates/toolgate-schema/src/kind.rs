@@ -22,9 +22,9 @@ pub enum Type {
 
 /// Types of which a value must have one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Types(u8);
+pub struct TypeSet(u8);
 
-const ALL: [Type; 7] =
+const ALL_TYPES: [Type; 7] =
     [Type::Null, Type::Boolean, Type::Integer, Type::Number, Type::String, Type::Array, Type::Object];
 
 impl Type {
@@ -42,21 +42,21 @@ impl Type {
         }
     }
 
-    pub(crate) fn named(name: &str) -> Option<Type> {
-        ALL.into_iter().find(|one| one.as_str() == name)
+    pub(crate) fn from_name(name: &str) -> Option<Type> {
+        ALL_TYPES.into_iter().find(|one| one.as_str() == name)
     }
 }
 
-impl Types {
-    pub(crate) const ANY: Types = Types(0x7f);
-    pub(crate) const NONE: Types = Types(0);
+impl TypeSet {
+    pub(crate) const ANY: TypeSet = TypeSet(0x7f);
+    pub(crate) const NONE: TypeSet = TypeSet(0);
 
-    pub(crate) fn with(self, one: Type) -> Types {
-        Types(self.0 | one as u8)
+    pub(crate) fn with(self, one: Type) -> TypeSet {
+        TypeSet(self.0 | one as u8)
     }
 
     #[inline]
-    pub(crate) fn fit(self, value: &Value) -> bool {
+    pub(crate) fn accepts(self, value: &Value) -> bool {
         let mask = match value {
             Value::Null => Type::Null as u8,
             Value::Bool(_) => Type::Boolean as u8,
@@ -73,7 +73,7 @@ impl Types {
 
     /// One after the other, always in the same order.
     pub fn iter(self) -> impl Iterator<Item = Type> {
-        ALL.into_iter().filter(move |one| self.0 & *one as u8 != 0)
+        ALL_TYPES.into_iter().filter(move |one| self.0 & *one as u8 != 0)
     }
 }
 
@@ -83,7 +83,7 @@ impl fmt::Display for Type {
     }
 }
 
-impl fmt::Debug for Types {
+impl fmt::Debug for TypeSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.iter()).finish()
     }

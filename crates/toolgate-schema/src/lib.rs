@@ -41,21 +41,21 @@ use std::fmt;
 
 use serde_json::Value;
 
-pub use fault::{Fault, FaultKind};
-pub use kind::{Type, Types};
-pub use pattern::{Pattern, TooLong, Unread};
+pub use fault::{ValidationError, ValidationErrorKind};
+pub use kind::{Type, TypeSet};
+pub use pattern::{Pattern, StepLimitExceeded, PatternError};
 
-use plan::Plan;
-use walk::Walk;
+use plan::CompiledSchema;
+use walk::Validator;
 
 /// A schema that is ready to judge values.
-pub struct Schema(Plan);
+pub struct Schema(CompiledSchema);
 
 /// Why something is no schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Malformed {
-    place: String,
-    why: String,
+pub struct SchemaError {
+    pointer: String,
+    message: String,
 }
 
 impl Schema {
@@ -63,36 +63,36 @@ impl Schema {
     ///
     /// # Errors
     /// If it is none, or refers to something outside itself.
-    pub fn new(schema: &Value) -> Result<Schema, Malformed> {
-        Schema::with(schema, &[])
+    pub fn new(schema: &Value) -> Result<Schema, SchemaError> {
+        Schema::with_documents(schema, &[])
     }
 
     /// Reads a schema that may refer to others, which are given with their addresses.
     ///
     /// # Errors
     /// If one of them is none, or refers to something that is not there.
-    pub fn with(schema: &Value, others: &[(&str, &Value)]) -> Result<Schema, Malformed> {
-        plan::plan(schema, others).map(Schema)
+    pub fn with_documents(schema: &Value, others: &[(&str, &Value)]) -> Result<Schema, SchemaError> {
+        plan::compile(schema, others).map(Schema)
     }
 
     /// Whether a value is right.
     #[must_use]
     pub fn is_valid(&self, value: &Value) -> bool {
-        Walk::is_valid(&self.0, value)
+        Validator::is_valid(&self.0, value)
     }
 
     /// What is wrong with a value, up to a number of faults but at least one. None if it is right.
     #[must_use]
-    pub fn faults<'s, 'v>(&'s self, value: &'v Value, most: usize) -> Vec<Fault<'s, 'v>> {
-        Walk::faults(&self.0, value, most.max(1))
+    pub fn errors<'s, 'v>(&'s self, value: &'v Value, most: usize) -> Vec<ValidationError<'s, 'v>> {
+        Validator::errors(&self.0, value, most.max(1))
     }
 
     /// What is wrong with a value first.
     ///
     /// # Errors
     /// If something is.
-    pub fn check<'s, 'v>(&'s self, value: &'v Value) -> Result<(), Fault<'s, 'v>> {
-        match self.faults(value, 1).pop() {
+    pub fn validate<'s, 'v>(&'s self, value: &'v Value) -> Result<(), ValidationError<'s, 'v>> {
+        match self.errors(value, 1).pop() {
             Some(fault) => Err(fault),
             None => Ok(()),
         }
@@ -100,8 +100,8 @@ impl Schema {
 
     /// What in the schema is not enforced, in words: patterns that are not known here. Values need not fit them.
     #[must_use]
-    pub fn unread(&self) -> &[String] {
-        &self.0.unread
+    pub fn unsupported_patterns(&self) -> &[String] {
+        &self.0.unsupported_patterns
     }
 }
 
@@ -109,16 +109,16 @@ impl Schema {
     /// Whether it leads back to itself without a step into the value. For tests.
     #[doc(hidden)]
     #[must_use]
-    pub fn has_loop(&self) -> bool {
-        self.0.nodes.iter().any(|node| node.is_loop)
+    pub fn has_cycle(&self) -> bool {
+        self.0.nodes.iter().any(|node| node.is_cyclic)
     }
 }
 
-impl Malformed {
+impl SchemaError {
     /// Where in the schema: a JSON pointer.
     #[must_use]
-    pub fn place(&self) -> &str {
-        &self.place
+    pub fn pointer(&self) -> &str {
+        &self.pointer
     }
 }
 
@@ -128,13 +128,13 @@ impl fmt::Debug for Schema {
     }
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for SchemaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.place.trim_start_matches('/') {
-            "" => f.write_str(&self.why),
-            place => write!(f, "`{place}` {}", self.why),
+        match self.pointer.trim_start_matches('/') {
+            "" => f.write_str(&self.message),
+            place => write!(f, "`{place}` {}", self.message),
         }
     }
 }
 
-impl std::error::Error for Malformed {}
+impl std::error::Error for SchemaError {}

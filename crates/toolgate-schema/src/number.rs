@@ -6,25 +6,25 @@ use std::hash::{Hash as _, Hasher};
 
 use serde_json::Number;
 
-fn integer(number: &Number) -> Option<i128> {
+fn as_i128(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
-fn float(number: &Number) -> f64 {
+fn as_f64(number: &Number) -> f64 {
     number.as_f64().unwrap_or(f64::INFINITY)
 }
 
 pub(crate) fn is_integer(number: &Number) -> bool {
-    integer(number).is_some() || float(number).fract() == 0.0
+    as_i128(number).is_some() || as_f64(number).fract() == 0.0
 }
 
 /// Which is greater, without a loss for large integers.
 pub(crate) fn compare(one: &Number, other: &Number) -> Ordering {
-    match (integer(one), integer(other)) {
+    match (as_i128(one), as_i128(other)) {
         (Some(one), Some(other)) => one.cmp(&other),
-        (Some(one), None) => compare_mixed(one, float(other)),
-        (None, Some(other)) => compare_mixed(other, float(one)).reverse(),
-        (None, None) => float(one).partial_cmp(&float(other)).unwrap_or(Ordering::Equal),
+        (Some(one), None) => compare_mixed(one, as_f64(other)),
+        (None, Some(other)) => compare_mixed(other, as_f64(one)).reverse(),
+        (None, None) => as_f64(one).partial_cmp(&as_f64(other)).unwrap_or(Ordering::Equal),
     }
 }
 
@@ -46,10 +46,10 @@ fn compare_mixed(integer: i128, float: f64) -> Ordering {
 
 /// Hashes a number: the same for all that compare as equal, and for no others.
 pub(crate) fn hash(number: &Number, hasher: &mut impl Hasher) {
-    let float = float(number);
+    let float = as_f64(number);
     #[expect(clippy::cast_possible_truncation, reason = "it is whole, and within 1e20")]
     let whole = || (float.fract() == 0.0 && float.abs() < 1e20).then_some(float as i128);
-    let whole = integer(number).or_else(whole);
+    let whole = as_i128(number).or_else(whole);
     whole.hash(hasher);
     if whole.is_none() {
         float.to_bits().hash(hasher);
@@ -58,9 +58,9 @@ pub(crate) fn hash(number: &Number, hasher: &mut impl Hasher) {
 
 /// Whether a number is a multiple of another, both taken as the decimals they are written as.
 pub(crate) fn is_multiple(number: &Number, of: &Number) -> bool {
-    match (integer(number), integer(of)) {
+    match (as_i128(number), as_i128(of)) {
         (Some(number), Some(of)) => of != 0 && number % of == 0,
-        _ => match (decimal(number), decimal(of)) {
+        _ => match (to_decimal(number), to_decimal(of)) {
             (Some(number), Some(of)) => is_decimal_multiple(number, of),
             _ => false,
         },
@@ -68,36 +68,36 @@ pub(crate) fn is_multiple(number: &Number, of: &Number) -> bool {
 }
 
 /// `digits * 10^exponent`, without the sign. No float has more than seventeen digits.
-fn decimal(number: &Number) -> Option<(u64, i32)> {
-    if let Some(integer) = integer(number) {
+fn to_decimal(number: &Number) -> Option<(u64, i32)> {
+    if let Some(integer) = as_i128(number) {
         return Some((u64::try_from(integer.unsigned_abs()).ok()?, 0));
     }
-    let mut digits = Digits::default();
-    write!(digits, "{:e}", float(number).abs()).ok()?;
-    Some((digits.digits, digits.exponent - digits.n_places))
+    let mut digits = DecimalParser::default();
+    write!(digits, "{:e}", as_f64(number).abs()).ok()?;
+    Some((digits.digits, digits.exponent - digits.n_fraction_digits))
 }
 
 /// Reads what is written to it, such as `1.25e-7`.
 #[derive(Default)]
-struct Digits {
+struct DecimalParser {
     digits: u64,
-    n_places: i32,
+    n_fraction_digits: i32,
     exponent: i32,
-    is_part: bool,
-    is_exponent: bool,
-    is_negative: bool,
+    in_fraction: bool,
+    in_exponent: bool,
+    is_exponent_negative: bool,
 }
 
-impl fmt::Write for Digits {
+impl fmt::Write for DecimalParser {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
             match byte {
-                b'.' => self.is_part = true,
-                b'e' => self.is_exponent = true,
-                b'-' => self.is_negative = true,
-                b'0'..=b'9' if self.is_exponent => {
+                b'.' => self.in_fraction = true,
+                b'e' => self.in_exponent = true,
+                b'-' => self.is_exponent_negative = true,
+                b'0'..=b'9' if self.in_exponent => {
                     let digit = i32::from(byte - b'0');
-                    self.exponent = self.exponent * 10 + if self.is_negative { -digit } else { digit };
+                    self.exponent = self.exponent * 10 + if self.is_exponent_negative { -digit } else { digit };
                 }
                 b'0'..=b'9' => {
                     let digit = u64::from(byte - b'0');
@@ -106,7 +106,7 @@ impl fmt::Write for Digits {
                         .checked_mul(10)
                         .and_then(|all| all.checked_add(digit))
                         .ok_or(fmt::Error)?;
-                    self.n_places += i32::from(self.is_part);
+                    self.n_fraction_digits += i32::from(self.in_fraction);
                 }
                 // Infinity has no digits.
                 _ => return Err(fmt::Error),
@@ -138,7 +138,7 @@ fn is_decimal_multiple((number, exponent): (u64, i32), (of, of_exponent): (u64, 
 }
 
 /// A count, as limits of lengths are: `2` or `2.0`.
-pub(crate) fn count(number: &Number) -> Option<u64> {
+pub(crate) fn as_count(number: &Number) -> Option<u64> {
     if let Some(count) = number.as_u64() {
         return Some(count);
     }

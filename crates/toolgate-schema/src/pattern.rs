@@ -20,78 +20,78 @@ mod tests;
 
 use std::fmt;
 
-use class::Class;
+use class::CharClass;
 
 /// A regular expression that is ready to be matched.
 pub struct Pattern {
     text: Box<str>,
-    steps: Box<[Step]>,
-    classes: Box<[Class]>,
+    program: Box<[Instruction]>,
+    classes: Box<[CharClass]>,
     n_registers: usize,
     /// It has references to its groups: what was tried in vain may fit another time.
-    is_backward: bool,
+    has_back_references: bool,
 }
 
 /// Why a text is no pattern that can be matched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Unread {
+pub enum PatternError {
     /// It is wrong in every language.
-    Wrong(String),
+    Invalid(String),
     /// It may be right, and has something that is not known here, or is too large.
-    Foreign(String),
+    Unsupported(String),
 }
 
 /// A text takes too many steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooLong;
+pub struct StepLimitExceeded;
 
 /// One thing that a matcher does. Places are those of other steps.
 #[derive(Debug, Clone)]
-enum Step {
+enum Instruction {
     Char(char),
     Class(u32),
     /// As many of a class as there are, and fewer if that does not do.
-    Run {
+    RepeatClass {
         class: u32,
         min: u32,
         max: u32,
     },
     /// The first, and the second if that does not do.
-    Fork(u32, u32),
+    Split(u32, u32),
     Jump(u32),
     /// Remembers the place in the text.
-    Mark(u32),
+    SavePosition(u32),
     /// Goes on only if the text did since the mark was set.
-    Moved(u32),
+    RequireProgress(u32),
     /// Forgets what groups have matched.
-    Forget {
+    ClearGroups {
         from: u32,
         to: u32,
     },
     Start,
     End,
     /// Between a word and something else, or not.
-    Edge(bool),
+    WordBoundary(bool),
     /// What follows must match, or must not; then it goes on at `end`.
-    Look {
+    LookAround {
         is_behind: bool,
-        is_wanted: bool,
+        is_positive: bool,
         end: u32,
     },
     /// What a group has matched.
-    Again(u32),
-    Done,
+    BackReference(u32),
+    Match,
 }
 
 /// How many steps one match may take at least.
-const STEPS: u64 = 5_000_000;
+const MIN_STEP_LIMIT: u64 = 5_000_000;
 /// How many it may take for each byte of a text that is long.
 const STEPS_PER_BYTE: u64 = 32;
 
 /// How many steps a match of a text may take.
-pub(crate) fn most_steps(text: &str) -> u64 {
-    STEPS.max(STEPS_PER_BYTE.saturating_mul(text.len() as u64))
+pub(crate) fn step_limit(text: &str) -> u64 {
+    MIN_STEP_LIMIT.max(STEPS_PER_BYTE.saturating_mul(text.len() as u64))
 }
 
 impl Pattern {
@@ -99,15 +99,15 @@ impl Pattern {
     ///
     /// # Errors
     /// If it is none, or has something that is not known here.
-    pub fn new(text: &str) -> Result<Pattern, Unread> {
-        read::read(text)
+    pub fn new(text: &str) -> Result<Pattern, PatternError> {
+        read::parse(text)
     }
 
     /// The same, and what that cost.
-    pub(crate) fn read(text: &str) -> (Result<Pattern, Unread>, u64) {
+    pub(crate) fn new_with_cost(text: &str) -> (Result<Pattern, PatternError>, u64) {
         let read = Pattern::new(text);
         // What was given up may have been written to the end.
-        let n_steps = read.as_ref().map_or(read::LARGEST, |pattern| pattern.steps.len());
+        let n_steps = read.as_ref().map_or(read::MAX_INSTRUCTIONS, |pattern| pattern.program.len());
         // A letter may be a class, which is a table.
         (read, (16 * text.len() + 4 * n_steps) as u64)
     }
@@ -122,13 +122,13 @@ impl Pattern {
     ///
     /// # Errors
     /// If that takes too many steps.
-    pub fn is_match(&self, text: &str) -> Result<bool, TooLong> {
-        self.is_match_within(text, &mut most_steps(text))
+    pub fn is_match(&self, text: &str) -> Result<bool, StepLimitExceeded> {
+        self.is_match_with_steps(text, &mut step_limit(text))
     }
 
     /// The same, with the steps that are left.
-    pub(crate) fn is_match_within(&self, text: &str, steps: &mut u64) -> Result<bool, TooLong> {
-        run::run(self, text, steps)
+    pub(crate) fn is_match_with_steps(&self, text: &str, steps: &mut u64) -> Result<bool, StepLimitExceeded> {
+        run::is_match(self, text, steps)
     }
 }
 
@@ -138,19 +138,19 @@ impl fmt::Debug for Pattern {
     }
 }
 
-impl fmt::Display for Unread {
+impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Unread::Wrong(why) | Unread::Foreign(why)) = self;
+        let (PatternError::Invalid(why) | PatternError::Unsupported(why)) = self;
         f.write_str(why)
     }
 }
 
-impl std::error::Error for Unread {}
+impl std::error::Error for PatternError {}
 
-impl fmt::Display for TooLong {
+impl fmt::Display for StepLimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("it takes too many steps to match this text")
     }
 }
 
-impl std::error::Error for TooLong {}
+impl std::error::Error for StepLimitExceeded {}

@@ -8,18 +8,18 @@ use serde_json::Value;
 use crate::number;
 
 /// Up to here, each is compared with each.
-const FEW: usize = 12;
+const MAX_PAIRWISE_ITEMS: usize = 12;
 
 /// The same, where `1` is `1.0` and the order of members means nothing.
-pub(crate) fn is_same(one: &Value, other: &Value) -> bool {
+pub(crate) fn is_equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => number::compare(one, other) == Ordering::Equal,
         (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_equal(one, other))
         }
         (Value::Object(one), Value::Object(other)) => {
             one.len() == other.len()
-                && one.iter().all(|(name, one)| other.get(name).is_some_and(|other| is_same(one, other)))
+                && one.iter().all(|(name, one)| other.get(name).is_some_and(|other| is_equal(one, other)))
         }
         _ => one == other,
     }
@@ -28,8 +28,8 @@ pub(crate) fn is_same(one: &Value, other: &Value) -> bool {
 /// Whether all differ. Long lists are sorted by what their items hash to, so that time grows with their length. Every
 /// value that is hashed and every two that are compared cost fuel; none, if there was not enough.
 pub(crate) fn are_unique(items: &[Value], fuel: &mut u64) -> Option<bool> {
-    if items.len() <= FEW {
-        return all_differ(items, |item| item, fuel);
+    if items.len() <= MAX_PAIRWISE_ITEMS {
+        return all_distinct(items, |item| item, fuel);
     }
     let state = RandomState::new();
     let mut hashed = Vec::with_capacity(items.len());
@@ -42,7 +42,7 @@ pub(crate) fn are_unique(items: &[Value], fuel: &mut u64) -> Option<bool> {
     hashed.sort_unstable_by_key(|(hash, _)| *hash);
     // The key of the hash is a new one each time: equal hashes are equal values, or very rare.
     for same in hashed.chunk_by(|(one, _), (other, _)| one == other) {
-        if !all_differ(same, |(_, item)| item, fuel)? {
+        if !all_distinct(same, |(_, item)| item, fuel)? {
             return Some(false);
         }
     }
@@ -50,11 +50,11 @@ pub(crate) fn are_unique(items: &[Value], fuel: &mut u64) -> Option<bool> {
 }
 
 /// Compares each with each.
-fn all_differ<T>(all: &[T], item: impl Fn(&T) -> &Value, fuel: &mut u64) -> Option<bool> {
+fn all_distinct<T>(all: &[T], item: impl Fn(&T) -> &Value, fuel: &mut u64) -> Option<bool> {
     for (end, one) in all.iter().enumerate() {
         for earlier in &all[..end] {
             *fuel = fuel.checked_sub(1)?;
-            if is_same(item(earlier), item(one)) {
+            if is_equal(item(earlier), item(one)) {
                 return Some(false);
             }
         }

@@ -28,16 +28,16 @@ mod sample;
 mod task;
 
 pub use ask::{
-    can_ask, lacking, read_answer, read_ask, write_answer, write_ask_params, write_related_ask_params,
+    supports_request, missing_capabilities, read_client_result, read_server_request, write_client_result, write_server_request_params, write_task_request_params,
 };
-pub use bare::{move_progress, write_bare_notice};
+pub use bare::{move_progress_token, write_unversioned_notification};
 pub use call::{read_call, write_call_params};
 pub use capability::write_client_capabilities;
-pub use greeting::{Said, read_greeting, read_meta, read_version};
-pub use greetings::Greetings;
-pub use keep::{keep_answer, keep_client, keep_task, recall_answer, recall_client, recall_task};
-pub use notice::{read_notice, write_notice};
+pub use greeting::{ParamsView, read_client_info, read_meta, read_protocol_version};
+pub use greetings::ClientCache;
+pub use keep::{encode_client_result, encode_client, encode_task, decode_client_result, decode_client, decode_task};
+pub use notice::{read_notification, write_notification};
 pub use put::{
-    Signature, write_bare_fault, write_bare_outcome, write_fault, write_outcome, write_signed_outcome,
+    EncodedServerInfo, write_unversioned_error, write_unversioned_outcome, write_protocol_error, write_outcome, write_outcome_from,
 };
 pub use reply::read_outcome;

@@ -8,9 +8,9 @@ mod erlmcp;
 
 pub use erlmcp::ErlmcpError;
 
-use crate::fault::one_text;
-use crate::json::Raw;
-use crate::{Edition, Fault, FaultKind};
+use crate::fault::single_string_object;
+use crate::json::RawJson;
+use crate::{ProtocolVersion, ProtocolError, ProtocolErrorKind};
 
 /// How a server speaks to those who name no revision.
 ///
@@ -26,51 +26,51 @@ pub struct Dialect {
     /// What it is called.
     pub name: &'static str,
     /// What a GET is answered with that does not ask for a stream.
-    pub discovery: OnGet,
+    pub discovery: GetDiscovery,
     /// The revision that `initialize` without a revision, and the answer to a GET, name.
-    pub pinned: Option<Edition>,
+    pub default_version: Option<ProtocolVersion>,
     /// What is missing or misspelt is overlooked where it can be: `initialize` without parameters, blanks around
     /// a method, `args` for `arguments`.
     pub lenient: bool,
     /// The words before the name of an unknown method.
-    pub method_unknown: &'static str,
+    pub unknown_method_message: &'static str,
     /// How an unknown tool is told: number, and words. The name is put behind words that end in `: `.
-    pub tool_unknown: (i64, &'static str),
+    pub unknown_tool: (i64, &'static str),
     /// How an unknown resource is told.
-    pub resource_unknown: (i64, &'static str),
+    pub unknown_resource: (i64, &'static str),
     /// How an unknown prompt is told.
-    pub prompt_unknown: (i64, &'static str),
+    pub unknown_prompt: (i64, &'static str),
     /// The number of the error that a failing tool is answered with. None: the result says that it failed.
-    pub tool_failed: Option<i64>,
+    pub tool_error_code: Option<i64>,
     /// What is put before the words of a tool that failed.
-    pub failure_prefix: &'static str,
+    pub tool_error_prefix: &'static str,
     /// What is said of a tool that broke, before the reference. None: what went wrong, without details.
-    pub broken: Option<&'static str>,
+    pub internal_error_message: Option<&'static str>,
     /// How it is told that something a tool needs is not there now: number, and words. None: as other failures.
     pub unavailable: Option<(i64, &'static str)>,
     /// The words before the name of an argument that is missing. None: as the check says it.
-    pub argument_missing: Option<&'static str>,
+    pub missing_argument_message: Option<&'static str>,
     /// The number of the error that unfit arguments are answered with. None: the result says so.
-    pub arguments_unfit: Option<i64>,
+    pub invalid_arguments_code: Option<i64>,
     /// The number of an argument that a prompt lacks.
-    pub prompt_argument: i64,
+    pub missing_prompt_argument_code: i64,
     /// The number of a cursor that leads nowhere.
-    pub cursor_unknown: i64,
+    pub invalid_cursor_code: i64,
     /// The number of an unknown task.
-    pub task_unknown: i64,
+    pub unknown_task_code: i64,
     /// The numbers of a root that cannot be one, that is there already, and that is not there.
-    pub roots: [i64; 3],
+    pub root_error_codes: [i64; 3],
     /// The number of a revision that is not served, where that is no reason to agree on another.
-    pub version_unknown: i64,
+    pub unsupported_version_code: i64,
     /// The number of a message that is too long.
-    pub too_large: i64,
+    pub too_large_code: i64,
     /// The number of missing or wrong credentials.
-    pub unauthorized: i64,
+    pub unauthorized_code: i64,
     /// Missing, wrong and insufficient credentials are told as WordPress tells errors: `code`, `message` and
     /// `data.status`, in no envelope.
-    pub wordpress_refusals: bool,
+    pub wordpress_errors: bool,
     /// The number of too many requests.
-    pub rate_limited: i64,
+    pub rate_limited_code: i64,
     /// The HTTP status of failures of the server's own.
     pub internal_status: u16,
     /// What is not offered at all is an empty list, instead of an unknown method.
@@ -86,27 +86,27 @@ pub struct Dialect {
     /// Completions are told as `text` and `items` too.
     pub completion_items: bool,
     /// The token of progress may stand beside `_meta`, as `_progressToken`.
-    pub progress_beside: bool,
+    pub top_level_progress_token: bool,
     /// Changes are told as `tools/list_changed`, without `notifications/` before it.
-    pub short_notices: bool,
+    pub short_notification_names: bool,
     /// Streams need no session: a GET opens one on which changes are told, `resources/subscribe` is about those, and
     /// a call that is answered by a stream tells its log lines there.
-    pub open_streams: bool,
+    pub sessionless_streams: bool,
     /// The server says `notifications/initialized` too, after its answer to `initialize`: on a line, and to clients
     /// that take nothing but streams. This alone is also heard by clients that name a revision; they ignore it.
-    pub announces: bool,
+    pub sends_initialized: bool,
     /// `params` that are an array are taken for none.
-    pub array_params: bool,
+    pub ignore_array_params: bool,
     /// A request whose id is `null` is a notification.
-    pub null_ids: bool,
+    pub null_id_is_notification: bool,
     /// An answer to nothing that was asked is taken, and dropped.
-    pub stray_answers: bool,
+    pub ignore_unmatched_responses: bool,
     /// Answers are never streams.
     pub json_only: bool,
     /// Nothing is said before an answer. Who takes nothing but a stream gets one with the answer alone in it.
-    pub answers_alone: bool,
+    pub no_interim_messages: bool,
     /// Where pages of every origin may read answers, they are told so with a literal `*`.
-    pub literal_wildcard: bool,
+    pub cors_literal_wildcard: bool,
     /// There are tasks, although no revision was named, and `tasks/create` begins one. Callers that are not
     /// authenticated are one owner together: they see each other's tasks in `tasks/list` and may cancel them.
     pub tasks_create: bool,
@@ -115,11 +115,11 @@ pub struct Dialect {
 /// What a GET is answered with that does not ask for a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum OnGet {
+pub enum GetDiscovery {
     /// Nothing: it is no question.
     Off,
     /// What the server is and offers, as an answer to `initialize` would say it.
-    Introduction,
+    Initialize,
     /// Its name, its version, and that it is there.
     Status,
     /// Its name, version and description, how many tools there are and what they are called, and what clients are to
@@ -129,45 +129,45 @@ pub enum OnGet {
 
 const OFFICIAL: Dialect = Dialect {
     name: "official",
-    discovery: OnGet::Off,
-    pinned: None,
+    discovery: GetDiscovery::Off,
+    default_version: None,
     lenient: false,
-    method_unknown: "no such method: ",
-    tool_unknown: (-32602, "unknown tool: "),
-    resource_unknown: (-32002, "no such resource: "),
-    prompt_unknown: (-32602, "unknown prompt: "),
-    tool_failed: None,
-    failure_prefix: "",
-    broken: None,
+    unknown_method_message: "no such method: ",
+    unknown_tool: (-32602, "unknown tool: "),
+    unknown_resource: (-32002, "no such resource: "),
+    unknown_prompt: (-32602, "unknown prompt: "),
+    tool_error_code: None,
+    tool_error_prefix: "",
+    internal_error_message: None,
     unavailable: None,
-    argument_missing: None,
-    arguments_unfit: None,
-    unauthorized: -32000,
-    wordpress_refusals: false,
-    rate_limited: -32000,
+    missing_argument_message: None,
+    invalid_arguments_code: None,
+    unauthorized_code: -32000,
+    wordpress_errors: false,
+    rate_limited_code: -32000,
     internal_status: 200,
     empty_lists: false,
     system_role: false,
     batches: None,
-    prompt_argument: -32602,
-    cursor_unknown: -32602,
-    task_unknown: -32602,
-    roots: [-32602; 3],
-    version_unknown: -32022,
-    too_large: -32000,
+    missing_prompt_argument_code: -32602,
+    invalid_cursor_code: -32602,
+    unknown_task_code: -32602,
+    root_error_codes: [-32602; 3],
+    unsupported_version_code: -32022,
+    too_large_code: -32000,
     error_data: false,
     typed_contents: false,
     completion_items: false,
-    progress_beside: false,
-    short_notices: false,
-    open_streams: false,
-    announces: false,
-    array_params: false,
-    null_ids: false,
-    stray_answers: false,
+    top_level_progress_token: false,
+    short_notification_names: false,
+    sessionless_streams: false,
+    sends_initialized: false,
+    ignore_array_params: false,
+    null_id_is_notification: false,
+    ignore_unmatched_responses: false,
     json_only: false,
-    answers_alone: false,
-    literal_wildcard: false,
+    no_interim_messages: false,
+    cors_literal_wildcard: false,
     tasks_create: false,
 };
 
@@ -183,14 +183,14 @@ impl Dialect {
     pub const fn boxlang() -> Dialect {
         Dialect {
             name: "boxlang",
-            discovery: OnGet::Introduction,
-            pinned: Some(Edition::E2024_11_05),
+            discovery: GetDiscovery::Initialize,
+            default_version: Some(ProtocolVersion::V2024_11_05),
             lenient: true,
-            method_unknown: "Method not found: ",
-            tool_unknown: (-32000, "Tool not found: "),
-            resource_unknown: (-32000, "Resource not found: "),
-            prompt_unknown: (-32000, "Prompt not found: "),
-            rate_limited: -32002,
+            unknown_method_message: "Method not found: ",
+            unknown_tool: (-32000, "Tool not found: "),
+            unknown_resource: (-32000, "Resource not found: "),
+            unknown_prompt: (-32000, "Prompt not found: "),
+            rate_limited_code: -32002,
             internal_status: 500,
             empty_lists: true,
             system_role: true,
@@ -204,13 +204,13 @@ impl Dialect {
     pub const fn bxmcp() -> Dialect {
         Dialect {
             name: "bxmcp",
-            tool_unknown: (-32001, "Tool not found: "),
-            resource_unknown: (-32002, "Resource not found: "),
-            prompt_unknown: (-32602, "Prompt not found: "),
-            tool_failed: Some(-32000),
-            arguments_unfit: Some(-32602),
-            unauthorized: -32002,
-            rate_limited: -32000,
+            unknown_tool: (-32001, "Tool not found: "),
+            unknown_resource: (-32002, "Resource not found: "),
+            unknown_prompt: (-32602, "Prompt not found: "),
+            tool_error_code: Some(-32000),
+            invalid_arguments_code: Some(-32602),
+            unauthorized_code: -32002,
+            rate_limited_code: -32000,
             internal_status: 200,
             ..Dialect::boxlang()
         }
@@ -222,28 +222,28 @@ impl Dialect {
         use ErlmcpError as E;
         Dialect {
             name: "erlmcp",
-            method_unknown: "Method not found",
-            tool_unknown: (E::ToolNotFound.code(), "Tool not found"),
-            resource_unknown: (E::ResourceNotFound.code(), "Resource not found"),
-            prompt_unknown: (E::PromptNotFound.code(), "Prompt not found"),
-            prompt_argument: E::PromptArgumentMissing.code(),
-            cursor_unknown: E::InvalidCursor.code(),
-            task_unknown: E::TaskNotFound.code(),
-            roots: [E::InvalidUri.code(), E::DuplicateRoot.code(), E::ResourceNotFound.code()],
-            version_unknown: E::UnsupportedProtocolVersion.code(),
-            too_large: E::MessageTooLarge.code(),
-            unauthorized: E::AuthenticationFailed.code(),
-            rate_limited: E::RateLimited.code(),
+            unknown_method_message: "Method not found",
+            unknown_tool: (E::ToolNotFound.code(), "Tool not found"),
+            unknown_resource: (E::ResourceNotFound.code(), "Resource not found"),
+            unknown_prompt: (E::PromptNotFound.code(), "Prompt not found"),
+            missing_prompt_argument_code: E::PromptArgumentMissing.code(),
+            invalid_cursor_code: E::InvalidCursor.code(),
+            unknown_task_code: E::TaskNotFound.code(),
+            root_error_codes: [E::InvalidUri.code(), E::DuplicateRoot.code(), E::ResourceNotFound.code()],
+            unsupported_version_code: E::UnsupportedProtocolVersion.code(),
+            too_large_code: E::MessageTooLarge.code(),
+            unauthorized_code: E::AuthenticationFailed.code(),
+            rate_limited_code: E::RateLimited.code(),
             batches: Some(true),
             error_data: true,
             typed_contents: true,
             completion_items: true,
-            progress_beside: true,
-            short_notices: true,
-            open_streams: true,
-            announces: true,
-            array_params: true,
-            stray_answers: true,
+            top_level_progress_token: true,
+            short_notification_names: true,
+            sessionless_streams: true,
+            sends_initialized: true,
+            ignore_array_params: true,
+            ignore_unmatched_responses: true,
             tasks_create: true,
             ..OFFICIAL
         }
@@ -254,15 +254,15 @@ impl Dialect {
     pub const fn bluehub() -> Dialect {
         Dialect {
             name: "bluehub",
-            discovery: OnGet::Catalog,
-            pinned: Some(Edition::E2024_11_05),
+            discovery: GetDiscovery::Catalog,
+            default_version: Some(ProtocolVersion::V2024_11_05),
             lenient: true,
-            tool_unknown: (-32602, "Unknown tool: "),
-            arguments_unfit: Some(-32602),
+            unknown_tool: (-32602, "Unknown tool: "),
+            invalid_arguments_code: Some(-32602),
             empty_lists: true,
             batches: Some(false),
-            answers_alone: true,
-            literal_wildcard: true,
+            no_interim_messages: true,
+            cors_literal_wildcard: true,
             ..OFFICIAL
         }
     }
@@ -272,18 +272,18 @@ impl Dialect {
     pub const fn buddyboss() -> Dialect {
         Dialect {
             name: "buddyboss",
-            discovery: OnGet::Status,
-            pinned: Some(Edition::E2025_11_25),
+            discovery: GetDiscovery::Status,
+            default_version: Some(ProtocolVersion::V2025_11_25),
             lenient: true,
-            method_unknown: "Method not found: ",
-            tool_unknown: (-32602, "Tool not found: "),
-            failure_prefix: "Error: ",
-            broken: Some("An unexpected error occurred"),
+            unknown_method_message: "Method not found: ",
+            unknown_tool: (-32602, "Tool not found: "),
+            tool_error_prefix: "Error: ",
+            internal_error_message: Some("An unexpected error occurred"),
             unavailable: Some((-32002, "BuddyBoss not available")),
-            argument_missing: Some("Missing required parameter: "),
-            wordpress_refusals: true,
+            missing_argument_message: Some("Missing required parameter: "),
+            wordpress_errors: true,
             batches: Some(false),
-            null_ids: true,
+            null_id_is_notification: true,
             json_only: true,
             ..OFFICIAL
         }
@@ -301,51 +301,51 @@ impl Dialect {
 
     /// The preset of this name.
     #[must_use]
-    pub fn named(name: &str) -> Option<Dialect> {
+    pub fn from_name(name: &str) -> Option<Dialect> {
         Dialect::ALL.into_iter().find(|dialect| dialect.name == name)
     }
 
     /// The number that says this fault.
     #[must_use]
-    pub fn code(&self, fault: &Fault) -> i64 {
+    pub fn code(&self, fault: &ProtocolError) -> i64 {
         match fault.kind() {
-            FaultKind::Tool => self.tool_unknown.0,
-            FaultKind::Resource => self.resource_unknown.0,
-            FaultKind::Prompt => self.prompt_unknown.0,
-            FaultKind::PromptArgument => self.prompt_argument,
-            FaultKind::Cursor => self.cursor_unknown,
-            FaultKind::Task => self.task_unknown,
-            FaultKind::RootUnfit => self.roots[0],
-            FaultKind::RootTwice => self.roots[1],
-            FaultKind::RootUnknown => self.roots[2],
-            FaultKind::Version => self.version_unknown,
-            FaultKind::TooLarge => self.too_large,
-            FaultKind::Unauthorized => self.unauthorized,
-            FaultKind::RateLimited => self.rate_limited,
-            FaultKind::Failed => self.tool_failed.unwrap_or(-32603),
-            FaultKind::Unavailable => self.unavailable.map_or(-32603, |(code, _)| code),
-            FaultKind::Arguments => self.arguments_unfit.unwrap_or(-32602),
-            _ => fault.code(Edition::UNNAMED),
+            ProtocolErrorKind::ToolNotFound => self.unknown_tool.0,
+            ProtocolErrorKind::ResourceNotFound => self.unknown_resource.0,
+            ProtocolErrorKind::PromptNotFound => self.unknown_prompt.0,
+            ProtocolErrorKind::MissingPromptArgument => self.missing_prompt_argument_code,
+            ProtocolErrorKind::InvalidCursor => self.invalid_cursor_code,
+            ProtocolErrorKind::TaskNotFound => self.unknown_task_code,
+            ProtocolErrorKind::InvalidRoot => self.root_error_codes[0],
+            ProtocolErrorKind::DuplicateRoot => self.root_error_codes[1],
+            ProtocolErrorKind::RootNotFound => self.root_error_codes[2],
+            ProtocolErrorKind::UnsupportedVersion => self.unsupported_version_code,
+            ProtocolErrorKind::TooLarge => self.too_large_code,
+            ProtocolErrorKind::Unauthorized => self.unauthorized_code,
+            ProtocolErrorKind::RateLimited => self.rate_limited_code,
+            ProtocolErrorKind::ToolFailed => self.tool_error_code.unwrap_or(-32603),
+            ProtocolErrorKind::Unavailable => self.unavailable.map_or(-32603, |(code, _)| code),
+            ProtocolErrorKind::InvalidArguments => self.invalid_arguments_code.unwrap_or(-32602),
+            _ => fault.code(ProtocolVersion::FALLBACK),
         }
     }
 
     /// The HTTP status of an answer that is this fault.
     #[must_use]
-    pub fn status(&self, fault: &Fault) -> u16 {
-        match (fault.kind(), fault.status(Edition::UNNAMED)) {
-            (FaultKind::Internal, 200) => self.internal_status,
+    pub fn status(&self, fault: &ProtocolError) -> u16 {
+        match (fault.kind(), fault.status(ProtocolVersion::FALLBACK)) {
+            (ProtocolErrorKind::Internal, 200) => self.internal_status,
             (_, status) => status,
         }
     }
 
     /// The words that say this fault.
-    pub(crate) fn message(&self, fault: &Fault) -> String {
+    pub(crate) fn message(&self, fault: &ProtocolError) -> String {
         let words = match fault.kind() {
-            FaultKind::Method => self.method_unknown,
-            FaultKind::Tool => self.tool_unknown.1,
-            FaultKind::Resource => self.resource_unknown.1,
-            FaultKind::Prompt => self.prompt_unknown.1,
-            FaultKind::Unavailable if let Some((_, words)) = self.unavailable => return words.to_owned(),
+            ProtocolErrorKind::MethodNotFound => self.unknown_method_message,
+            ProtocolErrorKind::ToolNotFound => self.unknown_tool.1,
+            ProtocolErrorKind::ResourceNotFound => self.unknown_resource.1,
+            ProtocolErrorKind::PromptNotFound => self.unknown_prompt.1,
+            ProtocolErrorKind::Unavailable if let Some((_, words)) = self.unavailable => return words.to_owned(),
             _ => return fault.message().to_owned(),
         };
         match fault.subject() {
@@ -358,21 +358,21 @@ impl Dialect {
     }
 
     /// What is said beside the words.
-    pub(crate) fn data(&self, fault: &Fault) -> Option<Raw> {
+    pub(crate) fn data(&self, fault: &ProtocolError) -> Option<RawJson> {
         if let Some(data) = fault.data() {
             return Some(data.clone());
         }
         let key = match fault.kind() {
             _ if !self.error_data => return None,
-            FaultKind::Method => "method",
-            FaultKind::Tool => "tool",
-            FaultKind::Prompt => "prompt",
-            FaultKind::PromptArgument => "argument",
-            FaultKind::Task => "taskId",
-            FaultKind::RootUnfit | FaultKind::RootTwice | FaultKind::RootUnknown => "uri",
+            ProtocolErrorKind::MethodNotFound => "method",
+            ProtocolErrorKind::ToolNotFound => "tool",
+            ProtocolErrorKind::PromptNotFound => "prompt",
+            ProtocolErrorKind::MissingPromptArgument => "argument",
+            ProtocolErrorKind::TaskNotFound => "taskId",
+            ProtocolErrorKind::InvalidRoot | ProtocolErrorKind::DuplicateRoot | ProtocolErrorKind::RootNotFound => "uri",
             _ => return None,
         };
-        Some(one_text(key, fault.subject()?))
+        Some(single_string_object(key, fault.subject()?))
     }
 }
 
@@ -389,35 +389,35 @@ mod tests {
     #[test]
     fn every_preset_is_found_by_its_name() {
         for preset in Dialect::ALL {
-            assert_eq!(Dialect::named(preset.name).as_ref(), Some(&preset));
+            assert_eq!(Dialect::from_name(preset.name).as_ref(), Some(&preset));
         }
-        assert_eq!(Dialect::named("klingon"), None);
+        assert_eq!(Dialect::from_name("klingon"), None);
     }
 
     #[test]
-    fn the_official_one_says_what_the_assumed_revision_says() {
+    fn the_official_one_says_what_the_fallback_version_says() {
         let official = Dialect::official();
         for fault in [
-            Fault::tool("x", Some("y")),
-            Fault::prompt("x"),
-            Fault::resource("x://y"),
-            Fault::method("x"),
-            Fault::params("x"),
-            Fault::internal("x"),
-            Fault::new(FaultKind::Unauthorized, "x"),
-            Fault::new(FaultKind::RateLimited, "x"),
-            Fault::new(FaultKind::TooLarge, "x"),
-            Fault::new(FaultKind::Cursor, "x"),
-            Fault::prompt_argument("x"),
-            Fault::task("x"),
-            Fault::root("x", "y"),
-            Fault::version("x"),
-            Fault::new(FaultKind::Uninitialized, "x"),
-            Fault::new(FaultKind::Unavailable, "x"),
+            ProtocolError::tool_not_found("x", Some("y")),
+            ProtocolError::prompt_not_found("x"),
+            ProtocolError::resource_not_found("x://y"),
+            ProtocolError::method_not_found("x"),
+            ProtocolError::invalid_params("x"),
+            ProtocolError::internal("x"),
+            ProtocolError::new(ProtocolErrorKind::Unauthorized, "x"),
+            ProtocolError::new(ProtocolErrorKind::RateLimited, "x"),
+            ProtocolError::new(ProtocolErrorKind::TooLarge, "x"),
+            ProtocolError::new(ProtocolErrorKind::InvalidCursor, "x"),
+            ProtocolError::missing_prompt_argument("x"),
+            ProtocolError::task_not_found("x"),
+            ProtocolError::invalid_root("x", "y"),
+            ProtocolError::unsupported_version("x"),
+            ProtocolError::new(ProtocolErrorKind::NotInitialized, "x"),
+            ProtocolError::new(ProtocolErrorKind::Unavailable, "x"),
         ] {
             assert_eq!(official.data(&fault).as_ref(), fault.data(), "{fault}");
-            assert_eq!(official.code(&fault), fault.code(Edition::UNNAMED), "{fault}");
-            assert_eq!(official.status(&fault), fault.status(Edition::UNNAMED), "{fault}");
+            assert_eq!(official.code(&fault), fault.code(ProtocolVersion::FALLBACK), "{fault}");
+            assert_eq!(official.status(&fault), fault.status(ProtocolVersion::FALLBACK), "{fault}");
             assert_eq!(official.message(&fault), fault.message());
         }
     }
@@ -425,19 +425,19 @@ mod tests {
     /// The tables of the manuals.
     #[test]
     fn each_speaks_as_its_manual_says() {
-        let unknown = Fault::tool("nope", Some("note"));
+        let unknown = ProtocolError::tool_not_found("nope", Some("note"));
         let told = |dialect: &Dialect| (dialect.code(&unknown), dialect.message(&unknown));
         assert_eq!(told(&Dialect::boxlang()), (-32000, "Tool not found: nope".to_owned()));
         assert_eq!(told(&Dialect::bxmcp()), (-32001, "Tool not found: nope".to_owned()));
-        let nobody = Fault::new(FaultKind::Unauthorized, "Unauthorized");
+        let nobody = ProtocolError::new(ProtocolErrorKind::Unauthorized, "Unauthorized");
         assert_eq!(Dialect::boxlang().code(&nobody), -32000);
         assert_eq!(Dialect::bxmcp().code(&nobody), -32002);
-        assert_eq!(Dialect::bxmcp().code(&Fault::new(FaultKind::Failed, "x")), -32000);
-        assert_eq!(Dialect::boxlang().status(&Fault::internal("x")), 500);
+        assert_eq!(Dialect::bxmcp().code(&ProtocolError::new(ProtocolErrorKind::ToolFailed, "x")), -32000);
+        assert_eq!(Dialect::boxlang().status(&ProtocolError::internal("x")), 500);
         assert_eq!(told(&Dialect::erlmcp()), (-32002, "Tool not found".to_owned()));
         assert_eq!(told(&Dialect::bluehub()), (-32602, "Unknown tool: nope".to_owned()));
         assert_eq!(told(&Dialect::buddyboss()), (-32602, "Tool not found: nope".to_owned()));
-        let away = Fault::new(FaultKind::Unavailable, "x");
+        let away = ProtocolError::new(ProtocolErrorKind::Unavailable, "x");
         let buddyboss = Dialect::buddyboss();
         assert_eq!((buddyboss.code(&away), &*buddyboss.message(&away)), (-32002, "BuddyBoss not available"));
     }
@@ -446,29 +446,29 @@ mod tests {
     fn erlmcp_numbers_its_errors_and_says_what_they_are_about() {
         let erlmcp = Dialect::erlmcp();
         for (fault, code, data) in [
-            (Fault::tool("x", Some("y")), -32002, Some(r#"{"tool":"x"}"#)),
-            (Fault::resource("x://y"), -32001, Some(r#"{"uri":"x://y"}"#)),
-            (Fault::prompt("x"), -32003, Some(r#"{"prompt":"x"}"#)),
-            (Fault::prompt_argument("x"), -32043, Some(r#"{"argument":"x"}"#)),
-            (Fault::method("x"), -32601, Some(r#"{"method":"x"}"#)),
-            (Fault::task("x"), -32081, Some(r#"{"taskId":"x"}"#)),
-            (Fault::root("x", "no"), -32022, Some(r#"{"uri":"x"}"#)),
-            (Fault::root_twice("x"), -32026, Some(r#"{"uri":"x"}"#)),
-            (Fault::root_unknown("x"), -32001, Some(r#"{"uri":"x"}"#)),
-            (Fault::new(FaultKind::Cursor, "x"), -32071, None),
-            (Fault::new(FaultKind::Unauthorized, "x"), -32051, None),
-            (Fault::new(FaultKind::RateLimited, "x"), -32010, None),
-            (Fault::new(FaultKind::TooLarge, "x"), -32012, None),
-            (Fault::new(FaultKind::Uninitialized, "x"), -32005, None),
-            (Fault::params("x"), -32602, None),
+            (ProtocolError::tool_not_found("x", Some("y")), -32002, Some(r#"{"tool":"x"}"#)),
+            (ProtocolError::resource_not_found("x://y"), -32001, Some(r#"{"uri":"x://y"}"#)),
+            (ProtocolError::prompt_not_found("x"), -32003, Some(r#"{"prompt":"x"}"#)),
+            (ProtocolError::missing_prompt_argument("x"), -32043, Some(r#"{"argument":"x"}"#)),
+            (ProtocolError::method_not_found("x"), -32601, Some(r#"{"method":"x"}"#)),
+            (ProtocolError::task_not_found("x"), -32081, Some(r#"{"taskId":"x"}"#)),
+            (ProtocolError::invalid_root("x", "no"), -32022, Some(r#"{"uri":"x"}"#)),
+            (ProtocolError::duplicate_root("x"), -32026, Some(r#"{"uri":"x"}"#)),
+            (ProtocolError::root_not_found("x"), -32001, Some(r#"{"uri":"x"}"#)),
+            (ProtocolError::new(ProtocolErrorKind::InvalidCursor, "x"), -32071, None),
+            (ProtocolError::new(ProtocolErrorKind::Unauthorized, "x"), -32051, None),
+            (ProtocolError::new(ProtocolErrorKind::RateLimited, "x"), -32010, None),
+            (ProtocolError::new(ProtocolErrorKind::TooLarge, "x"), -32012, None),
+            (ProtocolError::new(ProtocolErrorKind::NotInitialized, "x"), -32005, None),
+            (ProtocolError::invalid_params("x"), -32602, None),
         ] {
             assert_eq!(erlmcp.code(&fault), code, "{fault}");
-            assert_eq!(erlmcp.data(&fault).as_ref().map(Raw::as_str), data, "{fault}");
-            if !matches!(fault.kind(), FaultKind::Resource) {
+            assert_eq!(erlmcp.data(&fault).as_ref().map(RawJson::as_str), data, "{fault}");
+            if !matches!(fault.kind(), ProtocolErrorKind::ResourceNotFound) {
                 assert_eq!(Dialect::boxlang().data(&fault), None, "{fault}");
             }
         }
         // Tools that fail say so in their results: what the manual prints goes before its table.
-        assert_eq!((erlmcp.tool_failed, erlmcp.arguments_unfit), (None, None));
+        assert_eq!((erlmcp.tool_error_code, erlmcp.invalid_arguments_code), (None, None));
     }
 }

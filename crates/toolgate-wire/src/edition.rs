@@ -7,26 +7,26 @@
 /// One revision of the protocol, named by its date. Later editions compare greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)]
-pub enum Edition {
-    E2024_11_05,
-    E2025_03_26,
-    E2025_06_18,
-    E2025_11_25,
-    E2026_07_28,
+pub enum ProtocolVersion {
+    V2024_11_05,
+    V2025_03_26,
+    V2025_06_18,
+    V2025_11_25,
+    V2026_07_28,
 }
 
 /// How a client says who it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Greeting {
+pub enum Lifecycle {
     /// Once, in `initialize`; the server remembers it.
     Handshake,
     /// In the `_meta` of every request; the server remembers nothing.
-    Each,
+    Stateless,
 }
 
 /// How a cut SSE stream goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resume {
+pub enum Resumability {
     /// It does not: the client asks again.
     Never,
     /// By a GET with `Last-Event-ID`.
@@ -38,7 +38,7 @@ pub enum Resume {
 
 /// How a server asks its client something in the middle of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asking {
+pub enum ServerRequestMode {
     /// By a request of its own on the open stream.
     Reverse,
     /// By ending the call with `input_required`; the client calls again with the answers.
@@ -47,7 +47,7 @@ pub enum Asking {
 
 /// How change notices reach a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Feeding {
+pub enum ChangeDelivery {
     /// On the session's standing stream.
     Session,
     /// On `subscriptions/listen` streams that the client opens, filtered and tagged.
@@ -56,7 +56,7 @@ pub enum Feeding {
 
 /// Which questions for the user the client can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Elicitation {
+pub enum ElicitationSupport {
     /// None.
     Never,
     /// Forms of single values, one choice per field.
@@ -67,7 +67,7 @@ pub enum Elicitation {
 
 /// What may stand in `structuredContent` and, alike, at the root of an `outputSchema`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Structured {
+pub enum StructuredContent {
     /// The field does not exist.
     Never,
     /// An object.
@@ -78,7 +78,7 @@ pub enum Structured {
 
 /// How long-running work is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tasks {
+pub enum TasksMode {
     /// Not at all.
     Never,
     /// Asked for by the client, part of the core.
@@ -89,7 +89,7 @@ pub enum Tasks {
 
 /// Who chooses the level of log messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogLevels {
+pub enum LogLevelScope {
     /// `logging/setLevel`, for the session.
     Session,
     /// Each request for itself; silence without it.
@@ -99,9 +99,9 @@ pub enum LogLevels {
 /// What one edition does, where editions differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Facts {
+pub struct Behavior {
     /// How a client says who it is.
-    pub greeting: Greeting,
+    pub lifecycle: Lifecycle,
     /// Whether a message may be an array of messages.
     pub batches: bool,
     /// Whether HTTP requests name the edition in `MCP-Protocol-Version`.
@@ -109,79 +109,79 @@ pub struct Facts {
     /// Whether HTTP requests mirror method, name and marked arguments in headers.
     pub mirror_headers: bool,
     /// Whether the client's leaving an HTTP call ends the call.
-    pub leaving_cancels: bool,
+    pub disconnect_cancels: bool,
     /// How a cut stream goes on.
-    pub resume: Resume,
+    pub resumability: Resumability,
     /// How the server asks the client.
-    pub asking: Asking,
+    pub server_requests: ServerRequestMode,
     /// How change notices reach the client.
-    pub feeding: Feeding,
+    pub change_delivery: ChangeDelivery,
     /// Which questions for the user exist.
-    pub elicitation: Elicitation,
+    pub elicitation: ElicitationSupport,
     /// What structured output may be.
-    pub structured: Structured,
+    pub structured_content: StructuredContent,
     /// How long work is handled.
-    pub tasks: Tasks,
+    pub tasks: TasksMode,
     /// Whether results carry `resultType`, and cacheable ones `ttlMs` and `cacheScope`.
     pub result_type: bool,
     /// Who chooses the log level.
-    pub log_levels: LogLevels,
+    pub log_level_scope: LogLevelScope,
     /// Whether either side may `ping`.
     pub ping: bool,
     /// Whether an error's HTTP status follows its kind. Where not, an answered request is a 200.
     pub error_status: bool,
     /// Whether an error without a readable id may leave the id out.
-    pub id_optional: bool,
+    pub error_id_optional: bool,
 }
 
-const HANDSHAKE: Facts = Facts {
-    greeting: Greeting::Handshake,
+const FIRST_BEHAVIOR: Behavior = Behavior {
+    lifecycle: Lifecycle::Handshake,
     batches: false,
     version_header: false,
     mirror_headers: false,
-    leaving_cancels: false,
-    resume: Resume::Never,
-    asking: Asking::Reverse,
-    feeding: Feeding::Session,
-    elicitation: Elicitation::Never,
-    structured: Structured::Never,
-    tasks: Tasks::Never,
+    disconnect_cancels: false,
+    resumability: Resumability::Never,
+    server_requests: ServerRequestMode::Reverse,
+    change_delivery: ChangeDelivery::Session,
+    elicitation: ElicitationSupport::Never,
+    structured_content: StructuredContent::Never,
+    tasks: TasksMode::Never,
     result_type: false,
-    log_levels: LogLevels::Session,
+    log_level_scope: LogLevelScope::Session,
     ping: true,
     error_status: false,
-    id_optional: false,
+    error_id_optional: false,
 };
 
 /// The table. Each row says what it changes of the one before.
-static FACTS: [Facts; 5] = {
-    let e2024_11_05 = HANDSHAKE;
-    let e2025_03_26 = Facts { batches: true, resume: Resume::Replay, ..e2024_11_05 };
-    let e2025_06_18 = Facts {
+static BEHAVIORS: [Behavior; 5] = {
+    let e2024_11_05 = FIRST_BEHAVIOR;
+    let e2025_03_26 = Behavior { batches: true, resumability: Resumability::Replay, ..e2024_11_05 };
+    let e2025_06_18 = Behavior {
         batches: false,
         version_header: true,
-        elicitation: Elicitation::Form,
-        structured: Structured::Object,
+        elicitation: ElicitationSupport::Form,
+        structured_content: StructuredContent::Object,
         ..e2025_03_26
     };
-    let e2025_11_25 = Facts {
-        resume: Resume::Polling,
-        elicitation: Elicitation::FormAndUrl,
-        tasks: Tasks::Core,
-        id_optional: true,
+    let e2025_11_25 = Behavior {
+        resumability: Resumability::Polling,
+        elicitation: ElicitationSupport::FormAndUrl,
+        tasks: TasksMode::Core,
+        error_id_optional: true,
         ..e2025_06_18
     };
-    let e2026_07_28 = Facts {
-        greeting: Greeting::Each,
+    let e2026_07_28 = Behavior {
+        lifecycle: Lifecycle::Stateless,
         mirror_headers: true,
-        leaving_cancels: true,
-        resume: Resume::Never,
-        asking: Asking::Retry,
-        feeding: Feeding::Listen,
-        structured: Structured::Any,
-        tasks: Tasks::Extension,
+        disconnect_cancels: true,
+        resumability: Resumability::Never,
+        server_requests: ServerRequestMode::Retry,
+        change_delivery: ChangeDelivery::Listen,
+        structured_content: StructuredContent::Any,
+        tasks: TasksMode::Extension,
         result_type: true,
-        log_levels: LogLevels::Request,
+        log_level_scope: LogLevelScope::Request,
         ping: false,
         error_status: true,
         ..e2025_11_25
@@ -189,72 +189,72 @@ static FACTS: [Facts; 5] = {
     [e2024_11_05, e2025_03_26, e2025_06_18, e2025_11_25, e2026_07_28]
 };
 
-impl Edition {
+impl ProtocolVersion {
     /// Every edition, oldest first.
-    pub const ALL: [Edition; 5] = [
-        Edition::E2024_11_05,
-        Edition::E2025_03_26,
-        Edition::E2025_06_18,
-        Edition::E2025_11_25,
-        Edition::E2026_07_28,
+    pub const ALL: [ProtocolVersion; 5] = [
+        ProtocolVersion::V2024_11_05,
+        ProtocolVersion::V2025_03_26,
+        ProtocolVersion::V2025_06_18,
+        ProtocolVersion::V2025_11_25,
+        ProtocolVersion::V2026_07_28,
     ];
 
     /// The newest edition.
-    pub const NEWEST: Edition = Edition::E2026_07_28;
+    pub const LATEST: ProtocolVersion = ProtocolVersion::V2026_07_28;
 
     /// The newest edition that a handshake can end in.
-    pub const NEWEST_HANDSHAKE: Edition = Edition::E2025_11_25;
+    pub const LATEST_WITH_HANDSHAKE: ProtocolVersion = ProtocolVersion::V2025_11_25;
 
     /// What an HTTP client speaks that names no edition and has no session.
-    pub const UNNAMED: Edition = Edition::E2025_03_26;
+    pub const FALLBACK: ProtocolVersion = ProtocolVersion::V2025_03_26;
 
     /// The date that names this edition on the wire.
     #[must_use]
-    pub const fn date(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
-            Edition::E2024_11_05 => "2024-11-05",
-            Edition::E2025_03_26 => "2025-03-26",
-            Edition::E2025_06_18 => "2025-06-18",
-            Edition::E2025_11_25 => "2025-11-25",
-            Edition::E2026_07_28 => "2026-07-28",
+            ProtocolVersion::V2024_11_05 => "2024-11-05",
+            ProtocolVersion::V2025_03_26 => "2025-03-26",
+            ProtocolVersion::V2025_06_18 => "2025-06-18",
+            ProtocolVersion::V2025_11_25 => "2025-11-25",
+            ProtocolVersion::V2026_07_28 => "2026-07-28",
         }
     }
 
     /// The edition with this date. An unknown date, even a later one, is none of ours.
     #[must_use]
-    pub fn of(date: &str) -> Option<Edition> {
+    pub fn parse(date: &str) -> Option<ProtocolVersion> {
         // The newest first: most say that one.
-        Edition::ALL.into_iter().rev().find(|edition| edition.date() == date)
+        ProtocolVersion::ALL.into_iter().rev().find(|edition| edition.as_str() == date)
     }
 
     /// What this edition does.
     #[must_use]
-    pub fn facts(self) -> &'static Facts {
-        &FACTS[self as usize]
+    pub fn behavior(self) -> &'static Behavior {
+        &BEHAVIORS[self as usize]
     }
 
     /// Whether clients of this edition shake hands first.
     #[must_use]
-    pub fn shakes_hands(self) -> bool {
-        self.facts().greeting == Greeting::Handshake
+    pub fn has_handshake(self) -> bool {
+        self.behavior().lifecycle == Lifecycle::Handshake
     }
 
     /// What a handshake ends in when the client asks for `asked`: the same if it can be had, else the
     /// newest we could speak.
     #[must_use]
-    pub fn negotiate(asked: &str) -> Edition {
-        Edition::of(asked).filter(|edition| edition.shakes_hands()).unwrap_or(Edition::NEWEST_HANDSHAKE)
+    pub fn negotiate(asked: &str) -> ProtocolVersion {
+        ProtocolVersion::parse(asked).filter(|edition| edition.has_handshake()).unwrap_or(ProtocolVersion::LATEST_WITH_HANDSHAKE)
     }
 
     /// The dates of all editions, newest first: what a refusal and a discovery list.
-    pub fn dates() -> impl Iterator<Item = &'static str> {
-        Edition::ALL.into_iter().rev().map(Edition::date)
+    pub fn supported() -> impl Iterator<Item = &'static str> {
+        ProtocolVersion::ALL.into_iter().rev().map(ProtocolVersion::as_str)
     }
 }
 
-impl std::fmt::Display for Edition {
+impl std::fmt::Display for ProtocolVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.date())
+        f.write_str(self.as_str())
     }
 }
 
@@ -264,23 +264,23 @@ mod tests {
 
     #[test]
     fn dates_read_back_and_are_in_order() {
-        for edition in Edition::ALL {
-            assert_eq!(Edition::of(edition.date()), Some(edition));
+        for edition in ProtocolVersion::ALL {
+            assert_eq!(ProtocolVersion::parse(edition.as_str()), Some(edition));
         }
-        assert!(Edition::ALL.is_sorted());
-        assert_eq!(Edition::of("2031-01-01"), None);
+        assert!(ProtocolVersion::ALL.is_sorted());
+        assert_eq!(ProtocolVersion::parse("2031-01-01"), None);
     }
 
     #[test]
-    fn a_handshake_never_ends_in_an_edition_without_one() {
-        assert_eq!(Edition::negotiate("2025-03-26"), Edition::E2025_03_26);
-        assert_eq!(Edition::negotiate("2026-07-28"), Edition::E2025_11_25);
-        assert_eq!(Edition::negotiate("1999-01-01"), Edition::E2025_11_25);
+    fn a_handshake_never_ends_in_a_version_without_one() {
+        assert_eq!(ProtocolVersion::negotiate("2025-03-26"), ProtocolVersion::V2025_03_26);
+        assert_eq!(ProtocolVersion::negotiate("2026-07-28"), ProtocolVersion::V2025_11_25);
+        assert_eq!(ProtocolVersion::negotiate("1999-01-01"), ProtocolVersion::V2025_11_25);
     }
 
     #[test]
-    fn only_one_edition_has_batches() {
-        let with: Vec<_> = Edition::ALL.into_iter().filter(|edition| edition.facts().batches).collect();
-        assert_eq!(with, [Edition::E2025_03_26]);
+    fn only_one_version_has_batches() {
+        let with: Vec<_> = ProtocolVersion::ALL.into_iter().filter(|edition| edition.behavior().batches).collect();
+        assert_eq!(with, [ProtocolVersion::V2025_03_26]);
     }
 }

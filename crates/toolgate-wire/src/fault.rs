@@ -3,22 +3,22 @@
 //! A [`Fault`] names what went wrong ([`FaultKind`]) and carries a message that is safe to show. Numbers
 //! come last: [`Fault::code`] resolves the kind for one edition, so no other code knows a number.
 
-use crate::json::{Raw, trusted, write_text};
+use crate::json::{RawJson, raw_from_trusted, write_string};
 use crate::model::ClientCapabilities;
-use crate::{Edition, RemoteError};
+use crate::{ProtocolVersion, RemoteError};
 
 /// The longest message of a refusal, in bytes.
-const LONGEST: usize = 1024;
+const MAX_MESSAGE_BYTES: usize = 1024;
 
 /// A refusal, ready to be told to the peer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fault(Box<Repr>);
+pub struct ProtocolError(Box<Repr>);
 
 #[derive(Clone, Debug, PartialEq)]
 struct Repr {
-    kind: FaultKind,
+    kind: ProtocolErrorKind,
     message: String,
-    data: Option<Raw>,
+    data: Option<RawJson>,
     /// The name or URI that is at fault: dialects have their own words for it.
     subject: Option<Box<str>>,
     /// The HTTP status, where it does not follow from the kind.
@@ -28,56 +28,56 @@ struct Repr {
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum FaultKind {
+pub enum ProtocolErrorKind {
     /// The bytes are not one JSON text.
-    Parse,
+    ParseError,
     /// The JSON is not a JSON-RPC message we can take here.
-    Invalid,
+    InvalidRequest,
     /// No such method, or none that is offered to this peer.
-    Method,
+    MethodNotFound,
     /// The parameters do not fit the method: unknown tool, prompt, task or cursor among them.
-    Params,
+    InvalidParams,
     /// `_meta` lacks what every request of this edition must say.
-    Greeting,
+    InvalidClientMeta,
     /// No resource has that URI.
-    Resource,
+    ResourceNotFound,
     /// Our own failure. Its text stays with the operator.
     Internal,
     /// A header is missing, repeated or differs from the body.
-    Header,
+    HeaderMismatch,
     /// The client did not declare a capability that the call needs.
-    Capability,
+    MissingCapability,
     /// The edition asked for is none that we serve.
-    Version,
+    UnsupportedVersion,
     /// The user must open a link before this call can go on.
-    UrlFirst,
+    UrlElicitationRequired,
     /// The session is unknown or over.
-    Session,
+    SessionNotFound,
     /// There is no room for one more right now.
     Busy,
     /// No tool has that name.
-    Tool,
+    ToolNotFound,
     /// No prompt has that name.
-    Prompt,
+    PromptNotFound,
     /// A prompt lacks an argument that it cannot do without.
-    PromptArgument,
+    MissingPromptArgument,
     /// A list has no such place to go on from.
-    Cursor,
+    InvalidCursor,
     /// No task has that id.
-    Task,
+    TaskNotFound,
     /// What should become a root of the workspace is no directory that may be one.
-    RootUnfit,
+    InvalidRoot,
     /// The workspace has this root already.
-    RootTwice,
+    DuplicateRoot,
     /// The workspace has no such root.
-    RootUnknown,
+    RootNotFound,
     /// `initialize` has to come first, and once.
-    Uninitialized,
+    NotInitialized,
     /// A tool was called with arguments that it does not take. Where nothing else is agreed on, this is told as
     /// the tool's result.
-    Arguments,
+    InvalidArguments,
     /// A tool ran and failed. Where nothing else is agreed on, this is told as the tool's result.
-    Failed,
+    ToolFailed,
     /// Something that a tool needs is not there now. Where nothing else is agreed on, this is told as the tool's result.
     Unavailable,
     /// Credentials are missing or wrong, or not enough.
@@ -94,129 +94,129 @@ pub enum FaultKind {
     Other(i64),
 }
 
-impl Fault {
+impl ProtocolError {
     /// A fault with a message for the peer: lower case, no full stop, naming the value at fault.
-    pub fn new(kind: FaultKind, message: impl Into<String>) -> Fault {
+    pub fn new(kind: ProtocolErrorKind, message: impl Into<String>) -> ProtocolError {
         let mut message = message.into();
         // A refusal is no echo chamber, whatever part of a request it is made of.
-        let end = clip_to(&message, LONGEST).len();
+        let end = truncate_to(&message, MAX_MESSAGE_BYTES).len();
         message.truncate(end);
-        Fault(Box::new(Repr { kind, message, data: None, subject: None, status: None }))
+        ProtocolError(Box::new(Repr { kind, message, data: None, subject: None, status: None }))
     }
 
     /// The parameters do not fit.
-    pub fn params(message: impl Into<String>) -> Fault {
-        Fault::new(FaultKind::Params, message)
+    pub fn invalid_params(message: impl Into<String>) -> ProtocolError {
+        ProtocolError::new(ProtocolErrorKind::InvalidParams, message)
     }
 
     /// Not a message we can take here.
-    pub fn invalid(message: impl Into<String>) -> Fault {
-        Fault::new(FaultKind::Invalid, message)
+    pub fn invalid_request(message: impl Into<String>) -> ProtocolError {
+        ProtocolError::new(ProtocolErrorKind::InvalidRequest, message)
     }
 
     /// No such method.
     #[must_use]
-    pub fn method(name: &str) -> Fault {
-        Fault::new(FaultKind::Method, format!("no such method: {}", clip(name))).about(name)
+    pub fn method_not_found(name: &str) -> ProtocolError {
+        ProtocolError::new(ProtocolErrorKind::MethodNotFound, format!("no such method: {}", truncate(name))).with_subject(name)
     }
 
     /// No resource has this URI.
     #[must_use]
-    pub fn resource(uri: &str) -> Fault {
-        let data = one_text("uri", clip(uri));
-        Fault::new(FaultKind::Resource, format!("no such resource: {}", clip(uri))).about(uri).with_data(data)
+    pub fn resource_not_found(uri: &str) -> ProtocolError {
+        let data = single_string_object("uri", truncate(uri));
+        ProtocolError::new(ProtocolErrorKind::ResourceNotFound, format!("no such resource: {}", truncate(uri))).with_subject(uri).with_data(data)
     }
 
     /// No tool has this name. `closest` is one that the caller may have meant.
     #[must_use]
-    pub fn tool(name: &str, closest: Option<&str>) -> Fault {
+    pub fn tool_not_found(name: &str, closest: Option<&str>) -> ProtocolError {
         let meant = closest.map(|known| format!("; did you mean {known}?")).unwrap_or_default();
-        Fault::new(FaultKind::Tool, format!("unknown tool: {}{meant}", clip(name))).about(name)
+        ProtocolError::new(ProtocolErrorKind::ToolNotFound, format!("unknown tool: {}{meant}", truncate(name))).with_subject(name)
     }
 
     /// No prompt has this name.
     #[must_use]
-    pub fn prompt(name: &str) -> Fault {
-        Fault::new(FaultKind::Prompt, format!("unknown prompt: {}", clip(name))).about(name)
+    pub fn prompt_not_found(name: &str) -> ProtocolError {
+        ProtocolError::new(ProtocolErrorKind::PromptNotFound, format!("unknown prompt: {}", truncate(name))).with_subject(name)
     }
 
     /// A prompt lacks this argument.
     #[must_use]
-    pub fn prompt_argument(name: &str) -> Fault {
-        let said = format!("argument `{}` is required and missing", clip(name));
-        Fault::new(FaultKind::PromptArgument, said).about(name)
+    pub fn missing_prompt_argument(name: &str) -> ProtocolError {
+        let said = format!("argument `{}` is required and missing", truncate(name));
+        ProtocolError::new(ProtocolErrorKind::MissingPromptArgument, said).with_subject(name)
     }
 
     /// No task has this id. It may be somebody else's, or over for long: these are told apart by nobody.
     #[must_use]
-    pub fn task(id: &str) -> Fault {
-        Fault::new(FaultKind::Task, "task not found").about(id)
+    pub fn task_not_found(id: &str) -> ProtocolError {
+        ProtocolError::new(ProtocolErrorKind::TaskNotFound, "task not found").with_subject(id)
     }
 
     /// This cannot be a root of the workspace, and why.
     #[must_use]
-    pub fn root(uri: &str, why: &str) -> Fault {
-        Fault::new(FaultKind::RootUnfit, format!("{} cannot be a root: {why}", clip(uri))).about(uri)
+    pub fn invalid_root(uri: &str, why: &str) -> ProtocolError {
+        ProtocolError::new(ProtocolErrorKind::InvalidRoot, format!("{} cannot be a root: {why}", truncate(uri))).with_subject(uri)
     }
 
     /// The workspace has this root already.
     #[must_use]
-    pub fn root_twice(uri: &str) -> Fault {
-        Fault::new(FaultKind::RootTwice, format!("the root is there already: {}", clip(uri))).about(uri)
+    pub fn duplicate_root(uri: &str) -> ProtocolError {
+        ProtocolError::new(ProtocolErrorKind::DuplicateRoot, format!("the root is there already: {}", truncate(uri))).with_subject(uri)
     }
 
     /// The workspace has no such root.
     #[must_use]
-    pub fn root_unknown(uri: &str) -> Fault {
-        Fault::new(FaultKind::RootUnknown, format!("no such root: {}", clip(uri))).about(uri)
+    pub fn root_not_found(uri: &str) -> ProtocolError {
+        ProtocolError::new(ProtocolErrorKind::RootNotFound, format!("no such root: {}", truncate(uri))).with_subject(uri)
     }
 
     /// The client must declare these capabilities first.
     #[must_use]
-    pub fn capability(required: &ClientCapabilities, message: impl Into<String>) -> Fault {
+    pub fn missing_capability(required: &ClientCapabilities, message: impl Into<String>) -> ProtocolError {
         let mut data = b"{\"requiredCapabilities\":".to_vec();
-        crate::codec::write_client_capabilities(&mut data, Edition::NEWEST, required);
+        crate::codec::write_client_capabilities(&mut data, ProtocolVersion::LATEST, required);
         data.push(b'}');
-        Fault::new(FaultKind::Capability, message).with_data(trusted(data))
+        ProtocolError::new(ProtocolErrorKind::MissingCapability, message).with_data(raw_from_trusted(data))
     }
 
     /// The edition `requested` is none of ours.
     #[must_use]
-    pub fn version(requested: &str) -> Fault {
+    pub fn unsupported_version(requested: &str) -> ProtocolError {
         let mut data = b"{\"supported\":".to_vec();
-        for (n, date) in Edition::dates().enumerate() {
+        for (n, date) in ProtocolVersion::supported().enumerate() {
             data.push(if n == 0 { b'[' } else { b',' });
-            write_text(&mut data, date);
+            write_string(&mut data, date);
         }
         data.extend_from_slice(b"],\"requested\":");
-        write_text(&mut data, clip(requested));
+        write_string(&mut data, truncate(requested));
         data.push(b'}');
-        let message = format!("protocol version {} is not served", clip(requested));
-        Fault::new(FaultKind::Version, message).with_data(trusted(data))
+        let message = format!("protocol version {} is not served", truncate(requested));
+        ProtocolError::new(ProtocolErrorKind::UnsupportedVersion, message).with_data(raw_from_trusted(data))
     }
 
     /// Our own failure; `reference` leads an operator to the details in the log.
     #[must_use]
-    pub fn internal(reference: &str) -> Fault {
-        Fault::new(FaultKind::Internal, format!("internal error, ref {reference}"))
+    pub fn internal(reference: &str) -> ProtocolError {
+        ProtocolError::new(ProtocolErrorKind::Internal, format!("internal error, ref {reference}"))
     }
 
     /// The same fault with a `data` member.
     #[must_use]
-    pub fn with_data(mut self, data: Raw) -> Fault {
+    pub fn with_data(mut self, data: RawJson) -> ProtocolError {
         self.0.data = Some(data);
         self
     }
 
     /// The same fault, which is about this name or URI.
-    fn about(mut self, subject: &str) -> Fault {
-        self.0.subject = Some(clip(subject).into());
+    fn with_subject(mut self, subject: &str) -> ProtocolError {
+        self.0.subject = Some(truncate(subject).into());
         self
     }
 
     /// The same fault with an HTTP status of its own.
     #[must_use]
-    pub fn with_status(mut self, status: u16) -> Fault {
+    pub fn with_status(mut self, status: u16) -> ProtocolError {
         self.0.status = Some(status);
         self
     }
@@ -228,7 +228,7 @@ impl Fault {
 
     /// What went wrong.
     #[must_use]
-    pub fn kind(&self) -> FaultKind {
+    pub fn kind(&self) -> ProtocolErrorKind {
         self.0.kind
     }
 
@@ -240,77 +240,77 @@ impl Fault {
 
     /// The `data` member.
     #[must_use]
-    pub fn data(&self) -> Option<&Raw> {
+    pub fn data(&self) -> Option<&RawJson> {
         self.0.data.as_ref()
     }
 
     /// The number that says this in `edition`.
     #[must_use]
-    pub fn code(&self, edition: Edition) -> i64 {
+    pub fn code(&self, edition: ProtocolVersion) -> i64 {
         match self.0.kind {
-            FaultKind::Parse => -32700,
-            FaultKind::Invalid | FaultKind::Session => -32600,
-            FaultKind::Method => -32601,
-            FaultKind::Params
-            | FaultKind::Greeting
-            | FaultKind::Tool
-            | FaultKind::Prompt
-            | FaultKind::PromptArgument
-            | FaultKind::Cursor
-            | FaultKind::Task
-            | FaultKind::RootUnfit
-            | FaultKind::RootTwice
-            | FaultKind::RootUnknown
-            | FaultKind::Arguments => -32602,
+            ProtocolErrorKind::ParseError => -32700,
+            ProtocolErrorKind::InvalidRequest | ProtocolErrorKind::SessionNotFound => -32600,
+            ProtocolErrorKind::MethodNotFound => -32601,
+            ProtocolErrorKind::InvalidParams
+            | ProtocolErrorKind::InvalidClientMeta
+            | ProtocolErrorKind::ToolNotFound
+            | ProtocolErrorKind::PromptNotFound
+            | ProtocolErrorKind::MissingPromptArgument
+            | ProtocolErrorKind::InvalidCursor
+            | ProtocolErrorKind::TaskNotFound
+            | ProtocolErrorKind::InvalidRoot
+            | ProtocolErrorKind::DuplicateRoot
+            | ProtocolErrorKind::RootNotFound
+            | ProtocolErrorKind::InvalidArguments => -32602,
             // Spec since 2026-07-28: an absent resource is a bad parameter; the old number must not be sent.
-            FaultKind::Resource if edition >= Edition::E2026_07_28 => -32602,
-            FaultKind::Resource => -32002,
-            FaultKind::Internal | FaultKind::Busy | FaultKind::Failed | FaultKind::Unavailable => -32603,
+            ProtocolErrorKind::ResourceNotFound if edition >= ProtocolVersion::V2026_07_28 => -32602,
+            ProtocolErrorKind::ResourceNotFound => -32002,
+            ProtocolErrorKind::Internal | ProtocolErrorKind::Busy | ProtocolErrorKind::ToolFailed | ProtocolErrorKind::Unavailable => -32603,
             // These three exist since 2026-07-28; an older peer would not know them.
-            FaultKind::Header if edition >= Edition::E2026_07_28 => -32020,
-            FaultKind::Header => -32600,
-            FaultKind::Capability if edition >= Edition::E2026_07_28 => -32021,
-            FaultKind::Capability => -32600,
+            ProtocolErrorKind::HeaderMismatch if edition >= ProtocolVersion::V2026_07_28 => -32020,
+            ProtocolErrorKind::HeaderMismatch => -32600,
+            ProtocolErrorKind::MissingCapability if edition >= ProtocolVersion::V2026_07_28 => -32021,
+            ProtocolErrorKind::MissingCapability => -32600,
             // Told to peers of no known edition as well: it is how they learn what is served.
-            FaultKind::Version => -32022,
-            FaultKind::UrlFirst if edition == Edition::E2025_11_25 => -32042,
-            FaultKind::UrlFirst => -32600,
+            ProtocolErrorKind::UnsupportedVersion => -32022,
+            ProtocolErrorKind::UrlElicitationRequired if edition == ProtocolVersion::V2025_11_25 => -32042,
+            ProtocolErrorKind::UrlElicitationRequired => -32600,
             // Since 2026-07-28 nobody may make up numbers in the reserved range. The HTTP status tells these apart.
-            FaultKind::Unauthorized | FaultKind::TooLarge | FaultKind::RateLimited | FaultKind::Rejected
-                if edition >= Edition::E2026_07_28 =>
+            ProtocolErrorKind::Unauthorized | ProtocolErrorKind::TooLarge | ProtocolErrorKind::RateLimited | ProtocolErrorKind::Rejected
+                if edition >= ProtocolVersion::V2026_07_28 =>
             {
                 -32600
             }
-            FaultKind::Paused if edition >= Edition::E2026_07_28 => -32603,
-            FaultKind::Uninitialized if edition >= Edition::E2026_07_28 => -32600,
-            FaultKind::Paused | FaultKind::Uninitialized => -32005,
-            FaultKind::Unauthorized | FaultKind::TooLarge | FaultKind::RateLimited | FaultKind::Rejected => {
+            ProtocolErrorKind::Paused if edition >= ProtocolVersion::V2026_07_28 => -32603,
+            ProtocolErrorKind::NotInitialized if edition >= ProtocolVersion::V2026_07_28 => -32600,
+            ProtocolErrorKind::Paused | ProtocolErrorKind::NotInitialized => -32005,
+            ProtocolErrorKind::Unauthorized | ProtocolErrorKind::TooLarge | ProtocolErrorKind::RateLimited | ProtocolErrorKind::Rejected => {
                 -32000
             }
-            FaultKind::Other(code) => code,
+            ProtocolErrorKind::Other(code) => code,
         }
     }
 
     /// The HTTP status of an answer that is this fault, in `edition`.
     #[must_use]
-    pub fn status(&self, edition: Edition) -> u16 {
+    pub fn status(&self, edition: ProtocolVersion) -> u16 {
         if let Some(status) = self.0.status {
             return status;
         }
         match self.0.kind {
-            FaultKind::Unauthorized => 401,
-            FaultKind::TooLarge => 413,
-            FaultKind::RateLimited => 429,
-            FaultKind::Paused => 503,
-            FaultKind::Parse | FaultKind::Invalid | FaultKind::Version => 400,
-            FaultKind::Session => 404,
-            FaultKind::Busy => 503,
-            FaultKind::Greeting | FaultKind::Header | FaultKind::Capability
-                if edition.facts().error_status =>
+            ProtocolErrorKind::Unauthorized => 401,
+            ProtocolErrorKind::TooLarge => 413,
+            ProtocolErrorKind::RateLimited => 429,
+            ProtocolErrorKind::Paused => 503,
+            ProtocolErrorKind::ParseError | ProtocolErrorKind::InvalidRequest | ProtocolErrorKind::UnsupportedVersion => 400,
+            ProtocolErrorKind::SessionNotFound => 404,
+            ProtocolErrorKind::Busy => 503,
+            ProtocolErrorKind::InvalidClientMeta | ProtocolErrorKind::HeaderMismatch | ProtocolErrorKind::MissingCapability
+                if edition.behavior().error_status =>
             {
                 400
             }
-            FaultKind::Method if edition.facts().error_status => 404,
+            ProtocolErrorKind::MethodNotFound if edition.behavior().error_status => 404,
             // The rest are answers to well-formed requests. For 2026-07-28 the status of these is free; a
             // 400 could be misread by a client that is still finding out which era it talks to.
             _ => 200,
@@ -319,21 +319,21 @@ impl Fault {
 
     /// What a peer told us, as a fault of ours.
     #[must_use]
-    pub fn from_remote(error: RemoteError, edition: Edition) -> Fault {
+    pub fn from_remote(error: RemoteError, edition: ProtocolVersion) -> ProtocolError {
         let kind = match error.code {
-            -32700 => FaultKind::Parse,
-            -32600 => FaultKind::Invalid,
-            -32601 => FaultKind::Method,
-            -32602 => FaultKind::Params,
-            -32603 => FaultKind::Internal,
-            -32002 if edition < Edition::E2026_07_28 => FaultKind::Resource,
-            -32020 if edition >= Edition::E2026_07_28 => FaultKind::Header,
-            -32021 if edition >= Edition::E2026_07_28 => FaultKind::Capability,
-            -32022 => FaultKind::Version,
-            -32042 if edition == Edition::E2025_11_25 => FaultKind::UrlFirst,
-            code => FaultKind::Other(code),
+            -32700 => ProtocolErrorKind::ParseError,
+            -32600 => ProtocolErrorKind::InvalidRequest,
+            -32601 => ProtocolErrorKind::MethodNotFound,
+            -32602 => ProtocolErrorKind::InvalidParams,
+            -32603 => ProtocolErrorKind::Internal,
+            -32002 if edition < ProtocolVersion::V2026_07_28 => ProtocolErrorKind::ResourceNotFound,
+            -32020 if edition >= ProtocolVersion::V2026_07_28 => ProtocolErrorKind::HeaderMismatch,
+            -32021 if edition >= ProtocolVersion::V2026_07_28 => ProtocolErrorKind::MissingCapability,
+            -32022 => ProtocolErrorKind::UnsupportedVersion,
+            -32042 if edition == ProtocolVersion::V2025_11_25 => ProtocolErrorKind::UrlElicitationRequired,
+            code => ProtocolErrorKind::Other(code),
         };
-        let fault = Fault::new(kind, error.message);
+        let fault = ProtocolError::new(kind, error.message);
         match error.data {
             Some(data) => fault.with_data(data),
             None => fault,
@@ -341,28 +341,28 @@ impl Fault {
     }
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for ProtocolError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0.message)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ProtocolError {}
 
 /// An object with one member, a text. `name` is ours.
-pub(crate) fn one_text(name: &str, text: &str) -> Raw {
+pub(crate) fn single_string_object(name: &str, text: &str) -> RawJson {
     let mut out = format!("{{\"{name}\":").into_bytes();
-    write_text(&mut out, text);
+    write_string(&mut out, text);
     out.push(b'}');
-    trusted(out)
+    raw_from_trusted(out)
 }
 
 /// At most 256 bytes of a foreign text, so that no refusal is an echo chamber.
-fn clip(text: &str) -> &str {
-    clip_to(text, 256)
+fn truncate(text: &str) -> &str {
+    truncate_to(text, 256)
 }
 
-fn clip_to(text: &str, most: usize) -> &str {
+fn truncate_to(text: &str, most: usize) -> &str {
     if text.len() <= most {
         return text;
     }

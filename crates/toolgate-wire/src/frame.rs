@@ -13,20 +13,20 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::codec::Greetings;
+use crate::codec::ClientCache;
 use crate::id::RequestId;
-use crate::index::{Index, Noting};
+use crate::index::{ParamsIndex, ParamsVisitor};
 use crate::json::{
-    JsonError, JsonErrorKind, Key, Kind, Limits, Members, Raw, View, scan, slice, write_i64, write_line,
-    write_text,
+    JsonError, JsonErrorKind, Key, Kind, Limits, MemberVisitor, RawJson, View, scan, slice_raw, write_i64, write_single_line,
+    write_string,
 };
 
 /// The most messages in one batch. Batches were part of one revision only, and
 /// nobody sends large ones but to see what happens.
-const MAX_BATCH: usize = 100;
+const MAX_BATCH_MESSAGES: usize = 100;
 
 /// Methods that need no copy, because they are what nearly everybody says.
-const COMMON: [&str; 12] = [
+const COMMON_METHODS: [&str; 12] = [
     "tools/call",
     "tools/list",
     "resources/read",
@@ -45,9 +45,9 @@ const COMMON: [&str; 12] = [
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
     /// A message on its own.
-    One(Frame),
+    Single(Frame),
     /// An array of 1 to 100 messages, each good or bad for itself.
-    Batch(Vec<Result<Frame, Broken>>),
+    Batch(Vec<Result<Frame, FrameError>>),
 }
 
 /// One message.
@@ -60,24 +60,24 @@ pub enum Frame {
         /// Not empty.
         method: Cow<'static, str>,
         /// An object, if present.
-        params: Option<Raw>,
+        params: Option<RawJson>,
     },
     /// Wants none.
     Notification {
         /// Not empty.
         method: Cow<'static, str>,
         /// An object, if present.
-        params: Option<Raw>,
+        params: Option<RawJson>,
     },
     /// Answers a request of ours.
     Response {
         /// The id of our request.
         id: RequestId,
         /// The result, an object, or the error of the other side.
-        outcome: Result<Raw, RemoteError>,
+        outcome: Result<RawJson, RemoteError>,
     },
     /// An error that answers nothing in particular: its id was null or absent.
-    Lost {
+    ErrorWithoutId {
         /// What the other side says.
         error: RemoteError,
     },
@@ -91,7 +91,7 @@ pub struct RemoteError {
     /// The words of the other side: not to be trusted.
     pub message: String,
     /// Anything else it wants to say.
-    pub data: Option<Raw>,
+    pub data: Option<RawJson>,
 }
 
 impl fmt::Display for RemoteError {
@@ -104,9 +104,9 @@ impl std::error::Error for RemoteError {}
 
 /// A message that cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Broken {
+pub struct FrameError {
     /// Which code to refuse it with.
-    pub kind: BrokenKind,
+    pub kind: FrameErrorKind,
     /// The id to refuse it under, if it could be read.
     pub id: Option<RequestId>,
     /// Why, in words fit for the peer: short, and next to nothing of the input.
@@ -115,59 +115,59 @@ pub struct Broken {
 
 /// How a message is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum BrokenKind {
+pub enum FrameErrorKind {
     /// Not strict JSON.
-    Parse,
+    ParseError,
     /// JSON, but not a JSON-RPC message; or too large to look at.
-    Invalid,
+    InvalidRequest,
     /// A message whose `params` are not an object.
-    Params,
+    InvalidParams,
 }
 
-impl BrokenKind {
+impl FrameErrorKind {
     /// The JSON-RPC error code.
     pub fn code(self) -> i64 {
         match self {
-            Self::Parse => -32700,
-            Self::Invalid => -32600,
-            Self::Params => -32602,
+            Self::ParseError => -32700,
+            Self::InvalidRequest => -32600,
+            Self::InvalidParams => -32602,
         }
     }
 }
 
-impl Broken {
-    fn new(kind: BrokenKind, id: Option<RequestId>, detail: &str) -> Self {
+impl FrameError {
+    fn new(kind: FrameErrorKind, id: Option<RequestId>, detail: &str) -> Self {
         let detail = detail.to_owned();
         Self { kind, id, detail }
     }
 
-    fn invalid(id: Option<RequestId>, detail: &str) -> Self {
-        Self::new(BrokenKind::Invalid, id, detail)
+    fn invalid_request(id: Option<RequestId>, detail: &str) -> Self {
+        Self::new(FrameErrorKind::InvalidRequest, id, detail)
     }
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.detail)
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for FrameError {}
 
-impl From<JsonError> for Broken {
+impl From<JsonError> for FrameError {
     fn from(error: JsonError) -> Self {
         let kind = match error.kind() {
             // Nobody has looked whether it was JSON.
-            JsonErrorKind::TooLong(_) => BrokenKind::Invalid,
-            _ => BrokenKind::Parse,
+            JsonErrorKind::TooLong(_) => FrameErrorKind::InvalidRequest,
+            _ => FrameErrorKind::ParseError,
         };
         Self::new(kind, None, &error.to_string())
     }
 }
 
 /// Reads one text: a message or a batch.
-pub fn read(bytes: &Bytes, limits: &Limits) -> Result<Message, Broken> {
-    read_noting(bytes, limits, &mut Index::default())
+pub fn read_message(bytes: &Bytes, limits: &Limits) -> Result<Message, FrameError> {
+    read_message_indexed(bytes, limits, &mut ParamsIndex::default())
 }
 
 /// The same, noting on the way where the members of a request are, for
@@ -182,29 +182,29 @@ pub fn read(bytes: &Bytes, limits: &Limits) -> Result<Message, Broken> {
 /// let said = Said::noted(params.as_ref(), &index).unwrap();
 /// assert_eq!(said.version(), None);
 /// ```
-pub fn read_noting<'a>(bytes: &'a Bytes, limits: &Limits, index: &mut Index<'a>) -> Result<Message, Broken> {
-    read_and_note(bytes, limits, Noting { index, greetings: None })
+pub fn read_message_indexed<'a>(bytes: &'a Bytes, limits: &Limits, index: &mut ParamsIndex<'a>) -> Result<Message, FrameError> {
+    read_with_visitor(bytes, limits, ParamsVisitor { index, client_cache: None })
 }
 
 /// The same for a server whose clients introduce themselves with each request:
 /// words that [`Greetings::meet`](crate::codec::Greetings::meet) has taken in
 /// before are recognized, and not checked again.
-pub fn read_knowing<'a>(
+pub fn read_message_cached<'a>(
     bytes: &'a Bytes,
     limits: &Limits,
-    index: &mut Index<'a>,
-    greetings: &Greetings,
-) -> Result<Message, Broken> {
-    read_and_note(bytes, limits, Noting { index, greetings: Some(greetings) })
+    index: &mut ParamsIndex<'a>,
+    greetings: &ClientCache,
+) -> Result<Message, FrameError> {
+    read_with_visitor(bytes, limits, ParamsVisitor { index, client_cache: Some(greetings) })
 }
 
 /// What is overlooked in a message of who names no edition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Forgiving {
+pub struct Leniency {
     /// `params` that are an array are none.
-    pub arrays: bool,
+    pub ignore_array_params: bool,
     /// An id that is `null` is none.
-    pub null_ids: bool,
+    pub ignore_null_ids: bool,
 }
 
 /// Reads a message once more that was refused, overlooking what may be.
@@ -217,82 +217,82 @@ pub struct Forgiving {
 /// let frame = read_forgiving(&bytes, &Limits::default(), forgiving).unwrap();
 /// assert!(matches!(frame, Frame::Request { params: None, .. }));
 /// ```
-pub fn read_forgiving(bytes: &Bytes, limits: &Limits, forgiving: Forgiving) -> Result<Frame, Broken> {
-    let mut index = Index::default();
-    let params = Noting { index: &mut index, greetings: None };
-    let mut reading = Reading { envelope: Envelope::default(), params };
+pub fn read_message_lenient(bytes: &Bytes, limits: &Limits, forgiving: Leniency) -> Result<Frame, FrameError> {
+    let mut index = ParamsIndex::default();
+    let params = ParamsVisitor { index: &mut index, client_cache: None };
+    let mut reading = MessageVisitor { envelope: Envelope::default(), params };
     let value = scan(bytes, limits, &mut reading)?;
     if !value.is_object() {
-        return Err(Broken::invalid(None, "a message must be an object"));
+        return Err(FrameError::invalid_request(None, "a message must be an object"));
     }
     let mut envelope = reading.envelope;
-    envelope.params = envelope.params.filter(|params| !forgiving.arrays || params.kind() != Kind::Array);
-    envelope.id = envelope.id.filter(|id| !forgiving.null_ids || !id.is_null());
-    envelope.judge(bytes)
+    envelope.params = envelope.params.filter(|params| !forgiving.ignore_array_params || params.kind() != Kind::Array);
+    envelope.id = envelope.id.filter(|id| !forgiving.ignore_null_ids || !id.is_null());
+    envelope.to_frame(bytes)
 }
 
-fn read_and_note<'a>(bytes: &'a Bytes, limits: &Limits, params: Noting<'a, '_>) -> Result<Message, Broken> {
-    *params.index = Index::default();
-    let mut reading = Reading { envelope: Envelope::default(), params };
+fn read_with_visitor<'a>(bytes: &'a Bytes, limits: &Limits, params: ParamsVisitor<'a, '_>) -> Result<Message, FrameError> {
+    *params.index = ParamsIndex::default();
+    let mut reading = MessageVisitor { envelope: Envelope::default(), params };
     let value = scan(bytes, limits, &mut reading)?;
     match value.kind() {
-        Kind::Object => reading.envelope.judge(bytes).map(Message::One),
+        Kind::Object => reading.envelope.to_frame(bytes).map(Message::Single),
         Kind::Array => read_batch(bytes, value),
-        _ => Err(Broken::invalid(None, "a message must be an object")),
+        _ => Err(FrameError::invalid_request(None, "a message must be an object")),
     }
 }
 
-fn read_batch(bytes: &Bytes, batch: View<'_>) -> Result<Message, Broken> {
-    match batch.items().take(MAX_BATCH + 1).count() {
-        0 => return Err(Broken::invalid(None, "empty batch")),
-        1..=MAX_BATCH => {}
+fn read_batch(bytes: &Bytes, batch: View<'_>) -> Result<Message, FrameError> {
+    match batch.items().take(MAX_BATCH_MESSAGES + 1).count() {
+        0 => return Err(FrameError::invalid_request(None, "empty batch")),
+        1..=MAX_BATCH_MESSAGES => {}
         _ => {
-            let detail = format!("more than {MAX_BATCH} messages in a batch");
-            return Err(Broken::invalid(None, &detail));
+            let detail = format!("more than {MAX_BATCH_MESSAGES} messages in a batch");
+            return Err(FrameError::invalid_request(None, &detail));
         }
     }
-    let frames = batch.items().map(|item| read_item(bytes, item));
+    let frames = batch.items().map(|item| read_batch_item(bytes, item));
     Ok(Message::Batch(frames.collect()))
 }
 
-fn read_item(bytes: &Bytes, item: View<'_>) -> Result<Frame, Broken> {
+fn read_batch_item(bytes: &Bytes, item: View<'_>) -> Result<Frame, FrameError> {
     if !item.is_object() {
-        return Err(Broken::invalid(None, "a message must be an object"));
+        return Err(FrameError::invalid_request(None, "a message must be an object"));
     }
     let mut envelope = Envelope::default();
     for (key, value) in item.pairs() {
-        if let Some(place) = Key::of(key).find(Envelope::place_of) {
-            envelope.put(place, value);
+        if let Some(place) = Key::from_view(key).find_slot(Envelope::slot_of) {
+            envelope.set(place, value);
         }
     }
-    envelope.judge(bytes)
+    envelope.to_frame(bytes)
 }
 
 /// A message while its text is checked.
-struct Reading<'a, 'i> {
+struct MessageVisitor<'a, 'i> {
     envelope: Envelope<'a>,
-    params: Noting<'a, 'i>,
+    params: ParamsVisitor<'a, 'i>,
 }
 
-impl<'a, 'i> Members<'a> for Reading<'a, 'i> {
-    type Within = Noting<'a, 'i>;
+impl<'a, 'i> MemberVisitor<'a> for MessageVisitor<'a, 'i> {
+    type Nested = ParamsVisitor<'a, 'i>;
 
     #[inline(always)]
-    fn place(&self, key: Key<'a>) -> Option<usize> {
-        key.find(Envelope::place_of)
+    fn slot(&self, key: Key<'a>) -> Option<usize> {
+        key.find_slot(Envelope::slot_of)
     }
 
     #[inline(always)]
-    fn within(&mut self, place: usize) -> Option<&mut Noting<'a, 'i>> {
-        (place == PARAMS).then_some(&mut self.params)
+    fn nested(&mut self, place: usize) -> Option<&mut ParamsVisitor<'a, 'i>> {
+        (place == PARAMS_SLOT).then_some(&mut self.params)
     }
 
     #[inline(always)]
-    fn note(&mut self, place: usize, value: View<'a>) {
-        if place == PARAMS {
-            self.params.index.note(value);
+    fn visit(&mut self, place: usize, value: View<'a>) {
+        if place == PARAMS_SLOT {
+            self.params.index.set_object(value);
         }
-        self.envelope.put(place, value);
+        self.envelope.set(place, value);
     }
 }
 
@@ -307,16 +307,16 @@ struct Envelope<'a> {
     error: Option<View<'a>>,
 }
 
-const PARAMS: usize = 3;
+const PARAMS_SLOT: usize = 3;
 
 impl<'a> Envelope<'a> {
     #[inline(always)]
-    fn place_of(key: &[u8]) -> Option<usize> {
+    fn slot_of(key: &[u8]) -> Option<usize> {
         Some(match key {
             b"jsonrpc" => 0,
             b"id" => 1,
             b"method" => 2,
-            b"params" => PARAMS,
+            b"params" => PARAMS_SLOT,
             b"result" => 4,
             b"error" => 5,
             _ => return None,
@@ -324,12 +324,12 @@ impl<'a> Envelope<'a> {
     }
 
     #[inline(always)]
-    fn put(&mut self, place: usize, value: View<'a>) {
+    fn set(&mut self, place: usize, value: View<'a>) {
         let member = match place {
             0 => &mut self.jsonrpc,
             1 => &mut self.id,
             2 => &mut self.method,
-            PARAMS => &mut self.params,
+            PARAMS_SLOT => &mut self.params,
             4 => &mut self.result,
             _ => &mut self.error,
         };
@@ -337,42 +337,42 @@ impl<'a> Envelope<'a> {
     }
 
     /// `source` is the text that the members are views of.
-    fn judge(&self, source: &Bytes) -> Result<Frame, Broken> {
+    fn to_frame(&self, source: &Bytes) -> Result<Frame, FrameError> {
         let id = self.id.and_then(RequestId::read);
-        let is_ours = |version: View<'_>| version.is_word("2.0") || version.is_text("2.0");
+        let is_ours = |version: View<'_>| version.eq_raw_str("2.0") || version.eq_str("2.0");
         if !self.jsonrpc.is_some_and(is_ours) {
-            return Err(Broken::invalid(id, "`jsonrpc` must be \"2.0\""));
+            return Err(FrameError::invalid_request(id, "`jsonrpc` must be \"2.0\""));
         }
         // JSON-RPC 2.0, section 5: an error in reading the id is answered with
         // a null id. Only there is null not a mistake.
         let lost = self.error.is_some() && self.id.is_some_and(|id| id.is_null());
         if self.id.is_some() && id.is_none() && !lost {
-            return Err(Broken::invalid(None, "`id` must be a string or an integer"));
+            return Err(FrameError::invalid_request(None, "`id` must be a string or an integer"));
         }
         match (self.method, self.result, self.error) {
-            (Some(method), None, None) => self.judge_call(source, id, method),
-            (None, Some(result), None) => judge_result(source, id, result),
-            (None, None, Some(error)) => judge_error(source, id, error),
-            (Some(_), _, _) => Err(Broken::invalid(id, "`method` beside `result` or `error`")),
-            (None, Some(_), Some(_)) => Err(Broken::invalid(id, "`result` beside `error`")),
-            (None, None, None) => Err(Broken::invalid(id, "`method` is missing")),
+            (Some(method), None, None) => self.to_call_frame(source, id, method),
+            (None, Some(result), None) => to_result_frame(source, id, result),
+            (None, None, Some(error)) => to_error_frame(source, id, error),
+            (Some(_), _, _) => Err(FrameError::invalid_request(id, "`method` beside `result` or `error`")),
+            (None, Some(_), Some(_)) => Err(FrameError::invalid_request(id, "`result` beside `error`")),
+            (None, None, None) => Err(FrameError::invalid_request(id, "`method` is missing")),
         }
     }
 
-    fn judge_call(&self, source: &Bytes, id: Option<RequestId>, method: View<'_>) -> Result<Frame, Broken> {
-        let method = match COMMON.iter().find(|common| method.is_word(common)) {
+    fn to_call_frame(&self, source: &Bytes, id: Option<RequestId>, method: View<'_>) -> Result<Frame, FrameError> {
+        let method = match COMMON_METHODS.iter().find(|common| method.eq_raw_str(common)) {
             Some(common) => Cow::Borrowed(*common),
-            None => match method.as_text() {
+            None => match method.as_string() {
                 Some(method) if !method.is_empty() => Cow::Owned(method.into_owned()),
-                _ => return Err(Broken::invalid(id, "`method` must be a non-empty string")),
+                _ => return Err(FrameError::invalid_request(id, "`method` must be a non-empty string")),
             },
         };
         let params = match self.params.map(|params| (params.kind(), params)) {
             None | Some((Kind::Null, _)) => None,
-            Some((Kind::Object, params)) => Some(slice(source, params)),
+            Some((Kind::Object, params)) => Some(slice_raw(source, params)),
             Some(_) => {
                 let detail = "`params` must be an object";
-                return Err(Broken::new(BrokenKind::Params, id, detail));
+                return Err(FrameError::new(FrameErrorKind::InvalidParams, id, detail));
             }
         };
         Ok(match id {
@@ -382,32 +382,32 @@ impl<'a> Envelope<'a> {
     }
 }
 
-fn judge_result(source: &Bytes, id: Option<RequestId>, result: View<'_>) -> Result<Frame, Broken> {
+fn to_result_frame(source: &Bytes, id: Option<RequestId>, result: View<'_>) -> Result<Frame, FrameError> {
     let Some(id) = id else {
-        return Err(Broken::invalid(None, "`result` without an `id`"));
+        return Err(FrameError::invalid_request(None, "`result` without an `id`"));
     };
     if !result.is_object() {
-        return Err(Broken::invalid(Some(id), "`result` must be an object"));
+        return Err(FrameError::invalid_request(Some(id), "`result` must be an object"));
     }
-    let outcome = Ok(slice(source, result));
+    let outcome = Ok(slice_raw(source, result));
     Ok(Frame::Response { id, outcome })
 }
 
-fn judge_error(source: &Bytes, id: Option<RequestId>, error: View<'_>) -> Result<Frame, Broken> {
+fn to_error_frame(source: &Bytes, id: Option<RequestId>, error: View<'_>) -> Result<Frame, FrameError> {
     let code = error.get("code").and_then(|code| code.as_i64());
-    let message = error.get("message").and_then(|message| message.as_text());
+    let message = error.get("message").and_then(|message| message.as_string());
     let (Some(code), Some(message)) = (code, message) else {
         let detail = "`error` must have an integer `code` and a string `message`";
-        return Err(Broken::invalid(id, detail));
+        return Err(FrameError::invalid_request(id, detail));
     };
     let error = RemoteError {
         code,
         message: message.into_owned(),
-        data: error.get("data").map(|data| slice(source, data)),
+        data: error.get("data").map(|data| slice_raw(source, data)),
     };
     Ok(match id {
         Some(id) => Frame::Response { id, outcome: Err(error) },
-        None => Frame::Lost { error },
+        None => Frame::ErrorWithoutId { error },
     })
 }
 
@@ -418,7 +418,7 @@ pub fn write_request(out: &mut Vec<u8>, id: &RequestId, method: &str, params: Op
 }
 
 /// Appends a notification. `params` is one JSON object.
-pub fn write_notification(out: &mut Vec<u8>, method: &str, params: Option<&[u8]>) {
+pub fn write_notification_frame(out: &mut Vec<u8>, method: &str, params: Option<&[u8]>) {
     write_head(out, None);
     write_method(out, method, params);
 }
@@ -429,7 +429,7 @@ pub fn write_result(out: &mut Vec<u8>, id: &RequestId, result: &[u8]) {
     out.reserve(result.len() + 64);
     write_head(out, Some(id));
     out.extend_from_slice(b",\"result\":");
-    write_line(out, result);
+    write_single_line(out, result);
     out.push(b'}');
 }
 
@@ -440,10 +440,10 @@ pub fn write_error(out: &mut Vec<u8>, id: Option<&RequestId>, code: i64, message
     out.extend_from_slice(b",\"error\":{\"code\":");
     write_i64(out, code);
     out.extend_from_slice(b",\"message\":");
-    write_text(out, message);
+    write_string(out, message);
     if let Some(data) = data {
         out.extend_from_slice(b",\"data\":");
-        write_line(out, data);
+        write_single_line(out, data);
     }
     out.extend_from_slice(b"}}");
 }
@@ -458,10 +458,10 @@ fn write_head(out: &mut Vec<u8>, id: Option<&RequestId>) {
 
 fn write_method(out: &mut Vec<u8>, method: &str, params: Option<&[u8]>) {
     out.extend_from_slice(b",\"method\":");
-    write_text(out, method);
+    write_string(out, method);
     if let Some(params) = params {
         out.extend_from_slice(b",\"params\":");
-        write_line(out, params);
+        write_single_line(out, params);
     }
     out.push(b'}');
 }

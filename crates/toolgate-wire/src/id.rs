@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::json::{View, write_i64, write_text};
+use crate::json::{View, write_i64, write_string};
 
 /// The id of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -13,7 +13,7 @@ pub enum RequestId {
     /// An integer.
     Number(i64),
     /// A string, which may be empty.
-    Text(Box<str>),
+    String(Box<str>),
 }
 
 impl RequestId {
@@ -22,7 +22,7 @@ impl RequestId {
     pub fn read(value: View<'_>) -> Option<Self> {
         match value.as_i64() {
             Some(number) => Some(Self::Number(number)),
-            None => value.as_text().map(|text| Self::Text(text.into())),
+            None => value.as_string().map(|text| Self::String(text.into())),
         }
     }
 
@@ -30,7 +30,7 @@ impl RequestId {
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Number(number) => write_i64(out, *number),
-            Self::Text(text) => write_text(out, text),
+            Self::String(text) => write_string(out, text),
         }
     }
 }
@@ -52,13 +52,13 @@ impl From<i64> for RequestId {
 
 impl From<&str> for RequestId {
     fn from(text: &str) -> Self {
-        Self::Text(text.into())
+        Self::String(text.into())
     }
 }
 
 impl From<String> for RequestId {
     fn from(text: String) -> Self {
-        Self::Text(text.into())
+        Self::String(text.into())
     }
 }
 

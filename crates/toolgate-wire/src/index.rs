@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use crate::codec::Greetings;
-use crate::json::{Key, Members, View};
+use crate::codec::ClientCache;
+use crate::json::{Key, MemberVisitor, View};
 use crate::meta::{Client, key};
 
 /// Where the common parameters of one request are, and its `_meta`.
@@ -18,10 +18,10 @@ use crate::meta::{Client, key};
 /// Made by [`read_noting`](crate::read_noting), used by
 /// [`Said::noted`](crate::codec::Said::noted).
 #[derive(Debug, Default)]
-pub struct Index<'a> {
+pub struct ParamsIndex<'a> {
     /// The whole of the parameters.
     object: Option<View<'a>>,
-    params: Params<'a>,
+    params: CommonParams<'a>,
     /// How deep the text may be, as far as it was checked.
     max_depth: usize,
     /// Who greets, if it is somebody we know.
@@ -30,7 +30,7 @@ pub struct Index<'a> {
 
 /// The common parameters.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Params<'a> {
+pub(crate) struct CommonParams<'a> {
     values: [Option<View<'a>>; 8],
     meta: MetaKeys<'a>,
 }
@@ -40,19 +40,19 @@ pub(crate) struct Params<'a> {
 pub(crate) struct MetaKeys<'a> {
     pub(crate) version: Option<View<'a>>,
     pub(crate) capabilities: Option<View<'a>>,
-    pub(crate) client: Option<View<'a>>,
-    pub(crate) progress: Option<View<'a>>,
-    pub(crate) level: Option<View<'a>>,
+    pub(crate) client_info: Option<View<'a>>,
+    pub(crate) progress_token: Option<View<'a>>,
+    pub(crate) log_level: Option<View<'a>>,
 }
 
-impl<'a> Index<'a> {
-    pub(crate) fn note(&mut self, params: View<'a>) {
+impl<'a> ParamsIndex<'a> {
+    pub(crate) fn set_object(&mut self, params: View<'a>) {
         self.object = Some(params);
     }
 
     /// What was noted of these parameters; none if they are not the very ones
     /// that were read.
-    pub(crate) fn of(&self, params: View<'_>) -> Option<&Params<'a>> {
+    pub(crate) fn params_of(&self, params: View<'_>) -> Option<&CommonParams<'a>> {
         let same = |noted: View<'_>| std::ptr::eq(noted.as_bytes(), params.as_bytes());
         self.object.is_some_and(same).then_some(&self.params)
     }
@@ -69,30 +69,30 @@ impl<'a> Index<'a> {
 }
 
 /// Notes parameters, and looks up greetings that were heard before.
-pub(crate) struct Noting<'a, 'i> {
-    pub(crate) index: &'i mut Index<'a>,
-    pub(crate) greetings: Option<&'i Greetings>,
+pub(crate) struct ParamsVisitor<'a, 'i> {
+    pub(crate) index: &'i mut ParamsIndex<'a>,
+    pub(crate) client_cache: Option<&'i ClientCache>,
 }
 
-impl<'a> Params<'a> {
+impl<'a> CommonParams<'a> {
     /// Walks over parameters that nobody noted.
-    pub(crate) fn walk(object: View<'a>) -> Self {
+    pub(crate) fn from_object(object: View<'a>) -> Self {
         let mut params = Self::default();
         for (key, value) in object.pairs() {
-            if let Some(place) = Key::of(key).find(Self::place_of) {
-                params.note(place, value);
+            if let Some(place) = Key::from_view(key).find_slot(Self::slot_of) {
+                params.set(place, value);
             }
         }
-        for (key, value) in params.values[META].into_iter().flat_map(|meta| meta.pairs()) {
-            if let Some(place) = params.meta.place(Key::of(key)) {
-                params.meta.note(place, value);
+        for (key, value) in params.values[META_SLOT].into_iter().flat_map(|meta| meta.pairs()) {
+            if let Some(place) = params.meta.slot(Key::from_view(key)) {
+                params.meta.visit(place, value);
             }
         }
         params
     }
 
     #[inline(always)]
-    fn note(&mut self, place: usize, value: View<'a>) {
+    fn set(&mut self, place: usize, value: View<'a>) {
         if let Some(slot) = self.values.get_mut(place) {
             *slot = Some(value);
         }
@@ -100,9 +100,9 @@ impl<'a> Params<'a> {
 
     /// The place of a parameter, if it is a common one.
     #[inline(always)]
-    pub(crate) fn place_of(name: &[u8]) -> Option<usize> {
+    pub(crate) fn slot_of(name: &[u8]) -> Option<usize> {
         Some(match name {
-            b"_meta" => META,
+            b"_meta" => META_SLOT,
             b"name" => 1,
             b"arguments" => 2,
             b"uri" => 3,
@@ -116,71 +116,71 @@ impl<'a> Params<'a> {
 
     /// The value at a place that [`Params::place_of`] gave.
     #[inline(always)]
-    pub(crate) fn at(&self, place: usize) -> Option<View<'a>> {
+    pub(crate) fn get(&self, place: usize) -> Option<View<'a>> {
         self.values.get(place).copied().flatten()
     }
 
     /// What `_meta` says, if it is an object.
     #[inline]
     pub(crate) fn meta(&self) -> Option<&MetaKeys<'a>> {
-        let meta = self.values[META]?;
+        let meta = self.values[META_SLOT]?;
         meta.is_object().then_some(&self.meta)
     }
 }
 
-const META: usize = 0;
+const META_SLOT: usize = 0;
 
 /// What most keys of the protocol begin with: compared once.
-const PREFIX: &[u8] = b"io.modelcontextprotocol/";
+const META_KEY_PREFIX: &[u8] = b"io.modelcontextprotocol/";
 
 /// The rest of such a key.
-const fn ours(key: &str) -> &[u8] {
-    key.as_bytes().split_at(PREFIX.len()).1
+const fn without_prefix(key: &str) -> &[u8] {
+    key.as_bytes().split_at(META_KEY_PREFIX.len()).1
 }
 
-impl<'a> Members<'a> for Noting<'a, '_> {
-    type Within = MetaKeys<'a>;
+impl<'a> MemberVisitor<'a> for ParamsVisitor<'a, '_> {
+    type Nested = MetaKeys<'a>;
 
     #[inline(always)]
-    fn place(&self, key: Key<'a>) -> Option<usize> {
-        key.find(Params::place_of)
+    fn slot(&self, key: Key<'a>) -> Option<usize> {
+        key.find_slot(CommonParams::slot_of)
     }
 
     #[inline(always)]
-    fn within(&mut self, place: usize) -> Option<&mut MetaKeys<'a>> {
-        (place == META).then_some(&mut self.index.params.meta)
+    fn nested(&mut self, place: usize) -> Option<&mut MetaKeys<'a>> {
+        (place == META_SLOT).then_some(&mut self.index.params.meta)
     }
 
     #[inline(always)]
-    fn note(&mut self, place: usize, value: View<'a>) {
-        self.index.params.note(place, value);
+    fn visit(&mut self, place: usize, value: View<'a>) {
+        self.index.params.set(place, value);
     }
 
-    fn known(&mut self, place: usize, rest: &'a [u8], max_depth: usize) -> Option<usize> {
-        if place != META {
+    fn skip_known(&mut self, place: usize, rest: &'a [u8], max_depth: usize) -> Option<usize> {
+        if place != META_SLOT {
             return None;
         }
         self.index.max_depth = max_depth;
-        let (meta, n_bytes, client) = self.greetings?.recall(rest, max_depth)?;
+        let (meta, n_bytes, client) = self.client_cache?.lookup_meta(rest, max_depth)?;
         self.index.params.meta = meta;
         self.index.client = Some(client);
         Some(n_bytes)
     }
 }
 
-impl<'a> Members<'a> for MetaKeys<'a> {
-    type Within = ();
+impl<'a> MemberVisitor<'a> for MetaKeys<'a> {
+    type Nested = ();
 
     #[inline(always)]
-    fn place(&self, key: Key<'a>) -> Option<usize> {
-        const VERSION: &[u8] = ours(key::VERSION);
-        const CAPABILITIES: &[u8] = ours(key::CAPABILITIES);
-        const CLIENT: &[u8] = ours(key::CLIENT);
-        const LEVEL: &[u8] = ours(key::LOG_LEVEL);
-        const PROGRESS: &[u8] = key::PROGRESS.as_bytes();
-        key.find(
+    fn slot(&self, key: Key<'a>) -> Option<usize> {
+        const VERSION: &[u8] = without_prefix(key::PROTOCOL_VERSION);
+        const CAPABILITIES: &[u8] = without_prefix(key::CLIENT_CAPABILITIES);
+        const CLIENT: &[u8] = without_prefix(key::CLIENT_INFO);
+        const LEVEL: &[u8] = without_prefix(key::LOG_LEVEL);
+        const PROGRESS: &[u8] = key::PROGRESS_TOKEN.as_bytes();
+        key.find_slot(
             #[inline(always)]
-            |name| match name.strip_prefix(PREFIX) {
+            |name| match name.strip_prefix(META_KEY_PREFIX) {
                 Some(VERSION) => Some(0),
                 Some(CAPABILITIES) => Some(1),
                 Some(CLIENT) => Some(2),
@@ -191,18 +191,18 @@ impl<'a> Members<'a> for MetaKeys<'a> {
         )
     }
 
-    fn within(&mut self, _: usize) -> Option<&mut ()> {
+    fn nested(&mut self, _: usize) -> Option<&mut ()> {
         None
     }
 
     #[inline(always)]
-    fn note(&mut self, place: usize, value: View<'a>) {
+    fn visit(&mut self, place: usize, value: View<'a>) {
         let slot = match place {
             0 => &mut self.version,
             1 => &mut self.capabilities,
-            2 => &mut self.client,
-            3 => &mut self.progress,
-            _ => &mut self.level,
+            2 => &mut self.client_info,
+            3 => &mut self.progress_token,
+            _ => &mut self.log_level,
         };
         *slot = Some(value);
     }
@@ -214,8 +214,8 @@ mod tests {
 
     #[test]
     fn the_keys_of_the_protocol_begin_alike() {
-        for key in [key::VERSION, key::CAPABILITIES, key::CLIENT, key::LOG_LEVEL] {
-            assert!(key.as_bytes().starts_with(PREFIX), "{key}");
+        for key in [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO, key::LOG_LEVEL] {
+            assert!(key.as_bytes().starts_with(META_KEY_PREFIX), "{key}");
         }
     }
 }

@@ -16,17 +16,17 @@ mod index;
 mod meta;
 pub mod model;
 
-pub use dialect::{Dialect, ErlmcpError, OnGet};
+pub use dialect::{Dialect, ErlmcpError, GetDiscovery};
 pub use edition::{
-    Asking, Edition, Elicitation, Facts, Feeding, Greeting, LogLevels, Resume, Structured, Tasks,
+    ServerRequestMode, ProtocolVersion, ElicitationSupport, Behavior, ChangeDelivery, Lifecycle, LogLevelScope, Resumability, StructuredContent, TasksMode,
 };
-pub use fault::{Fault, FaultKind};
+pub use fault::{ProtocolError, ProtocolErrorKind};
 pub use frame::{
-    Broken, BrokenKind, Forgiving, Frame, Message, RemoteError, read, read_forgiving, read_knowing,
-    read_noting, write_error, write_notification, write_request, write_result,
+    FrameError, FrameErrorKind, Leniency, Frame, Message, RemoteError, read_message, read_message_lenient, read_message_cached,
+    read_message_indexed, write_error, write_notification_frame, write_request, write_result,
 };
 pub use id::{ProgressToken, RequestId};
-pub use index::Index;
+pub use index::ParamsIndex;
 pub use meta::{Client, Meta, key};
 use toolgate_json as json;
-pub use toolgate_json::{JsonError, JsonErrorKind, Kind, Limits, Raw, View};
+pub use toolgate_json::{JsonError, JsonErrorKind, Kind, Limits, RawJson, View};

@@ -1,29 +1,29 @@
 //! What a request says beside its parameters: `_meta`, its keys, and the sender's greeting.
 
-use crate::json::Raw;
+use crate::json::RawJson;
 use crate::model::{ClientCapabilities, Implementation, LogLevel};
-use crate::{Edition, ProgressToken};
+use crate::{ProtocolVersion, ProgressToken};
 
 /// `_meta` keys of the protocol.
 pub mod key {
     /// The edition of this request.
-    pub const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+    pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
     /// What the client can do.
-    pub const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+    pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
     /// Who the client is.
-    pub const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+    pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
     /// From which level on the client wants log messages.
     pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
     /// Who the server is: on results.
-    pub const SERVER: &str = "io.modelcontextprotocol/serverInfo";
+    pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
     /// Which listening a notice belongs to.
-    pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+    pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
     /// Which task a message belongs to: core tasks.
     pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
     /// The tasks extension.
     pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
     /// What progress notices refer to.
-    pub const PROGRESS: &str = "progressToken";
+    pub const PROGRESS_TOKEN: &str = "progressToken";
 }
 
 /// What is known of a client while one of its requests is handled: said in that request, or remembered
@@ -31,7 +31,7 @@ pub mod key {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Client {
     /// The edition it speaks.
-    pub edition: Edition,
+    pub protocol_version: ProtocolVersion,
     /// What it can do.
     pub capabilities: ClientCapabilities,
     /// Who it says it is.
@@ -42,9 +42,9 @@ pub struct Client {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meta {
     /// What progress notices refer to.
-    pub progress: Option<ProgressToken>,
+    pub progress_token: Option<ProgressToken>,
     /// From which level on it wants log messages.
     pub log_level: Option<LogLevel>,
     /// All of it, as it came: trace context and the keys of others.
-    pub raw: Option<Raw>,
+    pub raw: Option<RawJson>,
 }

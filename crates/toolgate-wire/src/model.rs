@@ -15,18 +15,18 @@ mod task;
 mod tool;
 
 pub use ask::{
-    Answer, Ask, AskKind, Elicit, ElicitAnswer, Form, ModelPreferences, Root, Sample, Sampled, SamplingBlock,
+    ClientResult, ServerRequest, ServerRequestKind, ElicitRequest, ElicitResult, ElicitForm, ModelPreferences, Root, SamplingRequest, SamplingResult, SamplingBlock,
     SamplingMessage, ToolChoice,
 };
-pub use call::{Call, Completing, Filter, Hello, Reference, Retry};
+pub use call::{Call, CompleteParams, SubscriptionFilter, InitializeParams, CompletionReference, Retry};
 pub use capability::{
     ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability, ServerCapabilities,
     TaskCapability,
 };
-pub use content::{Annotations, Content, ContentKind, Contents, ContentsBody, Icon, Role};
-pub use notice::{LogLevel, Notice};
-pub use outcome::{CacheHint, CacheScope, Completion, Discovery, InputRequired, Outcome, Page, Welcome};
+pub use content::{Annotations, Content, ContentKind, ResourceContents, ResourceBody, Icon, Role};
+pub use notice::{LogLevel, Notification};
+pub use outcome::{CacheHint, CacheScope, Completion, DiscoverResult, InputRequired, Outcome, Page, InitializeResult};
 pub use prompt::{Prompt, PromptArgument, PromptMessage, PromptOutput};
 pub use resource::{Resource, ResourceTemplate};
-pub use task::{Task, TaskEnd, TaskState};
+pub use task::{Task, TaskOutcome, TaskStatus};
 pub use tool::{TaskSupport, Tool, ToolHints, ToolOutput};

@@ -10,11 +10,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate::model::{
-    CacheScope, Content, Contents, LogLevel, PromptMessage, Role, Sample, Sampled, SamplingBlock,
+    CacheScope, Content, ResourceContents, LogLevel, PromptMessage, Role, SamplingRequest, SamplingResult, SamplingBlock,
     SamplingMessage,
 };
 use toolgate::{
-    App, Builder, Context, Dialect, Elicited, Fault, FaultKind, Field, Form, Json, Last, Mount, Need, Server,
+    App, Builder, Context, Dialect, Elicited, ProtocolError, ProtocolErrorKind, Field, Form, Json, Last, Mount, Need, Server,
     Servers, ToolError,
 };
 
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             server.serve(listener).await?;
         }
         ["--listen", address, "--dialect", name] => {
-            let dialect = Dialect::named(name).ok_or_else(|| format!("there is no dialect `{name}`"))?;
+            let dialect = Dialect::from_name(name).ok_or_else(|| format!("there is no dialect `{name}`"))?;
             let listener = tokio::net::TcpListener::bind(address).await?;
             eprintln!("listening on http://{}/mcp", listener.local_addr()?);
             let servers = Servers::new();
@@ -81,12 +81,12 @@ fn content<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .tool("test_audio_content", || async { Content::audio(WAV, "audio/wav") })
         .describe("Answers with a sound")
         .tool("test_embedded_resource", || async {
-            let text = Contents::text("test://embedded-resource", "This is an embedded resource content.");
+            let text = ResourceContents::text("test://embedded-resource", "This is an embedded resource content.");
             Content::embedded(text.with_mime("text/plain"))
         })
         .describe("Answers with a resource")
         .tool("test_multiple_content_types", || async {
-            let data = Contents::text("test://mixed-content-resource", r#"{"test":"data","value":123}"#);
+            let data = ResourceContents::text("test://mixed-content-resource", r#"{"test":"data","value":123}"#);
             vec![
                 Content::text("Multiple content types test:"),
                 Content::image(PNG, "image/png"),
@@ -323,7 +323,7 @@ fn working<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .task_required()
         .tool("protocol_error_job", || async {
             tokio::time::sleep(Duration::from_millis(200)).await;
-            Fault::new(FaultKind::Internal, "This job ends in an error of the protocol")
+            ProtocolError::new(ProtocolErrorKind::Internal, "This job ends in an error of the protocol")
         })
         .describe("Ends in an error of the protocol")
         .task_optional()
@@ -393,7 +393,7 @@ fn prompts<L: Last>(server: Builder<L>) -> Builder<impl Last> {
                 .collect::<Vec<_>>()
         })
         .prompt("test_prompt_with_embedded_resource", |args: ResourceUri| async move {
-            let text = Contents::text(args.resource_uri, "Embedded resource content for testing.");
+            let text = ResourceContents::text(args.resource_uri, "Embedded resource content for testing.");
             vec![
                 user(Content::embedded(text.with_mime("text/plain"))),
                 user(Content::text("Please process the embedded resource above.")),
@@ -426,13 +426,13 @@ fn name_form() -> Form {
     Form::new("What is your name?").field("name", Field::text())
 }
 
-fn question(text: &str) -> Sample {
+fn question(text: &str) -> SamplingRequest {
     let content = vec![SamplingBlock::Content(Content::text(text))];
     let message = SamplingMessage { role: Role::User, content, meta: None };
-    Sample { messages: vec![message], max_tokens: 100, ..Sample::default() }
+    SamplingRequest { messages: vec![message], max_tokens: 100, ..SamplingRequest::default() }
 }
 
-fn text_of(said: &Sampled) -> String {
+fn text_of(said: &SamplingResult) -> String {
     let texts = said.content.iter().filter_map(|block| match block {
         SamplingBlock::Content(content) => content.as_text(),
         _ => None,

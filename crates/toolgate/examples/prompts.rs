@@ -35,7 +35,7 @@ fn review(
         Some(Focus::Speed) => "Say what is slow in this code.",
         None => "Review this code.",
     };
-    let code = Contents::text("review://code", code).with_mime("text/plain");
+    let code = ResourceContents::text("review://code", code).with_mime("text/plain");
     vec![
         PromptMessage { role: Role::User, content: Content::text(task) },
         PromptMessage { role: Role::User, content: Content::embedded(code) },

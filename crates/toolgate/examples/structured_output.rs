@@ -56,7 +56,7 @@ async fn summary(args: Place) -> Result<ToolOutput, ToolError> {
     let weather = weather(args.city, Unit::default()).await?;
     let words = format!("It is {} degrees there.", weather.temperature);
     let structured = serde_json::to_value(&weather)?;
-    Ok(ToolOutput { structured: Some(structured.into()), ..ToolOutput::text(words) })
+    Ok(ToolOutput { structured_content: Some(structured.into()), ..ToolOutput::text(words) })
 }
 
 toolgate::main!(

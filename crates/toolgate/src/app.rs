@@ -17,7 +17,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Request, Response, Uri};
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::Tool;
-use toolgate_wire::{Dialect, Fault, FaultKind};
+use toolgate_wire::{Dialect, ProtocolError, ProtocolErrorKind};
 use tower_service::Service;
 
 use crate::error::{Error, ErrorKind};
@@ -432,7 +432,7 @@ impl App {
             return self.stats(&parts, remote).await;
         };
         let mount = &*mount;
-        let refuse = |parts: &Asked, fault: Fault| {
+        let refuse = |parts: &Asked, fault: ProtocolError| {
             let mut response = refuse_at(&parts.headers, mount.dialect.as_ref(), &fault);
             mount.dress(&mut response);
             self.plain(response)
@@ -441,14 +441,14 @@ impl App {
             Ok(chosen) => chosen,
             Err(name) => {
                 let shown: String = name.chars().take(128).collect();
-                let fault = Fault::invalid(format!("Unknown MCP server: {shown}")).with_status(404);
+                let fault = ProtocolError::invalid_request(format!("Unknown MCP server: {shown}")).with_status(404);
                 return refuse(&parts, fault);
             }
         };
         // What a browser asks before it sends anything carries nothing that a guard could judge; the server answers it.
         let is_preflight = parts.method == http::Method::OPTIONS;
         if !is_preflight && mount.guard.as_ref().is_some_and(|guard| !lets_in(guard, &parts, remote)) {
-            return refuse(&parts, Fault::new(FaultKind::Unauthorized, "Unauthorized").with_status(403));
+            return refuse(&parts, ProtocolError::new(ProtocolErrorKind::Unauthorized, "Unauthorized").with_status(403));
         }
         if let Some(page) = &mount.page {
             if !matches!(rest, "" | "/") {
@@ -544,7 +544,7 @@ impl App {
             return self.plain(refuse_at(
                 &parts.headers,
                 None,
-                &Fault::invalid("there is nothing here").with_status(404),
+                &ProtocolError::invalid_request("there is nothing here").with_status(404),
             ));
         };
         let (name, what) = rest.split_once('/').unwrap_or((rest, ""));

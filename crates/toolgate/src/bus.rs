@@ -60,11 +60,11 @@ impl Word {
     fn read(message: Bytes) -> Option<Word> {
         let raw = written::read(message)?;
         let whole = raw.view();
-        if whole.is_text("Changed") {
+        if whole.eq_str("Changed") {
             return Some(Word::Changed);
         }
         let (kind, parts) = whole.members().next()?;
-        let text = |name: &str| Some(Box::from(parts.get(name)?.as_text()?));
+        let text = |name: &str| Some(Box::from(parts.get(name)?.as_string()?));
         let number = |name: &str| parts.get(name)?.as_u64();
         let session = text("session")?;
         Some(match &*kind {

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 use toolgate_wire::model::{
-    Answer, Ask, CacheHint, Call, ClientCapabilities, Completing, Completion, Outcome, Page, Prompt,
-    PromptArgument, PromptOutput, Reference, TaskSupport, ToolOutput,
+    ClientResult, ServerRequest, CacheHint, Call, ClientCapabilities, CompleteParams, Completion, Outcome, Page, Prompt,
+    PromptArgument, PromptOutput, CompletionReference, TaskSupport, ToolOutput,
 };
-use toolgate_wire::{Fault, FaultKind, Raw, key};
+use toolgate_wire::{ProtocolError, ProtocolErrorKind, RawJson, key};
 
 use crate::desk::{Hold, Spread};
 use crate::handler::{Context, Failed, Found, Luggage, Rejection, Shared, Voice};
@@ -90,7 +90,7 @@ impl Hall {
         let catalog = self.registry.snapshot();
         // Some dialects are told that nothing of a kind is an empty list.
         if !caller.empty_lists && !is_offered(&self.registry, &call) {
-            return Err(Fault::method(call.method()).into());
+            return Err(ProtocolError::method_not_found(call.method()).into());
         }
         let (shown, principal) = (self.shown.load(), caller.principal.clone());
         let view = View::new(shown.as_deref(), principal.profile());
@@ -155,9 +155,9 @@ impl Hall {
                 let page = self.pager.page("prompts", &catalog.prompts, cursor.as_deref(), view)?;
                 Ok(Work::Done(Outcome::Prompts(page)))
             }
-            Call::Read { uri, retry } => {
+            Call::ReadResource { uri, retry } => {
                 if !view.shows_reading(&uri) {
-                    return Err(Fault::resource(&uri).into());
+                    return Err(ProtocolError::resource_not_found(&uri).into());
                 }
                 let (run, cache, words) = match catalog.resources.get(&uri) {
                     Some(entry) => (&entry.run, entry.cache, Vec::new()),
@@ -165,7 +165,7 @@ impl Hall {
                         let (entry, words) = catalog
                             .template_of(&uri)
                             .filter(|(entry, _)| view.shows_template(&entry.template.uri_template))
-                            .ok_or_else(|| Fault::resource(&uri))?;
+                            .ok_or_else(|| ProtocolError::resource_not_found(&uri))?;
                         (&entry.run, entry.cache, words)
                     }
                 };
@@ -179,14 +179,14 @@ impl Hall {
             }
             Call::GetPrompt { name, arguments, .. } => {
                 let entry = catalog.prompts.get(&name).filter(|_| view.shows_prompt(&name));
-                let entry = entry.ok_or_else(|| Fault::prompt(&name))?;
+                let entry = entry.ok_or_else(|| ProtocolError::prompt_not_found(&name))?;
                 let missing =
                     |known: &&PromptArgument| known.required && !arguments.contains_key(&known.name);
                 if let Some(missing) = entry.prompt.arguments.iter().find(missing) {
-                    return Err(Fault::prompt_argument(&missing.name).into());
+                    return Err(ProtocolError::missing_prompt_argument(&missing.name).into());
                 }
                 if let Some(Err(said)) = entry.check.as_ref().map(|check| check(&arguments)) {
-                    return Err(Fault::params(said).into());
+                    return Err(ProtocolError::invalid_params(said).into());
                 }
                 let cx = context(caller, voice, None);
                 let run = Running::start("prompt", cx, |cx| {
@@ -208,10 +208,10 @@ impl Hall {
                 let roots = self.roots();
                 // Who is shown only a part of the house does not move its walls.
                 let roots = roots.as_ref().filter(|_| matches!(call, Call::ListRoots) || view.is_whole());
-                let roots = roots.ok_or_else(|| Fault::method(call.method()))?;
+                let roots = roots.ok_or_else(|| ProtocolError::method_not_found(call.method()))?;
                 Ok(Work::Done(roots.answer(&call, &self.shared.hub)?))
             }
-            other => Err(Fault::method(other.method()).into()),
+            other => Err(ProtocolError::method_not_found(other.method()).into()),
         }
     }
 }
@@ -221,7 +221,7 @@ fn is_offered(registry: &Registry, call: &Call) -> bool {
     let offer = registry.offer();
     match call {
         Call::ListTools { .. } | Call::CallTool { .. } => offer.tools,
-        Call::ListResources { .. } | Call::ListTemplates { .. } | Call::Read { .. } => offer.resources,
+        Call::ListResources { .. } | Call::ListTemplates { .. } | Call::ReadResource { .. } => offer.resources,
         Call::ListPrompts { .. } | Call::GetPrompt { .. } => offer.prompts,
         Call::Complete(_) => offer.completions,
         Call::GetTask { .. }
@@ -237,12 +237,12 @@ fn is_offered(registry: &Registry, call: &Call) -> bool {
 /// Checks whether a tool can be called like this, and gives the arguments as they were meant.
 fn ready_arguments(
     entry: &ToolEntry,
-    arguments: Option<Raw>,
+    arguments: Option<RawJson>,
     mending: Mending,
     caller: &Caller,
     voice: &dyn Voice,
-) -> Result<Raw, Stop> {
-    let mut arguments = arguments.unwrap_or_else(Raw::empty_object);
+) -> Result<RawJson, Stop> {
+    let mut arguments = arguments.unwrap_or_else(RawJson::empty_object);
     if caller.mirrors && !entry.mirrors.is_empty() {
         crate::registry::agree(&entry.mirrors, &arguments, &caller.headers)?;
     }
@@ -251,7 +251,7 @@ fn ready_arguments(
     if let Some(prepare) = &entry.prepare {
         let given = arguments.to_value();
         let prepared = std::panic::catch_unwind(AssertUnwindSafe(|| prepare(given)));
-        arguments = Raw::from(prepared.map_err(|panic| {
+        arguments = RawJson::from(prepared.map_err(|panic| {
             let (reference, panic) = (reference(), words(panic.as_ref()));
             tracing::error!(tool = %entry.tool.name, reference, panic, "preparing the arguments panicked");
             let said = format!("the tool failed unexpectedly, ref {reference}");
@@ -272,7 +272,7 @@ fn ready_arguments(
 /// What the client carries was looked at before. `later`: where the call may go on as a task, when its handler says so.
 fn begin_tool(
     entry: Arc<ToolEntry>,
-    arguments: Raw,
+    arguments: RawJson,
     mending: Mending,
     cx: Context,
     later: Option<Arc<Tasks>>,
@@ -298,9 +298,9 @@ enum Stage {
 
 impl Stage {
     /// `wish` is what a client says that asks for tasks.
-    fn of(entry: &ToolEntry, caller: &Caller, wish: Option<Option<u64>>) -> Result<Stage, Fault> {
+    fn of(entry: &ToolEntry, caller: &Caller, wish: Option<Option<u64>>) -> Result<Stage, ProtocolError> {
         let name = &entry.tool.name;
-        let refuse = |said: &str| Err(Fault::new(FaultKind::Method, format!("tool `{name}` {said}")));
+        let refuse = |said: &str| Err(ProtocolError::new(ProtocolErrorKind::MethodNotFound, format!("tool `{name}` {said}")));
         match (entry.tool.task_support, caller.tasks) {
             (TaskSupport::Forbidden, TaskWay::Asked) if wish.is_some() => refuse("does not run as a task"),
             (TaskSupport::Forbidden, _) => Ok(Stage::Here),
@@ -318,10 +318,10 @@ impl Stage {
 }
 
 /// The client would have to say that it knows what a task is.
-pub(crate) fn undeclared() -> Fault {
+pub(crate) fn undeclared() -> ProtocolError {
     let mut missing = ClientCapabilities::default();
-    missing.extensions.insert(key::TASKS_EXTENSION.to_owned(), Raw::empty_object());
-    Fault::capability(&missing, "the client does not declare the tasks extension")
+    missing.extensions.insert(key::TASKS_EXTENSION.to_owned(), RawJson::empty_object());
+    ProtocolError::missing_capability(&missing, "the client does not declare the tasks extension")
 }
 
 /// Looks after a task that is there already.
@@ -343,9 +343,9 @@ fn begin_looking(
             let task = tasks.get(&owner, &id).await?;
             Ok(Outcome::TaskStatus(Box::new(task)))
         }),
-        Call::UpdateTask { id, answers } => Box::pin(async move {
+        Call::UpdateTask { id, input_responses: answers } => Box::pin(async move {
             tasks.update(&owner, &id, answers).await?;
-            Ok(Outcome::Done)
+            Ok(Outcome::Empty)
         }),
         Call::CancelTask { id } => Box::pin(async move {
             let (task, is_new) = tasks.cancel(&owner, &id).await?;
@@ -353,15 +353,15 @@ fn begin_looking(
                 // Spec, core tasks: the answer is the task, and one that has ended cannot be cancelled.
                 (true, true) => Ok(Outcome::TaskStatus(Box::new(task))),
                 (true, false) => {
-                    let said = format!("the task has ended already: {}", task.state.name());
-                    Err(Fault::params(said).into())
+                    let said = format!("the task has ended already: {}", task.status.name());
+                    Err(ProtocolError::invalid_params(said).into())
                 }
-                (false, _) => Ok(Outcome::Done),
+                (false, _) => Ok(Outcome::Empty),
             }
         }),
         // Spec, core tasks: nobody is shown a list who cannot be told apart from others.
         Call::ListTasks { .. } if !known => {
-            let page = Page { items: Vec::new(), next: None, cache: CacheHint::default() };
+            let page = Page { items: Vec::new(), next_cursor: None, cache: CacheHint::default() };
             Box::pin(at_once(Ok(Outcome::Tasks(page))))
         }
         Call::ListTasks { cursor } => Box::pin(async move {
@@ -369,7 +369,7 @@ fn begin_looking(
             Ok(Outcome::Tasks(page))
         }),
         Call::TaskResult { id } => Box::pin(async move { tasks.result(&owner, &id, &*voice).await }),
-        other => return Err(Fault::method(other.method()).into()),
+        other => return Err(ProtocolError::method_not_found(other.method()).into()),
     };
     Ok(Work::Task { entry: None, run })
 }
@@ -403,7 +403,7 @@ impl Crew for Hands {
         self.registry.snapshot().tools.get(tool).is_some_and(|entry| entry.resumable)
     }
 
-    fn is_right(&self, ask: &Ask, answer: &Answer) -> bool {
+    fn is_right(&self, ask: &ServerRequest, answer: &ClientResult) -> bool {
         is_right(ask, answer).is_ok()
     }
 }
@@ -428,7 +428,7 @@ impl Mending {
         }
     }
 
-    fn mend(self, entry: &ToolEntry, arguments: &Raw) -> Option<Raw> {
+    fn mend(self, entry: &ToolEntry, arguments: &RawJson) -> Option<RawJson> {
         match self {
             Mending::Never => None,
             Mending::Texts => entry.check.mend(arguments, false),
@@ -442,7 +442,7 @@ pub(crate) enum Work {
     Done(Outcome),
     Tool {
         entry: Arc<ToolEntry>,
-        arguments: Raw,
+        arguments: RawJson,
         run: Running<ToolOutput>,
         mending: Mending,
         /// Where it may go on as a task.
@@ -506,13 +506,13 @@ impl Work {
                 };
                 Ok(begin_task(tasks, Arc::clone(entry), wish))
             }
-            _ => Err(Fault::internal(&reference()).into()),
+            _ => Err(ProtocolError::internal(&reference()).into()),
         }
     }
 
     fn poll_once(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<Outcome, Stop>> {
         Poll::Ready(match self {
-            Work::Done(outcome) => Ok(std::mem::replace(outcome, Outcome::Done)),
+            Work::Done(outcome) => Ok(std::mem::replace(outcome, Outcome::Empty)),
             Work::Task { run, .. } => return run.as_mut().poll(task),
             Work::Tool { entry, arguments, run, mending, .. } => loop {
                 let ended = ready!(run.poll(task));
@@ -530,10 +530,10 @@ impl Work {
             Work::Read { uri, cache, run } => {
                 let ended = ready!(run.poll(task));
                 match run.settle(uri, ended)? {
-                    Ok(Found::Contents(contents)) => Ok(Outcome::Read { contents, cache: *cache }),
+                    Ok(Found::Contents(contents)) => Ok(Outcome::ReadResource { contents, cache: *cache }),
                     // Variables that do not fit the template's type name nothing: there is no such resource.
                     Ok(Found::Nothing) | Err(Failed::Arguments(Rejection::Arguments(_))) => {
-                        Err(Fault::resource(uri).into())
+                        Err(ProtocolError::resource_not_found(uri).into())
                     }
                     Err(failed) => Err(failed_fault("resource", uri, &failed).into()),
                 }
@@ -547,7 +547,7 @@ impl Work {
                         description: filled.description.or_else(|| prompt.description.clone()),
                         ..filled
                     })),
-                    Err(Failed::Arguments(Rejection::Arguments(error))) => Err(Fault::params(error).into()),
+                    Err(Failed::Arguments(Rejection::Arguments(error))) => Err(ProtocolError::invalid_params(error).into()),
                     Err(failed) => Err(failed_fault("prompt", name, &failed).into()),
                 }
             }
@@ -559,7 +559,7 @@ impl Work {
     }
 }
 
-fn end_tool(entry: &ToolEntry, arguments: &Raw, ended: Result<ToolOutput, Failed>) -> Result<Outcome, Stop> {
+fn end_tool(entry: &ToolEntry, arguments: &RawJson, ended: Result<ToolOutput, Failed>) -> Result<Outcome, Stop> {
     let name = &entry.tool.name;
     match ended {
         // However it is said: some ways of speaking have an error for it.
@@ -592,7 +592,7 @@ fn end_tool(entry: &ToolEntry, arguments: &Raw, ended: Result<ToolOutput, Failed
 /// Why an output is not what its schema promised. What a type describes is right by itself.
 fn broken_promise(entry: &ToolEntry, output: &ToolOutput) -> Option<String> {
     let check = entry.output_check.as_ref().filter(|_| !output.is_error)?;
-    match &output.structured {
+    match &output.structured_content {
         Some(structured) => check.faults(structured),
         None => Some("there is no structured output".into()),
     }
@@ -600,7 +600,7 @@ fn broken_promise(entry: &ToolEntry, output: &ToolOutput) -> Option<String> {
 
 fn completion(mut values: Vec<String>) -> Completion {
     let total = values.len();
-    values.truncate(Completion::MAX);
+    values.truncate(Completion::MAX_VALUES);
     Completion { has_more: Some(total > values.len()), total: u64::try_from(total).ok(), values }
 }
 
@@ -712,7 +712,7 @@ fn bad_arguments(faults: &str) -> Stop {
     Stop::Tool(Failure::Arguments, Box::new(ToolOutput::error(said)))
 }
 
-fn check_needs(entry: &ToolEntry, caller: &Caller) -> Result<(), Fault> {
+fn check_needs(entry: &ToolEntry, caller: &Caller) -> Result<(), ProtocolError> {
     let mut unmet = entry.needs.iter().filter(|need| !need.is_met(&caller.client.capabilities)).peekable();
     if unmet.peek().is_none() {
         return Ok(());
@@ -720,7 +720,7 @@ fn check_needs(entry: &ToolEntry, caller: &Caller) -> Result<(), Fault> {
     let mut missing = ClientCapabilities::default();
     unmet.for_each(|need| need.add_to(&mut missing));
     let message = format!("tool `{}` needs capabilities that the client does not declare", entry.tool.name);
-    Err(Fault::capability(&missing, message))
+    Err(ProtocolError::missing_capability(&missing, message))
 }
 
 /// What the client carried from an earlier run must be what it was given, before anything runs with it: a
@@ -729,9 +729,9 @@ fn check_luggage(voice: &dyn Voice) -> Result<(), Stop> {
     voice.stopped("").map_or(Ok(()), Err)
 }
 
-fn unknown_tool(catalog: &Snapshot, view: View<'_>, name: &str) -> Fault {
+fn unknown_tool(catalog: &Snapshot, view: View<'_>, name: &str) -> ProtocolError {
     let names = catalog.tools.iter().map(|entry| entry.tool.name.as_str());
-    Fault::tool(name, { names }.find(|known| view.shows_tool(known) && is_close(known, name)))
+    ProtocolError::tool_not_found(name, { names }.find(|known| view.shows_tool(known) && is_close(known, name)))
 }
 
 /// The same but for case and separators, or for one character.
@@ -755,37 +755,37 @@ fn clip(text: &str, most: usize) -> &str {
 }
 
 /// Why a handler gave nothing. Its own words are for the caller; what is missing in the server is not.
-fn failed_fault(kind: &str, name: &str, failed: &Failed) -> Fault {
+fn failed_fault(kind: &str, name: &str, failed: &Failed) -> ProtocolError {
     if let Failed::Fault(fault) = failed {
         return fault.clone();
     }
     if let Failed::Arguments(Rejection::State(missing)) = failed {
         let reference = reference();
         tracing::error!(kind, name, reference, missing, "the server was built without this state");
-        return Fault::internal(&reference);
+        return ProtocolError::internal(&reference);
     }
     let said = said(failed);
     tracing::warn!(kind, name, said, "handler failed");
-    Fault::new(FaultKind::Internal, said)
+    ProtocolError::new(ProtocolErrorKind::Internal, said)
 }
 
 fn completer(
     catalog: &Snapshot,
     view: View<'_>,
-    completing: &Completing,
-) -> Result<Option<crate::handler::CompleteFn>, Fault> {
-    let Completing { reference, argument, .. } = completing;
+    completing: &CompleteParams,
+) -> Result<Option<crate::handler::CompleteFn>, ProtocolError> {
+    let CompleteParams { completion_ref: reference, argument, .. } = completing;
     let completers = match reference {
-        Reference::Prompt(name) => {
+        CompletionReference::Prompt(name) => {
             let entry = catalog.prompts.get(name).filter(|_| view.shows_prompt(name));
-            let entry = entry.ok_or_else(|| Fault::prompt(name))?;
+            let entry = entry.ok_or_else(|| ProtocolError::prompt_not_found(name))?;
             &entry.completers
         }
-        Reference::Resource(uri) => match catalog.templates.get(uri).filter(|_| view.shows_resource(uri)) {
+        CompletionReference::Resource(uri) => match catalog.templates.get(uri).filter(|_| view.shows_resource(uri)) {
             Some(entry) => &entry.completers,
             None => match catalog.resources.get(uri).filter(|_| view.shows_resource(uri)) {
                 Some(entry) => &entry.completers,
-                None => return Err(Fault::params(format!("unknown resource template: {}", clip(uri, 128)))),
+                None => return Err(ProtocolError::invalid_params(format!("unknown resource template: {}", clip(uri, 128)))),
             },
         },
     };

@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 use bytes::{BufMut, Bytes, BytesMut};
 use toolgate_wire::model::Outcome;
 use toolgate_wire::{
-    Broken, BrokenKind, Dialect, Fault, FaultKind, Frame, Index, Limits, Message, Raw, RequestId, read,
-    read_forgiving, read_knowing,
+    FrameError, FrameErrorKind, Dialect, ProtocolError, ProtocolErrorKind, Frame, ParamsIndex, Limits, Message, RawJson, RequestId, read_message,
+    read_message_lenient, read_message_cached,
 };
 
 use crate::dispatch::{Hall, Work};
@@ -61,13 +61,13 @@ impl Entry {
     /// it. No handler has run yet.
     pub(crate) fn open(&self, bytes: &Bytes, peer: &Peer, out: &Arc<Stream>) -> Started {
         self.wake();
-        let mut index = Index::default();
-        match read_knowing(bytes, &self.limits, &mut index, &self.era.greetings) {
-            Ok(Message::One(frame)) => self.start(frame, &index, peer, out, false),
+        let mut index = ParamsIndex::default();
+        match read_message_cached(bytes, &self.limits, &mut index, &self.era.greetings) {
+            Ok(Message::Single(frame)) => self.start(frame, &index, peer, out, false),
             Ok(Message::Batch(frames)) if self.era.takes_batches(peer) => Started::Batch(frames),
             Ok(Message::Batch(_)) => Started::Answered(self.broken(&no_batches(), peer)),
             Err(broken) => match self.forgiven(bytes, &broken, peer) {
-                Some(frame) => self.start(frame, &Index::default(), peer, out, false),
+                Some(frame) => self.start(frame, &ParamsIndex::default(), peer, out, false),
                 None => Started::Answered(self.broken(&broken, peer)),
             },
         }
@@ -82,17 +82,17 @@ impl Entry {
     }
 
     /// A message that is broken, but not for this peer.
-    fn forgiven(&self, bytes: &Bytes, broken: &Broken, peer: &Peer) -> Option<Frame> {
-        let may_be = matches!(broken.kind, BrokenKind::Params | BrokenKind::Invalid);
+    fn forgiven(&self, bytes: &Bytes, broken: &FrameError, peer: &Peer) -> Option<Frame> {
+        let may_be = matches!(broken.kind, FrameErrorKind::InvalidParams | FrameErrorKind::InvalidRequest);
         let forgiving = self.era.forgives(peer).filter(|_| may_be)?;
-        read_forgiving(bytes, &self.limits, forgiving).ok()
+        read_message_lenient(bytes, &self.limits, forgiving).ok()
     }
 
     /// Refuses a message because what is needed to read it cannot be had.
-    fn unprepared(&self, bytes: &Bytes, fault: &Fault) -> Answer {
+    fn unprepared(&self, bytes: &Bytes, fault: &ProtocolError) -> Answer {
         let sight = self.watch.begin();
-        match read(bytes, &self.limits) {
-            Ok(Message::One(Frame::Request { id, method, .. })) => {
+        match read_message(bytes, &self.limits) {
+            Ok(Message::Single(Frame::Request { id, method, .. })) => {
                 self.watched(sight, &method, None, self.era.unprepared(Some(&id), fault))
             }
             _ => self.watched(sight, UNREADABLE, None, self.era.unprepared(None, fault)),
@@ -113,19 +113,19 @@ impl Entry {
         }
     }
 
-    fn broken(&self, broken: &Broken, peer: &Peer) -> Answer {
+    fn broken(&self, broken: &FrameError, peer: &Peer) -> Answer {
         let sight = self.watch.begin();
         self.watched(sight, UNREADABLE, None, self.era.broken(broken, peer))
     }
 
     /// The refusal of a request for which there is no room; none for what costs nothing: answers and notices.
     pub(crate) fn too_many(&self, bytes: &Bytes) -> Option<Bytes> {
-        let id = match read(bytes, &self.limits) {
-            Ok(Message::One(Frame::Request { id, .. })) => Some(id),
+        let id = match read_message(bytes, &self.limits) {
+            Ok(Message::Single(Frame::Request { id, .. })) => Some(id),
             Ok(Message::Batch(_)) => None,
-            Ok(Message::One(_)) | Err(_) => return None,
+            Ok(Message::Single(_)) | Err(_) => return None,
         };
-        let fault = Fault::new(FaultKind::Busy, "too many calls are under way; wait for some of them to end");
+        let fault = ProtocolError::new(ProtocolErrorKind::Busy, "too many calls are under way; wait for some of them to end");
         Some(refuse(id.as_ref(), &fault))
     }
 
@@ -206,7 +206,7 @@ impl Entry {
     fn start(
         &self,
         frame: Frame,
-        index: &Index<'_>,
+        index: &ParamsIndex<'_>,
         peer: &Peer,
         out: &Arc<Stream>,
         in_batch: bool,
@@ -262,12 +262,12 @@ impl Entry {
         let changed = ruling.is_changed.then(|| Peer { is_changed: true, ..peer.clone() });
         let peer = changed.as_ref().unwrap_or(peer);
         if let Some(no) = ruling.rejection {
-            let kind = if no.code == REJECTED { FaultKind::Rejected } else { FaultKind::Other(no.code) };
-            let fault = Fault::new(kind, no.message).with_status(no.status.unwrap_or(200));
+            let kind = if no.code == REJECTED { ProtocolErrorKind::Rejected } else { ProtocolErrorKind::Other(no.code) };
+            let fault = ProtocolError::new(kind, no.message).with_status(no.status.unwrap_or(200));
             let answer = self.era.reject(Some(id), peer, &fault);
             return Started::Answered(self.watched(sight, &method, None, answer));
         }
-        self.begin(id, &method, params.as_ref(), &Index::default(), sight, peer, out, in_batch)
+        self.begin(id, &method, params.as_ref(), &ParamsIndex::default(), sight, peer, out, in_batch)
     }
 
     async fn after_asking(&self, asking: &mut Asking, peer: &Peer, out: &Arc<Stream>) -> Answer {
@@ -282,8 +282,8 @@ impl Entry {
         &self,
         id: &RequestId,
         method: &str,
-        params: Option<&Raw>,
-        index: &Index<'_>,
+        params: Option<&RawJson>,
+        index: &ParamsIndex<'_>,
         sight: Sight,
         peer: &Peer,
         out: &Arc<Stream>,
@@ -337,13 +337,13 @@ impl Entry {
     /// All at once; the answers in one array, in the order of the questions.
     fn batch<'a>(
         &'a self,
-        frames: Vec<Result<Frame, Broken>>,
+        frames: Vec<Result<Frame, FrameError>>,
         peer: &'a Peer,
         out: &'a Arc<Stream>,
     ) -> BoxFuture<'a, Answer> {
         let calls = frames.into_iter().map(move |frame| -> BoxFuture<'a, Answer> {
             let started = match frame {
-                Ok(frame) => self.start(frame, &Index::default(), peer, out, true),
+                Ok(frame) => self.start(frame, &ParamsIndex::default(), peer, out, true),
                 Err(broken) => Started::Answered(self.broken(&broken, peer)),
             };
             Box::pin(self.finish(started, peer, out))
@@ -374,7 +374,7 @@ fn array_of(answers: Vec<Answer>) -> Answer {
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum Started {
     Answered(Answer),
-    Batch(Vec<Result<Frame, Broken>>),
+    Batch(Vec<Result<Frame, FrameError>>),
     Listening(Box<Listening>),
     Later(Box<Later>),
     /// Those who listen to requests take their time.
@@ -417,9 +417,9 @@ pub(crate) struct Asking {
 /// The number of a refusal whose listener chose none.
 const REJECTED: i64 = -32000;
 
-fn no_batches() -> Broken {
-    Broken {
-        kind: BrokenKind::Invalid,
+fn no_batches() -> FrameError {
+    FrameError {
+        kind: FrameErrorKind::InvalidRequest,
         id: None,
         detail: "batches are not part of this protocol version".into(),
     }

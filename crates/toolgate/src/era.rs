@@ -25,10 +25,10 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{
-    CacheHint, Call, Implementation, Notice, Outcome, ServerCapabilities, ToolOutput,
+    CacheHint, Call, Implementation, Notification, Outcome, ServerCapabilities, ToolOutput,
 };
 use toolgate_wire::{
-    Asking, Broken, BrokenKind, Client, Dialect, Edition, Fault, FaultKind, Frame, Index, Meta, Raw,
+    ServerRequestMode, FrameError, FrameErrorKind, Client, Dialect, ProtocolVersion, ProtocolError, ProtocolErrorKind, Frame, ParamsIndex, Meta, RawJson,
     RequestId, codec, key,
 };
 
@@ -127,14 +127,14 @@ pub(crate) enum Arrival {
 pub(crate) struct Face {
     pub(crate) info: Implementation,
     /// The same as each edition says it.
-    pub(crate) signatures: [codec::Signature; Edition::ALL.len()],
+    pub(crate) signatures: [codec::EncodedServerInfo; ProtocolVersion::ALL.len()],
     pub(crate) instructions: Option<String>,
     pub(crate) cache: CacheHint,
 }
 
 impl Face {
     pub(crate) fn new(info: Implementation, instructions: Option<String>, cache: CacheHint) -> Face {
-        let signatures = Edition::ALL.map(|edition| codec::Signature::new(edition, &info));
+        let signatures = ProtocolVersion::ALL.map(|edition| codec::EncodedServerInfo::new(edition, &info));
         Face { info, signatures, instructions, cache }
     }
 }
@@ -158,7 +158,7 @@ pub(crate) struct Era {
     pub(crate) drain: CancellationToken,
     lists: Lists,
     /// Clients that introduced themselves lately.
-    pub(crate) greetings: codec::Greetings,
+    pub(crate) greetings: codec::ClientCache,
     /// What anybody may see, here as in the hall.
     shown: Arc<Seldom<Profile>>,
     /// Nothing is served but `ping`.
@@ -231,7 +231,7 @@ impl Era {
             hub,
             drain,
             lists: Lists::default(),
-            greetings: codec::Greetings::default(),
+            greetings: codec::ClientCache::default(),
             shown,
             paused: AtomicBool::new(false),
             tasks,
@@ -245,8 +245,8 @@ impl Era {
         &self,
         id: &RequestId,
         method: &str,
-        params: Option<&Raw>,
-        index: &Index<'_>,
+        params: Option<&RawJson>,
+        index: &ParamsIndex<'_>,
         peer: &Peer,
         out: &Arc<Stream>,
         in_batch: bool,
@@ -262,17 +262,17 @@ impl Era {
     pub(crate) fn mend(
         &self,
         method: &str,
-        params: Option<&Raw>,
+        params: Option<&RawJson>,
         peer: &Peer,
-    ) -> Option<(String, Option<Raw>)> {
+    ) -> Option<(String, Option<RawJson>)> {
         let (mended, changed) = bare::mend(peer, method, params)?;
-        let names_none = codec::read_version(params).is_none();
+        let names_none = codec::read_protocol_version(params).is_none();
         (names_none && matches!(self.speaker(peer), Ok(Speaker::Bare))).then(|| (mended.to_owned(), changed))
     }
 
     /// Hears a message that is no request.
     pub(crate) fn hear(&self, frame: Frame, peer: &Peer) -> Arrival {
-        let refused = |(speech, fault): (Speech, Fault)| speech.refusal(None, &fault);
+        let refused = |(speech, fault): (Speech, ProtocolError)| speech.refusal(None, &fault);
         let answer = match frame {
             Frame::Notification { method, params } => {
                 match self.notification(&method, params.as_ref(), peer) {
@@ -285,7 +285,7 @@ impl Era {
                 Ok(Speaker::Session(session)) => {
                     let elsewhere = self.shared.as_ref().filter(|_| session.kin.is_some());
                     if let Some(told) = elsewhere.and_then(|shared| shared.answer(&session, &id, &outcome)) {
-                        return Arrival::Later(accepted(session.client.edition.into(), told));
+                        return Arrival::Later(accepted(session.client.protocol_version.into(), told));
                     }
                     session.hear(&id, outcome);
                     Answer::Accepted
@@ -293,19 +293,19 @@ impl Era {
                 Ok(_) => self.stray(peer),
                 Err(error) => refused(error),
             },
-            Frame::Lost { .. } | Frame::Request { .. } => self.stray(peer),
+            Frame::ErrorWithoutId { .. } | Frame::Request { .. } => self.stray(peer),
         };
         Arrival::Answered(answer)
     }
 
     /// What must be fetched before a message of this peer can be read; nothing where there is one process only.
-    pub(crate) fn prepare<'a>(&'a self, peer: &'a Peer) -> Option<BoxFuture<'a, Result<(), Fault>>> {
+    pub(crate) fn prepare<'a>(&'a self, peer: &'a Peer) -> Option<BoxFuture<'a, Result<(), ProtocolError>>> {
         self.shared.as_ref()?.prepare(peer)
     }
 
     /// Refuses a message before it was read.
-    pub(crate) fn unprepared(&self, id: Option<&RequestId>, fault: &Fault) -> Answer {
-        Speech::from(Edition::NEWEST_HANDSHAKE).refusal(id, fault)
+    pub(crate) fn unprepared(&self, id: Option<&RequestId>, fault: &ProtocolError) -> Answer {
+        Speech::from(ProtocolVersion::LATEST_WITH_HANDSHAKE).refusal(id, fault)
     }
 
     /// Begins to listen to other processes, if there are any.
@@ -321,7 +321,7 @@ impl Era {
         shared: &Arc<Shared>,
         peer: &Peer,
         last_event: Option<&str>,
-    ) -> Result<Stood, Fault> {
+    ) -> Result<Stood, ProtocolError> {
         let session = self.session_of(peer)?;
         shared.stand(session, last_event).await
     }
@@ -330,8 +330,8 @@ impl Era {
     fn stray(&self, peer: &Peer) -> Answer {
         match (&peer.road, self.speaker(peer)) {
             (Road::Line(_), _) | (_, Ok(Speaker::Session(_))) => Answer::Accepted,
-            (_, Ok(Speaker::Bare)) if peer.dialect().stray_answers => Answer::Accepted,
-            _ => self.speech(peer).refusal(None, &Fault::invalid("a response to nothing that was asked")),
+            (_, Ok(Speaker::Bare)) if peer.dialect().ignore_unmatched_responses => Answer::Accepted,
+            _ => self.speech(peer).refusal(None, &ProtocolError::invalid_request("a response to nothing that was asked")),
         }
     }
 
@@ -340,22 +340,22 @@ impl Era {
         &self,
         id: &RequestId,
         method: &str,
-        params: Option<&Raw>,
-        index: &Index<'_>,
+        params: Option<&RawJson>,
+        index: &ParamsIndex<'_>,
         peer: &Peer,
         out: &Arc<Stream>,
         in_batch: bool,
-    ) -> Result<Arrival, (Speech, Fault)> {
+    ) -> Result<Arrival, (Speech, ProtocolError)> {
         if self.paused.load(Ordering::Relaxed) && method != "ping" {
             let said = "the server is paused; try again later";
-            return Err((self.speech(peer), Fault::new(FaultKind::Paused, said)));
+            return Err((self.speech(peer), ProtocolError::new(ProtocolErrorKind::Paused, said)));
         }
-        let said = codec::Said::noted(params, index).map_err(|fault| (self.speech(peer), fault))?;
+        let said = codec::ParamsView::with_index(params, index).map_err(|fault| (self.speech(peer), fault))?;
         let labels = peer.headers.labels();
         if self.is_each(method, &said, labels) {
-            let newest = |fault| (Speech::from(Edition::NEWEST), fault);
+            let newest = |fault| (Speech::from(ProtocolVersion::LATEST), fault);
             if in_batch {
-                return Err(newest(Fault::invalid("a request of this kind cannot be part of a batch")));
+                return Err(newest(ProtocolError::invalid_request("a request of this kind cannot be part of a batch")));
             }
             if let Road::Line(line) = &peer.road {
                 line.note_each();
@@ -370,8 +370,8 @@ impl Era {
         }
         if method == "initialize" {
             if in_batch {
-                let fault = Fault::invalid("`initialize` cannot be part of a batch");
-                return Err((Edition::NEWEST_HANDSHAKE.into(), fault));
+                let fault = ProtocolError::invalid_request("`initialize` cannot be part of a batch");
+                return Err((ProtocolVersion::LATEST_WITH_HANDSHAKE.into(), fault));
             }
             if let Some(answer) = self.nod(id, params, peer) {
                 return Ok(Arrival::Answered(answer));
@@ -379,17 +379,17 @@ impl Era {
             self.check_greeting(params, peer)?;
             return self
                 .shake_hands(id, params, peer)
-                .map_err(|fault| (Edition::NEWEST_HANDSHAKE.into(), fault));
+                .map_err(|fault| (ProtocolVersion::LATEST_WITH_HANDSHAKE.into(), fault));
         }
         let (speech, session) = match self.speaker_of(peer, labels)? {
-            Speaker::Session(session) => (session.client.edition.into(), Some(session)),
-            Speaker::Stranger(edition) if !edition.shakes_hands() => {
+            Speaker::Session(session) => (session.client.protocol_version.into(), Some(session)),
+            Speaker::Stranger(edition) if !edition.has_handshake() => {
                 let said = "say who you are in the `_meta` of each request, or send `initialize` first";
-                return Err((edition.into(), Fault::params(said)));
+                return Err((edition.into(), ProtocolError::invalid_params(said)));
             }
             Speaker::Stranger(edition) => (edition.into(), None),
             Speaker::Bare if self.waits_for_greeting(method, peer) => {
-                let fault = Fault::new(FaultKind::Uninitialized, "send `initialize` first");
+                let fault = ProtocolError::new(ProtocolErrorKind::NotInitialized, "send `initialize` first");
                 return Err((Speech::bare(peer), fault));
             }
             Speaker::Bare => (Speech::bare(peer), None),
@@ -398,12 +398,12 @@ impl Era {
             && let Road::Line(line) = &peer.road
             && line.close()
         {
-            return Ok(Arrival::Answered(self.answer(&speech, id, &Outcome::Done)));
+            return Ok(Arrival::Answered(self.answer(&speech, id, &Outcome::Empty)));
         }
         let told = |fault| (speech.clone(), fault);
         let call = match &speech {
-            Speech::Named(edition) => said.call(*edition, method),
-            Speech::Bare(_) => said.bare_call(peer.dialect(), method),
+            Speech::Named(edition) => said.read_call(*edition, method),
+            Speech::Bare(_) => said.read_unversioned_call(peer.dialect(), method),
         };
         let call = call.map_err(told)?;
         let meta = said.meta().map_err(told)?;
@@ -429,9 +429,9 @@ impl Era {
     /// What needs to know nothing of its caller.
     fn answer_at_once(&self, speech: &Speech, id: &RequestId, call: &Call) -> Option<Answer> {
         match call {
-            Call::Ping => Some(self.answer(speech, id, &Outcome::Done)),
+            Call::Ping => Some(self.answer(speech, id, &Outcome::Empty)),
             Call::Discover => {
-                let discovery = Outcome::Discovery(Box::new(self.discovery()));
+                let discovery = Outcome::Discover(Box::new(self.discovery()));
                 Some(self.answer(speech, id, &discovery))
             }
             _ => None,
@@ -445,12 +445,12 @@ impl Era {
         speech: &Speech,
         id: &RequestId,
         call: Call,
-        params: Option<&Raw>,
+        params: Option<&RawJson>,
         mut caller: Box<Caller>,
         session: Option<Arc<Session>>,
         peer: &Peer,
         out: &Arc<Stream>,
-    ) -> Result<Arrival, (Speech, Fault)> {
+    ) -> Result<Arrival, (Speech, ProtocolError)> {
         if caller.tasks == TaskWay::Asked
             && let Some(session) = &session
             && is_about_tasks(&call)
@@ -466,10 +466,10 @@ impl Era {
             if let Call::Subscribe { uri } = &call
                 && self.hides(&caller, uri)
             {
-                return Err(told(Fault::resource(uri)));
+                return Err(told(ProtocolError::resource_not_found(uri)));
             }
             let (shared, session) = (Arc::clone(shared), Arc::clone(session));
-            let (answer, speech, id) = (self.answer(speech, id, &Outcome::Done), speech.clone(), id.clone());
+            let (answer, speech, id) = (self.answer(speech, id, &Outcome::Empty), speech.clone(), id.clone());
             return Ok(Arrival::Later(Box::pin(async move {
                 let kept = shared.remember(&session, &call).await;
                 kept.map_or_else(|fault| speech.refusal(Some(&id), &fault), |()| answer)
@@ -479,37 +479,37 @@ impl Era {
             return self.visit(speech.clone(), id, call, params, caller, session, peer, out).map_err(told);
         }
         match (call, &session) {
-            (Call::Hello(_), _) => Err(told(Fault::method("initialize"))),
+            (Call::Initialize(_), _) => Err(told(ProtocolError::method_not_found("initialize"))),
             (Call::SetLevel(level), session) => {
                 if let Some(session) = session {
                     session.set_level(level);
                 }
-                answered(Outcome::Done)
+                answered(Outcome::Empty)
             }
             (Call::Subscribe { uri }, Some(session)) => {
                 if self.hides(&caller, &uri) {
-                    return Err(told(Fault::resource(&uri)));
+                    return Err(told(ProtocolError::resource_not_found(&uri)));
                 }
                 session.subscribe(&uri).map_err(told)?;
-                answered(Outcome::Done)
+                answered(Outcome::Empty)
             }
             (Call::Unsubscribe { uri }, Some(session)) => {
                 session.unsubscribe(&uri);
-                answered(Outcome::Done)
+                answered(Outcome::Empty)
             }
             (Call::Subscribe { uri }, None) if self.subscribes_unnamed(speech, peer) => {
                 if self.hides(&caller, &uri) {
-                    return Err(told(Fault::resource(&uri)));
+                    return Err(told(ProtocolError::resource_not_found(&uri)));
                 }
                 self.subscribe_unnamed(peer, &uri).map_err(told)?;
-                answered(Outcome::Done)
+                answered(Outcome::Empty)
             }
             (Call::Unsubscribe { uri }, None) if self.subscribes_unnamed(speech, peer) => {
                 self.unsubscribe_unnamed(peer, &uri);
-                answered(Outcome::Done)
+                answered(Outcome::Empty)
             }
             (call @ (Call::Subscribe { .. } | Call::Unsubscribe { .. }), None) => {
-                Err(told(Fault::method(call.method())))
+                Err(told(ProtocolError::method_not_found(call.method())))
             }
             (Call::Listen(mut filter), _) => {
                 filter.uris.retain(|uri| !self.hides(&caller, uri));
@@ -521,7 +521,7 @@ impl Era {
                 let listening = self.listen(speech.edition(), id, filter, cancel, ticket, &caller, peer, out);
                 Ok(Arrival::Listening(Box::new(listening)))
             }
-            (call, _) => Err(told(Fault::method(call.method()))),
+            (call, _) => Err(told(ProtocolError::method_not_found(call.method()))),
         }
     }
 
@@ -531,16 +531,16 @@ impl Era {
         speech: Speech,
         id: &RequestId,
         call: Call,
-        params: Option<&Raw>,
+        params: Option<&RawJson>,
         caller: Box<Caller>,
         session: Option<Arc<Session>>,
         peer: &Peer,
         out: &Arc<Stream>,
-    ) -> Result<Arrival, Fault> {
+    ) -> Result<Arrival, ProtocolError> {
         let (cancel, ticket) = self.ticket(id, session.as_ref(), peer)?;
         let edition = speech.edition();
         let posted = matches!(peer.road, Road::Post { .. });
-        if !edition.facts().leaving_cancels {
+        if !edition.behavior().disconnect_cancels {
             out.outlive_reader();
         }
         let streams = match &peer.road {
@@ -552,13 +552,13 @@ impl Era {
             out.asks(id);
         }
         let out = streams.then(|| Arc::clone(out));
-        let (voice, retrying): (Arc<dyn Voice>, _) = match edition.facts().asking {
-            Asking::Reverse => {
+        let (voice, retrying): (Arc<dyn Voice>, _) = match edition.behavior().server_requests {
+            ServerRequestMode::Reverse => {
                 let level = self.level_unnamed(&speech);
                 let voice = Reversing::new(edition, session, out, cancel.clone(), posted).hearing(level);
                 (Arc::new(voice), None)
             }
-            Asking::Retry => {
+            ServerRequestMode::Retry => {
                 let retrying = Arc::new(Retrying::new(edition, &call, params, &caller, out, self));
                 (Arc::clone(&retrying) as Arc<dyn Voice>, Some(retrying))
             }
@@ -575,12 +575,12 @@ impl Era {
         id: &RequestId,
         session: Option<&Arc<Session>>,
         peer: &Peer,
-    ) -> Result<(Cancel, Option<Ticket>), Fault> {
+    ) -> Result<(Cancel, Option<Ticket>), ProtocolError> {
         let cancel = Cancel::new();
         let calls = match (&peer.road, session) {
             (Road::Line(line), _) => {
                 if line.calls.contains(id) {
-                    return Err(Fault::invalid("a request with this id is in flight"));
+                    return Err(ProtocolError::invalid_request("a request with this id is in flight"));
                 }
                 line.check_room()?;
                 &line.calls
@@ -615,27 +615,27 @@ impl Era {
     fn notification(
         &self,
         method: &str,
-        params: Option<&Raw>,
+        params: Option<&RawJson>,
         peer: &Peer,
-    ) -> Result<Option<BoxFuture<'static, Answer>>, (Speech, Fault)> {
-        let said = codec::Said::of(params).map_err(|fault| (self.speech(peer), fault))?;
+    ) -> Result<Option<BoxFuture<'static, Answer>>, (Speech, ProtocolError)> {
+        let said = codec::ParamsView::new(params).map_err(|fault| (self.speech(peer), fault))?;
         if self.is_each(method, &said, peer.headers.labels()) {
             if let Road::Line(line) = &peer.road
-                && let Some((Notice::Cancelled { request: Some(id), .. }, _)) =
-                    codec::read_notice(Edition::NEWEST, method, params)
+                && let Some((Notification::Cancelled { request: Some(id), .. }, _)) =
+                    codec::read_notification(ProtocolVersion::LATEST, method, params)
             {
                 line.calls.cancel(&id);
             }
             let checked = each::check_method_if_sent(method, peer);
-            return checked.map(|()| None).map_err(|fault| (Edition::NEWEST.into(), fault));
+            return checked.map(|()| None).map_err(|fault| (ProtocolVersion::LATEST.into(), fault));
         }
         let (edition, calls) = match self.speaker(peer)? {
-            Speaker::Session(session) => (session.client.edition, Some(session)),
+            Speaker::Session(session) => (session.client.protocol_version, Some(session)),
             Speaker::Stranger(edition) => (edition, None),
-            Speaker::Bare => (Edition::UNNAMED, None),
+            Speaker::Bare => (ProtocolVersion::FALLBACK, None),
         };
-        let notice = codec::read_notice(edition, method, params).map(|(notice, _)| notice);
-        if let Some(Notice::Cancelled { request: Some(id), .. }) = notice {
+        let notice = codec::read_notification(edition, method, params).map(|(notice, _)| notice);
+        if let Some(Notification::Cancelled { request: Some(id), .. }) = notice {
             // A stdio client of an edition without a handshake says nothing of itself in a notification.
             match (&peer.road, calls) {
                 (Road::Line(line), _) => {
@@ -655,28 +655,28 @@ impl Era {
     }
 
     /// Answers bytes that are no message.
-    pub(crate) fn broken(&self, broken: &Broken, peer: &Peer) -> Answer {
+    pub(crate) fn broken(&self, broken: &FrameError, peer: &Peer) -> Answer {
         let kind = match broken.kind {
-            BrokenKind::Parse => FaultKind::Parse,
-            BrokenKind::Invalid => FaultKind::Invalid,
-            BrokenKind::Params => FaultKind::Params,
+            FrameErrorKind::ParseError => ProtocolErrorKind::ParseError,
+            FrameErrorKind::InvalidRequest => ProtocolErrorKind::InvalidRequest,
+            FrameErrorKind::InvalidParams => ProtocolErrorKind::InvalidParams,
         };
-        self.speech(peer).refusal(broken.id.as_ref(), &Fault::new(kind, broken.detail.clone()))
+        self.speech(peer).refusal(broken.id.as_ref(), &ProtocolError::new(kind, broken.detail.clone()))
     }
 
     /// Refuses a message that somebody who listens would not have.
-    pub(crate) fn reject(&self, id: Option<&RequestId>, peer: &Peer, fault: &Fault) -> Answer {
+    pub(crate) fn reject(&self, id: Option<&RequestId>, peer: &Peer, fault: &ProtocolError) -> Answer {
         self.speech(peer).refusal(id, fault)
     }
 
     /// Whether this peer may send arrays of messages.
     pub(crate) fn takes_batches(&self, peer: &Peer) -> bool {
         match self.speaker(peer) {
-            Ok(Speaker::Session(session)) => session.client.edition.facts().batches,
-            Ok(Speaker::Stranger(edition)) => edition.facts().batches,
+            Ok(Speaker::Session(session)) => session.client.protocol_version.behavior().batches,
+            Ok(Speaker::Stranger(edition)) => edition.behavior().batches,
             Ok(Speaker::Bare) => match (peer.dialect().batches, &peer.road) {
                 (Some(takes), _) => takes,
-                (None, Road::Post { .. }) => Edition::UNNAMED.facts().batches,
+                (None, Road::Post { .. }) => ProtocolVersion::FALLBACK.behavior().batches,
                 // Nobody who speaks on a standing connection has ever sent one before a greeting.
                 (None, Road::Line(_)) => false,
             },
@@ -703,7 +703,7 @@ impl Era {
     /// Answers a request that went through the house.
     pub(crate) fn close(&self, closing: &Closing, ended: Result<Outcome, Stop>) -> Answer {
         let Closing { speech, id, method, retrying, .. } = closing;
-        let refuse = |fault: &Fault| speech.refusal(Some(id), fault);
+        let refuse = |fault: &ProtocolError| speech.refusal(Some(id), fault);
         if let Some(fault) = retrying.as_ref().and_then(|retrying| retrying.forged()) {
             return refuse(&fault);
         }
@@ -724,11 +724,11 @@ impl Era {
             },
             Err(Stop::Cancelled) => Answer::Silence,
             // The hall makes a task of it.
-            Err(Stop::Later) => refuse(&Fault::internal(&crate::seal::reference())),
+            Err(Stop::Later) => refuse(&ProtocolError::internal(&crate::seal::reference())),
             Err(Stop::NeedsInput) => match retrying.as_ref().map(|retrying| retrying.suspend()) {
                 Some(Ok(outcome)) => self.answer(speech, id, &outcome),
                 Some(Err(fault)) => refuse(&fault),
-                None => refuse(&Fault::internal(&crate::seal::reference())),
+                None => refuse(&ProtocolError::internal(&crate::seal::reference())),
             },
         }
     }
@@ -737,7 +737,7 @@ impl Era {
 /// Taken, once somebody else has been told.
 fn accepted(
     speech: Speech,
-    told: impl Future<Output = Result<(), Fault>> + Send + 'static,
+    told: impl Future<Output = Result<(), ProtocolError>> + Send + 'static,
 ) -> BoxFuture<'static, Answer> {
     Box::pin(
         async move { told.await.map_or_else(|fault| speech.refusal(None, &fault), |()| Answer::Accepted) },
@@ -746,10 +746,10 @@ fn accepted(
 
 /// How a client's way of speaking deals with work that takes long.
 fn task_way(client: &Client) -> TaskWay {
-    match client.edition.facts().tasks {
-        toolgate_wire::Tasks::Never => TaskWay::Never,
-        toolgate_wire::Tasks::Core => TaskWay::Asked,
-        toolgate_wire::Tasks::Extension => {
+    match client.protocol_version.behavior().tasks {
+        toolgate_wire::TasksMode::Never => TaskWay::Never,
+        toolgate_wire::TasksMode::Core => TaskWay::Asked,
+        toolgate_wire::TasksMode::Extension => {
             match client.capabilities.extensions.contains_key(key::TASKS_EXTENSION) {
                 true => TaskWay::Free,
                 false => TaskWay::Undeclared,
@@ -762,7 +762,7 @@ fn task_way(client: &Client) -> TaskWay {
 fn is_about_connection(call: &Call) -> bool {
     matches!(
         call,
-        Call::Hello(_)
+        Call::Initialize(_)
             | Call::SetLevel(_)
             | Call::Subscribe { .. }
             | Call::Unsubscribe { .. }
@@ -794,14 +794,14 @@ enum Speaker {
     /// One whose greeting is remembered.
     Session(Arc<Session>),
     /// One who names an edition, of whom nothing is remembered, because nothing ever is.
-    Stranger(Edition),
+    Stranger(ProtocolVersion),
     /// One who says nothing of itself.
     Bare,
 }
 
 /// A refusal before a message was looked at, or more of it than its id.
-pub(crate) fn refuse(id: Option<&RequestId>, fault: &Fault) -> Bytes {
+pub(crate) fn refuse(id: Option<&RequestId>, fault: &ProtocolError) -> Bytes {
     let mut out = Vec::with_capacity(256);
-    codec::write_fault(&mut out, Edition::NEWEST, id, fault);
+    codec::write_protocol_error(&mut out, ProtocolVersion::LATEST, id, fault);
     out.into()
 }

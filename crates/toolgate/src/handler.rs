@@ -18,8 +18,8 @@ use std::any::TypeId;
 use std::sync::Arc;
 
 use schemars::Schema;
-use toolgate_wire::Raw;
-use toolgate_wire::model::{Contents, PromptOutput, ToolOutput};
+use toolgate_wire::RawJson;
+use toolgate_wire::model::{ResourceContents, PromptOutput, ToolOutput};
 
 pub use ask::{AskError, Elicited};
 pub use context::{Changes, Context};
@@ -159,7 +159,7 @@ impl Needs {
 
 /// A tool's function, erased.
 pub(crate) type ToolFn =
-    Arc<dyn Fn(&Context, &Raw) -> BoxFuture<'static, Result<ToolOutput, Failed>> + Send + Sync>;
+    Arc<dyn Fn(&Context, &RawJson) -> BoxFuture<'static, Result<ToolOutput, Failed>> + Send + Sync>;
 /// A resource's or template's function, erased: with the URI that was asked for and the template's variables.
 pub(crate) type ReadFn = Arc<
     dyn Fn(Context, String, Vec<(String, String)>) -> BoxFuture<'static, Result<Found, Failed>> + Send + Sync,
@@ -205,7 +205,7 @@ fn with_mime(found: Found, mime: Option<&str>) -> Found {
     let Found::Contents(mut contents) = found else {
         return found;
     };
-    for Contents { mime: own, .. } in &mut contents {
+    for ResourceContents { mime: own, .. } in &mut contents {
         if own.is_none() {
             *own = mime.map(str::to_owned);
         }

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tokio::sync::Notify;
-use toolgate_wire::model::Filter;
+use toolgate_wire::model::SubscriptionFilter;
 
 use crate::maps::ByName;
 
@@ -86,7 +86,7 @@ pub(crate) struct Subscriber {
 
 #[derive(Debug)]
 struct State {
-    wants: Filter,
+    wants: SubscriptionFilter,
     /// And to hear of roots, for which filters have no word.
     roots: bool,
     /// Whose tasks it may hear of.
@@ -99,12 +99,12 @@ struct State {
 
 impl Hub {
     /// Hears of what `wants` names, until the subscriber is dropped.
-    pub(crate) fn subscribe(&self, wants: Filter) -> Arc<Subscriber> {
+    pub(crate) fn subscribe(&self, wants: SubscriptionFilter) -> Arc<Subscriber> {
         self.enlist(State::of(wants))
     }
 
     /// The same, and of those tasks of this owner that `wants` names.
-    pub(crate) fn subscribe_as(&self, wants: Filter, owner: Arc<str>) -> Arc<Subscriber> {
+    pub(crate) fn subscribe_as(&self, wants: SubscriptionFilter, owner: Arc<str>) -> Arc<Subscriber> {
         if wants.tasks.is_empty() {
             return self.subscribe(wants);
         }
@@ -112,7 +112,7 @@ impl Hub {
     }
 
     /// The same, and of all tasks of this owner.
-    pub(crate) fn subscribe_to_all(&self, wants: Filter, owner: Arc<str>) -> Arc<Subscriber> {
+    pub(crate) fn subscribe_to_all(&self, wants: SubscriptionFilter, owner: Arc<str>) -> Arc<Subscriber> {
         self.enlist(State { owner: Some(owner), all_tasks: true, ..State::of(wants) })
     }
 
@@ -231,7 +231,7 @@ fn tell(subscribers: &mut Vec<Weak<Subscriber>>, topic: &Topic) {
 
 impl Subscriber {
     /// One whom the hub does not tell: it looks for changes itself.
-    pub(crate) fn apart(wants: Filter) -> Arc<Subscriber> {
+    pub(crate) fn apart(wants: SubscriptionFilter) -> Arc<Subscriber> {
         Arc::new(Subscriber { state: Mutex::new(State::of(wants)), stirred: Notify::new() })
     }
 
@@ -328,7 +328,7 @@ impl Subscriber {
 }
 
 impl State {
-    fn of(wants: Filter) -> State {
+    fn of(wants: SubscriptionFilter) -> State {
         State { wants, roots: false, owner: None, all_tasks: false, changed: Topics::default() }
     }
 
@@ -361,7 +361,7 @@ mod tests {
     async fn changes_coalesce_and_only_what_is_wanted_arrives() {
         let hub = Hub::default();
         let subscriber =
-            hub.subscribe(Filter { tools: true, uris: vec!["a://b".into()], ..Filter::default() });
+            hub.subscribe(SubscriptionFilter { tools: true, uris: vec!["a://b".into()], ..SubscriptionFilter::default() });
         for _ in 0..1000 {
             hub.publish(&Topic::Tools);
             hub.publish(&Topic::Prompts);
@@ -377,7 +377,7 @@ mod tests {
     async fn those_who_left_are_forgotten() {
         let hub = Hub::default();
         for _ in 0..1000 {
-            drop(hub.subscribe(Filter::default()));
+            drop(hub.subscribe(SubscriptionFilter::default()));
         }
         hub.publish(&Topic::Tools);
         assert_eq!(lock(&hub.subscribers).len(), 0);
@@ -386,9 +386,9 @@ mod tests {
     #[tokio::test]
     async fn of_tasks_hears_who_owns_them_and_names_them() {
         let hub = Hub::default();
-        let wants = || Filter { tasks: vec!["one".into()], ..Filter::default() };
+        let wants = || SubscriptionFilter { tasks: vec!["one".into()], ..SubscriptionFilter::default() };
         let named = hub.subscribe_as(wants(), "ada".into());
-        let all = hub.subscribe_to_all(Filter::default(), "ada".into());
+        let all = hub.subscribe_to_all(SubscriptionFilter::default(), "ada".into());
         let others = [hub.subscribe_as(wants(), "bob".into()), hub.subscribe(wants())];
         let task = |id: &str| Topic::Task { owner: "ada".into(), id: id.into() };
         hub.publish(&task("one"));
@@ -405,7 +405,7 @@ mod tests {
     async fn owners_who_left_are_forgotten() {
         let hub = Hub::default();
         for n in 0..1000 {
-            drop(hub.subscribe_to_all(Filter::default(), n.to_string().into()));
+            drop(hub.subscribe_to_all(SubscriptionFilter::default(), n.to_string().into()));
         }
         assert!(lock(&hub.owners).len() < 10, "{}", lock(&hub.owners).len());
     }
@@ -413,7 +413,7 @@ mod tests {
     #[tokio::test]
     async fn a_resource_can_be_left_again() {
         let hub = Hub::default();
-        let subscriber = hub.subscribe(Filter::default());
+        let subscriber = hub.subscribe(SubscriptionFilter::default());
         assert!(subscriber.add("a://b", 1, 100));
         assert!(subscriber.add("a://b", 1, 100));
         assert!(!subscriber.add("a://c", 1, 100));
@@ -427,7 +427,7 @@ mod tests {
     #[tokio::test]
     async fn what_others_are_to_hear_waits_and_does_not_grow_without_end() {
         let hub = Hub::default();
-        let subscriber = hub.subscribe(Filter { tools: true, ..Filter::default() });
+        let subscriber = hub.subscribe(SubscriptionFilter { tools: true, ..SubscriptionFilter::default() });
         hub.relay();
         hub.publish(&Topic::Tools);
         hub.publish(&Topic::Tools);

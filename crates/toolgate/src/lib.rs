@@ -432,13 +432,13 @@ pub use transport::listen::{Connections, Options as ListenOptions, Remote};
 /// The errors of erlmcp by name, for servers that speak like it.
 pub use toolgate_wire::ErlmcpError;
 /// Checked JSON text, as it came: what `Context::meta` gives and `ToolOutput` takes.
-pub use toolgate_wire::Raw;
+pub use toolgate_wire::RawJson;
 /// The words of the protocol, as handlers use them.
 pub use toolgate_wire::model;
 /// How a server speaks to clients that name no protocol revision.
-pub use toolgate_wire::{Dialect, OnGet};
+pub use toolgate_wire::{Dialect, GetDiscovery};
 /// An error of the protocol: what a handler returns that has no result, not even a failed one.
-pub use toolgate_wire::{Fault, FaultKind};
+pub use toolgate_wire::{ProtocolError, ProtocolErrorKind};
 
 #[cfg(feature = "macros")]
 pub use toolgate_macros::{complete, items, prompt, resource, server, template, tool};
@@ -470,7 +470,7 @@ pub mod prelude {
 
     /// Short for [`Context`].
     pub use crate::Context as Ctx;
-    pub use crate::model::{Content, Contents, PromptMessage, Role};
+    pub use crate::model::{Content, ResourceContents, PromptMessage, Role};
     pub use crate::{Context, Elicited, Field, Form, Headers, Json, Principal, Server, State, ToolError};
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};

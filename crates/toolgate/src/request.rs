@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use toolgate_wire::model::{Call, ToolOutput};
-use toolgate_wire::{Client, Fault, Meta};
+use toolgate_wire::{Client, ProtocolError, Meta};
 
 use crate::cancel::Cancel;
 use crate::letterhead::Letterhead;
@@ -210,7 +210,7 @@ pub(crate) struct Request {
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The peer is told this.
-    Fault(Fault),
+    Fault(ProtocolError),
     /// A tool failed. That is told as its result, unless the client's way of speaking has an error for it.
     Tool(Failure, Box<ToolOutput>),
     /// The client must bring answers first; the voice of the call knows which.
@@ -236,8 +236,8 @@ pub(crate) enum Failure {
     Broken,
 }
 
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Stop {
+impl From<ProtocolError> for Stop {
+    fn from(fault: ProtocolError) -> Stop {
         Stop::Fault(fault)
     }
 }

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_wire::model::{
     Annotations, CacheHint, CacheScope, Icon, Implementation, ServerCapabilities, TaskCapability, TaskSupport,
 };
-use toolgate_wire::{Dialect, Limits, Raw, key};
+use toolgate_wire::{Dialect, Limits, RawJson, key};
 
 use crate::bus::Bus;
 use crate::clock::Clock;
@@ -1022,7 +1022,7 @@ fn open(parts: Parts) -> Server {
 fn capabilities(offer: Offer) -> ServerCapabilities {
     let mut extensions = BTreeMap::new();
     if offer.tasks {
-        extensions.insert(key::TASKS_EXTENSION.to_owned(), Raw::empty_object());
+        extensions.insert(key::TASKS_EXTENSION.to_owned(), RawJson::empty_object());
     }
     ServerCapabilities {
         tools: offer.tools.then_some(true),

@@ -25,9 +25,9 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_wire::model::{
-    Answer, Ask, CacheHint, Elicit, Outcome, Page, Task, TaskEnd, TaskState, ToolOutput,
+    ClientResult, ServerRequest, CacheHint, ElicitRequest, Outcome, Page, Task, TaskOutcome, TaskStatus, ToolOutput,
 };
-use toolgate_wire::{Fault, FaultKind, ProgressToken, Raw, codec};
+use toolgate_wire::{ProtocolError, ProtocolErrorKind, ProgressToken, RawJson, codec};
 
 use crate::cancel::Cancel;
 use crate::clock::{Clock, iso8601, tick};
@@ -112,13 +112,13 @@ pub(crate) trait Crew: Send + Sync {
     fn is_resumable(&self, tool: &str) -> bool;
 
     /// Whether an answer is one to this question.
-    fn is_right(&self, ask: &Ask, answer: &Answer) -> bool;
+    fn is_right(&self, ask: &ServerRequest, answer: &ClientResult) -> bool;
 }
 
 /// What a crew needs to begin.
 pub(crate) struct Job {
     pub(crate) tool: String,
-    pub(crate) arguments: Raw,
+    pub(crate) arguments: RawJson,
     pub(crate) caller: Caller,
     pub(crate) voice: Arc<dyn Voice>,
     pub(crate) cancel: Cancel,
@@ -129,7 +129,7 @@ pub(crate) struct Job {
 /// A call that is to become a task.
 pub(crate) struct Wish {
     pub(crate) tool: String,
-    pub(crate) arguments: Raw,
+    pub(crate) arguments: RawJson,
     pub(crate) caller: Caller,
     /// How long the client would like it kept, in milliseconds.
     pub(crate) ttl: Option<u64>,
@@ -257,10 +257,10 @@ impl Tasks {
     }
 
     /// A task as it stands.
-    pub(crate) async fn get(&self, owner: &str, id: &str) -> Result<Task, Fault> {
+    pub(crate) async fn get(&self, owner: &str, id: &str) -> Result<Task, ProtocolError> {
         self.rise();
         let found = self.core.find(owner, id).await.map_err(|error| away(&error))?;
-        Ok(found.ok_or_else(|| Fault::task(id))?.0.task)
+        Ok(found.ok_or_else(|| ProtocolError::task_not_found(id))?.0.task)
     }
 
     /// The same for whoever tells of a change: none if there is nothing to tell.
@@ -273,14 +273,14 @@ impl Tasks {
         &self,
         owner: &str,
         id: &str,
-        answers: BTreeMap<String, Raw>,
-    ) -> Result<(), Fault> {
+        answers: BTreeMap<String, RawJson>,
+    ) -> Result<(), ProtocolError> {
         self.rise();
         let crew = &self.core.crew;
-        let fits = |record: &Record, key: &str, raw: &Raw| {
-            let ask = record.task.asks.get(key);
+        let fits = |record: &Record, key: &str, raw: &RawJson| {
+            let ask = record.task.input_requests.get(key);
             ask.is_some_and(|ask| {
-                codec::recall_answer(ask, raw).is_ok_and(|answer| crew.is_right(ask, &answer))
+                codec::decode_client_result(ask, raw).is_ok_and(|answer| crew.is_right(ask, &answer))
             })
         };
         let mut put = |record: &mut Record| {
@@ -291,16 +291,16 @@ impl Tasks {
             changed
         };
         let updated = self.core.amend(owner, id, None, &mut put);
-        updated.await.map_err(|error| away(&error))?.map(|_| ()).ok_or_else(|| Fault::task(id))
+        updated.await.map_err(|error| away(&error))?.map(|_| ()).ok_or_else(|| ProtocolError::task_not_found(id))
     }
 
     /// Cancels a task; says whether it was this that ended it.
-    pub(crate) async fn cancel(&self, owner: &str, id: &str) -> Result<(Task, bool), Fault> {
+    pub(crate) async fn cancel(&self, owner: &str, id: &str) -> Result<(Task, bool), ProtocolError> {
         self.rise();
         let said = Some("cancelled by the client".to_owned());
-        let mut end = |record: &mut Record| record.end(TaskState::Cancelled, said.clone(), None);
+        let mut end = |record: &mut Record| record.end(TaskStatus::Cancelled, said.clone(), None);
         let cancelled = self.core.amend(owner, id, None, &mut end).await;
-        let amended = cancelled.map_err(|error| away(&error))?.ok_or_else(|| Fault::task(id))?;
+        let amended = cancelled.map_err(|error| away(&error))?.ok_or_else(|| ProtocolError::task_not_found(id))?;
         if amended.changed {
             // The lease is for him to give back who runs it.
             self.core.clear(owner, id, None).await;
@@ -310,13 +310,13 @@ impl Tasks {
     }
 
     /// A page of somebody's own tasks.
-    pub(crate) async fn list(&self, owner: &str, cursor: Option<&str>) -> Result<Page<Task>, Fault> {
+    pub(crate) async fn list(&self, owner: &str, cursor: Option<&str>) -> Result<Page<Task>, ProtocolError> {
         self.rise();
         let purpose = format!("tasks of {owner}");
         let mut after = match cursor {
             None => None,
             Some(cursor) => {
-                let unknown = || Fault::params("unknown cursor; start again without one");
+                let unknown = || ProtocolError::invalid_params("unknown cursor; start again without one");
                 let opened = self
                     .core
                     .seal
@@ -339,7 +339,7 @@ impl Tasks {
             (n_seen, bytes, after) = (n_seen + 1, bytes + entry.value.len(), Some(name));
             items.extend(Record::read(entry.value).map(|record| Arc::new(brief(record.task))));
         };
-        Ok(Page { items, next, cache: CacheHint::default() })
+        Ok(Page { items, next_cursor: next, cache: CacheHint::default() })
     }
 
     /// Waits for the end of a task and gives what its call would have given. What it asks meanwhile is asked by this
@@ -355,11 +355,11 @@ impl Tasks {
             let waiting = core.wait_for(id);
             let stirred = waiting.stirred();
             let found = core.find(owner, id).await.map_err(|error| away(&error))?;
-            let (record, _) = found.ok_or_else(|| Fault::task(id))?;
+            let (record, _) = found.ok_or_else(|| ProtocolError::task_not_found(id))?;
             if record.is_final() {
                 return payload(record.task);
             }
-            let question = record.task.asks.into_iter().find(|(key, _)| !hopeless.contains(key));
+            let question = record.task.input_requests.into_iter().find(|(key, _)| !hopeless.contains(key));
             let Some((key, ask)) = question else {
                 let _ = tokio::time::timeout(LOOK, stirred).await;
                 continue;
@@ -370,9 +370,9 @@ impl Tasks {
                 () = core.gone(owner, id, &key) => continue,
             };
             let reply = match answer {
-                Ok(answer) => codec::keep_answer(&answer),
+                Ok(answer) => codec::encode_client_result(&answer),
                 Err(error) => match error.0 {
-                    AskErrorKind::Refused(why) => Raw::text(&why),
+                    AskErrorKind::Refused(why) => RawJson::string(&why),
                     _ => {
                         hopeless.push(key);
                         continue;
@@ -538,7 +538,7 @@ impl Core {
             let waiting = self.wait_for(id);
             let stirred = waiting.stirred();
             match self.find(owner, id).await {
-                Ok(Some((record, _))) if record.task.asks.contains_key(key) => {}
+                Ok(Some((record, _))) if record.task.input_requests.contains_key(key) => {}
                 Ok(_) => return,
                 Err(_) => {}
             }
@@ -674,20 +674,20 @@ fn first_record(id: &str, wish: &Wish, now: u64, life: Duration, poll: Duration)
     Record {
         task: Task {
             id: id.to_owned(),
-            state: TaskState::Working,
-            message: None,
+            status: TaskStatus::Working,
+            status_message: None,
             created_at: iso8601(now),
-            updated_at: iso8601(now),
+            last_updated_at: iso8601(now),
             ttl_ms: Some(millis(life)),
-            poll_ms: Some(millis(poll).max(1)),
-            asks: BTreeMap::new(),
-            end: None,
+            poll_interval_ms: Some(millis(poll).max(1)),
+            input_requests: BTreeMap::new(),
+            outcome: None,
         },
         tool: tool.clone(),
         arguments: arguments.clone(),
-        client: codec::keep_client(&caller.client),
+        client: codec::encode_client(&caller.client),
         principal: caller.principal.id().map(str::to_owned),
-        attributes: Raw::from(serde_json::Value::Object(attributes)),
+        attributes: RawJson::from(serde_json::Value::Object(attributes)),
         meta: caller.meta.raw.clone(),
         replies: luggage.answers.clone(),
         memory: luggage.memory.clone(),
@@ -698,27 +698,27 @@ fn first_record(id: &str, wish: &Wish, now: u64, life: Duration, poll: Duration)
 }
 
 /// What a handler says in a task goes into the task, whether its client asked for progress or not.
-fn told_by(id: &str, raw: Option<Raw>) -> toolgate_wire::Meta {
-    toolgate_wire::Meta { progress: Some(ProgressToken::from(id)), log_level: None, raw }
+fn told_by(id: &str, raw: Option<RawJson>) -> toolgate_wire::Meta {
+    toolgate_wire::Meta { progress_token: Some(ProgressToken::from(id)), log_level: None, raw }
 }
 
 /// What `tasks/result` gives.
 fn payload(task: Task) -> Result<Outcome, Stop> {
-    match (task.state, task.end) {
-        (TaskState::Cancelled, _) => {
-            Err(Fault::new(FaultKind::Internal, "the task was cancelled, so it has no result").into())
+    match (task.status, task.outcome) {
+        (TaskStatus::Cancelled, _) => {
+            Err(ProtocolError::new(ProtocolErrorKind::Internal, "the task was cancelled, so it has no result").into())
         }
-        (_, Some(TaskEnd::Outcome(output))) => Ok(Outcome::TaskPayload { id: task.id, output }),
-        (_, Some(TaskEnd::Fault(fault))) => Err(fault.into()),
-        (_, None) => Err(Fault::new(FaultKind::Internal, "the task has no result").into()),
+        (_, Some(TaskOutcome::Result(output))) => Ok(Outcome::TaskPayload { id: task.id, output }),
+        (_, Some(TaskOutcome::Error(fault))) => Err(fault.into()),
+        (_, None) => Err(ProtocolError::new(ProtocolErrorKind::Internal, "the task has no result").into()),
     }
 }
 
 /// A link that a user opens has a name where an edition wants one; it is not kept.
-fn named(ask: Ask) -> Ask {
+fn named(ask: ServerRequest) -> ServerRequest {
     match ask {
-        Ask::Elicit(Elicit::Url { message, url, id }) if id.is_empty() => {
-            Ask::Elicit(Elicit::Url { message, url, id: token() })
+        ServerRequest::Elicitation(ElicitRequest::Url { message, url, id }) if id.is_empty() => {
+            ServerRequest::Elicitation(ElicitRequest::Url { message, url, id: token() })
         }
         ask => ask,
     }
@@ -726,18 +726,18 @@ fn named(ask: Ask) -> Ask {
 
 /// A task in a list: of its end only whether it is a failure.
 fn brief(task: Task) -> Task {
-    let end = match task.end {
-        Some(TaskEnd::Outcome(outcome)) => match &*outcome {
+    let end = match task.outcome {
+        Some(TaskOutcome::Result(outcome)) => match &*outcome {
             Outcome::Tool(ToolOutput { content, is_error: true, .. }) => {
                 let content = content.iter().take(1).cloned().collect();
                 let output = ToolOutput { content, is_error: true, ..ToolOutput::default() };
-                Some(TaskEnd::Outcome(Arc::new(Outcome::Tool(output))))
+                Some(TaskOutcome::Result(Arc::new(Outcome::Tool(output))))
             }
             _ => None,
         },
         end => end,
     };
-    Task { end, ..task }
+    Task { outcome: end, ..task }
 }
 
 /// Which process this is: a new name each time it starts, the same for all servers in it.
@@ -764,9 +764,9 @@ fn is_id(id: &str) -> bool {
 }
 
 /// The store does not answer. Why, is not for clients.
-fn away(error: &StoreError) -> Fault {
+fn away(error: &StoreError) -> ProtocolError {
     tracing::warn!(%error, "a task could not be looked after");
-    Fault::new(FaultKind::Busy, AWAY)
+    ProtocolError::new(ProtocolErrorKind::Busy, AWAY)
 }
 
 const AWAY: &str = "storage unavailable, try again";

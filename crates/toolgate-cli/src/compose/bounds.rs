@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 use toolgate::ToolError;
-use toolgate::model::{Content, ContentKind, ContentsBody, ToolOutput};
+use toolgate::model::{Content, ContentKind, ResourceBody, ToolOutput};
 
 use crate::config::Response;
 
@@ -73,7 +73,7 @@ impl Bounds {
 
 /// A result that is not too large, or what can be said instead.
 fn fit(output: ToolOutput, Response { max, is_cut }: Response) -> Result<ToolOutput, ToolError> {
-    let structured = output.structured.as_ref().map_or(0, |structured| structured.as_bytes().len());
+    let structured = output.structured_content.as_ref().map_or(0, |structured| structured.as_bytes().len());
     let whole = output.content.iter().map(size).sum::<usize>().max(structured);
     if whole <= max {
         return Ok(output);
@@ -97,10 +97,10 @@ fn fit(output: ToolOutput, Response { max, is_cut }: Response) -> Result<ToolOut
     content
         .push(Content::text(format!("[truncated: the result has {whole} bytes, {max} of them are shown]")));
     // A part of structured output is none: who reads it by its schema is told that this is not it.
-    let is_error = output.is_error || output.structured.is_some();
+    let is_error = output.is_error || output.structured_content.is_some();
     Ok(ToolOutput {
         content,
-        structured: None,
+        structured_content: None,
         is_error,
         is_unavailable: output.is_unavailable,
         meta: output.meta,
@@ -112,8 +112,8 @@ pub(super) fn size(content: &Content) -> usize {
         ContentKind::Text(text) => text.len(),
         ContentKind::Image { data, .. } | ContentKind::Audio { data, .. } => data.len(),
         ContentKind::Embedded(contents) => match &contents.body {
-            ContentsBody::Text(text) => text.len(),
-            ContentsBody::Blob(blob) => blob.len(),
+            ResourceBody::Text(text) => text.len(),
+            ResourceBody::Blob(blob) => blob.len(),
         },
         _ => 0,
     }
@@ -134,10 +134,10 @@ mod tests {
         assert_eq!(cut.content[0].as_text(), Some("12"), "no letter is cut in two");
         assert!(cut.content[1].as_text().unwrap().contains("7 bytes") && !cut.is_error);
         let structured = ToolOutput {
-            structured: Some(toolgate::Raw::from(serde_json::json!([1, 2, 3, 4]))),
+            structured_content: Some(toolgate::RawJson::from(serde_json::json!([1, 2, 3, 4]))),
             ..text("1")
         };
         let cut = check(structured, 5, true).unwrap();
-        assert!(cut.structured.is_none() && cut.is_error);
+        assert!(cut.structured_content.is_none() && cut.is_error);
     }
 }

@@ -77,7 +77,7 @@ impl Taking {
                 continue;
             };
             let value = coerced(&Value::String(word), &argument.schema);
-            if let Some(Err(error)) = validator.as_ref().map(|validator| validator.check(&value)) {
+            if let Some(Err(error)) = validator.as_ref().map(|validator| validator.validate(&value)) {
                 return Err(ToolError::new(format!("`{name}`: {error}")));
             }
             all.insert(name, value);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolgate::model::Contents;
+use toolgate::model::ResourceContents;
 use toolgate::{Context, Profile, ToolError, UriTemplate};
 
 use super::caller::Taking;
@@ -74,9 +74,9 @@ impl Library {
         }
     }
 
-    async fn find(&self, cx: &Context, uri: &str) -> Result<Option<Contents>, ToolError> {
+    async fn find(&self, cx: &Context, uri: &str) -> Result<Option<ResourceContents>, ToolError> {
         let own = |reader: &Reader, text: Option<String>| {
-            let contents = text.map(|text| Contents::text(uri, text));
+            let contents = text.map(|text| ResourceContents::text(uri, text));
             match &reader.mime {
                 Some(mime) => contents.map(|contents| contents.with_mime(mime)),
                 None => contents,

@@ -184,7 +184,7 @@ struct Landing<'a> {
 impl Landing<'_> {
     fn keep(&self, outcome: &Outcome) {
         let Ok(output) = &**outcome else { return };
-        let structured = output.structured.as_ref().map_or(0, |structured| structured.as_bytes().len());
+        let structured = output.structured_content.as_ref().map_or(0, |structured| structured.as_bytes().len());
         let texts = output.content.iter().map(super::bounds::size).sum::<usize>();
         let bytes = self.key.len() + structured + texts;
         if output.is_error || bytes > LARGEST {

@@ -161,7 +161,7 @@ pub(super) fn complete_act(act: Arc<dyn Act>) -> Complete {
         Box::pin(async move {
             let arguments = Map::from_iter([("prefix".to_owned(), Value::from(prefix))]);
             match act.act(&cx, &arguments).await {
-                Ok(output) if !output.is_error => match &output.structured {
+                Ok(output) if !output.is_error => match &output.structured_content {
                     Some(structured) => values(&structured.to_value()),
                     None => {
                         let texts = output.content.iter().filter_map(|content| content.as_text());

@@ -307,11 +307,11 @@ fn sound(argument: Argument) -> Result<Argument, String> {
         return Ok(argument);
     }
     let schema = Schema::new(&argument.schema).map_err(|error| format!("its schema is wrong: {error}"))?;
-    if let Some(unread) = schema.unread().first() {
+    if let Some(unread) = schema.unsupported_patterns().first() {
         return Err(format!("its schema is wrong: {unread}"));
     }
     if let Some(default) = &argument.default
-        && let Err(error) = schema.check(default)
+        && let Err(error) = schema.validate(default)
     {
         return Err(format!("its default does not fit: {error}"));
     }

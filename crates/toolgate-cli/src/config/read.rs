@@ -457,7 +457,7 @@ impl Reading<'_> {
 
     fn dialect(&mut self, node: &Node) -> String {
         let name = node.text("dialect").unwrap_or_default();
-        let is_known = toolgate::Dialect::named(&name).is_some();
+        let is_known = toolgate::Dialect::from_name(&name).is_some();
         if matches!(name.as_str(), "erlmcp" | "bluehub" | "buddyboss") && !is_known {
             self.troubles.say(node.reach("dialect"), format!("the dialect `{name}` is not available yet"));
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use toolgate::model::{Tool, ToolOutput};
-use toolgate::{Context, Profile, Raw, ToolError};
+use toolgate::{Context, Profile, RawJson, ToolError};
 
 use super::world::World;
 use crate::catalog;
@@ -38,8 +38,8 @@ impl Act for Searching {
             let text = |name: &str| arguments.get(name).and_then(Value::as_str);
             let tools = server.tools();
             let found = catalog::shown(tools.iter().filter(is_seen), text("query"), text("category"));
-            let found = Raw::from(&found);
-            Ok(ToolOutput { structured: Some(found.clone()), ..ToolOutput::text(found.as_str()) })
+            let found = RawJson::from(&found);
+            Ok(ToolOutput { structured_content: Some(found.clone()), ..ToolOutput::text(found.as_str()) })
         })
     }
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use toolgate::model::ToolOutput;
-use toolgate::{Context, Raw, ToolError};
+use toolgate::{Context, RawJson, ToolError};
 
 use super::world::World;
 use crate::source::{Act, Acting, Reading};
@@ -122,9 +122,9 @@ fn told(value: &Value) -> ToolOutput {
     if let Value::String(text) = value {
         return ToolOutput::text(text.clone());
     }
-    let raw = Raw::from(value);
+    let raw = RawJson::from(value);
     let structured = value.is_object().then(|| raw.clone());
-    ToolOutput { structured, ..ToolOutput::text(raw.as_str()) }
+    ToolOutput { structured_content: structured, ..ToolOutput::text(raw.as_str()) }
 }
 
 /// The one of that name, or who there is instead.

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use toolgate::model::ToolOutput;
-use toolgate::{Context, Raw, ToolError};
+use toolgate::{Context, RawJson, ToolError};
 
 use super::holes::{Holes, said};
 use super::{Act, Acting, Problem};
@@ -346,8 +346,8 @@ impl CommandAct {
             Printed::Text => ToolOutput::text(text.strip_suffix('\n').unwrap_or(&text)),
             Printed::Json => match serde_json::from_str::<Value>(&text) {
                 Ok(value) => {
-                    let raw = Raw::from(value);
-                    ToolOutput { structured: Some(raw.clone()), ..ToolOutput::text(raw.as_str()) }
+                    let raw = RawJson::from(value);
+                    ToolOutput { structured_content: Some(raw.clone()), ..ToolOutput::text(raw.as_str()) }
                 }
                 Err(_) => ToolOutput::error(no_json(&text)),
             },

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use toolgate::ToolError;
-use toolgate::model::Contents;
+use toolgate::model::ResourceContents;
 
 use super::Problem;
 
@@ -281,7 +281,7 @@ impl Files {
     }
 
     /// Reads a file; none if there is none of that name, whatever the reason. Cancel safe: yes, nothing is changed.
-    pub(crate) async fn read(self: Arc<Files>, path: String) -> Result<Option<Contents>, ToolError> {
+    pub(crate) async fn read(self: Arc<Files>, path: String) -> Result<Option<ResourceContents>, ToolError> {
         if !self.is_served(&path) {
             return Ok(None);
         }
@@ -289,7 +289,7 @@ impl Files {
         read.map_err(|_| ToolError::new("the file could not be read"))?
     }
 
-    fn read_now(&self, path: &str) -> Result<Option<Contents>, ToolError> {
+    fn read_now(&self, path: &str) -> Result<Option<ResourceContents>, ToolError> {
         // A single file was named by whoever wrote the configuration; it may be a link.
         let opened = match &self.spec.only {
             Some(name) if self.spec.root.join(name).is_file() => File::open(self.spec.root.join(name)).ok(),
@@ -319,9 +319,9 @@ impl Files {
         }
         let uri = self.uri(path);
         let contents = match String::from_utf8(bytes) {
-            Ok(text) if !text.contains('\0') => Contents::text(uri, text),
-            Ok(text) => Contents::blob(uri, text.into_bytes()),
-            Err(error) => Contents::blob(uri, error.into_bytes()),
+            Ok(text) if !text.contains('\0') => ResourceContents::text(uri, text),
+            Ok(text) => ResourceContents::blob(uri, text.into_bytes()),
+            Err(error) => ResourceContents::blob(uri, error.into_bytes()),
         };
         Ok(Some(match self.mime(path) {
             Some(mime) => contents.with_mime(mime),

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
 
 use serde_json::{Map, Value};
-use toolgate::model::{Content, Contents, PromptMessage, Role};
+use toolgate::model::{Content, ResourceContents, PromptMessage, Role};
 use toolgate::{Context, ToolError};
 
 use super::Problem;
@@ -28,7 +28,7 @@ pub(crate) trait Library: Send + Sync {
     fn read<'a>(&'a self, cx: &'a Context, uri: &'a str) -> Reading<'a>;
 }
 
-pub(crate) type Reading<'a> = Pin<Box<dyn Future<Output = Result<Vec<Contents>, ToolError>> + Send + 'a>>;
+pub(crate) type Reading<'a> = Pin<Box<dyn Future<Output = Result<Vec<ResourceContents>, ToolError>> + Send + 'a>>;
 
 /// A prompt that can be filled.
 #[derive(Debug)]

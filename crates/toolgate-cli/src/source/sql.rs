@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use toolgate::model::{Content, ToolOutput};
-use toolgate::{Context, Raw, ToolError};
+use toolgate::{Context, RawJson, ToolError};
 
 use self::connection::{Job, Plans};
 pub(crate) use self::connection::{Pooled, SqlConnection};
@@ -308,8 +308,8 @@ impl SqlAct {
     fn shape(&self, found: Found) -> Result<ToolOutput, Failure> {
         let Found { rows, truncated, affected, .. } = found;
         let output = |structured: Value, text: String| {
-            let structured = Some(Raw::from(&structured));
-            ToolOutput { structured, ..ToolOutput::text(text) }
+            let structured = Some(RawJson::from(&structured));
+            ToolOutput { structured_content: structured, ..ToolOutput::text(text) }
         };
         if self.spec.output == Output::Rows {
             let n_rows = rows.len();

@@ -4,12 +4,12 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Map, Value};
-use toolgate_json::{JsonError, JsonErrorKind, Kind, Raw, View};
+use toolgate_json::{JsonError, JsonErrorKind, Kind, RawJson, View};
 
-const GOOD: &[u8] = br#"{"jsonrpc":"2.0","id":"a\u00e9","method":"tools/call","params":{"name":"echo","arguments":{"n":[1,-2.5e3,true,null],"s":"\ud83d\ude00 \"x\""},"_meta":{"progressToken":7}}}"#;
+const VALID_MESSAGE: &[u8] = br#"{"jsonrpc":"2.0","id":"a\u00e9","method":"tools/call","params":{"name":"echo","arguments":{"n":[1,-2.5e3,true,null],"s":"\ud83d\ude00 \"x\""},"_meta":{"progressToken":7}}}"#;
 
-fn parse(bytes: &[u8]) -> Result<Raw, JsonError> {
-    Raw::parse(Bytes::copy_from_slice(bytes))
+fn parse(bytes: &[u8]) -> Result<RawJson, JsonError> {
+    RawJson::parse(Bytes::copy_from_slice(bytes))
 }
 
 fn value() -> impl Strategy<Value = Value> {
@@ -33,7 +33,7 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 /// JSON-like noise: far more of it is nearly right than of random bytes.
-fn soup() -> impl Strategy<Value = String> {
+fn near_json() -> impl Strategy<Value = String> {
     let tokens = [
         "{",
         "}",
@@ -81,7 +81,7 @@ fn soup() -> impl Strategy<Value = String> {
 }
 
 /// Rebuilds the tree by walking views only.
-fn walk(view: View<'_>) -> Value {
+fn rebuild_value(view: View<'_>) -> Value {
     match view.kind() {
         Kind::Null => Value::Null,
         Kind::Bool => view.as_bool().expect("a boolean").into(),
@@ -90,12 +90,12 @@ fn walk(view: View<'_>) -> Value {
             (_, Some(number)) => number.into(),
             _ => view.as_f64().expect("a number").into(),
         },
-        Kind::Text => view.as_text().expect("a text").into(),
-        Kind::Array => view.items().map(walk).collect(),
+        Kind::String => view.as_string().expect("a text").into(),
+        Kind::Array => view.items().map(rebuild_value).collect(),
         Kind::Object => {
             let members = view.members().map(|(key, value)| {
                 assert_eq!(view.get(&key), Some(value));
-                (key.into_owned(), walk(value))
+                (key.into_owned(), rebuild_value(value))
             });
             members.collect()
         }
@@ -111,7 +111,7 @@ fn agrees_with_serde_json(bytes: &[u8]) {
         }
         (Ok(ours), Err(error)) => panic!("only we take {ours}: {error}"),
         (Err(error), Ok(_)) => assert!(
-            matches!(error.kind(), JsonErrorKind::Duplicate(_) | JsonErrorKind::TooDeep),
+            matches!(error.kind(), JsonErrorKind::DuplicateKey(_) | JsonErrorKind::TooDeep),
             "only we refuse {bytes:?}: {error}"
         ),
         (Err(_), Err(_)) => {}
@@ -124,11 +124,11 @@ proptest! {
         for text in [serde_json::to_string(&value).unwrap(), serde_json::to_string_pretty(&value).unwrap()] {
             let raw = parse(text.as_bytes()).unwrap();
             prop_assert_eq!(raw.to_value(), value.clone());
-            prop_assert_eq!(walk(raw.view()), value.clone());
+            prop_assert_eq!(rebuild_value(raw.view()), value.clone());
             prop_assert_eq!(serde_json::to_value(&raw).unwrap(), value.clone());
             prop_assert_eq!(raw.parse_as::<Value>().unwrap(), value.clone());
         }
-        prop_assert_eq!(Raw::from(&value).to_value(), value);
+        prop_assert_eq!(RawJson::from(&value).to_value(), value);
     }
 
     #[test]
@@ -143,20 +143,20 @@ proptest! {
 
     #[test]
     fn text_comes_back(text in any::<String>()) {
-        let raw = Raw::text(&text);
+        let raw = RawJson::string(&text);
         prop_assert_eq!(&serde_json::from_slice::<String>(raw.as_bytes()).unwrap(), &text);
-        prop_assert_eq!(&raw.view().as_text().unwrap(), &text);
-        prop_assert!(raw.view().is_text(&text));
+        prop_assert_eq!(&raw.view().as_string().unwrap(), &text);
+        prop_assert!(raw.view().eq_str(&text));
         prop_assert_eq!(parse(raw.as_bytes()).unwrap(), raw);
     }
 
     #[test]
     fn bytes_as_text_come_back(bytes in prop::collection::vec(0..0x80_u8, 0..300)) {
         let text = String::from_utf8(bytes).unwrap();
-        let raw = Raw::text(&text);
+        let raw = RawJson::string(&text);
         prop_assert_eq!(serde_json::from_slice::<String>(raw.as_bytes()).unwrap(), text.clone());
         let again = parse(raw.as_bytes()).unwrap();
-        prop_assert_eq!(again.view().as_text().unwrap(), text);
+        prop_assert_eq!(again.view().as_string().unwrap(), text);
     }
 }
 
@@ -167,7 +167,7 @@ proptest! {
     fn agrees_on_mutations(
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3_u8), 1..8),
     ) {
-        let mut bytes = GOOD.to_vec();
+        let mut bytes = VALID_MESSAGE.to_vec();
         for (index, byte, edit) in edits {
             let at = index.index(bytes.len());
             match edit {
@@ -180,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn agrees_on_nearly_json(text in soup()) {
+    fn agrees_on_nearly_json(text in near_json()) {
         agrees_with_serde_json(text.as_bytes());
     }
 }

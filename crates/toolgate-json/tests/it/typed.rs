@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use toolgate_json::Raw;
+use toolgate_json::RawJson;
 
 #[derive(Debug, PartialEq, Deserialize)]
 struct Plain {
@@ -106,48 +106,48 @@ impl Ord for Double {
 }
 
 /// Without the place, which only one of them tells.
-fn told<T>(read: Result<T, serde_json::Error>) -> Result<T, String> {
+fn without_position<T>(read: Result<T, serde_json::Error>) -> Result<T, String> {
     read.map_err(|error| {
         let text = error.to_string();
         text.rfind(" at line ").map_or(text.clone(), |end| text[..end].to_owned())
     })
 }
 
-fn same<T: DeserializeOwned + Debug + PartialEq>(raw: &Raw) {
-    assert_eq!(told(raw.read_as::<T>()), told(raw.parse_as::<T>()), "{raw}");
+fn assert_same<T: DeserializeOwned + Debug + PartialEq>(raw: &RawJson) {
+    assert_eq!(without_position(raw.parse_as_fast::<T>()), without_position(raw.parse_as::<T>()), "{raw}");
 }
 
-fn same_of_all(text: &str) {
-    let Ok(raw) = Raw::parse(Bytes::copy_from_slice(text.as_bytes())) else {
+fn assert_same_for_all_types(text: &str) {
+    let Ok(raw) = RawJson::parse(Bytes::copy_from_slice(text.as_bytes())) else {
         panic!("not JSON: {text}");
     };
-    same::<Value>(&raw);
-    same::<Plain>(&raw);
-    same::<Strict>(&raw);
-    same::<Wide>(&raw);
-    same::<String>(&raw);
-    same::<i64>(&raw);
-    same::<u64>(&raw);
-    same::<f64>(&raw);
-    same::<f32>(&raw);
-    same::<bool>(&raw);
-    same::<()>(&raw);
-    same::<char>(&raw);
-    same::<Vec<Value>>(&raw);
-    same::<(Value, Value)>(&raw);
-    same::<Option<Vec<i32>>>(&raw);
-    same::<BTreeMap<String, Value>>(&raw);
-    same::<BTreeMap<i32, Value>>(&raw);
-    same::<BTreeMap<u8, Value>>(&raw);
-    same::<BTreeMap<u64, Value>>(&raw);
-    same::<BTreeMap<i128, Value>>(&raw);
-    same::<BTreeMap<u128, Value>>(&raw);
-    same::<BTreeMap<Double, Value>>(&raw);
+    assert_same::<Value>(&raw);
+    assert_same::<Plain>(&raw);
+    assert_same::<Strict>(&raw);
+    assert_same::<Wide>(&raw);
+    assert_same::<String>(&raw);
+    assert_same::<i64>(&raw);
+    assert_same::<u64>(&raw);
+    assert_same::<f64>(&raw);
+    assert_same::<f32>(&raw);
+    assert_same::<bool>(&raw);
+    assert_same::<()>(&raw);
+    assert_same::<char>(&raw);
+    assert_same::<Vec<Value>>(&raw);
+    assert_same::<(Value, Value)>(&raw);
+    assert_same::<Option<Vec<i32>>>(&raw);
+    assert_same::<BTreeMap<String, Value>>(&raw);
+    assert_same::<BTreeMap<i32, Value>>(&raw);
+    assert_same::<BTreeMap<u8, Value>>(&raw);
+    assert_same::<BTreeMap<u64, Value>>(&raw);
+    assert_same::<BTreeMap<i128, Value>>(&raw);
+    assert_same::<BTreeMap<u128, Value>>(&raw);
+    assert_same::<BTreeMap<Double, Value>>(&raw);
     // Keys that are booleans are left out: what `serde_json` says of others begins in the middle of their first letter.
-    same::<Kind>(&raw);
-    same::<Either>(&raw);
-    same::<Tagged>(&raw);
-    same::<Box<str>>(&raw);
+    assert_same::<Kind>(&raw);
+    assert_same::<Either>(&raw);
+    assert_same::<Tagged>(&raw);
+    assert_same::<Box<str>>(&raw);
 }
 
 #[test]
@@ -223,17 +223,17 @@ fn what_is_read_is_what_serde_json_reads() {
         "false",
         "null",
     ] {
-        same_of_all(text);
+        assert_same_for_all_types(text);
     }
 }
 
 /// Takes nothing of what it is offered.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Idle;
+struct IgnoresInput;
 
-impl<'de> Deserialize<'de> for Idle {
-    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Idle, D::Error> {
-        Ok(Idle)
+impl<'de> Deserialize<'de> for IgnoresInput {
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<IgnoresInput, D::Error> {
+        Ok(IgnoresInput)
     }
 }
 
@@ -242,13 +242,13 @@ impl<'de> Deserialize<'de> for Idle {
 fn what_is_not_taken_is_refused() {
     for text in ["1", "[1,2,3]", "[[1],[2]]", "[]", r#"{"a":1,"b":2}"#, r#"{"a":[1]}"#, "{}", "\"x\"", "null"]
     {
-        let raw = Raw::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap();
-        same::<Idle>(&raw);
-        same::<Vec<Idle>>(&raw);
-        same::<Vec<Vec<Idle>>>(&raw);
-        same::<BTreeMap<Idle, u8>>(&raw);
-        same::<BTreeMap<String, Idle>>(&raw);
-        same::<Option<Idle>>(&raw);
+        let raw = RawJson::parse(Bytes::copy_from_slice(text.as_bytes())).unwrap();
+        assert_same::<IgnoresInput>(&raw);
+        assert_same::<Vec<IgnoresInput>>(&raw);
+        assert_same::<Vec<Vec<IgnoresInput>>>(&raw);
+        assert_same::<BTreeMap<IgnoresInput, u8>>(&raw);
+        assert_same::<BTreeMap<String, IgnoresInput>>(&raw);
+        assert_same::<Option<IgnoresInput>>(&raw);
     }
 }
 
@@ -290,6 +290,6 @@ proptest! {
     #[test]
     fn whatever_it_is(value in value(), is_pretty in any::<bool>()) {
         let text = if is_pretty { format!("{value:#}") } else { value.to_string() };
-        same_of_all(&text);
+        assert_same_for_all_types(&text);
     }
 }

@@ -2,22 +2,22 @@
 
 /// A set of characters. Those of ASCII are worked out when it is made.
 #[derive(Debug, Clone)]
-pub(super) struct Class {
+pub(super) struct CharClass {
     ascii: u128,
-    parts: Box<[Part]>,
+    items: Box<[ClassItem]>,
     is_negated: bool,
-    is_caseless: bool,
+    ignores_case: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum ClassItem {
     Range(char, char),
-    Kind(Kind),
-    Not(Kind),
+    Category(CharCategory),
+    NotCategory(CharCategory),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CharCategory {
     Any,
     /// What `.` does not match.
     LineEnd,
@@ -28,7 +28,7 @@ pub(super) enum Kind {
     Upper,
     Lower,
     /// Letters without a case.
-    Caseless,
+    UncasedLetter,
     Number,
     Decimal,
     Control,
@@ -42,109 +42,109 @@ pub(super) enum Kind {
     HexDigit,
 }
 
-impl Class {
-    pub(super) fn new(parts: Vec<Part>, is_negated: bool, is_caseless: bool) -> Class {
-        let mut class = Class { ascii: 0, parts: parts.into(), is_negated, is_caseless };
+impl CharClass {
+    pub(super) fn new(parts: Vec<ClassItem>, is_negated: bool, is_caseless: bool) -> CharClass {
+        let mut class = CharClass { ascii: 0, items: parts.into(), is_negated, ignores_case: is_caseless };
         for letter in (0..128_u8).map(char::from) {
-            class.ascii |= u128::from(class.is_listed(letter) != is_negated) << u32::from(letter);
+            class.ascii |= u128::from(class.matches_item(letter) != is_negated) << u32::from(letter);
         }
         class
     }
 
     #[inline]
-    pub(super) fn has(&self, letter: char) -> bool {
+    pub(super) fn contains(&self, letter: char) -> bool {
         match u32::from(letter) {
             code @ 0..128 => self.ascii >> code & 1 == 1,
-            _ => self.is_listed(letter) != self.is_negated,
+            _ => self.matches_item(letter) != self.is_negated,
         }
     }
 
     #[inline]
-    pub(super) fn has_ascii(&self, byte: u8) -> bool {
+    pub(super) fn contains_ascii(&self, byte: u8) -> bool {
         self.ascii >> (byte & 127) & 1 == 1
     }
 
-    fn is_listed(&self, letter: char) -> bool {
-        let is_in = |letter| self.parts.iter().any(|part| part.has(letter));
-        is_in(letter) || self.is_caseless && cases(letter).any(is_in)
+    fn matches_item(&self, letter: char) -> bool {
+        let is_in = |letter| self.items.iter().any(|part| part.contains(letter));
+        is_in(letter) || self.ignores_case && case_variants(letter).any(is_in)
     }
 }
 
 /// The other ways to write a letter, where they are one letter too.
-fn cases(letter: char) -> impl Iterator<Item = char> {
-    single(letter.to_lowercase()).into_iter().chain(single(letter.to_uppercase()))
+fn case_variants(letter: char) -> impl Iterator<Item = char> {
+    single_char(letter.to_lowercase()).into_iter().chain(single_char(letter.to_uppercase()))
 }
 
-fn single(mut letters: impl Iterator<Item = char>) -> Option<char> {
+fn single_char(mut letters: impl Iterator<Item = char>) -> Option<char> {
     letters.next().filter(|_| letters.next().is_none())
 }
 
-impl Part {
-    fn has(self, letter: char) -> bool {
+impl ClassItem {
+    fn contains(self, letter: char) -> bool {
         match self {
-            Part::Range(from, to) => from <= letter && letter <= to,
-            Part::Kind(kind) => kind.has(letter),
-            Part::Not(kind) => !kind.has(letter),
+            ClassItem::Range(from, to) => from <= letter && letter <= to,
+            ClassItem::Category(kind) => kind.contains(letter),
+            ClassItem::NotCategory(kind) => !kind.contains(letter),
         }
     }
 }
 
-impl Kind {
+impl CharCategory {
     /// The kind that a name in `\p{..}` stands for.
-    pub(super) fn named(name: &str) -> Option<Kind> {
+    pub(super) fn from_property_name(name: &str) -> Option<CharCategory> {
         let name =
             ["General_Category=", "gc="].iter().find_map(|start| name.strip_prefix(start)).unwrap_or(name);
         Some(match name {
-            "Any" => Kind::Any,
-            "ASCII" => Kind::Ascii,
-            "ASCII_Hex_Digit" | "AHex" => Kind::HexDigit,
-            "L" | "Letter" | "Alphabetic" | "Alpha" => Kind::Letter,
-            "Lu" | "Uppercase_Letter" | "Uppercase" | "Upper" => Kind::Upper,
-            "Ll" | "Lowercase_Letter" | "Lowercase" | "Lower" => Kind::Lower,
-            "Lo" | "Other_Letter" => Kind::Caseless,
-            "N" | "Number" => Kind::Number,
-            "Nd" | "Decimal_Number" | "digit" => Kind::Decimal,
-            "Cc" | "Control" | "cntrl" => Kind::Control,
-            "Z" | "Separator" => Kind::Separator,
-            "Zs" | "Space_Separator" => Kind::SpaceSeparator,
-            "White_Space" | "space" => Kind::WhiteSpace,
-            "P" | "Punctuation" | "punct" => Kind::Punctuation,
-            "S" | "Symbol" => Kind::Symbol,
-            "M" | "Mark" | "Combining_Mark" => Kind::Mark,
+            "Any" => CharCategory::Any,
+            "ASCII" => CharCategory::Ascii,
+            "ASCII_Hex_Digit" | "AHex" => CharCategory::HexDigit,
+            "L" | "Letter" | "Alphabetic" | "Alpha" => CharCategory::Letter,
+            "Lu" | "Uppercase_Letter" | "Uppercase" | "Upper" => CharCategory::Upper,
+            "Ll" | "Lowercase_Letter" | "Lowercase" | "Lower" => CharCategory::Lower,
+            "Lo" | "Other_Letter" => CharCategory::UncasedLetter,
+            "N" | "Number" => CharCategory::Number,
+            "Nd" | "Decimal_Number" | "digit" => CharCategory::Decimal,
+            "Cc" | "Control" | "cntrl" => CharCategory::Control,
+            "Z" | "Separator" => CharCategory::Separator,
+            "Zs" | "Space_Separator" => CharCategory::SpaceSeparator,
+            "White_Space" | "space" => CharCategory::WhiteSpace,
+            "P" | "Punctuation" | "punct" => CharCategory::Punctuation,
+            "S" | "Symbol" => CharCategory::Symbol,
+            "M" | "Mark" | "Combining_Mark" => CharCategory::Mark,
             _ => return None,
         })
     }
 
-    fn has(self, letter: char) -> bool {
+    fn contains(self, letter: char) -> bool {
         match self {
-            Kind::Any => true,
-            Kind::LineEnd => matches!(letter, '\n' | '\r' | '\u{2028}' | '\u{2029}'),
-            Kind::Digit => letter.is_ascii_digit(),
-            Kind::Word => is_word(letter),
-            Kind::Space => letter == '\u{feff}' || letter != '\u{85}' && letter.is_whitespace(),
-            Kind::Letter => letter.is_alphabetic(),
-            Kind::Upper => letter.is_uppercase(),
-            Kind::Lower => letter.is_lowercase(),
-            Kind::Caseless => letter.is_alphabetic() && !letter.is_uppercase() && !letter.is_lowercase(),
-            Kind::Number => letter.is_numeric(),
-            Kind::Decimal => is_decimal(letter),
-            Kind::Control => letter.is_control(),
-            Kind::Separator => letter.is_whitespace() && !letter.is_control(),
-            Kind::SpaceSeparator => {
+            CharCategory::Any => true,
+            CharCategory::LineEnd => matches!(letter, '\n' | '\r' | '\u{2028}' | '\u{2029}'),
+            CharCategory::Digit => letter.is_ascii_digit(),
+            CharCategory::Word => is_word(letter),
+            CharCategory::Space => letter == '\u{feff}' || letter != '\u{85}' && letter.is_whitespace(),
+            CharCategory::Letter => letter.is_alphabetic(),
+            CharCategory::Upper => letter.is_uppercase(),
+            CharCategory::Lower => letter.is_lowercase(),
+            CharCategory::UncasedLetter => letter.is_alphabetic() && !letter.is_uppercase() && !letter.is_lowercase(),
+            CharCategory::Number => letter.is_numeric(),
+            CharCategory::Decimal => is_decimal(letter),
+            CharCategory::Control => letter.is_control(),
+            CharCategory::Separator => letter.is_whitespace() && !letter.is_control(),
+            CharCategory::SpaceSeparator => {
                 letter.is_whitespace() && !letter.is_control() && !matches!(letter, '\u{2028}' | '\u{2029}')
             }
-            Kind::WhiteSpace => letter.is_whitespace(),
-            Kind::Punctuation => match letter.is_ascii() {
+            CharCategory::WhiteSpace => letter.is_whitespace(),
+            CharCategory::Punctuation => match letter.is_ascii() {
                 true => letter.is_ascii_punctuation() && !SYMBOLS.contains(letter),
-                false => is_odd(letter),
+                false => is_other_symbol(letter),
             },
-            Kind::Symbol => match letter.is_ascii() {
+            CharCategory::Symbol => match letter.is_ascii() {
                 true => SYMBOLS.contains(letter),
-                false => is_odd(letter),
+                false => is_other_symbol(letter),
             },
-            Kind::Mark => !letter.is_ascii() && is_odd(letter),
-            Kind::Ascii => letter.is_ascii(),
-            Kind::HexDigit => letter.is_ascii_hexdigit(),
+            CharCategory::Mark => !letter.is_ascii() && is_other_symbol(letter),
+            CharCategory::Ascii => letter.is_ascii(),
+            CharCategory::HexDigit => letter.is_ascii_hexdigit(),
         }
     }
 }
@@ -156,7 +156,7 @@ pub(super) fn is_word(letter: char) -> bool {
 }
 
 /// Neither letter, number, space nor control. The library of Rust cannot tell more.
-fn is_odd(letter: char) -> bool {
+fn is_other_symbol(letter: char) -> bool {
     !letter.is_alphanumeric() && !letter.is_whitespace() && !letter.is_control()
 }
 

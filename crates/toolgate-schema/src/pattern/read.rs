@@ -1,125 +1,125 @@
 //! Reading: a text becomes a tree, and the tree becomes steps.
 
-use super::class::{Class, Kind, Part};
-use super::{Pattern, Step, Unread};
+use super::class::{CharClass, CharCategory, ClassItem};
+use super::{Pattern, Instruction, PatternError};
 
 /// How deep groups may be nested.
-const DEEPEST: usize = 64;
+const MAX_GROUP_DEPTH: usize = 64;
 /// How many steps a pattern may have.
-pub(super) const LARGEST: usize = 20_000;
+pub(super) const MAX_INSTRUCTIONS: usize = 20_000;
 /// How many parts of a tree may be written, however often each of them. Some become no steps.
-const WRITTEN: usize = 16 * LARGEST;
+const MAX_COMPILED_NODES: usize = 16 * MAX_INSTRUCTIONS;
 /// The most groups that have names: each is looked for among all.
-const NAMED: usize = 1000;
+const MAX_NAMED_GROUPS: usize = 1000;
 
 /// How much of the name of a group is noted. References to longer ones lead nowhere.
-const LONGEST_NAME: usize = 128;
+const MAX_GROUP_NAME_CHARS: usize = 128;
 
-enum Tree {
+enum PatternNode {
     Empty,
     Char(char),
     Class(u32),
-    Sequence(Vec<Tree>),
-    Either(Vec<Tree>),
+    Sequence(Vec<PatternNode>),
+    Alternation(Vec<PatternNode>),
     /// `groups`: the numbers of those that are in it, from and to.
     Repeat {
-        what: Box<Tree>,
+        inner: Box<PatternNode>,
         min: u32,
         max: u32,
         groups: (u32, u32),
     },
     Group {
-        what: Box<Tree>,
+        inner: Box<PatternNode>,
         number: u32,
     },
     Start,
     End,
-    Edge(bool),
-    Look {
-        what: Box<Tree>,
+    WordBoundary(bool),
+    LookAround {
+        inner: Box<PatternNode>,
         is_behind: bool,
-        is_wanted: bool,
+        is_positive: bool,
     },
-    Again(u32),
+    BackReference(u32),
 }
 
-struct Reader {
-    letters: Vec<char>,
-    at: usize,
-    classes: Vec<Class>,
+struct PatternParser {
+    chars: Vec<char>,
+    position: usize,
+    classes: Vec<CharClass>,
     n_groups: u32,
     /// Names of groups, found before anything is read: a reference may stand before its group.
-    names: Vec<(String, u32)>,
-    n_groups_in_all: u32,
-    is_backward: bool,
-    is_caseless: bool,
+    group_names: Vec<(String, u32)>,
+    n_total_groups: u32,
+    has_back_references: bool,
+    ignores_case: bool,
 }
 
-pub(super) fn read(text: &str) -> Result<Pattern, Unread> {
-    let mut reader = Reader {
-        letters: text.chars().collect(),
-        at: 0,
+pub(super) fn parse(text: &str) -> Result<Pattern, PatternError> {
+    let mut reader = PatternParser {
+        chars: text.chars().collect(),
+        position: 0,
         classes: Vec::new(),
         n_groups: 0,
-        names: Vec::new(),
-        n_groups_in_all: 0,
-        is_backward: false,
-        is_caseless: false,
+        group_names: Vec::new(),
+        n_total_groups: 0,
+        has_back_references: false,
+        ignores_case: false,
     };
-    if reader.letters.len() > WRITTEN {
-        return Err(foreign(format!("it has more than {WRITTEN} letters")));
+    if reader.chars.len() > MAX_COMPILED_NODES {
+        return Err(unsupported(format!("it has more than {MAX_COMPILED_NODES} letters")));
     }
     reader.find_groups();
-    if reader.names.len() > NAMED {
-        return Err(foreign(format!("it has more than {NAMED} groups with names")));
+    if reader.group_names.len() > MAX_NAMED_GROUPS {
+        return Err(unsupported(format!("it has more than {MAX_NAMED_GROUPS} groups with names")));
     }
-    let tree = reader.either(0)?;
-    if reader.at < reader.letters.len() {
-        return Err(wrong("a `)` that closes nothing"));
+    let tree = reader.parse_alternation(0)?;
+    if reader.position < reader.chars.len() {
+        return Err(invalid("a `)` that closes nothing"));
     }
-    let n_registers = if reader.is_backward { 2 * reader.n_groups_in_all } else { 0 };
-    let mut writer = Writer {
-        steps: Vec::new(),
-        n_written: 0,
+    let n_registers = if reader.has_back_references { 2 * reader.n_total_groups } else { 0 };
+    let mut writer = PatternCompiler {
+        program: Vec::new(),
+        n_compiled_nodes: 0,
         n_registers,
-        is_backward: reader.is_backward,
+        has_back_references: reader.has_back_references,
         classes: reader.classes,
-        letters: Vec::new(),
+        char_classes: Vec::new(),
     };
-    writer.write(&tree, false)?;
-    writer.push(Step::Done)?;
+    writer.compile(&tree, false)?;
+    writer.push(Instruction::Match)?;
     Ok(Pattern {
         text: text.into(),
-        steps: writer.steps.into(),
+        program: writer.program.into(),
         classes: writer.classes.into(),
         n_registers: writer.n_registers as usize,
-        is_backward: writer.is_backward,
+        has_back_references: writer.has_back_references,
     })
 }
 
-fn wrong(why: impl Into<String>) -> Unread {
-    Unread::Wrong(why.into())
+fn invalid(why: impl Into<String>) -> PatternError {
+    PatternError::Invalid(why.into())
 }
 
-fn foreign(why: impl Into<String>) -> Unread {
-    Unread::Foreign(why.into())
+fn unsupported(why: impl Into<String>) -> PatternError {
+    PatternError::Unsupported(why.into())
 }
 
-impl Reader {
+impl PatternParser {
     fn peek(&self) -> Option<char> {
-        self.letters.get(self.at).copied()
+        self.chars.get(self.position).copied()
     }
 
     fn next(&mut self) -> Option<char> {
         let letter = self.peek()?;
-        self.at += 1;
+        self.position += 1;
         Some(letter)
     }
 
-    fn takes(&mut self, text: &str) -> bool {
-        let fits = text.chars().enumerate().all(|(n, letter)| self.letters.get(self.at + n) == Some(&letter));
+    fn eat(&mut self, text: &str) -> bool {
+        let fits = text.chars().enumerate().all(|(n, letter)| self.chars.get(self.position + n) == Some(&letter));
         if fits {
-            self.at += text.chars().count();
+            self.position += text.chars().count();
         }
         fits
     }
@@ -127,22 +127,22 @@ impl Reader {
     /// Counts groups, and notes their names.
     fn find_groups(&mut self) {
         let (mut at, mut is_class) = (0, false);
-        while let Some(letter) = self.letters.get(at) {
+        while let Some(letter) = self.chars.get(at) {
             match letter {
                 '\\' => at += 1,
                 '[' => is_class = true,
                 ']' => is_class = false,
                 '(' if !is_class => {
-                    let inside: String = self.letters[at + 1..].iter().take(3).collect();
+                    let inside: String = self.chars[at + 1..].iter().take(3).collect();
                     let is_named = inside.starts_with("?P<")
                         || inside.starts_with("?<") && !inside.ends_with(['=', '!']);
                     if is_named {
                         let from = at + if inside.starts_with("?P") { 4 } else { 3 };
-                        let letters = self.letters[from..].iter().take(LONGEST_NAME);
+                        let letters = self.chars[from..].iter().take(MAX_GROUP_NAME_CHARS);
                         let name = letters.take_while(|letter| **letter != '>').collect();
-                        self.names.push((name, self.n_groups_in_all));
+                        self.group_names.push((name, self.n_total_groups));
                     }
-                    self.n_groups_in_all += u32::from(is_named || !inside.starts_with('?'));
+                    self.n_total_groups += u32::from(is_named || !inside.starts_with('?'));
                 }
                 _ => {}
             }
@@ -150,176 +150,176 @@ impl Reader {
         }
     }
 
-    fn either(&mut self, depth: usize) -> Result<Tree, Unread> {
-        if depth > DEEPEST {
-            return Err(foreign(format!("groups are nested deeper than {DEEPEST}")));
+    fn parse_alternation(&mut self, depth: usize) -> Result<PatternNode, PatternError> {
+        if depth > MAX_GROUP_DEPTH {
+            return Err(unsupported(format!("groups are nested deeper than {MAX_GROUP_DEPTH}")));
         }
-        let mut all = vec![self.sequence(depth)?];
-        while self.takes("|") {
-            all.push(self.sequence(depth)?);
+        let mut all = vec![self.parse_sequence(depth)?];
+        while self.eat("|") {
+            all.push(self.parse_sequence(depth)?);
         }
         Ok(match all.len() {
             1 => all.remove(0),
-            _ => Tree::Either(all),
+            _ => PatternNode::Alternation(all),
         })
     }
 
-    fn sequence(&mut self, depth: usize) -> Result<Tree, Unread> {
+    fn parse_sequence(&mut self, depth: usize) -> Result<PatternNode, PatternError> {
         let mut all = Vec::new();
         while let Some(letter) = self.peek() {
             if letter == '|' || letter == ')' {
                 break;
             }
             let first_group = self.n_groups;
-            let one = self.atom(depth)?;
-            let one = self.repeated(one, (first_group, self.n_groups))?;
-            if !matches!(one, Tree::Empty) {
+            let one = self.parse_atom(depth)?;
+            let one = self.parse_repetition(one, (first_group, self.n_groups))?;
+            if !matches!(one, PatternNode::Empty) {
                 all.push(one);
             }
         }
         Ok(match all.len() {
-            0 => Tree::Empty,
+            0 => PatternNode::Empty,
             1 => all.remove(0),
-            _ => Tree::Sequence(all),
+            _ => PatternNode::Sequence(all),
         })
     }
 
-    fn repeated(&mut self, what: Tree, groups: (u32, u32)) -> Result<Tree, Unread> {
-        let Some((min, max)) = self.quantifier()? else {
+    fn parse_repetition(&mut self, what: PatternNode, groups: (u32, u32)) -> Result<PatternNode, PatternError> {
+        let Some((min, max)) = self.parse_quantifier()? else {
             return Ok(what);
         };
         // Lazy ones find the same texts.
-        let _ = self.takes("?");
-        if matches!(what, Tree::Start | Tree::End | Tree::Edge(_)) {
-            return Err(wrong("nothing that could be repeated"));
+        let _ = self.eat("?");
+        if matches!(what, PatternNode::Start | PatternNode::End | PatternNode::WordBoundary(_)) {
+            return Err(invalid("nothing that could be repeated"));
         }
         match self.peek() {
-            Some('+') => Err(foreign("a possessive quantifier")),
-            Some('*' | '?') => Err(wrong("nothing that could be repeated")),
-            _ => Ok(Tree::Repeat { what: Box::new(what), min, max, groups }),
+            Some('+') => Err(unsupported("a possessive quantifier")),
+            Some('*' | '?') => Err(invalid("nothing that could be repeated")),
+            _ => Ok(PatternNode::Repeat { inner: Box::new(what), min, max, groups }),
         }
     }
 
-    fn quantifier(&mut self) -> Result<Option<(u32, u32)>, Unread> {
+    fn parse_quantifier(&mut self) -> Result<Option<(u32, u32)>, PatternError> {
         let found = match self.peek() {
             Some('*') => (0, u32::MAX),
             Some('+') => (1, u32::MAX),
             Some('?') => (0, 1),
-            Some('{') => return self.counts(),
+            Some('{') => return self.parse_braces(),
             _ => return Ok(None),
         };
-        self.at += 1;
+        self.position += 1;
         Ok(Some(found))
     }
 
     /// `{2}`, `{2,}` or `{2,5}`. Anything else in braces is itself.
-    fn counts(&mut self) -> Result<Option<(u32, u32)>, Unread> {
-        let start = self.at;
-        self.at += 1;
-        let min = self.count();
-        let max = match self.takes(",") {
+    fn parse_braces(&mut self) -> Result<Option<(u32, u32)>, PatternError> {
+        let start = self.position;
+        self.position += 1;
+        let min = self.parse_integer();
+        let max = match self.eat(",") {
             true if self.peek() == Some('}') => Some(u32::MAX),
-            true => self.count(),
+            true => self.parse_integer(),
             false => min,
         };
         match (min, max) {
-            (Some(min), Some(max)) if self.takes("}") => match min <= max {
+            (Some(min), Some(max)) if self.eat("}") => match min <= max {
                 true => Ok(Some((min, max))),
-                false => Err(wrong("a quantifier whose numbers are out of order")),
+                false => Err(invalid("a quantifier whose numbers are out of order")),
             },
             _ => {
-                self.at = start;
+                self.position = start;
                 Ok(None)
             }
         }
     }
 
-    fn count(&mut self) -> Option<u32> {
+    fn parse_integer(&mut self) -> Option<u32> {
         let mut count = None;
         while let Some(digit) = self.peek().and_then(|letter| letter.to_digit(10)) {
             count = Some(count.unwrap_or(0_u32).saturating_mul(10).saturating_add(digit));
-            self.at += 1;
+            self.position += 1;
         }
         count
     }
 
-    fn atom(&mut self, depth: usize) -> Result<Tree, Unread> {
+    fn parse_atom(&mut self, depth: usize) -> Result<PatternNode, PatternError> {
         match self.next() {
-            Some('^') => Ok(Tree::Start),
-            Some('$') => Ok(Tree::End),
-            Some('(') => self.group(depth),
-            Some('[') => self.class(),
-            Some('.') => self.add(vec![Part::Kind(Kind::LineEnd)], true),
-            Some('\\') => self.escape(),
-            Some('*' | '+' | '?') => Err(wrong("nothing that could be repeated")),
+            Some('^') => Ok(PatternNode::Start),
+            Some('$') => Ok(PatternNode::End),
+            Some('(') => self.parse_group(depth),
+            Some('[') => self.parse_class(),
+            Some('.') => self.class_node(vec![ClassItem::Category(CharCategory::LineEnd)], true),
+            Some('\\') => self.parse_atom_escape(),
+            Some('*' | '+' | '?') => Err(invalid("nothing that could be repeated")),
             Some('{') => {
-                self.at -= 1;
-                if self.quantifier()?.is_some() {
-                    return Err(wrong("nothing that could be repeated"));
+                self.position -= 1;
+                if self.parse_quantifier()?.is_some() {
+                    return Err(invalid("nothing that could be repeated"));
                 }
-                self.at += 1;
-                self.letter('{')
+                self.position += 1;
+                self.char_node('{')
             }
-            Some(letter) => self.letter(letter),
-            None => Ok(Tree::Empty),
+            Some(letter) => self.char_node(letter),
+            None => Ok(PatternNode::Empty),
         }
     }
 
-    fn letter(&mut self, letter: char) -> Result<Tree, Unread> {
-        match self.is_caseless {
-            true => self.add(vec![Part::Range(letter, letter)], false),
-            false => Ok(Tree::Char(letter)),
+    fn char_node(&mut self, letter: char) -> Result<PatternNode, PatternError> {
+        match self.ignores_case {
+            true => self.class_node(vec![ClassItem::Range(letter, letter)], false),
+            false => Ok(PatternNode::Char(letter)),
         }
     }
 
-    fn add(&mut self, parts: Vec<Part>, is_negated: bool) -> Result<Tree, Unread> {
-        self.classes.push(Class::new(parts, is_negated, self.is_caseless));
-        Ok(Tree::Class(place(self.classes.len() - 1)?))
+    fn class_node(&mut self, parts: Vec<ClassItem>, is_negated: bool) -> Result<PatternNode, PatternError> {
+        self.classes.push(CharClass::new(parts, is_negated, self.ignores_case));
+        Ok(PatternNode::Class(instruction_index(self.classes.len() - 1)?))
     }
 
-    fn group(&mut self, depth: usize) -> Result<Tree, Unread> {
-        let was_caseless = self.is_caseless;
+    fn parse_group(&mut self, depth: usize) -> Result<PatternNode, PatternError> {
+        let was_caseless = self.ignores_case;
         let mut look = None;
         let mut number = None;
-        if !self.takes("?") {
+        if !self.eat("?") {
             number = Some(self.n_groups);
-        } else if self.takes("=") {
+        } else if self.eat("=") {
             look = Some((false, true));
-        } else if self.takes("!") {
+        } else if self.eat("!") {
             look = Some((false, false));
-        } else if self.takes("<=") {
+        } else if self.eat("<=") {
             look = Some((true, true));
-        } else if self.takes("<!") {
+        } else if self.eat("<!") {
             look = Some((true, false));
-        } else if self.takes("<") || self.takes("P<") {
+        } else if self.eat("<") || self.eat("P<") {
             number = Some(self.n_groups);
-            self.name()?;
-        } else if self.takes("i:") {
-            self.is_caseless = true;
-        } else if self.takes("-i:") {
-            self.is_caseless = false;
-        } else if self.takes("i)") {
+            self.parse_group_name()?;
+        } else if self.eat("i:") {
+            self.ignores_case = true;
+        } else if self.eat("-i:") {
+            self.ignores_case = false;
+        } else if self.eat("i)") {
             // For all that follows in the group around it, as in most languages; in ECMA-262 it is wrong.
-            self.is_caseless = true;
-            return Ok(Tree::Empty);
-        } else if !self.takes(":") {
-            let what: String = self.letters[self.at..].iter().take(2).collect();
-            return Err(foreign(format!("a group that begins with `(?{what}`")));
+            self.ignores_case = true;
+            return Ok(PatternNode::Empty);
+        } else if !self.eat(":") {
+            let what: String = self.chars[self.position..].iter().take(2).collect();
+            return Err(unsupported(format!("a group that begins with `(?{what}`")));
         }
         self.n_groups += u32::from(number.is_some());
-        let what = Box::new(self.either(depth + 1)?);
-        if !self.takes(")") {
-            return Err(wrong("a group that is not closed"));
+        let what = Box::new(self.parse_alternation(depth + 1)?);
+        if !self.eat(")") {
+            return Err(invalid("a group that is not closed"));
         }
-        self.is_caseless = was_caseless;
+        self.ignores_case = was_caseless;
         Ok(match (look, number) {
-            (Some((is_behind, is_wanted)), _) => Tree::Look { what, is_behind, is_wanted },
-            (None, Some(number)) => Tree::Group { what, number },
+            (Some((is_behind, is_wanted)), _) => PatternNode::LookAround { inner: what, is_behind, is_positive: is_wanted },
+            (None, Some(number)) => PatternNode::Group { inner: what, number },
             (None, None) => *what,
         })
     }
 
-    fn name(&mut self) -> Result<String, Unread> {
+    fn parse_group_name(&mut self) -> Result<String, PatternError> {
         let mut name = String::new();
         loop {
             match self.next() {
@@ -327,99 +327,99 @@ impl Reader {
                 Some(letter) if letter.is_alphanumeric() || letter == '_' || letter == '$' => {
                     name.push(letter)
                 }
-                _ => return Err(wrong("a group whose name is none")),
+                _ => return Err(invalid("a group whose name is none")),
             }
         }
     }
 
-    fn escape(&mut self) -> Result<Tree, Unread> {
+    fn parse_atom_escape(&mut self) -> Result<PatternNode, PatternError> {
         let Some(letter) = self.peek() else {
-            return Err(wrong("a `\\` at the end"));
+            return Err(invalid("a `\\` at the end"));
         };
-        if let Some(part) = self.kind()? {
-            return self.add(vec![part], false);
+        if let Some(part) = self.parse_class_escape()? {
+            return self.class_node(vec![part], false);
         }
         match letter {
             'b' | 'B' => {
-                self.at += 1;
-                Ok(Tree::Edge(letter == 'b'))
+                self.position += 1;
+                Ok(PatternNode::WordBoundary(letter == 'b'))
             }
             'A' => {
-                self.at += 1;
-                Ok(Tree::Start)
+                self.position += 1;
+                Ok(PatternNode::Start)
             }
             'z' | 'Z' => {
-                self.at += 1;
-                Ok(Tree::End)
+                self.position += 1;
+                Ok(PatternNode::End)
             }
             '1'..='9' => {
-                let number = self.count().unwrap_or(u32::MAX);
-                self.again(number.checked_sub(1).filter(|group| *group < self.n_groups_in_all))
+                let number = self.parse_integer().unwrap_or(u32::MAX);
+                self.back_reference(number.checked_sub(1).filter(|group| *group < self.n_total_groups))
             }
             'k' => {
-                self.at += 1;
-                if !self.takes("<") {
-                    return Err(wrong("a reference without a name"));
+                self.position += 1;
+                if !self.eat("<") {
+                    return Err(invalid("a reference without a name"));
                 }
-                let name = self.name()?;
-                let group = self.names.iter().find(|(known, _)| *known == name).map(|(_, group)| *group);
-                self.again(group)
+                let name = self.parse_group_name()?;
+                let group = self.group_names.iter().find(|(known, _)| *known == name).map(|(_, group)| *group);
+                self.back_reference(group)
             }
             _ => {
-                let letter = self.escaped()?;
-                self.letter(letter)
+                let letter = self.parse_character_escape()?;
+                self.char_node(letter)
             }
         }
     }
 
-    fn again(&mut self, group: Option<u32>) -> Result<Tree, Unread> {
-        self.is_backward = true;
+    fn back_reference(&mut self, group: Option<u32>) -> Result<PatternNode, PatternError> {
+        self.has_back_references = true;
         match group {
-            Some(group) if !self.is_caseless => Ok(Tree::Again(group)),
-            Some(_) => Err(foreign("a reference to a group in any case")),
-            None => Err(wrong("a reference to a group that is not there")),
+            Some(group) if !self.ignores_case => Ok(PatternNode::BackReference(group)),
+            Some(_) => Err(unsupported("a reference to a group in any case")),
+            None => Err(invalid("a reference to a group that is not there")),
         }
     }
 
     /// `\d` and its like, behind the backslash. Nothing is read if it is something else.
-    fn kind(&mut self) -> Result<Option<Part>, Unread> {
+    fn parse_class_escape(&mut self) -> Result<Option<ClassItem>, PatternError> {
         let part = match self.peek() {
-            Some('d') => Part::Kind(Kind::Digit),
-            Some('D') => Part::Not(Kind::Digit),
-            Some('w') => Part::Kind(Kind::Word),
-            Some('W') => Part::Not(Kind::Word),
-            Some('s') => Part::Kind(Kind::Space),
-            Some('S') => Part::Not(Kind::Space),
+            Some('d') => ClassItem::Category(CharCategory::Digit),
+            Some('D') => ClassItem::NotCategory(CharCategory::Digit),
+            Some('w') => ClassItem::Category(CharCategory::Word),
+            Some('W') => ClassItem::NotCategory(CharCategory::Word),
+            Some('s') => ClassItem::Category(CharCategory::Space),
+            Some('S') => ClassItem::NotCategory(CharCategory::Space),
             Some(letter @ ('p' | 'P')) => {
-                self.at += 1;
-                let kind = self.property()?;
-                return Ok(Some(if letter == 'p' { Part::Kind(kind) } else { Part::Not(kind) }));
+                self.position += 1;
+                let kind = self.parse_property()?;
+                return Ok(Some(if letter == 'p' { ClassItem::Category(kind) } else { ClassItem::NotCategory(kind) }));
             }
             _ => return Ok(None),
         };
-        self.at += 1;
+        self.position += 1;
         Ok(Some(part))
     }
 
-    fn property(&mut self) -> Result<Kind, Unread> {
+    fn parse_property(&mut self) -> Result<CharCategory, PatternError> {
         let name: String = match self.next() {
-            Some('{') => self.letters[self.at..].iter().take_while(|letter| **letter != '}').collect(),
+            Some('{') => self.chars[self.position..].iter().take_while(|letter| **letter != '}').collect(),
             Some(letter) if letter.is_ascii_alphabetic() => {
-                return Kind::named(&letter.to_string())
-                    .ok_or_else(|| foreign(format!("the property `{letter}` of characters")));
+                return CharCategory::from_property_name(&letter.to_string())
+                    .ok_or_else(|| unsupported(format!("the property `{letter}` of characters")));
             }
-            _ => return Err(wrong("a property of characters without a name")),
+            _ => return Err(invalid("a property of characters without a name")),
         };
-        self.at += name.chars().count();
-        if !self.takes("}") {
-            return Err(wrong("a property of characters whose name does not end"));
+        self.position += name.chars().count();
+        if !self.eat("}") {
+            return Err(invalid("a property of characters whose name does not end"));
         }
-        Kind::named(&name).ok_or_else(|| foreign(format!("the property `{name}` of characters")))
+        CharCategory::from_property_name(&name).ok_or_else(|| unsupported(format!("the property `{name}` of characters")))
     }
 
     /// One character, behind the backslash.
-    fn escaped(&mut self) -> Result<char, Unread> {
-        let letter = self.next().ok_or_else(|| wrong("a `\\` at the end"))?;
+    fn parse_character_escape(&mut self) -> Result<char, PatternError> {
+        let letter = self.next().ok_or_else(|| invalid("a `\\` at the end"))?;
         Ok(match letter {
             't' => '\t',
             'n' => '\n',
@@ -429,259 +429,259 @@ impl Reader {
             '0' if !self.peek().is_some_and(|letter| letter.is_ascii_digit()) => '\0',
             'c' => match self.next() {
                 Some(letter) if letter.is_ascii_alphabetic() => char::from(letter as u8 % 32),
-                _ => return Err(wrong("a `\\c` without a letter")),
+                _ => return Err(invalid("a `\\c` without a letter")),
             },
             'x' => self
-                .hexadecimal(2)
+                .parse_hex(2)
                 .and_then(char::from_u32)
-                .ok_or_else(|| wrong("a `\\x` without two digits"))?,
-            'u' => self.code_point()?,
-            letter if letter.is_ascii_alphanumeric() => return Err(foreign(format!("`\\{letter}`"))),
+                .ok_or_else(|| invalid("a `\\x` without two digits"))?,
+            'u' => self.parse_code_point()?,
+            letter if letter.is_ascii_alphanumeric() => return Err(unsupported(format!("`\\{letter}`"))),
             letter => letter,
         })
     }
 
-    fn code_point(&mut self) -> Result<char, Unread> {
-        let wrong = || wrong("a `\\u` without the digits of a character");
-        if self.takes("{") {
+    fn parse_code_point(&mut self) -> Result<char, PatternError> {
+        let wrong = || invalid("a `\\u` without the digits of a character");
+        if self.eat("{") {
             let digits: String =
-                self.letters[self.at..].iter().take_while(|letter| **letter != '}').collect();
-            self.at += digits.chars().count();
-            if !self.takes("}") {
+                self.chars[self.position..].iter().take_while(|letter| **letter != '}').collect();
+            self.position += digits.chars().count();
+            if !self.eat("}") {
                 return Err(wrong());
             }
             let code = u32::from_str_radix(&digits, 16).map_err(|_| wrong())?;
             return char::from_u32(code).ok_or_else(wrong);
         }
-        let first = self.hexadecimal(4).ok_or_else(wrong)?;
-        if (0xd800..0xdc00).contains(&first) && self.takes("\\u") {
+        let first = self.parse_hex(4).ok_or_else(wrong)?;
+        if (0xd800..0xdc00).contains(&first) && self.eat("\\u") {
             let second =
-                self.hexadecimal(4).filter(|code| (0xdc00..0xe000).contains(code)).ok_or_else(wrong)?;
+                self.parse_hex(4).filter(|code| (0xdc00..0xe000).contains(code)).ok_or_else(wrong)?;
             return char::from_u32(0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)).ok_or_else(wrong);
         }
         // No text has half a character.
-        char::from_u32(first).ok_or_else(|| foreign("half a character"))
+        char::from_u32(first).ok_or_else(|| unsupported("half a character"))
     }
 
-    fn hexadecimal(&mut self, n_digits: usize) -> Option<u32> {
+    fn parse_hex(&mut self, n_digits: usize) -> Option<u32> {
         let mut code = 0;
         for _ in 0..n_digits {
             code = code * 16 + self.peek()?.to_digit(16)?;
-            self.at += 1;
+            self.position += 1;
         }
         Some(code)
     }
 
-    fn class(&mut self) -> Result<Tree, Unread> {
-        let is_negated = self.takes("^");
+    fn parse_class(&mut self) -> Result<PatternNode, PatternError> {
+        let is_negated = self.eat("^");
         let mut parts = Vec::new();
         loop {
-            if self.takes("]") {
-                return self.add(parts, is_negated);
+            if self.eat("]") {
+                return self.class_node(parts, is_negated);
             }
-            let from = self.member()?;
+            let from = self.parse_class_item()?;
             let is_range =
-                self.peek() == Some('-') && self.letters.get(self.at + 1).is_some_and(|then| *then != ']');
+                self.peek() == Some('-') && self.chars.get(self.position + 1).is_some_and(|then| *then != ']');
             if !is_range {
                 parts.push(from);
                 continue;
             }
-            self.at += 1;
-            match (from, self.member()?) {
-                (Part::Range(from, _), Part::Range(to, _)) if from <= to => parts.push(Part::Range(from, to)),
-                (Part::Range(..), Part::Range(..)) => return Err(wrong("a range that is out of order")),
+            self.position += 1;
+            match (from, self.parse_class_item()?) {
+                (ClassItem::Range(from, _), ClassItem::Range(to, _)) if from <= to => parts.push(ClassItem::Range(from, to)),
+                (ClassItem::Range(..), ClassItem::Range(..)) => return Err(invalid("a range that is out of order")),
                 // Nothing that a range could begin or end with, so the hyphen is itself.
-                (one, other) => parts.extend([one, Part::Range('-', '-'), other]),
+                (one, other) => parts.extend([one, ClassItem::Range('-', '-'), other]),
             }
         }
     }
 
-    fn member(&mut self) -> Result<Part, Unread> {
+    fn parse_class_item(&mut self) -> Result<ClassItem, PatternError> {
         let letter = match self.next() {
-            None => return Err(wrong("a `[` that is not closed")),
-            Some('\\') => match self.kind()? {
+            None => return Err(invalid("a `[` that is not closed")),
+            Some('\\') => match self.parse_class_escape()? {
                 Some(part) => return Ok(part),
-                None if self.takes("b") => '\u{8}',
-                None => self.escaped()?,
+                None if self.eat("b") => '\u{8}',
+                None => self.parse_character_escape()?,
             },
             Some(letter) => letter,
         };
-        Ok(Part::Range(letter, letter))
+        Ok(ClassItem::Range(letter, letter))
     }
 }
 
-struct Writer {
-    steps: Vec<Step>,
-    n_written: usize,
+struct PatternCompiler {
+    program: Vec<Instruction>,
+    n_compiled_nodes: usize,
     n_registers: u32,
-    is_backward: bool,
-    classes: Vec<Class>,
+    has_back_references: bool,
+    classes: Vec<CharClass>,
     /// Classes of one letter, made once for each.
-    letters: Vec<(char, u32)>,
+    char_classes: Vec<(char, u32)>,
 }
 
-fn place(at: usize) -> Result<u32, Unread> {
-    u32::try_from(at).map_err(|_| foreign("it is too large"))
+fn instruction_index(at: usize) -> Result<u32, PatternError> {
+    u32::try_from(at).map_err(|_| unsupported("it is too large"))
 }
 
-impl Writer {
-    fn push(&mut self, step: Step) -> Result<(), Unread> {
-        if self.steps.len() >= LARGEST {
-            return Err(foreign(format!("it has more than {LARGEST} steps")));
+impl PatternCompiler {
+    fn push(&mut self, step: Instruction) -> Result<(), PatternError> {
+        if self.program.len() >= MAX_INSTRUCTIONS {
+            return Err(unsupported(format!("it has more than {MAX_INSTRUCTIONS} steps")));
         }
-        self.steps.push(step);
+        self.program.push(step);
         Ok(())
     }
 
-    fn here(&self) -> Result<u32, Unread> {
-        place(self.steps.len())
+    fn next_index(&self) -> Result<u32, PatternError> {
+        instruction_index(self.program.len())
     }
 
     /// A step that is known only when what follows is written.
-    fn gap(&mut self) -> Result<usize, Unread> {
-        self.push(Step::Done)?;
-        Ok(self.steps.len() - 1)
+    fn push_placeholder(&mut self) -> Result<usize, PatternError> {
+        self.push(Instruction::Match)?;
+        Ok(self.program.len() - 1)
     }
 
     /// `is_back`: what is found in a text from right to left.
-    fn write(&mut self, tree: &Tree, is_back: bool) -> Result<(), Unread> {
-        self.n_written += 1;
-        if self.n_written > WRITTEN {
-            return Err(foreign(format!("it has more than {WRITTEN} parts")));
+    fn compile(&mut self, tree: &PatternNode, is_back: bool) -> Result<(), PatternError> {
+        self.n_compiled_nodes += 1;
+        if self.n_compiled_nodes > MAX_COMPILED_NODES {
+            return Err(unsupported(format!("it has more than {MAX_COMPILED_NODES} parts")));
         }
         match tree {
-            Tree::Empty => Ok(()),
-            Tree::Char(letter) => self.push(Step::Char(*letter)),
-            Tree::Class(class) => self.push(Step::Class(*class)),
-            Tree::Start => self.push(Step::Start),
-            Tree::End => self.push(Step::End),
-            Tree::Edge(is_wanted) => self.push(Step::Edge(*is_wanted)),
-            Tree::Again(group) => self.push(Step::Again(*group)),
-            Tree::Sequence(all) => match is_back {
-                false => all.iter().try_for_each(|one| self.write(one, is_back)),
-                true => all.iter().rev().try_for_each(|one| self.write(one, is_back)),
+            PatternNode::Empty => Ok(()),
+            PatternNode::Char(letter) => self.push(Instruction::Char(*letter)),
+            PatternNode::Class(class) => self.push(Instruction::Class(*class)),
+            PatternNode::Start => self.push(Instruction::Start),
+            PatternNode::End => self.push(Instruction::End),
+            PatternNode::WordBoundary(is_wanted) => self.push(Instruction::WordBoundary(*is_wanted)),
+            PatternNode::BackReference(group) => self.push(Instruction::BackReference(*group)),
+            PatternNode::Sequence(all) => match is_back {
+                false => all.iter().try_for_each(|one| self.compile(one, is_back)),
+                true => all.iter().rev().try_for_each(|one| self.compile(one, is_back)),
             },
-            Tree::Either(all) => self.either(all, is_back),
-            Tree::Group { what, number } if self.is_backward => {
-                self.push(Step::Mark(2 * number))?;
-                self.write(what, is_back)?;
-                self.push(Step::Mark(2 * number + 1))
+            PatternNode::Alternation(all) => self.compile_alternation(all, is_back),
+            PatternNode::Group { inner: what, number } if self.has_back_references => {
+                self.push(Instruction::SavePosition(2 * number))?;
+                self.compile(what, is_back)?;
+                self.push(Instruction::SavePosition(2 * number + 1))
             }
-            Tree::Group { what, .. } => self.write(what, is_back),
-            Tree::Look { what, is_behind, is_wanted } => {
-                let gap = self.gap()?;
-                self.write(what, *is_behind)?;
-                self.push(Step::Done)?;
-                let end = self.here()?;
-                self.steps[gap] = Step::Look { is_behind: *is_behind, is_wanted: *is_wanted, end };
+            PatternNode::Group { inner: what, .. } => self.compile(what, is_back),
+            PatternNode::LookAround { inner: what, is_behind, is_positive: is_wanted } => {
+                let gap = self.push_placeholder()?;
+                self.compile(what, *is_behind)?;
+                self.push(Instruction::Match)?;
+                let end = self.next_index()?;
+                self.program[gap] = Instruction::LookAround { is_behind: *is_behind, is_positive: *is_wanted, end };
                 Ok(())
             }
-            Tree::Repeat { what, min, max, groups } => self.repeat(what, *min, *max, *groups, is_back),
+            PatternNode::Repeat { inner: what, min, max, groups } => self.compile_repeat(what, *min, *max, *groups, is_back),
         }
     }
 
-    fn either(&mut self, all: &[Tree], is_back: bool) -> Result<(), Unread> {
+    fn compile_alternation(&mut self, all: &[PatternNode], is_back: bool) -> Result<(), PatternError> {
         let mut ends = Vec::new();
         for (n, one) in all.iter().enumerate() {
             if n + 1 == all.len() {
-                self.write(one, is_back)?;
+                self.compile(one, is_back)?;
                 break;
             }
-            let fork = self.gap()?;
-            self.write(one, is_back)?;
-            ends.push(self.gap()?);
-            self.steps[fork] = Step::Fork(place(fork + 1)?, self.here()?);
+            let fork = self.push_placeholder()?;
+            self.compile(one, is_back)?;
+            ends.push(self.push_placeholder()?);
+            self.program[fork] = Instruction::Split(instruction_index(fork + 1)?, self.next_index()?);
         }
-        let end = self.here()?;
+        let end = self.next_index()?;
         for gap in ends {
-            self.steps[gap] = Step::Jump(end);
+            self.program[gap] = Instruction::Jump(end);
         }
         Ok(())
     }
 
-    fn repeat(
+    fn compile_repeat(
         &mut self,
-        what: &Tree,
+        what: &PatternNode,
         min: u32,
         max: u32,
         groups: (u32, u32),
         is_back: bool,
-    ) -> Result<(), Unread> {
+    ) -> Result<(), PatternError> {
         match what {
             _ if max == 0 => return Ok(()),
-            Tree::Class(class) => return self.push(Step::Run { class: *class, min, max }),
-            Tree::Char(letter) => {
-                let class = match self.letters.iter().find(|(known, _)| known == letter) {
+            PatternNode::Class(class) => return self.push(Instruction::RepeatClass { class: *class, min, max }),
+            PatternNode::Char(letter) => {
+                let class = match self.char_classes.iter().find(|(known, _)| known == letter) {
                     Some((_, class)) => *class,
                     None => {
-                        self.classes.push(Class::new(vec![Part::Range(*letter, *letter)], false, false));
-                        let class = place(self.classes.len() - 1)?;
-                        self.letters.push((*letter, class));
+                        self.classes.push(CharClass::new(vec![ClassItem::Range(*letter, *letter)], false, false));
+                        let class = instruction_index(self.classes.len() - 1)?;
+                        self.char_classes.push((*letter, class));
                         class
                     }
                 };
-                return self.push(Step::Run { class, min, max });
+                return self.push(Instruction::RepeatClass { class, min, max });
             }
             _ => {}
         }
         for _ in 0..min {
-            let n_steps = self.steps.len();
-            self.once(what, groups, is_back)?;
-            if self.steps.len() == n_steps {
+            let n_steps = self.program.len();
+            self.compile_repeat_body(what, groups, is_back)?;
+            if self.program.len() == n_steps {
                 // Nothing, however often.
                 return Ok(());
             }
         }
         if max == u32::MAX {
-            return self.forever(what, groups, is_back);
+            return self.compile_unbounded(what, groups, is_back);
         }
         // Each may be the last: `(?:x(?:x(?:x)?)?)?`.
         let mut forks = Vec::new();
         for _ in min..max {
-            forks.push(self.gap()?);
-            self.once(what, groups, is_back)?;
+            forks.push(self.push_placeholder()?);
+            self.compile_repeat_body(what, groups, is_back)?;
         }
-        let end = self.here()?;
+        let end = self.next_index()?;
         for fork in forks {
-            self.steps[fork] = Step::Fork(place(fork + 1)?, end);
+            self.program[fork] = Instruction::Split(instruction_index(fork + 1)?, end);
         }
         Ok(())
     }
 
-    fn forever(&mut self, what: &Tree, groups: (u32, u32), is_back: bool) -> Result<(), Unread> {
-        let fork = self.gap()?;
+    fn compile_unbounded(&mut self, what: &PatternNode, groups: (u32, u32), is_back: bool) -> Result<(), PatternError> {
+        let fork = self.push_placeholder()?;
         match can_be_empty(what) {
             // One round that matches nothing is as good as a thousand.
             true => {
                 let register = self.n_registers;
                 self.n_registers += 1;
-                self.push(Step::Mark(register))?;
-                self.once(what, groups, is_back)?;
-                self.push(Step::Moved(register))?;
+                self.push(Instruction::SavePosition(register))?;
+                self.compile_repeat_body(what, groups, is_back)?;
+                self.push(Instruction::RequireProgress(register))?;
             }
-            false => self.once(what, groups, is_back)?,
+            false => self.compile_repeat_body(what, groups, is_back)?,
         }
-        self.push(Step::Jump(place(fork)?))?;
-        self.steps[fork] = Step::Fork(place(fork + 1)?, self.here()?);
+        self.push(Instruction::Jump(instruction_index(fork)?))?;
+        self.program[fork] = Instruction::Split(instruction_index(fork + 1)?, self.next_index()?);
         Ok(())
     }
 
     /// One round of a repetition. Groups in it begin anew.
-    fn once(&mut self, what: &Tree, (from, to): (u32, u32), is_back: bool) -> Result<(), Unread> {
-        if self.is_backward && from < to {
-            self.push(Step::Forget { from: 2 * from, to: 2 * to })?;
+    fn compile_repeat_body(&mut self, what: &PatternNode, (from, to): (u32, u32), is_back: bool) -> Result<(), PatternError> {
+        if self.has_back_references && from < to {
+            self.push(Instruction::ClearGroups { from: 2 * from, to: 2 * to })?;
         }
-        self.write(what, is_back)
+        self.compile(what, is_back)
     }
 }
 
-fn can_be_empty(tree: &Tree) -> bool {
+fn can_be_empty(tree: &PatternNode) -> bool {
     match tree {
-        Tree::Char(_) | Tree::Class(_) => false,
-        Tree::Sequence(all) => all.iter().all(can_be_empty),
-        Tree::Either(all) => all.iter().any(can_be_empty),
-        Tree::Repeat { what, min, .. } => *min == 0 || can_be_empty(what),
-        Tree::Group { what, .. } => can_be_empty(what),
+        PatternNode::Char(_) | PatternNode::Class(_) => false,
+        PatternNode::Sequence(all) => all.iter().all(can_be_empty),
+        PatternNode::Alternation(all) => all.iter().any(can_be_empty),
+        PatternNode::Repeat { inner: what, min, .. } => *min == 0 || can_be_empty(what),
+        PatternNode::Group { inner: what, .. } => can_be_empty(what),
         _ => true,
     }
 }

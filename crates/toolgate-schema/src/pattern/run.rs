@@ -1,167 +1,167 @@
 //! Matching: tries one way after the other, and remembers which are in vain.
 
 use super::class::is_word;
-use super::{Pattern, Step, TooLong};
+use super::{Pattern, Instruction, StepLimitExceeded};
 
 /// From this many steps on, what was tried in vain is remembered.
-const PATIENCE: u64 = 2_000;
+const MEMO_START_STEPS: u64 = 2_000;
 /// The most bits that are spent on remembering.
-const MEMORY: usize = 1 << 24;
+const MAX_MEMO_BITS: usize = 1 << 24;
 /// How many ways may be left at once, besides two for each byte of the text.
-const WAYS: usize = 1 << 20;
+const MAX_PENDING_BRANCHES: usize = 1 << 20;
 /// No place in a text.
-const NOWHERE: usize = usize::MAX;
+const NO_POSITION: usize = usize::MAX;
 
-struct Run<'a> {
+struct Matcher<'a> {
     pattern: &'a Pattern,
     text: &'a str,
     steps: &'a mut u64,
     registers: Vec<usize>,
     /// One bit for each step at each place. Empty: nothing is remembered yet.
-    seen: Vec<u64>,
-    remember_at: u64,
+    memo: Vec<u64>,
+    memo_start: u64,
 }
 
 /// What is left to be tried.
-enum Left {
+enum Branch {
     /// Go on with a step at a place.
-    At(u32, usize),
+    Continue(u32, usize),
     /// A run that may end at any place from the first to the second, which was tried.
-    Shorter { step: u32, from: usize, to: usize },
+    ShorterRepeat { step: u32, from: usize, to: usize },
     /// What a register was before.
-    Back(u32, usize),
+    RestoreRegister(u32, usize),
 }
 
-pub(super) fn run(pattern: &Pattern, text: &str, steps: &mut u64) -> Result<bool, TooLong> {
-    let is_small = pattern.steps.len().saturating_mul(text.len() + 1) <= MEMORY;
-    let remember_at = match !pattern.is_backward && is_small {
-        true => steps.saturating_sub(PATIENCE),
+pub(super) fn is_match(pattern: &Pattern, text: &str, steps: &mut u64) -> Result<bool, StepLimitExceeded> {
+    let is_small = pattern.program.len().saturating_mul(text.len() + 1) <= MAX_MEMO_BITS;
+    let remember_at = match !pattern.has_back_references && is_small {
+        true => steps.saturating_sub(MEMO_START_STEPS),
         false => 0,
     };
-    let registers = vec![NOWHERE; pattern.n_registers];
-    let mut run = Run { pattern, text, steps, registers, seen: Vec::new(), remember_at };
-    if matches!(pattern.steps.first(), Some(Step::Start)) {
-        return run.fits(0, 0, false, true);
+    let registers = vec![NO_POSITION; pattern.n_registers];
+    let mut run = Matcher { pattern, text, steps, registers, memo: Vec::new(), memo_start: remember_at };
+    if matches!(pattern.program.first(), Some(Instruction::Start)) {
+        return run.matches_at(0, 0, false, true);
     }
     let mut at = 0;
     loop {
-        if run.fits(0, at, false, true)? {
+        if run.matches_at(0, at, false, true)? {
             return Ok(true);
         }
-        match next(text, at) {
+        match next_char(text, at) {
             Some(letter) => at += letter.len_utf8(),
             None => return Ok(false),
         }
     }
 }
 
-impl Run<'_> {
+impl Matcher<'_> {
     /// Whether the steps from one on fit at a place, read forwards or backwards. Only steps that no look around is made
     /// of may be remembered: the same ones may do for one look and not for another.
-    fn fits(&mut self, first: u32, start: usize, is_back: bool, is_outer: bool) -> Result<bool, TooLong> {
+    fn matches_at(&mut self, first: u32, start: usize, is_back: bool, is_outer: bool) -> Result<bool, StepLimitExceeded> {
         let mut left = vec![];
-        let most_left = WAYS + 2 * self.text.len();
+        let most_left = MAX_PENDING_BRANCHES + 2 * self.text.len();
         let (mut step, mut at) = (first, start);
         loop {
-            self.spend(1)?;
+            self.consume_steps(1)?;
             if left.len() > most_left {
-                return Err(TooLong);
+                return Err(StepLimitExceeded);
             }
-            let goes_on = match &self.pattern.steps[step as usize] {
-                Step::Done => {
+            let goes_on = match &self.pattern.program[step as usize] {
+                Instruction::Match => {
                     return Ok(true);
                 }
-                Step::Char(wanted) => match self.read(at, is_back) {
+                Instruction::Char(wanted) => match self.char_at(at, is_back) {
                     Some((letter, then)) if letter == *wanted => {
                         (step, at) = (step + 1, then);
                         true
                     }
                     _ => false,
                 },
-                Step::Class(class) => match self.read(at, is_back) {
-                    Some((letter, then)) if self.pattern.classes[*class as usize].has(letter) => {
+                Instruction::Class(class) => match self.char_at(at, is_back) {
+                    Some((letter, then)) if self.pattern.classes[*class as usize].contains(letter) => {
                         (step, at) = (step + 1, then);
                         true
                     }
                     _ => false,
                 },
                 // From a place within a run that was tried, nothing new is reached.
-                Step::Run { max: u32::MAX, .. } if is_outer && !self.is_new(step, at) => false,
-                Step::Run { class, min, max } => match self.run(step, (*class, *min, *max), at, is_back)? {
+                Instruction::RepeatClass { max: u32::MAX, .. } if is_outer && !self.insert_memo(step, at) => false,
+                Instruction::RepeatClass { class, min, max } => match self.repeat_class(step, (*class, *min, *max), at, is_back)? {
                     Some((least, most)) => {
                         if is_outer && *max == u32::MAX {
-                            self.cover(step, at, most);
+                            self.insert_memo_range(step, at, most);
                         }
                         // Where the text must end behind it, nothing shorter can do.
-                        let is_last = !is_back && matches!(self.pattern.steps[step as usize + 1], Step::End);
+                        let is_last = !is_back && matches!(self.pattern.program[step as usize + 1], Instruction::End);
                         if least != most && !is_last {
-                            left.push(Left::Shorter { step: step + 1, from: least, to: most });
+                            left.push(Branch::ShorterRepeat { step: step + 1, from: least, to: most });
                         }
                         (step, at) = (step + 1, most);
                         true
                     }
                     None => false,
                 },
-                Step::Fork(one, other) => {
-                    let is_new = !is_outer || self.is_new(step, at);
+                Instruction::Split(one, other) => {
+                    let is_new = !is_outer || self.insert_memo(step, at);
                     if is_new {
-                        left.push(Left::At(*other, at));
+                        left.push(Branch::Continue(*other, at));
                         step = *one;
                     }
                     is_new
                 }
-                Step::Jump(to) => {
+                Instruction::Jump(to) => {
                     step = *to;
                     true
                 }
-                Step::Mark(register) => {
-                    self.set(*register, at, &mut left);
+                Instruction::SavePosition(register) => {
+                    self.set_register(*register, at, &mut left);
                     step += 1;
                     true
                 }
-                Step::Moved(register) => {
+                Instruction::RequireProgress(register) => {
                     step += 1;
                     self.registers[*register as usize] != at
                 }
-                Step::Forget { from, to } => {
-                    self.spend(u64::from(to - from))?;
+                Instruction::ClearGroups { from, to } => {
+                    self.consume_steps(u64::from(to - from))?;
                     for register in *from..*to {
-                        self.set(register, NOWHERE, &mut left);
+                        self.set_register(register, NO_POSITION, &mut left);
                     }
                     step += 1;
                     true
                 }
-                Step::Start => {
+                Instruction::Start => {
                     step += 1;
                     at == 0
                 }
-                Step::End => {
+                Instruction::End => {
                     step += 1;
                     at == self.text.len()
                 }
-                Step::Edge(is_wanted) => {
-                    let before = previous(self.text, at).is_some_and(is_word);
-                    let after = next(self.text, at).is_some_and(is_word);
+                Instruction::WordBoundary(is_wanted) => {
+                    let before = previous_char(self.text, at).is_some_and(is_word);
+                    let after = next_char(self.text, at).is_some_and(is_word);
                     step += 1;
                     (before != after) == *is_wanted
                 }
-                Step::Look { is_behind, is_wanted, end } => {
+                Instruction::LookAround { is_behind, is_positive: is_wanted, end } => {
                     let (is_behind, is_wanted, end) = (*is_behind, *is_wanted, *end);
-                    self.spend(self.registers.len() as u64)?;
+                    self.consume_steps(self.registers.len() as u64)?;
                     let before = self.registers.clone();
                     // Patterns are nested to a limit, so this is too.
-                    let fits = self.fits(step + 1, at, is_behind, false)?;
+                    let fits = self.matches_at(step + 1, at, is_behind, false)?;
                     let found = std::mem::replace(&mut self.registers, before);
                     if fits && is_wanted {
                         // What groups in it have found stays found, until another way is tried.
                         for (register, now) in (0..).zip(found) {
-                            self.set(register, now, &mut left);
+                            self.set_register(register, now, &mut left);
                         }
                     }
                     step = end;
                     fits == is_wanted
                 }
-                Step::Again(group) => match self.again(*group, at, is_back)? {
+                Instruction::BackReference(group) => match self.back_reference(*group, at, is_back)? {
                     Some(then) => {
                         (step, at) = (step + 1, then);
                         true
@@ -172,7 +172,7 @@ impl Run<'_> {
             if goes_on {
                 continue;
             }
-            match self.other_way(&mut left, is_back, is_outer)? {
+            match self.backtrack(&mut left, is_back, is_outer)? {
                 Some(found) => (step, at) = found,
                 None => return Ok(false),
             }
@@ -180,31 +180,31 @@ impl Run<'_> {
     }
 
     /// The last way that is left.
-    fn other_way(
+    fn backtrack(
         &mut self,
-        left: &mut Vec<Left>,
+        left: &mut Vec<Branch>,
         is_back: bool,
         is_outer: bool,
-    ) -> Result<Option<(u32, usize)>, TooLong> {
+    ) -> Result<Option<(u32, usize)>, StepLimitExceeded> {
         while let Some(way) = left.pop() {
             match way {
-                Left::Back(register, was) => self.registers[register as usize] = was,
-                Left::At(step, at) => return Ok(Some((step, at))),
-                Left::Shorter { step, from, to } => {
+                Branch::RestoreRegister(register, was) => self.registers[register as usize] = was,
+                Branch::Continue(step, at) => return Ok(Some((step, at))),
+                Branch::ShorterRepeat { step, from, to } => {
                     let width = match is_back {
-                        false => previous(self.text, to).map_or(0, char::len_utf8),
-                        true => next(self.text, to).map_or(0, char::len_utf8),
+                        false => previous_char(self.text, to).map_or(0, char::len_utf8),
+                        true => next_char(self.text, to).map_or(0, char::len_utf8),
                     };
                     let to = if is_back { to + width } else { to - width };
                     if to != from {
-                        left.push(Left::Shorter { step, from, to });
+                        left.push(Branch::ShorterRepeat { step, from, to });
                     }
-                    let next = &self.pattern.steps[step as usize];
-                    let remembers_itself = matches!(next, Step::Fork(..) | Step::Run { max: u32::MAX, .. });
-                    if !is_outer || remembers_itself || self.is_new(step, to) {
+                    let next = &self.pattern.program[step as usize];
+                    let remembers_itself = matches!(next, Instruction::Split(..) | Instruction::RepeatClass { max: u32::MAX, .. });
+                    if !is_outer || remembers_itself || self.insert_memo(step, to) {
                         return Ok(Some((step, to)));
                     }
-                    self.spend(1)?;
+                    self.consume_steps(1)?;
                 }
             }
         }
@@ -213,23 +213,23 @@ impl Run<'_> {
 
     /// The places where a run may end: the nearest and the farthest. Where it meets one that was tried, whatever lies
     /// behind was tried too.
-    fn run(
+    fn repeat_class(
         &mut self,
         step: u32,
         (class, min, max): (u32, u32, u32),
         start: usize,
         is_back: bool,
-    ) -> Result<Option<(usize, usize)>, TooLong> {
+    ) -> Result<Option<(usize, usize)>, StepLimitExceeded> {
         let class = &self.pattern.classes[class as usize];
-        let mut remembers = max == u32::MAX && !self.seen.is_empty();
+        let mut remembers = max == u32::MAX && !self.memo.is_empty();
         let (mut at, mut n_read, mut least, mut max) = (start, 0, start, max);
         while n_read < max {
             let then = match self.text.as_bytes().get(at) {
-                Some(byte) if !is_back && byte.is_ascii() => class.has_ascii(*byte).then_some(at + 1),
-                _ => self.read(at, is_back).filter(|(letter, _)| class.has(*letter)).map(|(_, then)| then),
+                Some(byte) if !is_back && byte.is_ascii() => class.contains_ascii(*byte).then_some(at + 1),
+                _ => self.char_at(at, is_back).filter(|(letter, _)| class.contains(*letter)).map(|(_, then)| then),
             };
             let Some(then) = then else { break };
-            if remembers && self.is_seen(step, then) {
+            if remembers && self.has_memo(step, then) {
                 remembers = false;
                 max = n_read.saturating_add(min);
                 continue;
@@ -240,79 +240,79 @@ impl Run<'_> {
                 least = at;
             }
         }
-        self.spend(u64::from(n_read / 4))?;
+        self.consume_steps(u64::from(n_read / 4))?;
         Ok((n_read >= min).then_some((least, at)))
     }
 
-    fn again(&mut self, group: u32, at: usize, is_back: bool) -> Result<Option<usize>, TooLong> {
+    fn back_reference(&mut self, group: u32, at: usize, is_back: bool) -> Result<Option<usize>, StepLimitExceeded> {
         let (one, other) = (self.registers[2 * group as usize], self.registers[2 * group as usize + 1]);
         // What did not match anything is found everywhere.
-        if one == NOWHERE || other == NOWHERE {
+        if one == NO_POSITION || other == NO_POSITION {
             return Ok(Some(at));
         }
         let found = &self.text[one.min(other)..one.max(other)];
-        self.spend(found.len() as u64 / 64)?;
+        self.consume_steps(found.len() as u64 / 64)?;
         Ok(match is_back {
             false => self.text[at..].starts_with(found).then(|| at + found.len()),
             true => self.text[..at].ends_with(found).then(|| at - found.len()),
         })
     }
 
-    fn set(&mut self, register: u32, to: usize, left: &mut Vec<Left>) {
+    fn set_register(&mut self, register: u32, to: usize, left: &mut Vec<Branch>) {
         let was = std::mem::replace(&mut self.registers[register as usize], to);
         if was != to {
-            left.push(Left::Back(register, was));
+            left.push(Branch::RestoreRegister(register, was));
         }
     }
 
     #[inline]
-    fn spend(&mut self, n_steps: u64) -> Result<(), TooLong> {
-        *self.steps = self.steps.checked_sub(n_steps).ok_or(TooLong)?;
+    fn consume_steps(&mut self, n_steps: u64) -> Result<(), StepLimitExceeded> {
+        *self.steps = self.steps.checked_sub(n_steps).ok_or(StepLimitExceeded)?;
         Ok(())
     }
 
     /// Whether a step was not yet tried at a place. True for all as long as nothing is remembered.
-    fn is_new(&mut self, step: u32, at: usize) -> bool {
-        if *self.steps > self.remember_at || self.remember_at == 0 {
+    fn insert_memo(&mut self, step: u32, at: usize) -> bool {
+        if *self.steps > self.memo_start || self.memo_start == 0 {
             return true;
         }
         let n_places = self.text.len() + 1;
-        if self.seen.is_empty() {
-            self.seen = vec![0; (self.pattern.steps.len() * n_places).div_ceil(64)];
+        if self.memo.is_empty() {
+            self.memo = vec![0; (self.pattern.program.len() * n_places).div_ceil(64)];
         }
         let bit = step as usize * n_places + at;
-        let (word, bit) = (&mut self.seen[bit / 64], 1 << (bit % 64));
+        let (word, bit) = (&mut self.memo[bit / 64], 1 << (bit % 64));
         let is_new = *word & bit == 0;
         *word |= bit;
         is_new
     }
 
-    fn is_seen(&self, step: u32, at: usize) -> bool {
+    fn has_memo(&self, step: u32, at: usize) -> bool {
         let bit = step as usize * (self.text.len() + 1) + at;
-        self.seen[bit / 64] >> (bit % 64) & 1 == 1
+        self.memo[bit / 64] >> (bit % 64) & 1 == 1
     }
 
     /// Remembers a step at all places from one to another, if anything is remembered.
-    fn cover(&mut self, step: u32, from: usize, to: usize) {
-        if !self.seen.is_empty() {
+    fn insert_memo_range(&mut self, step: u32, from: usize, to: usize) {
+        if !self.memo.is_empty() {
             let start = step as usize * (self.text.len() + 1);
             for bit in start + from..=start + to {
-                self.seen[bit / 64] |= 1 << (bit % 64);
+                self.memo[bit / 64] |= 1 << (bit % 64);
             }
         }
     }
 
     #[inline]
-    fn read(&self, at: usize, is_back: bool) -> Option<(char, usize)> {
+    fn char_at(&self, at: usize, is_back: bool) -> Option<(char, usize)> {
         match is_back {
-            false => next(self.text, at).map(|letter| (letter, at + letter.len_utf8())),
-            true => previous(self.text, at).map(|letter| (letter, at - letter.len_utf8())),
+            false => next_char(self.text, at).map(|letter| (letter, at + letter.len_utf8())),
+            true => previous_char(self.text, at).map(|letter| (letter, at - letter.len_utf8())),
         }
     }
 }
 
 #[inline]
-fn next(text: &str, at: usize) -> Option<char> {
+fn next_char(text: &str, at: usize) -> Option<char> {
     match text.as_bytes().get(at) {
         Some(byte) if byte.is_ascii() => Some(char::from(*byte)),
         _ => text[at..].chars().next(),
@@ -320,6 +320,6 @@ fn next(text: &str, at: usize) -> Option<char> {
 }
 
 #[inline]
-fn previous(text: &str, at: usize) -> Option<char> {
+fn previous_char(text: &str, at: usize) -> Option<char> {
     text[..at].chars().next_back()
 }

@@ -35,13 +35,13 @@ const PATTERNS: [&str; 16] = [
     "[^a-z]",
 ];
 
-const LARGE: [&str; 4] = ["18446744073709551615", "-9223372036854775808", "1e+300", "9007199254740993"];
+const LARGE_NUMBERS: [&str; 4] = ["18446744073709551615", "-9223372036854775808", "1e+300", "9007199254740993"];
 
 fn number() -> impl Strategy<Value = Value> {
     prop_oneof![
         4 => (-3_i64..6).prop_map(Value::from),
         2 => select(vec![0.5, 1.0, 1.5, 2.0, 0.1, 0.3, -0.0, 3.7]).prop_map(Value::from),
-        1 => select(LARGE.to_vec()).prop_map(|text| serde_json::from_str(text).expect("it is a number")),
+        1 => select(LARGE_NUMBERS.to_vec()).prop_map(|text| serde_json::from_str(text).expect("it is a number")),
     ]
 }
 
@@ -87,7 +87,7 @@ fn names() -> impl Strategy<Value = Value> {
 }
 
 /// One word that needs no other schema.
-fn plain() -> impl Strategy<Value = (&'static str, Value)> {
+fn simple_keyword() -> impl Strategy<Value = (&'static str, Value)> {
     let count = || (0_u64..4).prop_map(Value::from);
     prop_oneof![
         4 => types().prop_map(|types| ("type", types)),
@@ -108,7 +108,7 @@ fn plain() -> impl Strategy<Value = (&'static str, Value)> {
 }
 
 /// One word that is made of other schemas.
-fn nested(inner: BoxedStrategy<Value>) -> impl Strategy<Value = (&'static str, Value)> {
+fn applicator_keyword(inner: BoxedStrategy<Value>) -> impl Strategy<Value = (&'static str, Value)> {
     let named = btree_map(select(NAMES.to_vec()), inner.clone(), 1..4).prop_map(|all| json!(all));
     let by_pattern = btree_map(select(PATTERNS.to_vec()), inner.clone(), 1..3).prop_map(|all| json!(all));
     prop_oneof![
@@ -127,10 +127,10 @@ fn schema() -> impl Strategy<Value = Value> {
     };
     let leaf = prop_oneof![
         1 => any::<bool>().prop_map(Value::from),
-        9 => vec(plain(), 0..3).prop_map(object),
+        9 => vec(simple_keyword(), 0..3).prop_map(object),
     ];
     leaf.prop_recursive(4, 32, 3, move |inner| {
-        (vec(plain(), 0..2), vec(nested(inner.boxed()), 1..4))
+        (vec(simple_keyword(), 0..2), vec(applicator_keyword(inner.boxed()), 1..4))
             .prop_map(move |(one, other)| object(one.into_iter().chain(other).collect()))
     })
 }
@@ -167,15 +167,15 @@ proptest! {
         let ours = Schema::new(&document);
         let theirs = jsonschema::draft202012::new(&document);
         prop_assert_eq!(ours.is_ok(), theirs.is_ok(), "{} {:?} {:?}", document, ours.err(), theirs.err());
-        if let (Ok(ours), Ok(theirs)) = (ours, theirs) && !is_paradox(&document, &ours) {
+        if let (Ok(ours), Ok(theirs)) = (ours, theirs) && !is_negated_cycle(&document, &ours) {
             for value in values.into_iter().filter(|value| !has_large_multiple(&document, value)) {
                 let is_valid = ours.is_valid(&value);
                 prop_assert_eq!(is_valid, theirs.is_valid(&value), "{} judges {}", document, value);
                 // Yes is no fault, no is at least one, and each is where the value has something.
-                let faults = ours.faults(&value, 5);
+                let faults = ours.errors(&value, 5);
                 prop_assert_eq!(faults.is_empty(), is_valid, "{} judges {}", document, value);
                 for fault in faults {
-                    prop_assert_eq!(value.pointer(fault.place()), Some(fault.value()));
+                    prop_assert_eq!(value.pointer(fault.pointer()), Some(fault.value()));
                 }
             }
         }
@@ -202,12 +202,12 @@ proptest! {
 
 fn has_large_multiple(document: &Value, value: &Value) -> bool {
     let text = value.to_string();
-    document.to_string().contains("multipleOf") && LARGE.iter().any(|large| text.contains(large))
+    document.to_string().contains("multipleOf") && LARGE_NUMBERS.iter().any(|large| text.contains(large))
 }
 
-fn is_paradox(document: &Value, schema: &Schema) -> bool {
+fn is_negated_cycle(document: &Value, schema: &Schema) -> bool {
     let text = document.to_string();
-    schema.has_loop()
+    schema.has_cycle()
         && ["\"not\"", "\"if\"", "\"oneOf\"", "\"unevaluated"].iter().any(|word| text.contains(word))
 }
 

@@ -6,7 +6,7 @@ use toolgate_schema::Schema;
 fn check(schema: &Value, value: &Value, wanted: &[&str]) {
     let schema = Schema::new(schema).unwrap_or_else(|why| panic!("{schema}: {why}"));
     let faults: Vec<String> =
-        schema.faults(value, 10).iter().map(|fault| format!("{}: {fault}", fault.place())).collect();
+        schema.errors(value, 10).iter().map(|fault| format!("{}: {fault}", fault.pointer())).collect();
     assert_eq!(faults, wanted, "{value}");
     assert_eq!(schema.is_valid(value), wanted.is_empty(), "{value}");
 }
@@ -138,7 +138,7 @@ fn neither_depth_nor_doubling_is_followed_forever() {
     let schema = Schema::new(&tree).unwrap();
     let deep = nested(500);
     assert_eq!(
-        schema.faults(&deep, 10)[0].to_string(),
+        schema.errors(&deep, 10)[0].to_string(),
         "it takes too many steps to check this, or it is nested too deep"
     );
     // Each doubles the next one.
@@ -166,7 +166,7 @@ fn schemas_as_values_are_not_read_forever() {
         assert!(schema.is_valid(&patterns(20, heavy)), "{heavy}");
         let many = patterns(2_000, heavy);
         assert_eq!(
-            schema.faults(&many, 1)[0].to_string(),
+            schema.errors(&many, 1)[0].to_string(),
             "it takes too many steps to check this, or it is nested too deep"
         );
     }
@@ -178,7 +178,7 @@ fn patterns_that_are_foreign_are_told_and_not_enforced() {
         "patternProperties": {"(?>b)": {"type": "null"}}, "additionalProperties": false}))
     .unwrap();
     assert_eq!(
-        schema.unread(),
+        schema.unsupported_patterns(),
         [
             "the pattern \"(?>b)\" is not enforced: a group that begins with `(?>b`",
             "the pattern \"\\\\p{Script=Han}\" is not enforced: the property `Script=Han` of characters",

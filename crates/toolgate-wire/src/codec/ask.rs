@@ -3,202 +3,202 @@
 //! Whether the client declared that it can be asked is not looked at here; only
 //! whether its edition has words for the question.
 
-use super::fields::{Field, Part};
+use super::fields::{Field, ObjectReader};
 use super::form::{self, FormSchema};
 use super::greeting::ResultMeta;
-use super::object::{Object, Open, Put, nest};
-use super::sample::{is_plain, put_sample, put_sampled, read_sample, read_sampled};
-use crate::Edition::{self, E2025_06_18, E2025_11_25};
-use crate::edition::Elicitation;
-use crate::json::Raw;
+use super::object::{ObjectWriter, ObjectOrAbsent, WriteJson, nest};
+use super::sample::{is_without_tools, add_sampling_request_fields, add_sampling_result_fields, read_sampling_request, read_sampling_result};
+use crate::ProtocolVersion::{self, V2025_06_18, V2025_11_25};
+use crate::edition::ElicitationSupport;
+use crate::json::RawJson;
 use crate::meta::Client;
 use crate::model::{
-    Answer, Ask, AskKind, ClientCapabilities, Elicit, ElicitAnswer, ElicitationCapability, Form, Root,
+    ClientResult, ServerRequest, ServerRequestKind, ClientCapabilities, ElicitRequest, ElicitResult, ElicitationCapability, ElicitForm, Root,
     SamplingCapability,
 };
-use crate::{Fault, FaultKind};
+use crate::{ProtocolError, ProtocolErrorKind};
 
 /// Appends the params of a question: of a request of the server's own, or
 /// within `inputRequests`, as the edition has it.
-pub fn write_ask_params(out: &mut Vec<u8>, edition: Edition, ask: &Ask) {
-    put_ask(Object::open(out, edition), ask).close();
+pub fn write_server_request_params(out: &mut Vec<u8>, edition: ProtocolVersion, ask: &ServerRequest) {
+    add_server_request_fields(ObjectWriter::open(out, edition), ask).close();
 }
 
 /// The same for a question that a core task asks: it says of which task it is.
-pub fn write_related_ask_params(out: &mut Vec<u8>, edition: Edition, ask: &Ask, task: &str) {
-    let meta = ResultMeta { task: Some(task), ..ResultMeta::default() };
-    put_ask(Object::open(out, edition), ask).only(E2025_11_25, "_meta", &meta).close();
+pub fn write_task_request_params(out: &mut Vec<u8>, edition: ProtocolVersion, ask: &ServerRequest, task: &str) {
+    let meta = ResultMeta { task_id: Some(task), ..ResultMeta::default() };
+    add_server_request_fields(ObjectWriter::open(out, edition), ask).only(V2025_11_25, "_meta", &meta).close();
 }
 
 /// A question within `inputRequests`.
-impl Put for Ask {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for ServerRequest {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let params = match self {
-            Ask::Roots => None,
-            ask => Some(nest(|object| put_ask(object, ask))),
+            ServerRequest::Roots => None,
+            ask => Some(nest(|object| add_server_request_fields(object, ask))),
         };
-        Object::open(out, edition).field("method", self.method()).some("params", &params).close();
+        ObjectWriter::open(out, edition).field("method", self.method()).optional("params", &params).close();
     }
 }
 
-fn put_ask<'o>(object: Object<'o>, ask: &Ask) -> Object<'o> {
+fn add_server_request_fields<'o>(object: ObjectWriter<'o>, ask: &ServerRequest) -> ObjectWriter<'o> {
     match ask {
-        Ask::Elicit(Elicit::Form(Form { message, schema })) => object
-            .since(E2025_11_25, "mode", "form")
+        ServerRequest::Elicitation(ElicitRequest::Form(ElicitForm { message, schema })) => object
+            .since(V2025_11_25, "mode", "form")
             .field("message", message)
             .field("requestedSchema", &FormSchema(schema)),
-        Ask::Elicit(Elicit::Url { message, url, id }) => object
+        ServerRequest::Elicitation(ElicitRequest::Url { message, url, id }) => object
             .field("mode", "url")
             .field("message", message)
             .field("url", url)
-            .only(E2025_11_25, "elicitationId", id),
-        Ask::Sample(sample) => put_sample(object, sample),
-        Ask::Roots => object,
+            .only(V2025_11_25, "elicitationId", id),
+        ServerRequest::Sampling(sample) => add_sampling_request_fields(object, sample),
+        ServerRequest::Roots => object,
     }
 }
 
 /// Whether an edition has words for a question. One that it has none for must
 /// not be written.
-pub fn can_ask(edition: Edition, ask: &Ask) -> bool {
-    let elicitation = edition.facts().elicitation;
+pub fn supports_request(edition: ProtocolVersion, ask: &ServerRequest) -> bool {
+    let elicitation = edition.behavior().elicitation;
     match ask {
-        Ask::Elicit(Elicit::Form(form)) => match elicitation {
-            Elicitation::Never => false,
-            Elicitation::Form => form::is_plain(&form.schema),
-            Elicitation::FormAndUrl => true,
+        ServerRequest::Elicitation(ElicitRequest::Form(form)) => match elicitation {
+            ElicitationSupport::Never => false,
+            ElicitationSupport::Form => form::fits_first_version(&form.schema),
+            ElicitationSupport::FormAndUrl => true,
         },
-        Ask::Elicit(Elicit::Url { .. }) => elicitation == Elicitation::FormAndUrl,
-        Ask::Sample(sample) => edition >= E2025_11_25 || is_plain(sample),
-        Ask::Roots => true,
+        ServerRequest::Elicitation(ElicitRequest::Url { .. }) => elicitation == ElicitationSupport::FormAndUrl,
+        ServerRequest::Sampling(sample) => edition >= V2025_11_25 || is_without_tools(sample),
+        ServerRequest::Roots => true,
     }
 }
 
 /// What a client cannot do that would have to be asked this, in words and as it would declare it. None if it can be
 /// asked.
 #[must_use]
-pub fn lacking(client: &Client, ask: &Ask) -> Option<(&'static str, ClientCapabilities)> {
+pub fn missing_capabilities(client: &Client, ask: &ServerRequest) -> Option<(&'static str, ClientCapabilities)> {
     let capabilities = &client.capabilities;
     let elicitation = capabilities.elicitation;
     let (what, can) = match ask.kind() {
-        AskKind::ElicitForm => ("forms", elicitation.is_some_and(|elicitation| elicitation.form)),
-        AskKind::ElicitUrl => ("links to open", elicitation.is_some_and(|elicitation| elicitation.url)),
-        AskKind::Sample => ("sampling", capabilities.sampling.is_some()),
-        AskKind::SampleWithTools => {
+        ServerRequestKind::ElicitForm => ("forms", elicitation.is_some_and(|elicitation| elicitation.form)),
+        ServerRequestKind::ElicitUrl => ("links to open", elicitation.is_some_and(|elicitation| elicitation.url)),
+        ServerRequestKind::Sampling => ("sampling", capabilities.sampling.is_some()),
+        ServerRequestKind::SamplingWithTools => {
             ("sampling with tools", capabilities.sampling.is_some_and(|sampling| sampling.tools))
         }
-        AskKind::Roots => ("roots", capabilities.roots.is_some()),
+        ServerRequestKind::Roots => ("roots", capabilities.roots.is_some()),
     };
-    if can && can_ask(client.edition, ask) {
+    if can && supports_request(client.protocol_version, ask) {
         return None;
     }
     let mut missing = ClientCapabilities::default();
     match ask.kind() {
-        AskKind::ElicitForm => {
+        ServerRequestKind::ElicitForm => {
             missing.elicitation = Some(ElicitationCapability { form: true, url: false });
         }
-        AskKind::ElicitUrl => {
+        ServerRequestKind::ElicitUrl => {
             missing.elicitation = Some(ElicitationCapability { form: false, url: true });
         }
-        AskKind::Sample => missing.sampling = Some(SamplingCapability::default()),
-        AskKind::SampleWithTools => {
+        ServerRequestKind::Sampling => missing.sampling = Some(SamplingCapability::default()),
+        ServerRequestKind::SamplingWithTools => {
             missing.sampling = Some(SamplingCapability { tools: true, context: false });
         }
-        AskKind::Roots => missing.roots = Some(false),
+        ServerRequestKind::Roots => missing.roots = Some(false),
     }
     Some((what, missing))
 }
 
 /// Reads a question: a request of a server's own, by method and params.
-pub fn read_ask(edition: Edition, method: &str, params: Option<&Raw>) -> Result<Ask, Fault> {
-    read_asked(edition, method, &Part::params(params)?)
+pub fn read_server_request(edition: ProtocolVersion, method: &str, params: Option<&RawJson>) -> Result<ServerRequest, ProtocolError> {
+    read_request_params(edition, method, &ObjectReader::params(params)?)
 }
 
 /// A question within `inputRequests`.
-pub(super) fn read_embedded(edition: Edition, field: &Field<'_>) -> Result<Ask, Fault> {
-    let part = field.part("inputRequest")?;
+pub(super) fn read_input_request(edition: ProtocolVersion, field: &Field<'_>) -> Result<ServerRequest, ProtocolError> {
+    let part = field.reader("inputRequest")?;
     let [method, params] = &part.pick(["method", "params"]);
-    let (method, params) = (method.text()?, params.part_or_empty("params")?);
-    read_asked(edition, &method, &params).map_err(|fault| match fault.kind() {
-        FaultKind::Method => part.refuse(fault.message().to_owned()),
+    let (method, params) = (method.string()?, params.reader_or_empty("params")?);
+    read_request_params(edition, &method, &params).map_err(|fault| match fault.kind() {
+        ProtocolErrorKind::MethodNotFound => part.error(fault.message().to_owned()),
         _ => fault,
     })
 }
 
-fn read_asked(edition: Edition, method: &str, params: &Part<'_>) -> Result<Ask, Fault> {
+fn read_request_params(edition: ProtocolVersion, method: &str, params: &ObjectReader<'_>) -> Result<ServerRequest, ProtocolError> {
     match method {
-        "elicitation/create" if edition.facts().elicitation > Elicitation::Never => {
-            read_elicit(edition, params).map(Ask::Elicit)
+        "elicitation/create" if edition.behavior().elicitation > ElicitationSupport::Never => {
+            read_elicit(edition, params).map(ServerRequest::Elicitation)
         }
-        "sampling/createMessage" => Ok(Ask::Sample(Box::new(read_sample(edition, params)?))),
-        "roots/list" => Ok(Ask::Roots),
-        _ => Err(Fault::method(method)),
+        "sampling/createMessage" => Ok(ServerRequest::Sampling(Box::new(read_sampling_request(edition, params)?))),
+        "roots/list" => Ok(ServerRequest::Roots),
+        _ => Err(ProtocolError::method_not_found(method)),
     }
 }
 
-fn read_elicit(edition: Edition, params: &Part<'_>) -> Result<Elicit, Fault> {
+fn read_elicit(edition: ProtocolVersion, params: &ObjectReader<'_>) -> Result<ElicitRequest, ProtocolError> {
     let [mode, message, schema, url, id] =
         &params.pick(["mode", "message", "requestedSchema", "url", "elicitationId"]);
-    let links = edition.facts().elicitation == Elicitation::FormAndUrl;
-    match mode.maybe_text()?.as_deref() {
-        None | Some("form") => Ok(Elicit::Form(Form { message: message.text()?, schema: schema.object()? })),
-        Some("url") if links => Ok(Elicit::Url {
-            message: message.text()?,
-            url: url.text()?,
-            id: id.maybe_text()?.unwrap_or_default(),
+    let links = edition.behavior().elicitation == ElicitationSupport::FormAndUrl;
+    match mode.maybe_string()?.as_deref() {
+        None | Some("form") => Ok(ElicitRequest::Form(ElicitForm { message: message.string()?, schema: schema.object()? })),
+        Some("url") if links => Ok(ElicitRequest::Url {
+            message: message.string()?,
+            url: url.string()?,
+            id: id.maybe_string()?.unwrap_or_default(),
         }),
-        Some(_) => Err(mode.wrong("a known mode")),
+        Some(_) => Err(mode.type_error("a known mode")),
     }
 }
 
 /// Appends what a client heard, as a bare result.
-pub fn write_answer(out: &mut Vec<u8>, edition: Edition, answer: &Answer) {
-    let object = Object::open(out, edition);
+pub fn write_client_result(out: &mut Vec<u8>, edition: ProtocolVersion, answer: &ClientResult) {
+    let object = ObjectWriter::open(out, edition);
     match answer {
-        Answer::Elicit(ElicitAnswer::Accept(content)) => {
-            object.field("action", "accept").some("content", &Open(content.as_ref())).close()
+        ClientResult::Elicitation(ElicitResult::Accept(content)) => {
+            object.field("action", "accept").optional("content", &ObjectOrAbsent(content.as_ref())).close()
         }
-        Answer::Elicit(ElicitAnswer::Decline) => object.field("action", "decline").close(),
-        Answer::Elicit(ElicitAnswer::Cancel) => object.field("action", "cancel").close(),
-        Answer::Sample(sampled) => put_sampled(object, sampled).close(),
-        Answer::Roots(roots) => object.field("roots", roots).close(),
+        ClientResult::Elicitation(ElicitResult::Decline) => object.field("action", "decline").close(),
+        ClientResult::Elicitation(ElicitResult::Cancel) => object.field("action", "cancel").close(),
+        ClientResult::Sampling(sampled) => add_sampling_result_fields(object, sampled).close(),
+        ClientResult::Roots(roots) => object.field("roots", roots).close(),
     }
 }
 
-impl Put for Root {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for Root {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let Root { uri, name, meta } = self;
-        Object::open(out, edition)
+        ObjectWriter::open(out, edition)
             .field("uri", uri)
-            .some("name", name)
-            .since(E2025_06_18, "_meta", &Open(meta.as_ref()))
+            .optional("name", name)
+            .since(V2025_06_18, "_meta", &ObjectOrAbsent(meta.as_ref()))
             .close();
     }
 }
 
 /// Reads what a client heard, as the bare result of `ask`.
-pub fn read_answer(edition: Edition, ask: &Ask, result: &Raw) -> Result<Answer, Fault> {
-    let part = Part::of(result, "answer", FaultKind::Params)?;
+pub fn read_client_result(edition: ProtocolVersion, ask: &ServerRequest, result: &RawJson) -> Result<ClientResult, ProtocolError> {
+    let part = ObjectReader::new(result, "answer", ProtocolErrorKind::InvalidParams)?;
     match ask {
-        Ask::Elicit(elicit) => read_elicited(elicit, &part).map(Answer::Elicit),
-        Ask::Sample(_) => Ok(Answer::Sample(Box::new(read_sampled(edition, &part)?))),
-        Ask::Roots => Ok(Answer::Roots(part.field("roots").list(read_root)?)),
+        ServerRequest::Elicitation(elicit) => read_elicit_result(elicit, &part).map(ClientResult::Elicitation),
+        ServerRequest::Sampling(_) => Ok(ClientResult::Sampling(Box::new(read_sampling_result(edition, &part)?))),
+        ServerRequest::Roots => Ok(ClientResult::Roots(part.field("roots").list(read_root)?)),
     }
 }
 
-fn read_elicited(elicit: &Elicit, part: &Part<'_>) -> Result<ElicitAnswer, Fault> {
+fn read_elicit_result(elicit: &ElicitRequest, part: &ObjectReader<'_>) -> Result<ElicitResult, ProtocolError> {
     let [action, content] = &part.pick(["action", "content"]);
-    match action.text()?.as_str() {
-        "accept" => Ok(ElicitAnswer::Accept(match elicit {
-            Elicit::Form(_) => content.maybe_object()?,
-            Elicit::Url { .. } => None,
+    match action.string()?.as_str() {
+        "accept" => Ok(ElicitResult::Accept(match elicit {
+            ElicitRequest::Form(_) => content.maybe_object()?,
+            ElicitRequest::Url { .. } => None,
         })),
-        "decline" => Ok(ElicitAnswer::Decline),
-        "cancel" => Ok(ElicitAnswer::Cancel),
-        _ => Err(action.wrong("\"accept\", \"decline\" or \"cancel\"")),
+        "decline" => Ok(ElicitResult::Decline),
+        "cancel" => Ok(ElicitResult::Cancel),
+        _ => Err(action.type_error("\"accept\", \"decline\" or \"cancel\"")),
     }
 }
 
-pub(super) fn read_root(field: &Field<'_>) -> Result<Root, Fault> {
-    let [uri, name, meta] = &field.part("root")?.pick(["uri", "name", "_meta"]);
-    Ok(Root { uri: uri.text()?, name: name.maybe_text()?, meta: meta.maybe_object()? })
+pub(super) fn read_root(field: &Field<'_>) -> Result<Root, ProtocolError> {
+    let [uri, name, meta] = &field.reader("root")?.pick(["uri", "name", "_meta"]);
+    Ok(Root { uri: uri.string()?, name: name.maybe_string()?, meta: meta.maybe_object()? })
 }

@@ -1,48 +1,48 @@
 //! What only clients that name no edition say and hear: calls of their own, and the shapes of dialects.
 
 use super::base64::Base64;
-use super::call::{read, read_create_task};
-use super::greeting::Said;
-use super::notice::{write_notice, write_short_notice};
-use super::object::{Object, Open, Put};
-use crate::json::{Raw, View, trusted, write_text};
+use super::call::{read_call_params, read_create_task};
+use super::greeting::ParamsView;
+use super::notice::{write_notification, write_short_notification};
+use super::object::{ObjectWriter, ObjectOrAbsent, WriteJson};
+use crate::json::{RawJson, View, raw_from_trusted, write_string};
 use crate::meta::key;
-use crate::model::{Call, Completion, Contents, ContentsBody, Notice};
-use crate::{Dialect, Edition, Fault};
+use crate::model::{Call, Completion, ResourceContents, ResourceBody, Notification};
+use crate::{Dialect, ProtocolVersion, ProtocolError};
 
-impl Said<'_> {
+impl ParamsView<'_> {
     /// The request that this is beside, of a client that names no edition and is spoken to in this dialect. Some of
     /// them no edition has: `roots/list` and its like, which are about the server's workspace, and `tasks/create`.
     ///
     /// # Errors
     /// As [`read_call`](super::read_call).
-    pub fn bare_call(&self, dialect: &Dialect, method: &str) -> Result<Call, Fault> {
+    pub fn read_unversioned_call(&self, dialect: &Dialect, method: &str) -> Result<Call, ProtocolError> {
         match method {
             "roots/list" => Ok(Call::ListRoots),
-            "roots/add" => self.add_root(),
-            "roots/remove" => self.field("uri").text().map(|uri| Call::RemoveRoot { uri }),
+            "roots/add" => self.read_add_root(),
+            "roots/remove" => self.field("uri").string().map(|uri| Call::RemoveRoot { uri }),
             "tasks/create" if dialect.tasks_create => read_create_task(self),
             "tools/call" | "tasks/get" | "tasks/list" | "tasks/cancel" | "tasks/result"
                 if dialect.tasks_create =>
             {
-                read(Edition::E2025_11_25, method, self)
+                read_call_params(ProtocolVersion::V2025_11_25, method, self)
             }
-            _ => read(Edition::UNNAMED, method, self),
+            _ => read_call_params(ProtocolVersion::FALLBACK, method, self),
         }
     }
 
-    fn add_root(&self) -> Result<Call, Fault> {
-        Ok(Call::AddRoot { uri: self.field("uri").text()?, name: self.field("name").maybe_text()? })
+    fn read_add_root(&self) -> Result<Call, ProtocolError> {
+        Ok(Call::AddRoot { uri: self.field("uri").string()?, name: self.field("name").maybe_string()? })
     }
 }
 
 /// Parameters as they were meant, where the token of progress stands beside
 /// `_meta`. None if it does not, or if `_meta` has one.
 #[must_use]
-pub fn move_progress(params: &Raw) -> Option<Raw> {
+pub fn move_progress_token(params: &RawJson) -> Option<RawJson> {
     let token = params.view().get("_progressToken")?;
     let meta = params.view().get("_meta");
-    if meta.is_some_and(|meta| !meta.is_object() || meta.get(key::PROGRESS).is_some()) {
+    if meta.is_some_and(|meta| !meta.is_object() || meta.get(key::PROGRESS_TOKEN).is_some()) {
         return None;
     }
     // Spliced, not parsed: numbers stay as they were written.
@@ -59,102 +59,102 @@ pub fn move_progress(params: &Raw) -> Option<Raw> {
         write_member(&mut out, &name, value);
         out.push(b',');
     }
-    write_member(&mut out, key::PROGRESS, token);
+    write_member(&mut out, key::PROGRESS_TOKEN, token);
     out.extend_from_slice(b"}}");
-    Some(trusted(out))
+    Some(raw_from_trusted(out))
 }
 
 fn write_member(out: &mut Vec<u8>, name: &str, value: View<'_>) {
-    write_text(out, name);
+    write_string(out, name);
     out.push(b':');
     out.extend_from_slice(value.to_string().as_bytes());
 }
 
 /// Appends a whole notification for a client that names no edition. Writes
 /// nothing and returns false if there is no such notice.
-pub fn write_bare_notice(out: &mut Vec<u8>, dialect: &Dialect, notice: &Notice) -> bool {
-    match dialect.short_notices && is_change(notice) {
-        true => write_short_notice(out, notice),
-        false => write_notice(out, Edition::UNNAMED, notice, None),
+pub fn write_unversioned_notification(out: &mut Vec<u8>, dialect: &Dialect, notice: &Notification) -> bool {
+    match dialect.short_notification_names && is_change_notification(notice) {
+        true => write_short_notification(out, notice),
+        false => write_notification(out, ProtocolVersion::FALLBACK, notice, None),
     }
 }
 
 /// Notices that some list or thing has changed; others keep their names.
-fn is_change(notice: &Notice) -> bool {
+fn is_change_notification(notice: &Notification) -> bool {
     matches!(
         notice,
-        Notice::ToolsChanged
-            | Notice::PromptsChanged
-            | Notice::ResourcesChanged
-            | Notice::ResourceUpdated { .. }
-            | Notice::RootsChanged
+        Notification::ToolsChanged
+            | Notification::PromptsChanged
+            | Notification::ResourcesChanged
+            | Notification::ResourceUpdated { .. }
+            | Notification::RootsChanged
     )
 }
 
 /// Contents that say what they are.
-pub(super) struct Typed<'a>(pub(super) &'a [Contents]);
+pub(super) struct TypedContents<'a>(pub(super) &'a [ResourceContents]);
 
-impl Put for Typed<'_> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for TypedContents<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         out.push(b'[');
-        for (place, Contents { uri, mime, body, meta }) in self.0.iter().enumerate() {
+        for (place, ResourceContents { uri, mime, body, meta }) in self.0.iter().enumerate() {
             if place > 0 {
                 out.push(b',');
             }
-            let object = Object::open(out, edition).field("uri", uri).some("mimeType", mime);
+            let object = ObjectWriter::open(out, edition).field("uri", uri).optional("mimeType", mime);
             let object = match body {
-                ContentsBody::Text(text) => object.field("type", "text").field("text", text),
-                ContentsBody::Blob(bytes) => object.field("type", "blob").field("blob", &Base64(bytes)),
+                ResourceBody::Text(text) => object.field("type", "text").field("text", text),
+                ResourceBody::Blob(bytes) => object.field("type", "blob").field("blob", &Base64(bytes)),
             };
-            object.some("_meta", &Open(meta.as_ref())).close();
+            object.optional("_meta", &ObjectOrAbsent(meta.as_ref())).close();
         }
         out.push(b']');
     }
 }
 
 /// A completion with what erlmcp calls its parts: the first value, and all of them as items.
-pub(super) struct Itemized<'a>(pub(super) &'a Completion);
+pub(super) struct CompletionWithItems<'a>(pub(super) &'a Completion);
 
-impl Put for Itemized<'_> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for CompletionWithItems<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let Completion { values, total, has_more } = self.0;
-        let shown = values.get(..Completion::MAX).unwrap_or(values);
-        let items: Vec<Item<'_>> = shown.iter().map(|value| Item(value)).collect();
-        Object::open(out, edition)
-            .some("text", &shown.first())
+        let shown = values.get(..Completion::MAX_VALUES).unwrap_or(values);
+        let items: Vec<CompletionItem<'_>> = shown.iter().map(|value| CompletionItem(value)).collect();
+        ObjectWriter::open(out, edition)
+            .optional("text", &shown.first())
             .field("items", &items[..])
             .field("values", shown)
-            .some("total", total)
-            .some("hasMore", has_more)
+            .optional("total", total)
+            .optional("hasMore", has_more)
             .close();
     }
 }
 
-struct Item<'a>(&'a str);
+struct CompletionItem<'a>(&'a str);
 
-impl Put for Item<'_> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        Object::open(out, edition).field("text", self.0).close();
+impl WriteJson for CompletionItem<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        ObjectWriter::open(out, edition).field("text", self.0).close();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::write_bare_outcome;
+    use crate::codec::write_unversioned_outcome;
     use crate::model::{Outcome, Root};
 
-    fn said(outcome: &Outcome) -> String {
+    fn encode(outcome: &Outcome) -> String {
         let mut out = Vec::new();
-        write_bare_outcome(&mut out, &Dialect::erlmcp(), outcome);
+        write_unversioned_outcome(&mut out, &Dialect::erlmcp(), outcome);
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn roots_are_asked_for_by_name() {
         let call = |method: &str, params: &str| {
-            let params = Raw::from(serde_json::from_str::<serde_json::Value>(params).unwrap());
-            Said::of(Some(&params)).unwrap().bare_call(&Dialect::official(), method)
+            let params = RawJson::from(serde_json::from_str::<serde_json::Value>(params).unwrap());
+            ParamsView::new(Some(&params)).unwrap().read_unversioned_call(&Dialect::official(), method)
         };
         assert_eq!(call("roots/list", "{}"), Ok(Call::ListRoots));
         let add = Call::AddRoot { uri: "file:///a".into(), name: Some("b".into()) };
@@ -166,8 +166,8 @@ mod tests {
     #[test]
     fn progress_is_found_beside_meta() {
         let moved = |params: &str| {
-            let params = Raw::parse(params.to_owned().into()).unwrap();
-            move_progress(&params).map(|raw| raw.as_str().to_owned())
+            let params = RawJson::parse(params.to_owned().into()).unwrap();
+            move_progress_token(&params).map(|raw| raw.as_str().to_owned())
         };
         assert_eq!(
             moved(r#"{"name":"x","_progressToken":"p\"q","n":123456789012345678901234567890.50}"#).as_deref(),
@@ -186,35 +186,35 @@ mod tests {
     fn shapes_are_supersets() {
         let completion = Completion { values: vec!["tools".into()], total: Some(1), has_more: Some(false) };
         assert_eq!(
-            said(&Outcome::Completion(completion)),
+            encode(&Outcome::Completion(completion)),
             r#"{"completion":{"text":"tools","items":[{"text":"tools"}],"values":["tools"],"total":1,"hasMore":false}}"#
         );
         let root = Root { uri: "file:///a".into(), name: Some("a".into()), meta: None };
-        assert_eq!(said(&Outcome::Roots(vec![root])), r#"{"roots":[{"uri":"file:///a","name":"a"}]}"#);
+        assert_eq!(encode(&Outcome::Roots(vec![root])), r#"{"roots":[{"uri":"file:///a","name":"a"}]}"#);
     }
 
     #[test]
     fn changes_have_short_names_and_nothing_else_has() {
-        let told = |dialect: &Dialect, notice: &Notice| {
+        let told = |dialect: &Dialect, notice: &Notification| {
             let mut out = Vec::new();
-            assert!(write_bare_notice(&mut out, dialect, notice));
+            assert!(write_unversioned_notification(&mut out, dialect, notice));
             String::from_utf8(out).unwrap()
         };
         let erlmcp = Dialect::erlmcp();
         assert_eq!(
-            told(&erlmcp, &Notice::ToolsChanged),
+            told(&erlmcp, &Notification::ToolsChanged),
             r#"{"jsonrpc":"2.0","method":"tools/list_changed","params":{}}"#
         );
         assert_eq!(
-            told(&erlmcp, &Notice::ResourceUpdated { uri: "a://b".into() }),
+            told(&erlmcp, &Notification::ResourceUpdated { uri: "a://b".into() }),
             r#"{"jsonrpc":"2.0","method":"resources/updated","params":{"uri":"a://b"}}"#
         );
         assert_eq!(
-            told(&erlmcp, &Notice::Initialized),
+            told(&erlmcp, &Notification::Initialized),
             r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#
         );
         assert_eq!(
-            told(&Dialect::official(), &Notice::RootsChanged),
+            told(&Dialect::official(), &Notification::RootsChanged),
             r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#
         );
     }

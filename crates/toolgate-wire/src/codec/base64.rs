@@ -5,17 +5,17 @@
 //! zero, so that one text stands for one value. No line breaks, no other
 //! alphabet: nobody who speaks this protocol may send them.
 
-use super::object::Put;
-use crate::Edition;
+use super::object::WriteJson;
+use crate::ProtocolVersion;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Not a character of the alphabet.
-const NONE: u8 = 0xff;
+const INVALID: u8 = 0xff;
 
 /// From character to value.
-static VALUES: [u8; 256] = {
-    let mut values = [NONE; 256];
+static DECODE_TABLE: [u8; 256] = {
+    let mut values = [INVALID; 256];
     let mut n = 0;
     while n < 64 {
         values[ALPHABET[n] as usize] = n as u8;
@@ -27,8 +27,8 @@ static VALUES: [u8; 256] = {
 /// Bytes, written as a base64 string.
 pub(super) struct Base64<'a>(pub(super) &'a [u8]);
 
-impl Put for Base64<'_> {
-    fn put(&self, out: &mut Vec<u8>, _: Edition) {
+impl WriteJson for Base64<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, _: ProtocolVersion) {
         out.push(b'"');
         encode(out, self.0);
         out.push(b'"');
@@ -41,17 +41,17 @@ fn encode(out: &mut Vec<u8>, bytes: &[u8]) {
     let (triples, rest) = bytes.as_chunks::<3>();
     let (quads, _) = out[start..].as_chunks_mut::<4>();
     for (triple, quad) in triples.iter().zip(quads.iter_mut()) {
-        *quad = letters([triple[0], triple[1], triple[2]]);
+        *quad = encode_triple([triple[0], triple[1], triple[2]]);
     }
     // The padding stands there already.
     if let (Some(last), [first, others @ ..]) = (quads.last_mut(), rest) {
         let second = others.first().copied().unwrap_or(0);
-        let all = letters([*first, second, 0]);
+        let all = encode_triple([*first, second, 0]);
         last[..=rest.len()].copy_from_slice(&all[..=rest.len()]);
     }
 }
 
-fn letters([a, b, c]: [u8; 3]) -> [u8; 4] {
+fn encode_triple([a, b, c]: [u8; 3]) -> [u8; 4] {
     let bits = u32::from_be_bytes([0, a, b, c]);
     let letter = |shift: u32| ALPHABET[(bits >> shift) as usize & 63];
     [letter(18), letter(12), letter(6), letter(0)]
@@ -67,21 +67,21 @@ pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
     };
     let mut bytes = Vec::with_capacity((quads.len() + 1) * 3);
     for quad in quads {
-        bytes.extend_from_slice(&value(*quad)?);
+        bytes.extend_from_slice(&decode_quad(*quad)?);
     }
     let (padded, count) = match last {
         [a, b, b'=', b'='] => ([*a, *b, b'A', b'A'], 1),
         [a, b, c, b'='] => ([*a, *b, *c, b'A'], 2),
         whole => (*whole, 3),
     };
-    let value = value(padded)?;
+    let value = decode_quad(padded)?;
     let (kept, dropped) = value.split_at(count);
     bytes.extend_from_slice(kept);
     dropped.iter().all(|byte| *byte == 0).then_some(bytes)
 }
 
-fn value(quad: [u8; 4]) -> Option<[u8; 3]> {
-    let values = quad.map(|letter| VALUES[letter as usize]);
+fn decode_quad(quad: [u8; 4]) -> Option<[u8; 3]> {
+    let values = quad.map(|letter| DECODE_TABLE[letter as usize]);
     // No value has its highest bit set, so one that has is none.
     if values.iter().fold(0, |all, value| all | value) & 0x80 != 0 {
         return None;
@@ -95,7 +95,7 @@ fn value(quad: [u8; 4]) -> Option<[u8; 3]> {
 mod tests {
     use super::*;
 
-    fn encoded(bytes: &[u8]) -> String {
+    fn encode_to_string(bytes: &[u8]) -> String {
         let mut out = Vec::new();
         encode(&mut out, bytes);
         String::from_utf8(out).unwrap()
@@ -105,7 +105,7 @@ mod tests {
     fn the_examples_of_rfc_4648() {
         let texts = ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"];
         for (length, text) in texts.into_iter().enumerate() {
-            assert_eq!(encoded(&b"foobar"[..length]), text);
+            assert_eq!(encode_to_string(&b"foobar"[..length]), text);
             assert_eq!(decode(text).as_deref(), Some(&b"foobar"[..length]));
         }
     }
@@ -114,7 +114,7 @@ mod tests {
     fn every_byte_comes_back() {
         let bytes: Vec<u8> = (0..=255).chain((0..=255).rev()).collect();
         for length in 0..bytes.len() {
-            assert_eq!(decode(&encoded(&bytes[..length])).as_deref(), Some(&bytes[..length]));
+            assert_eq!(decode(&encode_to_string(&bytes[..length])).as_deref(), Some(&bytes[..length]));
         }
     }
 

@@ -8,98 +8,98 @@ use std::collections::BTreeMap;
 
 use super::capability::{read_client_capabilities, read_implementation};
 use super::fields::Field;
-use super::greeting::{RequestMeta, Said, read_level};
-use super::object::{Flag, Object, Open, Put, nest};
-use crate::Edition::{self, E2025_06_18, E2025_11_25, E2026_07_28};
-use crate::Fault;
-use crate::edition::{Asking, Feeding, Greeting, LogLevels, Tasks};
-use crate::json::{Kind, Raw};
+use super::greeting::{RequestMeta, ParamsView, read_log_level};
+use super::object::{TrueOrAbsent, ObjectWriter, ObjectOrAbsent, WriteJson, nest};
+use crate::ProtocolVersion::{self, V2025_06_18, V2025_11_25, V2026_07_28};
+use crate::ProtocolError;
+use crate::edition::{ServerRequestMode, ChangeDelivery, Lifecycle, LogLevelScope, TasksMode};
+use crate::json::{Kind, RawJson};
 use crate::meta::{Client, Meta};
-use crate::model::{Call, ClientCapabilities, Completing, Filter, Hello, Implementation, Reference, Retry};
+use crate::model::{Call, ClientCapabilities, CompleteParams, SubscriptionFilter, InitializeParams, Implementation, CompletionReference, Retry};
 
 /// The most things that one listening may name.
-const MAX_NAMED: usize = 1000;
+const MAX_FILTER_ITEMS: usize = 1000;
 
 /// The longest half-written value, in bytes.
-const MAX_VALUE: usize = 4096;
+const MAX_COMPLETION_VALUE_BYTES: usize = 4096;
 
 /// Reads a request. The fault says that the edition has no such method, or
 /// names the parameter that does not fit.
-pub fn read_call(edition: Edition, method: &str, params: Option<&Raw>) -> Result<Call, Fault> {
-    Said::of(params)?.call(edition, method)
+pub fn read_call(edition: ProtocolVersion, method: &str, params: Option<&RawJson>) -> Result<Call, ProtocolError> {
+    ParamsView::new(params)?.read_call(edition, method)
 }
 
-impl Said<'_> {
+impl ParamsView<'_> {
     /// The request that this is beside; see [`read_call`].
     ///
     /// # Errors
     /// As [`read_call`].
-    pub fn call(&self, edition: Edition, method: &str) -> Result<Call, Fault> {
-        read(edition, method, self)
+    pub fn read_call(&self, edition: ProtocolVersion, method: &str) -> Result<Call, ProtocolError> {
+        read_call_params(edition, method, self)
     }
 }
 
-pub(super) fn read(edition: Edition, method: &str, params: &Said<'_>) -> Result<Call, Fault> {
-    let facts = edition.facts();
+pub(super) fn read_call_params(edition: ProtocolVersion, method: &str, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
+    let facts = edition.behavior();
     match method {
         "tools/call" => read_call_tool(edition, params),
         "tools/list" => Ok(Call::ListTools { cursor: read_cursor(params)? }),
         "resources/list" => Ok(Call::ListResources { cursor: read_cursor(params)? }),
         "resources/templates/list" => Ok(Call::ListTemplates { cursor: read_cursor(params)? }),
-        "resources/read" => read_read(edition, params),
+        "resources/read" => read_read_resource(edition, params),
         "prompts/list" => Ok(Call::ListPrompts { cursor: read_cursor(params)? }),
         "prompts/get" => read_get_prompt(edition, params),
         "completion/complete" => read_complete(edition, params),
-        "initialize" if facts.greeting == Greeting::Handshake => read_hello(params),
-        "server/discover" if facts.greeting == Greeting::Each => Ok(Call::Discover),
+        "initialize" if facts.lifecycle == Lifecycle::Handshake => read_initialize(params),
+        "server/discover" if facts.lifecycle == Lifecycle::Stateless => Ok(Call::Discover),
         "ping" if facts.ping => Ok(Call::Ping),
-        "logging/setLevel" if facts.log_levels == LogLevels::Session => {
-            Ok(Call::SetLevel(read_level(&params.field("level"))?))
+        "logging/setLevel" if facts.log_level_scope == LogLevelScope::Session => {
+            Ok(Call::SetLevel(read_log_level(&params.field("level"))?))
         }
-        "resources/subscribe" if facts.feeding == Feeding::Session => {
-            Ok(Call::Subscribe { uri: params.field("uri").text()? })
+        "resources/subscribe" if facts.change_delivery == ChangeDelivery::Session => {
+            Ok(Call::Subscribe { uri: params.field("uri").string()? })
         }
-        "resources/unsubscribe" if facts.feeding == Feeding::Session => {
-            Ok(Call::Unsubscribe { uri: params.field("uri").text()? })
+        "resources/unsubscribe" if facts.change_delivery == ChangeDelivery::Session => {
+            Ok(Call::Unsubscribe { uri: params.field("uri").string()? })
         }
-        "subscriptions/listen" if facts.feeding == Feeding::Listen => {
+        "subscriptions/listen" if facts.change_delivery == ChangeDelivery::Listen => {
             Ok(Call::Listen(read_filter(&params.field("notifications"))?))
         }
-        "tasks/list" if facts.tasks == Tasks::Core => Ok(Call::ListTasks { cursor: read_cursor(params)? }),
-        "tasks/result" if facts.tasks == Tasks::Core => Ok(Call::TaskResult { id: read_task_id(params)? }),
-        "tasks/get" if facts.tasks != Tasks::Never => Ok(Call::GetTask { id: read_task_id(params)? }),
-        "tasks/cancel" if facts.tasks != Tasks::Never => Ok(Call::CancelTask { id: read_task_id(params)? }),
-        "tasks/update" if facts.tasks == Tasks::Extension => Ok(Call::UpdateTask {
+        "tasks/list" if facts.tasks == TasksMode::Core => Ok(Call::ListTasks { cursor: read_cursor(params)? }),
+        "tasks/result" if facts.tasks == TasksMode::Core => Ok(Call::TaskResult { id: read_task_id(params)? }),
+        "tasks/get" if facts.tasks != TasksMode::Never => Ok(Call::GetTask { id: read_task_id(params)? }),
+        "tasks/cancel" if facts.tasks != TasksMode::Never => Ok(Call::CancelTask { id: read_task_id(params)? }),
+        "tasks/update" if facts.tasks == TasksMode::Extension => Ok(Call::UpdateTask {
             id: read_task_id(params)?,
-            answers: params.field("inputResponses").map(|answer| Ok(answer.maybe_json()))?,
+            input_responses: params.field("inputResponses").map(|answer| Ok(answer.maybe_json()))?,
         }),
-        _ => Err(Fault::method(method)),
+        _ => Err(ProtocolError::method_not_found(method)),
     }
 }
 
-fn read_cursor(params: &Said<'_>) -> Result<Option<String>, Fault> {
-    params.field("cursor").maybe_text()
+fn read_cursor(params: &ParamsView<'_>) -> Result<Option<String>, ProtocolError> {
+    params.field("cursor").maybe_string()
 }
 
-fn read_task_id(params: &Said<'_>) -> Result<String, Fault> {
-    params.field("taskId").text()
+fn read_task_id(params: &ParamsView<'_>) -> Result<String, ProtocolError> {
+    params.field("taskId").string()
 }
 
-fn read_call_tool(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
+fn read_call_tool(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
     Ok(Call::CallTool {
-        name: params.field("name").text()?,
+        name: params.field("name").string()?,
         arguments: params.field("arguments").maybe_object()?,
         retry: read_retry(edition, params)?,
-        task: match (edition.facts().tasks, params.has("task")) {
-            (Tasks::Core, true) => read_task_wish(&params.field("task"))?,
+        task: match (edition.behavior().tasks, params.has("task")) {
+            (TasksMode::Core, true) => read_task_params(&params.field("task"))?,
             _ => None,
         },
     })
 }
 
-fn read_task_wish(task: &Field<'_>) -> Result<Option<Option<u64>>, Fault> {
-    let task = task.maybe_part("params.task")?;
-    task.map(|task| read_life(&task.field("ttl"))).transpose()
+fn read_task_params(task: &Field<'_>) -> Result<Option<Option<u64>>, ProtocolError> {
+    let task = task.maybe_reader("params.task")?;
+    task.map(|task| read_millis(&task.field("ttl"))).transpose()
 }
 
 /// Any whole number, however it is written: what is too short or too long is put right by whoever keeps the task.
@@ -108,52 +108,52 @@ fn read_task_wish(task: &Field<'_>) -> Result<Option<Option<u64>>, Fault> {
     clippy::cast_sign_loss,
     reason = "it saturates, which is what is wanted"
 )]
-fn read_life(field: &Field<'_>) -> Result<Option<u64>, Fault> {
+fn read_millis(field: &Field<'_>) -> Result<Option<u64>, ProtocolError> {
     match field.maybe_number()? {
-        Some(number) if number.fract() != 0.0 => Err(field.wrong("a whole number")),
+        Some(number) if number.fract() != 0.0 => Err(field.type_error("a whole number")),
         number => Ok(number.map(|number| number as u64)),
     }
 }
 
-pub(super) fn read_create_task(params: &Said<'_>) -> Result<Call, Fault> {
-    let [action, timeout] = &params.field("task").part("params.task")?.pick(["action", "timeoutMs"]);
-    let [kind, name, arguments] = &action.part("params.task.action")?.pick(["type", "name", "arguments"]);
-    match kind.maybe_text()?.as_deref() {
+pub(super) fn read_create_task(params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
+    let [action, timeout] = &params.field("task").reader("params.task")?.pick(["action", "timeoutMs"]);
+    let [kind, name, arguments] = &action.reader("params.task.action")?.pick(["type", "name", "arguments"]);
+    match kind.maybe_string()?.as_deref() {
         None | Some("tool") => Ok(Call::CreateTask {
-            tool: name.text()?,
+            tool: name.string()?,
             arguments: arguments.maybe_object()?,
-            timeout_ms: read_life(timeout)?,
+            timeout_ms: read_millis(timeout)?,
         }),
-        Some(_) => Err(kind.wrong("\"tool\"")),
+        Some(_) => Err(kind.type_error("\"tool\"")),
     }
 }
 
 /// A member of `inputResponses` that is no object is kept: whether it answers
 /// anything is known where the question is.
-fn read_retry(edition: Edition, params: &Said<'_>) -> Result<Retry, Fault> {
-    if edition.facts().asking == Asking::Reverse {
+fn read_retry(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Retry, ProtocolError> {
+    if edition.behavior().server_requests == ServerRequestMode::Reverse {
         return Ok(Retry::default());
     }
     Ok(Retry {
-        responses: match params.has("inputResponses") {
+        input_responses: match params.has("inputResponses") {
             true => params.field("inputResponses").map(|answer| Ok(answer.maybe_json()))?,
             false => BTreeMap::new(),
         },
-        state: match params.has("requestState") {
-            true => Some(params.field("requestState").text()?),
+        request_state: match params.has("requestState") {
+            true => Some(params.field("requestState").string()?),
             false => None,
         },
     })
 }
 
-fn read_read(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
-    Ok(Call::Read { uri: params.field("uri").text()?, retry: read_retry(edition, params)? })
+fn read_read_resource(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
+    Ok(Call::ReadResource { uri: params.field("uri").string()?, retry: read_retry(edition, params)? })
 }
 
-fn read_get_prompt(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
+fn read_get_prompt(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
     Ok(Call::GetPrompt {
-        name: params.field("name").text()?,
-        arguments: read_texts(&params.field("arguments"))?,
+        name: params.field("name").string()?,
+        arguments: read_string_map(&params.field("arguments"))?,
         retry: read_retry(edition, params)?,
     })
 }
@@ -161,61 +161,61 @@ fn read_get_prompt(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
 /// Texts by name. The protocol knows texts only, but clients send what a form
 /// gave them: other single values are taken as they are written, and `null` as
 /// not given.
-fn read_texts(field: &Field<'_>) -> Result<BTreeMap<String, String>, Fault> {
-    field.maybe_map(|entry| match entry.given() {
+fn read_string_map(field: &Field<'_>) -> Result<BTreeMap<String, String>, ProtocolError> {
+    field.maybe_map(|entry| match entry.value_or_null() {
         Some(value) => match value.kind() {
             Kind::Null => Ok(None),
-            Kind::Text => entry.text().map(Some),
+            Kind::String => entry.string().map(Some),
             Kind::Bool | Kind::Number => Ok(Some(value.to_string())),
-            Kind::Array | Kind::Object => Err(entry.wrong("a string")),
+            Kind::Array | Kind::Object => Err(entry.type_error("a string")),
         },
         None => Ok(None),
     })
 }
 
-fn read_complete(edition: Edition, params: &Said<'_>) -> Result<Call, Fault> {
+fn read_complete(edition: ProtocolVersion, params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
     let [reference, argument, context] = &params.pick(["ref", "argument", "context"]);
-    let [name, value] = &argument.part("params.argument")?.pick(["name", "value"]);
-    let completing = Completing {
-        reference: read_reference(reference)?,
-        argument: name.text()?,
-        value: value.text()?,
-        context: match context.maybe_part("params.context")? {
-            Some(context) if edition >= E2025_06_18 => read_texts(&context.field("arguments"))?,
+    let [name, value] = &argument.reader("params.argument")?.pick(["name", "value"]);
+    let completing = CompleteParams {
+        completion_ref: read_reference(reference)?,
+        argument: name.string()?,
+        value: value.string()?,
+        context: match context.maybe_reader("params.context")? {
+            Some(context) if edition >= V2025_06_18 => read_string_map(&context.field("arguments"))?,
             _ => BTreeMap::new(),
         },
     };
-    if completing.value.len() > MAX_VALUE {
-        return Err(value.wrong(&format!("at most {MAX_VALUE} bytes")));
+    if completing.value.len() > MAX_COMPLETION_VALUE_BYTES {
+        return Err(value.type_error(&format!("at most {MAX_COMPLETION_VALUE_BYTES} bytes")));
     }
     Ok(Call::Complete(completing))
 }
 
-fn read_reference(field: &Field<'_>) -> Result<Reference, Fault> {
-    let [kind, name, uri] = &field.part("params.ref")?.pick(["type", "name", "uri"]);
-    match kind.text()?.as_str() {
+fn read_reference(field: &Field<'_>) -> Result<CompletionReference, ProtocolError> {
+    let [kind, name, uri] = &field.reader("params.ref")?.pick(["type", "name", "uri"]);
+    match kind.string()?.as_str() {
         // Some clients leave out what both begin with.
-        "ref/prompt" | "prompt" => Ok(Reference::Prompt(name.text()?)),
-        "ref/resource" | "resource" => Ok(Reference::Resource(uri.text()?)),
-        _ => Err(kind.wrong("\"ref/prompt\" or \"ref/resource\"")),
+        "ref/prompt" | "prompt" => Ok(CompletionReference::Prompt(name.string()?)),
+        "ref/resource" | "resource" => Ok(CompletionReference::Resource(uri.string()?)),
+        _ => Err(kind.type_error("\"ref/prompt\" or \"ref/resource\"")),
     }
 }
 
-fn read_hello(params: &Said<'_>) -> Result<Call, Fault> {
+fn read_initialize(params: &ParamsView<'_>) -> Result<Call, ProtocolError> {
     let [version, capabilities, client] = &params.pick(["protocolVersion", "capabilities", "clientInfo"]);
-    Ok(Call::Hello(Hello {
-        version: version.text()?,
-        capabilities: match capabilities.maybe_part("params.capabilities")? {
+    Ok(Call::Initialize(InitializeParams {
+        version: version.string()?,
+        capabilities: match capabilities.maybe_reader("params.capabilities")? {
             Some(capabilities) => read_client_capabilities(&capabilities)?,
             None => ClientCapabilities::default(),
         },
-        client: client.value().map(|_| read_implementation(client)).transpose()?,
+        client_info: client.value().map(|_| read_implementation(client)).transpose()?,
     }))
 }
 
 /// What a listening wants to hear of.
-pub(super) fn read_filter(field: &Field<'_>) -> Result<Filter, Fault> {
-    let part = field.part("notifications")?;
+pub(super) fn read_filter(field: &Field<'_>) -> Result<SubscriptionFilter, ProtocolError> {
+    let part = field.reader("notifications")?;
     let [tools, prompts, resources, uris, tasks] = &part.pick([
         "toolsListChanged",
         "promptsListChanged",
@@ -223,32 +223,32 @@ pub(super) fn read_filter(field: &Field<'_>) -> Result<Filter, Fault> {
         "resourceSubscriptions",
         "taskIds",
     ]);
-    Ok(Filter {
+    Ok(SubscriptionFilter {
         tools: tools.maybe_bool()?.unwrap_or(false),
         prompts: prompts.maybe_bool()?.unwrap_or(false),
         resources: resources.maybe_bool()?.unwrap_or(false),
-        uris: read_named(uris)?,
-        tasks: read_named(tasks)?,
+        uris: read_filter_items(uris)?,
+        tasks: read_filter_items(tasks)?,
     })
 }
 
-fn read_named(field: &Field<'_>) -> Result<Vec<String>, Fault> {
-    let many = field.value().is_some_and(|list| list.items().nth(MAX_NAMED).is_some());
+fn read_filter_items(field: &Field<'_>) -> Result<Vec<String>, ProtocolError> {
+    let many = field.value().is_some_and(|list| list.items().nth(MAX_FILTER_ITEMS).is_some());
     match many {
-        true => Err(field.wrong(&format!("at most {MAX_NAMED} strings"))),
-        false => field.maybe_list(Field::text),
+        true => Err(field.type_error(&format!("at most {MAX_FILTER_ITEMS} strings"))),
+        false => field.maybe_list(Field::string),
     }
 }
 
-impl Put for Filter {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let Filter { tools, prompts, resources, uris, tasks } = self;
-        Object::open(out, edition)
-            .some("toolsListChanged", &Flag(*tools))
-            .some("promptsListChanged", &Flag(*prompts))
-            .some("resourcesListChanged", &Flag(*resources))
-            .some("resourceSubscriptions", uris)
-            .some("taskIds", tasks)
+impl WriteJson for SubscriptionFilter {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        let SubscriptionFilter { tools, prompts, resources, uris, tasks } = self;
+        ObjectWriter::open(out, edition)
+            .optional("toolsListChanged", &TrueOrAbsent(*tools))
+            .optional("promptsListChanged", &TrueOrAbsent(*prompts))
+            .optional("resourcesListChanged", &TrueOrAbsent(*resources))
+            .optional("resourceSubscriptions", uris)
+            .optional("taskIds", tasks)
             .close();
     }
 }
@@ -257,60 +257,60 @@ impl Put for Filter {
 /// is said in `_meta`; without it, the greeting is whatever `meta.raw` has.
 pub fn write_call_params(
     out: &mut Vec<u8>,
-    edition: Edition,
+    edition: ProtocolVersion,
     call: &Call,
     client: Option<&Client>,
     meta: &Meta,
 ) {
-    let object = Object::open(out, edition);
+    let object = ObjectWriter::open(out, edition);
     let object =
         match call {
-            Call::Hello(hello) => put_hello(object, hello),
+            Call::Initialize(hello) => add_initialize_fields(object, hello),
             Call::Discover | Call::Ping | Call::ListRoots => object,
-            Call::AddRoot { uri, name } => object.field("uri", uri).some("name", name),
+            Call::AddRoot { uri, name } => object.field("uri", uri).optional("name", name),
             Call::RemoveRoot { uri } => object.field("uri", uri),
             Call::SetLevel(level) => object.field("level", level),
             Call::ListTools { cursor }
             | Call::ListResources { cursor }
             | Call::ListTemplates { cursor }
             | Call::ListPrompts { cursor }
-            | Call::ListTasks { cursor } => object.some("cursor", cursor),
+            | Call::ListTasks { cursor } => object.optional("cursor", cursor),
             Call::CallTool { name, arguments, retry, task } => {
-                let wish = task.map(|ttl| nest(move |object| object.some("ttl", &ttl)));
-                put_retry(object.field("name", name).some("arguments", &Open(arguments.as_ref())), retry)
-                    .only(E2025_11_25, "task", &wish)
+                let wish = task.map(|ttl| nest(move |object| object.optional("ttl", &ttl)));
+                add_retry_fields(object.field("name", name).optional("arguments", &ObjectOrAbsent(arguments.as_ref())), retry)
+                    .only(V2025_11_25, "task", &wish)
             }
-            Call::Read { uri, retry } => put_retry(object.field("uri", uri), retry),
+            Call::ReadResource { uri, retry } => add_retry_fields(object.field("uri", uri), retry),
             Call::Subscribe { uri } | Call::Unsubscribe { uri } => object.field("uri", uri),
             Call::Listen(filter) => object.field("notifications", filter),
             Call::GetPrompt { name, arguments, retry } => {
-                put_retry(object.field("name", name).some("arguments", arguments), retry)
+                add_retry_fields(object.field("name", name).optional("arguments", arguments), retry)
             }
-            Call::Complete(completing) => put_completing(object, completing),
+            Call::Complete(completing) => add_complete_fields(object, completing),
             Call::GetTask { id } | Call::TaskResult { id } | Call::CancelTask { id } => {
                 object.field("taskId", id)
             }
-            Call::UpdateTask { id, answers } => object.field("taskId", id).field("inputResponses", answers),
+            Call::UpdateTask { id, input_responses: answers } => object.field("taskId", id).field("inputResponses", answers),
             Call::CreateTask { tool, arguments, timeout_ms } => {
                 let action = nest(|object| {
                     let object = object.field("type", "tool").field("name", tool);
-                    object.some("arguments", &Open(arguments.as_ref()))
+                    object.optional("arguments", &ObjectOrAbsent(arguments.as_ref()))
                 });
-                let task = nest(|object| object.field("action", &action).some("timeoutMs", timeout_ms));
+                let task = nest(|object| object.field("action", &action).optional("timeoutMs", timeout_ms));
                 object.field("task", &task)
             }
         };
-    object.some("_meta", &RequestMeta::of(edition, client, meta)).close();
+    object.optional("_meta", &RequestMeta::for_version(edition, client, meta)).close();
 }
 
-fn put_retry<'o>(object: Object<'o>, retry: &Retry) -> Object<'o> {
-    let Retry { responses, state } = retry;
-    object.since(E2026_07_28, "inputResponses", responses).since(E2026_07_28, "requestState", state)
+fn add_retry_fields<'o>(object: ObjectWriter<'o>, retry: &Retry) -> ObjectWriter<'o> {
+    let Retry { input_responses: responses, request_state: state } = retry;
+    object.since(V2026_07_28, "inputResponses", responses).since(V2026_07_28, "requestState", state)
 }
 
 /// A handshake must name the client: one that will not be known is `unknown`.
-fn put_hello<'o>(object: Object<'o>, hello: &Hello) -> Object<'o> {
-    let Hello { version, capabilities, client } = hello;
+fn add_initialize_fields<'o>(object: ObjectWriter<'o>, hello: &InitializeParams) -> ObjectWriter<'o> {
+    let InitializeParams { version, capabilities, client_info: client } = hello;
     let object = object.field("protocolVersion", version).field("capabilities", capabilities);
     match client {
         Some(client) => object.field("clientInfo", client),
@@ -325,15 +325,15 @@ fn put_hello<'o>(object: Object<'o>, hello: &Hello) -> Object<'o> {
     }
 }
 
-fn put_completing<'o>(object: Object<'o>, completing: &Completing) -> Object<'o> {
-    let Completing { reference, argument, value, context } = completing;
+fn add_complete_fields<'o>(object: ObjectWriter<'o>, completing: &CompleteParams) -> ObjectWriter<'o> {
+    let CompleteParams { completion_ref: reference, argument, value, context } = completing;
     let of = nest(|object| match reference {
-        Reference::Prompt(name) => object.field("type", "ref/prompt").field("name", name),
-        Reference::Resource(uri) => object.field("type", "ref/resource").field("uri", uri),
+        CompletionReference::Prompt(name) => object.field("type", "ref/prompt").field("name", name),
+        CompletionReference::Resource(uri) => object.field("type", "ref/resource").field("uri", uri),
     });
     let others = (!context.is_empty()).then(|| nest(|object| object.field("arguments", context)));
     object
         .field("ref", &of)
         .field("argument", &nest(|object| object.field("name", argument).field("value", value)))
-        .since(E2025_06_18, "context", &others)
+        .since(V2025_06_18, "context", &others)
 }

@@ -6,96 +6,96 @@
 use std::collections::BTreeMap;
 
 use super::content::read_icon;
-use super::fields::{Field, Part};
-use super::object::{Flag, Mark, Object, Put, nest};
-use crate::Edition::{self, E2025_03_26, E2025_06_18, E2025_11_25};
-use crate::Fault;
-use crate::edition::Elicitation;
-use crate::json::Raw;
+use super::fields::{Field, ObjectReader};
+use super::object::{TrueOrAbsent, EmptyObjectOrAbsent, ObjectWriter, WriteJson, nest};
+use crate::ProtocolVersion::{self, V2025_03_26, V2025_06_18, V2025_11_25};
+use crate::ProtocolError;
+use crate::edition::ElicitationSupport;
+use crate::json::RawJson;
 use crate::model::{
     ClientCapabilities, ElicitationCapability, Implementation, SamplingCapability, ServerCapabilities,
     TaskCapability,
 };
 
 /// Appends what a client can do, as `edition` says it.
-pub fn write_client_capabilities(out: &mut Vec<u8>, edition: Edition, capabilities: &ClientCapabilities) {
-    capabilities.put(out, edition);
+pub fn write_client_capabilities(out: &mut Vec<u8>, edition: ProtocolVersion, capabilities: &ClientCapabilities) {
+    capabilities.write_json(out, edition);
 }
 
-impl Put for Implementation {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for Implementation {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let Implementation { name, version, title, description, website, icons } = self;
-        Object::open(out, edition)
+        ObjectWriter::open(out, edition)
             .field("name", name)
-            .since(E2025_06_18, "title", title)
+            .since(V2025_06_18, "title", title)
             .field("version", version)
-            .since(E2025_11_25, "description", description)
-            .since(E2025_11_25, "websiteUrl", website)
-            .since(E2025_11_25, "icons", icons)
+            .since(V2025_11_25, "description", description)
+            .since(V2025_11_25, "websiteUrl", website)
+            .since(V2025_11_25, "icons", icons)
             .close();
     }
 }
 
-impl Put for ClientCapabilities {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for ClientCapabilities {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let ClientCapabilities { roots, sampling, elicitation, tasks, extensions, experimental } = self;
         let roots =
-            roots.map(|tells| nest(move |object| object.until(E2025_11_25, "listChanged", &Flag(tells))));
+            roots.map(|tells| nest(move |object| object.until(V2025_11_25, "listChanged", &TrueOrAbsent(tells))));
         let elicitation = elicitation.filter(|elicitation| has_elicitation(edition, *elicitation));
         let tasks = tasks.map(|TaskCapability { list, cancel, tools: _, sampling, elicitation }| {
-            let sampling = sampling.then(|| nest(|object| object.field("createMessage", &Mark(true))));
-            let elicitation = elicitation.then(|| nest(|object| object.field("create", &Mark(true))));
+            let sampling = sampling.then(|| nest(|object| object.field("createMessage", &EmptyObjectOrAbsent(true))));
+            let elicitation = elicitation.then(|| nest(|object| object.field("create", &EmptyObjectOrAbsent(true))));
             nest(move |object| {
                 let requests = (sampling.is_some() || elicitation.is_some()).then(|| {
-                    nest(|object| object.some("sampling", &sampling).some("elicitation", &elicitation))
+                    nest(|object| object.optional("sampling", &sampling).optional("elicitation", &elicitation))
                 });
-                object.some("list", &Mark(list)).some("cancel", &Mark(cancel)).some("requests", &requests)
+                object.optional("list", &EmptyObjectOrAbsent(list)).optional("cancel", &EmptyObjectOrAbsent(cancel)).optional("requests", &requests)
             })
         });
-        Object::open(out, edition)
-            .some("experimental", &Settings(experimental))
-            .some("roots", &roots)
-            .some("sampling", sampling)
-            .since(E2025_06_18, "elicitation", &elicitation)
-            .only(E2025_11_25, "tasks", &tasks)
-            .since(E2025_11_25, "extensions", &Settings(extensions))
+        ObjectWriter::open(out, edition)
+            .optional("experimental", &Settings(experimental))
+            .optional("roots", &roots)
+            .optional("sampling", sampling)
+            .since(V2025_06_18, "elicitation", &elicitation)
+            .only(V2025_11_25, "tasks", &tasks)
+            .since(V2025_11_25, "extensions", &Settings(extensions))
             .close();
     }
 }
 
-impl Put for SamplingCapability {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for SamplingCapability {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let SamplingCapability { context, tools } = self;
-        Object::open(out, edition)
-            .since(E2025_11_25, "context", &Mark(*context))
-            .since(E2025_11_25, "tools", &Mark(*tools))
+        ObjectWriter::open(out, edition)
+            .since(V2025_11_25, "context", &EmptyObjectOrAbsent(*context))
+            .since(V2025_11_25, "tools", &EmptyObjectOrAbsent(*tools))
             .close();
     }
 }
 
 /// Whether anything of it exists in an edition.
-fn has_elicitation(edition: Edition, elicitation: ElicitationCapability) -> bool {
-    match edition.facts().elicitation {
-        Elicitation::Never => false,
-        Elicitation::Form => elicitation.form,
-        Elicitation::FormAndUrl => elicitation.form || elicitation.url,
+fn has_elicitation(edition: ProtocolVersion, elicitation: ElicitationCapability) -> bool {
+    match edition.behavior().elicitation {
+        ElicitationSupport::Never => false,
+        ElicitationSupport::Form => elicitation.form,
+        ElicitationSupport::FormAndUrl => elicitation.form || elicitation.url,
     }
 }
 
 /// `{}` means forms too, but `form` said aloud is also understood by those who
 /// look for it.
-impl Put for ElicitationCapability {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for ElicitationCapability {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let ElicitationCapability { form, url } = self;
-        Object::open(out, edition)
-            .since(E2025_11_25, "form", &Mark(*form))
-            .since(E2025_11_25, "url", &Mark(*url))
+        ObjectWriter::open(out, edition)
+            .since(V2025_11_25, "form", &EmptyObjectOrAbsent(*form))
+            .since(V2025_11_25, "url", &EmptyObjectOrAbsent(*url))
             .close();
     }
 }
 
-impl Put for ServerCapabilities {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for ServerCapabilities {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let ServerCapabilities {
             tools,
             prompts,
@@ -107,40 +107,40 @@ impl Put for ServerCapabilities {
             extensions,
             experimental,
         } = self;
-        let list = |tells: bool| nest(move |object| object.some("listChanged", &Flag(tells)));
+        let list = |tells: bool| nest(move |object| object.optional("listChanged", &TrueOrAbsent(tells)));
         let resources = resources.map(|tells| {
             nest(move |object| {
-                object.some("subscribe", &Flag(*resource_updates)).some("listChanged", &Flag(tells))
+                object.optional("subscribe", &TrueOrAbsent(*resource_updates)).optional("listChanged", &TrueOrAbsent(tells))
             })
         });
         let tasks = tasks.map(|TaskCapability { list, cancel, tools, sampling: _, elicitation: _ }| {
-            let call = || nest(|object| object.field("call", &Mark(true)));
+            let call = || nest(|object| object.field("call", &EmptyObjectOrAbsent(true)));
             let requests = tools.then(|| nest(move |object| object.field("tools", &call())));
             nest(move |object| {
-                object.some("list", &Mark(list)).some("cancel", &Mark(cancel)).some("requests", &requests)
+                object.optional("list", &EmptyObjectOrAbsent(list)).optional("cancel", &EmptyObjectOrAbsent(cancel)).optional("requests", &requests)
             })
         });
-        Object::open(out, edition)
-            .some("experimental", &Settings(experimental))
-            .some("logging", &Mark(*logging))
-            .since(E2025_03_26, "completions", &Mark(*completions))
-            .some("prompts", &prompts.map(list))
-            .some("resources", &resources)
-            .some("tools", &tools.map(list))
-            .only(E2025_11_25, "tasks", &tasks)
-            .since(E2025_11_25, "extensions", &Settings(extensions))
+        ObjectWriter::open(out, edition)
+            .optional("experimental", &Settings(experimental))
+            .optional("logging", &EmptyObjectOrAbsent(*logging))
+            .since(V2025_03_26, "completions", &EmptyObjectOrAbsent(*completions))
+            .optional("prompts", &prompts.map(list))
+            .optional("resources", &resources)
+            .optional("tools", &tools.map(list))
+            .only(V2025_11_25, "tasks", &tasks)
+            .since(V2025_11_25, "extensions", &Settings(extensions))
             .close();
     }
 }
 
 /// Settings by name. Each must be an object, so what is none is left out.
-struct Settings<'a>(&'a BTreeMap<String, Raw>);
+struct Settings<'a>(&'a BTreeMap<String, RawJson>);
 
-impl Put for Settings<'_> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for Settings<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let objects = self.0.iter().filter(|(_, settings)| settings.view().is_object());
         objects
-            .fold(Object::open(out, edition), |object, (name, settings)| object.entry(name, settings))
+            .fold(ObjectWriter::open(out, edition), |object, (name, settings)| object.entry(name, settings))
             .close();
     }
 
@@ -149,33 +149,33 @@ impl Put for Settings<'_> {
     }
 }
 
-pub(super) fn read_implementation(field: &Field<'_>) -> Result<Implementation, Fault> {
-    let part = field.part("implementation")?;
+pub(super) fn read_implementation(field: &Field<'_>) -> Result<Implementation, ProtocolError> {
+    let part = field.reader("implementation")?;
     let [name, version, title, description, website, icons] =
         &part.pick(["name", "version", "title", "description", "websiteUrl", "icons"]);
     Ok(Implementation {
-        name: name.text()?,
-        version: version.text()?,
-        title: title.maybe_text()?,
-        description: description.maybe_text()?,
-        website: website.maybe_text()?,
+        name: name.string()?,
+        version: version.string()?,
+        title: title.maybe_string()?,
+        description: description.maybe_string()?,
+        website: website.maybe_string()?,
         icons: icons.maybe_list(read_icon)?,
     })
 }
 
-pub(super) fn read_client_capabilities(part: &Part<'_>) -> Result<ClientCapabilities, Fault> {
+pub(super) fn read_client_capabilities(part: &ObjectReader<'_>) -> Result<ClientCapabilities, ProtocolError> {
     let [roots, sampling, elicitation, tasks, extensions, experimental] =
         &part.pick(["roots", "sampling", "elicitation", "tasks", "extensions", "experimental"]);
     Ok(ClientCapabilities {
         roots: read_list_changed(roots)?,
-        sampling: sampling.maybe_part("sampling")?.map(|part| {
+        sampling: sampling.maybe_reader("sampling")?.map(|part| {
             let [context, tools] = &part.pick(["context", "tools"]);
-            SamplingCapability { context: is_marked(context), tools: is_marked(tools) }
+            SamplingCapability { context: is_declared(context), tools: is_declared(tools) }
         }),
-        elicitation: elicitation.maybe_part("elicitation")?.map(|part| {
+        elicitation: elicitation.maybe_reader("elicitation")?.map(|part| {
             let [form, url] = &part.pick(["form", "url"]);
             // Spec, elicitation: an empty object is a client that has forms.
-            ElicitationCapability { form: is_marked(form) || !is_marked(url), url: is_marked(url) }
+            ElicitationCapability { form: is_declared(form) || !is_declared(url), url: is_declared(url) }
         }),
         tasks: read_tasks(tasks)?,
         extensions: read_settings(extensions)?,
@@ -183,7 +183,7 @@ pub(super) fn read_client_capabilities(part: &Part<'_>) -> Result<ClientCapabili
     })
 }
 
-pub(super) fn read_server_capabilities(part: &Part<'_>) -> Result<ServerCapabilities, Fault> {
+pub(super) fn read_server_capabilities(part: &ObjectReader<'_>) -> Result<ServerCapabilities, ProtocolError> {
     let [tools, prompts, resources, completions, logging, tasks, extensions, experimental] = &part.pick([
         "tools",
         "prompts",
@@ -194,29 +194,29 @@ pub(super) fn read_server_capabilities(part: &Part<'_>) -> Result<ServerCapabili
         "extensions",
         "experimental",
     ]);
-    let updates = resources.maybe_part("resources")?.map(|part| part.field("subscribe").maybe_bool());
+    let updates = resources.maybe_reader("resources")?.map(|part| part.field("subscribe").maybe_bool());
     Ok(ServerCapabilities {
         tools: read_list_changed(tools)?,
         prompts: read_list_changed(prompts)?,
         resources: read_list_changed(resources)?,
         resource_updates: updates.transpose()?.flatten().unwrap_or(false),
-        completions: is_marked(completions),
-        logging: is_marked(logging),
+        completions: is_declared(completions),
+        logging: is_declared(logging),
         tasks: read_tasks(tasks)?,
         extensions: read_settings(extensions)?,
         experimental: read_settings(experimental)?,
     })
 }
 
-fn read_list_changed(field: &Field<'_>) -> Result<Option<bool>, Fault> {
-    let Some(part) = field.maybe_part("capability")? else {
+fn read_list_changed(field: &Field<'_>) -> Result<Option<bool>, ProtocolError> {
+    let Some(part) = field.maybe_reader("capability")? else {
         return Ok(None);
     };
     Ok(Some(part.field("listChanged").maybe_bool()?.unwrap_or(false)))
 }
 
-fn read_tasks(field: &Field<'_>) -> Result<Option<TaskCapability>, Fault> {
-    let Some(part) = field.maybe_part("tasks")? else {
+fn read_tasks(field: &Field<'_>) -> Result<Option<TaskCapability>, ProtocolError> {
+    let Some(part) = field.maybe_reader("tasks")? else {
         return Ok(None);
     };
     let [list, cancel, requests] = &part.pick(["list", "cancel", "requests"]);
@@ -225,8 +225,8 @@ fn read_tasks(field: &Field<'_>) -> Result<Option<TaskCapability>, Fault> {
         of.and_then(|of| of.get(request)).is_some_and(|mark| !mark.is_null())
     };
     Ok(Some(TaskCapability {
-        list: is_marked(list),
-        cancel: is_marked(cancel),
+        list: is_declared(list),
+        cancel: is_declared(cancel),
         tools: requests("tools", "call"),
         sampling: requests("sampling", "createMessage"),
         elicitation: requests("elicitation", "create"),
@@ -234,11 +234,11 @@ fn read_tasks(field: &Field<'_>) -> Result<Option<TaskCapability>, Fault> {
 }
 
 /// Declared: by an object, whatever is in it.
-fn is_marked(field: &Field<'_>) -> bool {
+fn is_declared(field: &Field<'_>) -> bool {
     field.value().is_some_and(|value| value.is_object())
 }
 
 /// What is not declared by an object is not declared.
-fn read_settings(field: &Field<'_>) -> Result<BTreeMap<String, Raw>, Fault> {
+fn read_settings(field: &Field<'_>) -> Result<BTreeMap<String, RawJson>, ProtocolError> {
     field.maybe_map(|entry| Ok(entry.object().ok()))
 }

@@ -7,77 +7,77 @@ use std::borrow::Cow;
 
 use super::base64::Base64;
 use super::fields::Field;
-use super::object::{Object, Open, Put, Word};
-use crate::Edition::{self, E2025_03_26, E2025_06_18};
-use crate::Fault;
-use crate::model::{Annotations, Content, ContentKind, Contents, ContentsBody, Icon, Resource, Role};
+use super::object::{ObjectWriter, ObjectOrAbsent, WriteJson, UnescapedStr};
+use crate::ProtocolVersion::{self, V2025_03_26, V2025_06_18};
+use crate::ProtocolError;
+use crate::model::{Annotations, Content, ContentKind, ResourceContents, ResourceBody, Icon, Resource, Role};
 
-impl Put for Content {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for Content {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let Content { kind, annotations, meta } = self;
         if let ContentKind::Link(link) = kind
-            && edition >= E2025_06_18
+            && edition >= V2025_06_18
         {
-            return put_link(out, edition, link, self);
+            return write_link(out, edition, link, self);
         }
-        let object = Object::open(out, edition);
+        let object = ObjectWriter::open(out, edition);
         let object = match kind {
-            ContentKind::Text(text) => object.field("type", &Word("text")).field("text", text),
-            ContentKind::Image { data, mime } => put_blob(object, "image", data, mime),
-            ContentKind::Audio { data, mime } if edition >= E2025_03_26 => {
-                put_blob(object, "audio", data, mime)
+            ContentKind::Text(text) => object.field("type", &UnescapedStr("text")).field("text", text),
+            ContentKind::Image { data, mime } => add_blob_fields(object, "image", data, mime),
+            ContentKind::Audio { data, mime } if edition >= V2025_03_26 => {
+                add_blob_fields(object, "audio", data, mime)
             }
             ContentKind::Embedded(contents) => object.field("type", "resource").field("resource", contents),
             ContentKind::Audio { .. } | ContentKind::Link(_) => {
-                object.field("type", &Word("text")).field("text", &*in_words(self))
+                object.field("type", &UnescapedStr("text")).field("text", &*to_plain_text(self))
             }
         };
-        object.some("annotations", annotations).since(E2025_06_18, "_meta", &Open(meta.as_ref())).close();
+        object.optional("annotations", annotations).since(V2025_06_18, "_meta", &ObjectOrAbsent(meta.as_ref())).close();
     }
 }
 
-fn put_blob<'o>(object: Object<'o>, kind: &str, data: &[u8], mime: &str) -> Object<'o> {
+fn add_blob_fields<'o>(object: ObjectWriter<'o>, kind: &str, data: &[u8], mime: &str) -> ObjectWriter<'o> {
     object.field("type", kind).field("data", &Base64(data)).field("mimeType", mime)
 }
 
 /// A link has one place for annotations and `_meta`: what the block says of
 /// itself counts before what the resource says.
-fn put_link(out: &mut Vec<u8>, edition: Edition, link: &Resource, block: &Content) {
+fn write_link(out: &mut Vec<u8>, edition: ProtocolVersion, link: &Resource, block: &Content) {
     let annotations = block.annotations.as_ref().or(link.annotations.as_ref());
     let meta = block.meta.as_ref().or(link.meta.as_ref());
-    let object = Object::open(out, edition).field("type", "resource_link");
-    put_resource(object, link).some("annotations", &annotations).some("_meta", &Open(meta)).close();
+    let object = ObjectWriter::open(out, edition).field("type", "resource_link");
+    add_resource_fields(object, link).optional("annotations", &annotations).optional("_meta", &ObjectOrAbsent(meta)).close();
 }
 
 /// What a resource and a link to it have in common.
-pub(super) fn put_resource<'o>(object: Object<'o>, resource: &Resource) -> Object<'o> {
+pub(super) fn add_resource_fields<'o>(object: ObjectWriter<'o>, resource: &Resource) -> ObjectWriter<'o> {
     // The last two are said by the caller.
     let Resource { uri, name, title, description, mime, size, icons, annotations: _, meta: _ } = resource;
     object
         .field("uri", uri)
         .field("name", name)
-        .since(E2025_06_18, "title", title)
-        .some("description", description)
-        .some("mimeType", mime)
-        .some("size", size)
-        .since(Edition::E2025_11_25, "icons", icons)
+        .since(V2025_06_18, "title", title)
+        .optional("description", description)
+        .optional("mimeType", mime)
+        .optional("size", size)
+        .since(ProtocolVersion::V2025_11_25, "icons", icons)
 }
 
 /// A block as words, for those who can show nothing else.
-pub(super) fn in_words(content: &Content) -> Cow<'_, str> {
+pub(super) fn to_plain_text(content: &Content) -> Cow<'_, str> {
     match &content.kind {
         ContentKind::Text(text) => text.into(),
         ContentKind::Image { data, mime } => format!("[image: {mime}, {} bytes]", data.len()).into(),
         ContentKind::Audio { data, mime } => format!("[audio: {mime}, {} bytes]", data.len()).into(),
-        ContentKind::Link(link) => link_in_words(link).into(),
-        ContentKind::Embedded(Contents { body: ContentsBody::Text(text), .. }) => text.into(),
-        ContentKind::Embedded(Contents { uri, body: ContentsBody::Blob(data), .. }) => {
+        ContentKind::Link(link) => link_to_plain_text(link).into(),
+        ContentKind::Embedded(ResourceContents { body: ResourceBody::Text(text), .. }) => text.into(),
+        ContentKind::Embedded(ResourceContents { uri, body: ResourceBody::Blob(data), .. }) => {
             format!("[resource: {uri}, {} bytes]", data.len()).into()
         }
     }
 }
 
-fn link_in_words(link: &Resource) -> String {
+fn link_to_plain_text(link: &Resource) -> String {
     let title = link.title.as_ref().unwrap_or(&link.name);
     let head = match title.is_empty() {
         true => format!("[resource: {}]", link.uri),
@@ -89,50 +89,50 @@ fn link_in_words(link: &Resource) -> String {
     }
 }
 
-impl Put for Contents {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let Contents { uri, mime, body, meta } = self;
-        let object = Object::open(out, edition).field("uri", uri).some("mimeType", mime);
+impl WriteJson for ResourceContents {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        let ResourceContents { uri, mime, body, meta } = self;
+        let object = ObjectWriter::open(out, edition).field("uri", uri).optional("mimeType", mime);
         let object = match body {
-            ContentsBody::Text(text) => object.field("text", text),
-            ContentsBody::Blob(bytes) => object.field("blob", &Base64(bytes)),
+            ResourceBody::Text(text) => object.field("text", text),
+            ResourceBody::Blob(bytes) => object.field("blob", &Base64(bytes)),
         };
-        object.since(E2025_06_18, "_meta", &Open(meta.as_ref())).close();
+        object.since(V2025_06_18, "_meta", &ObjectOrAbsent(meta.as_ref())).close();
     }
 }
 
-impl Put for Annotations {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for Annotations {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let Annotations { audience, priority, last_modified } = self;
-        Object::open(out, edition)
-            .some("audience", audience)
-            .some("priority", &share(*priority))
-            .since(E2025_06_18, "lastModified", last_modified)
+        ObjectWriter::open(out, edition)
+            .optional("audience", audience)
+            .optional("priority", &clamp_priority(*priority))
+            .since(V2025_06_18, "lastModified", last_modified)
             .close();
     }
 }
 
 /// A number that the protocol has between 0 and 1. A strict peer would throw a
 /// whole list away for one that is not.
-pub(super) fn share(number: Option<f64>) -> Option<f64> {
+pub(super) fn clamp_priority(number: Option<f64>) -> Option<f64> {
     number.map(|number| number.clamp(0.0, 1.0))
 }
 
-impl Put for Icon {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for Icon {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let Icon { src, mime, sizes, theme } = self;
         let theme = theme.as_ref().filter(|theme| matches!(theme.as_str(), "light" | "dark"));
-        Object::open(out, edition)
+        ObjectWriter::open(out, edition)
             .field("src", src)
-            .some("mimeType", mime)
-            .some("sizes", sizes)
-            .some("theme", &theme)
+            .optional("mimeType", mime)
+            .optional("sizes", sizes)
+            .optional("theme", &theme)
             .close();
     }
 }
 
-impl Put for Role {
-    fn put(&self, out: &mut Vec<u8>, _: Edition) {
+impl WriteJson for Role {
+    fn write_json(&self, out: &mut Vec<u8>, _: ProtocolVersion) {
         out.extend_from_slice(match self {
             Role::User | Role::System => b"\"user\"",
             Role::Assistant => b"\"assistant\"",
@@ -140,46 +140,46 @@ impl Put for Role {
     }
 }
 
-pub(super) fn read_role(field: &Field<'_>) -> Result<Role, Fault> {
-    field.word("\"user\" or \"assistant\"", |word| match word {
+pub(super) fn read_role(field: &Field<'_>) -> Result<Role, ProtocolError> {
+    field.keyword("\"user\" or \"assistant\"", |word| match word {
         "user" => Some(Role::User),
         "assistant" => Some(Role::Assistant),
         _ => None,
     })
 }
 
-pub(super) fn read_content(field: &Field<'_>) -> Result<Content, Fault> {
-    let part = field.part("content")?;
+pub(super) fn read_content(field: &Field<'_>) -> Result<Content, ProtocolError> {
+    let part = field.reader("content")?;
     let [kind, text, data, mime, resource, annotations, meta] =
         &part.pick(["type", "text", "data", "mimeType", "resource", "annotations", "_meta"]);
-    let name = kind.text()?;
+    let name = kind.string()?;
     let kind = match name.as_str() {
-        "text" => ContentKind::Text(text.text()?),
-        "image" => ContentKind::Image { data: data.bytes()?, mime: mime.text()? },
-        "audio" => ContentKind::Audio { data: data.bytes()?, mime: mime.text()? },
+        "text" => ContentKind::Text(text.string()?),
+        "image" => ContentKind::Image { data: data.bytes()?, mime: mime.string()? },
+        "audio" => ContentKind::Audio { data: data.bytes()?, mime: mime.string()? },
         "resource" => ContentKind::Embedded(read_contents(resource)?),
         // The block has them, as every block has.
         "resource_link" => {
             ContentKind::Link(Box::new(Resource { annotations: None, meta: None, ..read_resource(field)? }))
         }
-        _ => return Err(kind.wrong("a known kind of content")),
+        _ => return Err(kind.type_error("a known kind of content")),
     };
     Ok(Content { kind, annotations: read_annotations(annotations)?, meta: meta.maybe_object()? })
 }
 
-pub(super) fn read_contents(field: &Field<'_>) -> Result<Contents, Fault> {
-    let part = field.part("resource")?;
+pub(super) fn read_contents(field: &Field<'_>) -> Result<ResourceContents, ProtocolError> {
+    let part = field.reader("resource")?;
     let [uri, mime, text, blob, meta] = &part.pick(["uri", "mimeType", "text", "blob", "_meta"]);
     let body = match (text.value(), blob.value()) {
-        (Some(_), _) => ContentsBody::Text(text.text()?),
-        (None, Some(_)) => ContentsBody::Blob(blob.bytes()?),
-        (None, None) => return Err(text.wrong("there, or resource.blob")),
+        (Some(_), _) => ResourceBody::Text(text.string()?),
+        (None, Some(_)) => ResourceBody::Blob(blob.bytes()?),
+        (None, None) => return Err(text.type_error("there, or resource.blob")),
     };
-    Ok(Contents { uri: uri.text()?, mime: mime.maybe_text()?, body, meta: meta.maybe_object()? })
+    Ok(ResourceContents { uri: uri.string()?, mime: mime.maybe_string()?, body, meta: meta.maybe_object()? })
 }
 
-pub(super) fn read_resource(field: &Field<'_>) -> Result<Resource, Fault> {
-    let part = field.part("resource")?;
+pub(super) fn read_resource(field: &Field<'_>) -> Result<Resource, ProtocolError> {
+    let part = field.reader("resource")?;
     let [uri, name, title, description, mime, size, annotations, icons, meta] = &part.pick([
         "uri",
         "name",
@@ -192,11 +192,11 @@ pub(super) fn read_resource(field: &Field<'_>) -> Result<Resource, Fault> {
         "_meta",
     ]);
     Ok(Resource {
-        uri: uri.text()?,
-        name: name.text()?,
-        title: title.maybe_text()?,
-        description: description.maybe_text()?,
-        mime: mime.maybe_text()?,
+        uri: uri.string()?,
+        name: name.string()?,
+        title: title.maybe_string()?,
+        description: description.maybe_string()?,
+        mime: mime.maybe_string()?,
         size: size.maybe_count()?,
         annotations: read_annotations(annotations)?,
         icons: icons.maybe_list(read_icon)?,
@@ -204,24 +204,24 @@ pub(super) fn read_resource(field: &Field<'_>) -> Result<Resource, Fault> {
     })
 }
 
-pub(super) fn read_annotations(field: &Field<'_>) -> Result<Option<Annotations>, Fault> {
-    let Some(part) = field.maybe_part("annotations")? else {
+pub(super) fn read_annotations(field: &Field<'_>) -> Result<Option<Annotations>, ProtocolError> {
+    let Some(part) = field.maybe_reader("annotations")? else {
         return Ok(None);
     };
     let [audience, priority, last_modified] = &part.pick(["audience", "priority", "lastModified"]);
     Ok(Some(Annotations {
         audience: audience.maybe_list(read_role)?,
         priority: priority.maybe_number()?,
-        last_modified: last_modified.maybe_text()?,
+        last_modified: last_modified.maybe_string()?,
     }))
 }
 
-pub(super) fn read_icon(field: &Field<'_>) -> Result<Icon, Fault> {
-    let [src, mime, sizes, theme] = &field.part("icon")?.pick(["src", "mimeType", "sizes", "theme"]);
+pub(super) fn read_icon(field: &Field<'_>) -> Result<Icon, ProtocolError> {
+    let [src, mime, sizes, theme] = &field.reader("icon")?.pick(["src", "mimeType", "sizes", "theme"]);
     Ok(Icon {
-        src: src.text()?,
-        mime: mime.maybe_text()?,
-        sizes: sizes.maybe_list(Field::text)?,
-        theme: theme.maybe_text()?,
+        src: src.string()?,
+        mime: mime.maybe_string()?,
+        sizes: sizes.maybe_list(Field::string)?,
+        theme: theme.maybe_string()?,
     })
 }

@@ -4,61 +4,61 @@
 //! a list beside them, only checkboxes have a default, and nothing can be
 //! chosen twice.
 
-use super::object::{Object, Put};
-use crate::Edition::{self, E2025_06_18};
-use crate::json::{Kind, Raw, View};
+use super::object::{ObjectWriter, WriteJson};
+use crate::ProtocolVersion::{self, V2025_06_18};
+use crate::json::{Kind, RawJson, View};
 
 /// The schema of a form.
-pub(super) struct FormSchema<'a>(pub(super) &'a Raw);
+pub(super) struct FormSchema<'a>(pub(super) &'a RawJson);
 
-impl Put for FormSchema<'_> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        if edition > E2025_06_18 {
-            return self.0.put(out, edition);
+impl WriteJson for FormSchema<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        if edition > V2025_06_18 {
+            return self.0.write_json(out, edition);
         }
         let form = self.0.view();
         let required = form.get("required").filter(|required| required.kind() == Kind::Array);
-        Object::open(out, edition)
+        ObjectWriter::open(out, edition)
             .field("type", "object")
             .field("properties", &Properties(form.get("properties")))
-            .some("required", &required)
+            .optional("required", &required)
             .close();
     }
 }
 
 /// Whether the first edition with forms can show all of a form.
-pub(super) fn is_plain(schema: &Raw) -> bool {
+pub(super) fn fits_first_version(schema: &RawJson) -> bool {
     let properties = schema.view().get("properties");
     let mut properties = properties.iter().flat_map(View::members);
-    properties.all(|(_, property)| shape(property) != Shape::Other)
+    properties.all(|(_, property)| property_type(property) != PropertyType::Other)
 }
 
 #[derive(PartialEq)]
-enum Shape {
-    Text,
+enum PropertyType {
+    String,
     Number,
-    Bool,
+    Boolean,
     /// Several of many, or nothing that a form may have.
     Other,
 }
 
-fn shape(property: View<'_>) -> Shape {
-    let kind = property.get("type").and_then(|kind| kind.as_text());
+fn property_type(property: View<'_>) -> PropertyType {
+    let kind = property.get("type").and_then(|kind| kind.as_string());
     match kind.as_deref() {
-        Some("string") => Shape::Text,
-        Some("number" | "integer") => Shape::Number,
-        Some("boolean") => Shape::Bool,
-        _ => Shape::Other,
+        Some("string") => PropertyType::String,
+        Some("number" | "integer") => PropertyType::Number,
+        Some("boolean") => PropertyType::Boolean,
+        _ => PropertyType::Other,
     }
 }
 
 struct Properties<'a>(Option<View<'a>>);
 
-impl Put for Properties<'_> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for Properties<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let properties = self.0.iter().flat_map(View::members);
         properties
-            .fold(Object::open(out, edition), |object, (name, property)| {
+            .fold(ObjectWriter::open(out, edition), |object, (name, property)| {
                 object.entry(&name, &Property(property))
             })
             .close();
@@ -67,36 +67,36 @@ impl Put for Properties<'_> {
 
 struct Property<'a>(View<'a>);
 
-impl Put for Property<'_> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for Property<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let property = self.0;
-        let object = Object::open(out, edition);
-        let object = copy(object, property, &["type", "title", "description"]);
-        match shape(property) {
-            Shape::Text => match (property.get("oneOf"), property.get("enum")) {
+        let object = ObjectWriter::open(out, edition);
+        let object = copy_members(object, property, &["type", "title", "description"]);
+        match property_type(property) {
+            PropertyType::String => match (property.get("oneOf"), property.get("enum")) {
                 (Some(choices), _) => object
                     .field("enum", &Choices { choices, name: "const" })
                     .field("enumNames", &Choices { choices, name: "title" }),
-                (None, Some(_)) => copy(object, property, &["enum", "enumNames"]),
+                (None, Some(_)) => copy_members(object, property, &["enum", "enumNames"]),
                 (None, None) => {
                     let format = property.get("format").filter(is_known_format);
-                    copy(object, property, &["minLength", "maxLength"]).some("format", &format)
+                    copy_members(object, property, &["minLength", "maxLength"]).optional("format", &format)
                 }
             },
-            Shape::Number => copy(object, property, &["minimum", "maximum"]),
-            Shape::Bool => copy(object, property, &["default"]),
-            Shape::Other => object,
+            PropertyType::Number => copy_members(object, property, &["minimum", "maximum"]),
+            PropertyType::Boolean => copy_members(object, property, &["default"]),
+            PropertyType::Other => object,
         }
         .close();
     }
 }
 
-fn copy<'o>(object: Object<'o>, property: View<'_>, names: &[&str]) -> Object<'o> {
-    names.iter().fold(object, |object, name| object.some(name, &property.get(name)))
+fn copy_members<'o>(object: ObjectWriter<'o>, property: View<'_>, names: &[&str]) -> ObjectWriter<'o> {
+    names.iter().fold(object, |object, name| object.optional(name, &property.get(name)))
 }
 
 fn is_known_format(format: &View<'_>) -> bool {
-    ["email", "uri", "date", "date-time"].iter().any(|known| format.is_text(known))
+    ["email", "uri", "date", "date-time"].iter().any(|known| format.eq_str(known))
 }
 
 /// One member of each choice; its value stands in for a title that is missing.
@@ -105,10 +105,10 @@ struct Choices<'a> {
     name: &'static str,
 }
 
-impl<'a> Put for Choices<'a> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl<'a> WriteJson for Choices<'a> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let member = |choice: View<'a>| choice.get(self.name).or_else(|| choice.get("const"));
         let members: Vec<View<'a>> = self.choices.items().filter_map(member).collect();
-        members.put(out, edition);
+        members.write_json(out, edition);
     }
 }

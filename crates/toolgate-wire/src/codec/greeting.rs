@@ -8,52 +8,52 @@ use std::borrow::Cow;
 use std::ops::Deref;
 
 use super::capability::{read_client_capabilities, read_implementation};
-use super::fields::{Field, Part};
-use super::greetings::Words;
-use super::object::{Object, Open, Put, nest};
-use crate::Edition::{self, E2026_07_28};
-use crate::edition::Greeting;
-use crate::index::{Index, MetaKeys, Params};
-use crate::json::{Raw, View};
+use super::fields::{Field, ObjectReader};
+use super::greetings::ClientViews;
+use super::object::{ObjectWriter, ObjectOrAbsent, WriteJson, nest};
+use crate::ProtocolVersion::{self, V2026_07_28};
+use crate::edition::Lifecycle;
+use crate::index::{ParamsIndex, MetaKeys, CommonParams};
+use crate::json::{RawJson, View};
 use crate::meta::{Client, Meta, key};
 use crate::model::{ClientCapabilities, Implementation, LogLevel};
-use crate::{Fault, FaultKind, ProgressToken, RequestId};
+use crate::{ProtocolError, ProtocolErrorKind, ProgressToken, RequestId};
 
 /// What a request says, and what it says beside that.
 #[derive(Clone)]
-pub struct Said<'a> {
-    params: Part<'a>,
-    places: Places<'a>,
+pub struct ParamsView<'a> {
+    params: ObjectReader<'a>,
+    common: CommonParamsRef<'a>,
 }
 
 /// Where things are.
 #[derive(Clone)]
-enum Places<'a> {
+enum CommonParamsRef<'a> {
     /// As the reader of the message noted it: nearly always.
-    Noted(&'a Index<'a>, &'a Params<'a>),
-    Walked(Box<Params<'a>>),
+    Indexed(&'a ParamsIndex<'a>, &'a CommonParams<'a>),
+    Owned(Box<CommonParams<'a>>),
 }
 
-impl<'a> Deref for Places<'a> {
-    type Target = Params<'a>;
+impl<'a> Deref for CommonParamsRef<'a> {
+    type Target = CommonParams<'a>;
 
     #[inline]
-    fn deref(&self) -> &Params<'a> {
+    fn deref(&self) -> &CommonParams<'a> {
         match self {
-            Places::Noted(_, places) => places,
-            Places::Walked(places) => places,
+            CommonParamsRef::Indexed(_, places) => places,
+            CommonParamsRef::Owned(places) => places,
         }
     }
 }
 
-impl<'a> Said<'a> {
+impl<'a> ParamsView<'a> {
     /// Finds what is said in a walk over the parameters.
     ///
     /// # Errors
     /// If the params are no object.
-    pub fn of(params: Option<&'a Raw>) -> Result<Said<'a>, Fault> {
-        let params = Part::params(params)?;
-        Ok(Said { params, places: Places::Walked(Box::new(Params::walk(params.view()))) })
+    pub fn new(params: Option<&'a RawJson>) -> Result<ParamsView<'a>, ProtocolError> {
+        let params = ObjectReader::params(params)?;
+        Ok(ParamsView { params, common: CommonParamsRef::Owned(Box::new(CommonParams::from_object(params.view()))) })
     }
 
     /// The same without a walk, if `index` is of these parameters, as it was
@@ -61,19 +61,19 @@ impl<'a> Said<'a> {
     ///
     /// # Errors
     /// If the params are no object.
-    pub fn noted(params: Option<&'a Raw>, index: &'a Index<'a>) -> Result<Said<'a>, Fault> {
-        let part = Part::params(params)?;
-        match index.of(part.view()) {
-            Some(places) => Ok(Said { params: part, places: Places::Noted(index, places) }),
-            None => Said::of(params),
+    pub fn with_index(params: Option<&'a RawJson>, index: &'a ParamsIndex<'a>) -> Result<ParamsView<'a>, ProtocolError> {
+        let part = ObjectReader::params(params)?;
+        match index.params_of(part.view()) {
+            Some(places) => Ok(ParamsView { params: part, common: CommonParamsRef::Indexed(index, places) }),
+            None => ParamsView::new(params),
         }
     }
 
     /// A parameter.
     #[inline(always)]
     pub(super) fn field(&self, name: &'static str) -> Field<'a> {
-        match Params::place_of(name.as_bytes()) {
-            Some(place) => self.params.found(name, self.places.at(place)),
+        match CommonParams::slot_of(name.as_bytes()) {
+            Some(place) => self.params.field_with(name, self.common.get(place)),
             None => self.params.field(name),
         }
     }
@@ -81,12 +81,12 @@ impl<'a> Said<'a> {
     /// Whether there is such a parameter, `null` included.
     #[inline(always)]
     pub(super) fn has(&self, name: &'static str) -> bool {
-        self.field(name).given().is_some()
+        self.field(name).value_or_null().is_some()
     }
 
     /// Parameters by name.
     pub(super) fn pick<const N: usize>(&self, names: [&'static str; N]) -> [Field<'a>; N] {
-        let mut fields = [self.params.found("", None); N];
+        let mut fields = [self.params.field_with("", None); N];
         for (field, name) in fields.iter_mut().zip(names) {
             *field = self.field(name);
         }
@@ -94,13 +94,13 @@ impl<'a> Said<'a> {
     }
 
     /// The edition that it names, if that is a string.
-    pub fn version(&self) -> Option<Cow<'a, str>> {
-        read_date(self.places.meta()?.version?)
+    pub fn protocol_version(&self) -> Option<Cow<'a, str>> {
+        read_version_str(self.common.meta()?.version?)
     }
 
     /// A key of `_meta`.
-    fn key(&self, name: &'static str, value: Option<View<'a>>) -> Field<'a> {
-        self.params.refused_as(FaultKind::Greeting).within("params._meta").found(name, value)
+    fn meta_field(&self, name: &'static str, value: Option<View<'a>>) -> Field<'a> {
+        self.params.with_error_kind(ProtocolErrorKind::InvalidClientMeta).with_path("params._meta").field_with(name, value)
     }
 
     /// What a request of an edition without a handshake must say of its sender:
@@ -109,116 +109,116 @@ impl<'a> Said<'a> {
     ///
     /// # Errors
     /// A [`FaultKind::Greeting`] that names what is missing.
-    pub fn greeting(&self) -> Result<(String, ClientCapabilities, Option<Implementation>), Fault> {
-        let (version, capabilities, client) = self.greeter()?;
+    pub fn client_info(&self) -> Result<(String, ClientCapabilities, Option<Implementation>), ProtocolError> {
+        let (version, capabilities, client) = self.required_client_fields()?;
         Ok((
-            version.text()?,
-            read_client_capabilities(&capabilities.part("clientCapabilities")?)?,
+            version.string()?,
+            read_client_capabilities(&capabilities.reader("clientCapabilities")?)?,
             client.value().map(|_| read_implementation(&client)).transpose()?,
         ))
     }
 
     /// Where the greeting is: version, capabilities, client. The first two are
     /// there, whatever they are.
-    fn greeter(&self) -> Result<(Field<'a>, Field<'a>, Field<'a>), Fault> {
-        let params = self.params.refused_as(FaultKind::Greeting);
-        let Some(MetaKeys { version, capabilities, client, .. }) = self.places.meta() else {
+    fn required_client_fields(&self) -> Result<(Field<'a>, Field<'a>, Field<'a>), ProtocolError> {
+        let params = self.params.with_error_kind(ProtocolErrorKind::InvalidClientMeta);
+        let Some(MetaKeys { version, capabilities, client_info: client, .. }) = self.common.meta() else {
             let meta = self.field("_meta");
             return Err(match meta.value() {
-                Some(_) => Fault::new(FaultKind::Greeting, meta.wrong("an object").message()),
-                None => params.refuse(lacks(&[key::VERSION, key::CAPABILITIES])),
+                Some(_) => ProtocolError::new(ProtocolErrorKind::InvalidClientMeta, meta.type_error("an object").message()),
+                None => params.error(missing_keys_message(&[key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES])),
             });
         };
         if version.is_none() || capabilities.is_none() {
-            let missing: Vec<&str> = [(version, key::VERSION), (capabilities, key::CAPABILITIES)]
+            let missing: Vec<&str> = [(version, key::PROTOCOL_VERSION), (capabilities, key::CLIENT_CAPABILITIES)]
                 .into_iter()
                 .filter_map(|(value, key)| value.is_none().then_some(key))
                 .collect();
-            return Err(params.refuse(lacks(&missing)));
+            return Err(params.error(missing_keys_message(&missing)));
         }
         Ok((
-            self.key(key::VERSION, *version),
-            self.key(key::CAPABILITIES, *capabilities),
-            self.key(key::CLIENT, *client),
+            self.meta_field(key::PROTOCOL_VERSION, *version),
+            self.meta_field(key::CLIENT_CAPABILITIES, *capabilities),
+            self.meta_field(key::CLIENT_INFO, *client),
         ))
     }
 
     /// What the reader of the message noted.
-    pub(super) fn index(&self) -> Option<&'a Index<'a>> {
-        match &self.places {
-            Places::Noted(index, _) => Some(index),
-            Places::Walked(_) => None,
+    pub(super) fn index(&self) -> Option<&'a ParamsIndex<'a>> {
+        match &self.common {
+            CommonParamsRef::Indexed(index, _) => Some(index),
+            CommonParamsRef::Owned(_) => None,
         }
     }
 
     /// All of `_meta`.
-    pub(super) fn whole(&self) -> Option<View<'a>> {
-        self.field("_meta").given()
+    pub(super) fn meta_view(&self) -> Option<View<'a>> {
+        self.field("_meta").value_or_null()
     }
 
     /// The words of the greeting, if there are any.
-    pub(super) fn words(&self) -> Option<Words<'a>> {
-        let MetaKeys { version, capabilities, client, .. } = *self.places.meta()?;
-        Some(Words { version: version?, capabilities: capabilities?, client })
+    pub(super) fn client_views(&self) -> Option<ClientViews<'a>> {
+        let MetaKeys { version, capabilities, client_info: client, .. } = *self.common.meta()?;
+        Some(ClientViews { version: version?, capabilities: capabilities?, client_info: client })
     }
 
     /// The same; what is read of it will be copied.
-    pub(super) fn apart(self) -> Said<'a> {
-        Said { params: self.params.apart(), ..self }
+    pub(super) fn without_source(self) -> ParamsView<'a> {
+        ParamsView { params: self.params.without_source(), ..self }
     }
 
     /// The rest, read leniently: a progress token of the wrong type is none.
     ///
     /// # Errors
     /// If it names a log level that does not exist.
-    pub fn meta(&self) -> Result<Meta, Fault> {
-        let Some(MetaKeys { progress, level, .. }) = self.places.meta() else {
+    pub fn meta(&self) -> Result<Meta, ProtocolError> {
+        let Some(MetaKeys { progress_token: progress, log_level: level, .. }) = self.common.meta() else {
             return Ok(Meta::default());
         };
-        let level = self.key(key::LOG_LEVEL, *level).refused_as(FaultKind::Params);
+        let level = self.meta_field(key::LOG_LEVEL, *level).with_error_kind(ProtocolErrorKind::InvalidParams);
         Ok(Meta {
-            progress: progress.filter(|value| !value.is_null()).and_then(ProgressToken::read),
-            log_level: level.value().map(|_| read_level(&level)).transpose()?,
+            progress_token: progress.filter(|value| !value.is_null()).and_then(ProgressToken::read),
+            log_level: level.value().map(|_| read_log_level(&level)).transpose()?,
             raw: self.field("_meta").maybe_object()?,
         })
     }
 }
 
 /// Reads the `_meta` of a request's params; see [`Said::meta`].
-pub fn read_meta(params: Option<&Raw>) -> Result<Meta, Fault> {
-    Said::of(params)?.meta()
+pub fn read_meta(params: Option<&RawJson>) -> Result<Meta, ProtocolError> {
+    ParamsView::new(params)?.meta()
 }
 
 /// The edition that a request names in its `_meta`, if that is a string.
-pub fn read_version(params: Option<&Raw>) -> Option<Cow<'_, str>> {
-    Said::of(params).ok()?.version()
+pub fn read_protocol_version(params: Option<&RawJson>) -> Option<Cow<'_, str>> {
+    ParamsView::new(params).ok()?.protocol_version()
 }
 
 /// What a request says of its sender; see [`Said::greeting`].
-pub fn read_greeting(
-    params: Option<&Raw>,
-) -> Result<(String, ClientCapabilities, Option<Implementation>), Fault> {
-    Said::of(params)?.greeting()
+pub fn read_client_info(
+    params: Option<&RawJson>,
+) -> Result<(String, ClientCapabilities, Option<Implementation>), ProtocolError> {
+    ParamsView::new(params)?.client_info()
 }
 
 /// A text that is most likely the date of an edition: those need not be checked
 /// for being text.
-pub(super) fn read_date(value: View<'_>) -> Option<Cow<'_, str>> {
-    let known = Edition::ALL.into_iter().rev().map(Edition::date).find(|date| value.is_word(date));
-    known.map(Cow::Borrowed).or_else(|| value.as_text())
+pub(super) fn read_version_str(value: View<'_>) -> Option<Cow<'_, str>> {
+    let known = ProtocolVersion::ALL.into_iter().rev().map(ProtocolVersion::as_str).find(|date| value.eq_raw_str(date));
+    known.map(Cow::Borrowed).or_else(|| value.as_string())
 }
 
-fn lacks(keys: &[&str]) -> String {
+fn missing_keys_message(keys: &[&str]) -> String {
     format!("params._meta lacks {}", keys.join(" and "))
 }
 
-pub(super) fn read_level(field: &Field<'_>) -> Result<LogLevel, Fault> {
-    field.word("a log level from \"debug\" to \"emergency\"", LogLevel::of)
+pub(super) fn read_log_level(field: &Field<'_>) -> Result<LogLevel, ProtocolError> {
+    field.keyword("a log level from \"debug\" to \"emergency\"", LogLevel::from_name)
 }
 
-impl Put for LogLevel {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        self.name().put(out, edition);
+impl WriteJson for LogLevel {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        self.name().write_json(out, edition);
     }
 }
 
@@ -226,72 +226,72 @@ impl Put for LogLevel {
 pub(super) struct RequestMeta<'a> {
     client: Option<&'a Client>,
     meta: &'a Meta,
-    edition: Edition,
+    version: ProtocolVersion,
 }
 
 impl<'a> RequestMeta<'a> {
     /// None if there is nothing to say in `edition`.
-    pub(super) fn of(
-        edition: Edition,
+    pub(super) fn for_version(
+        edition: ProtocolVersion,
         client: Option<&'a Client>,
         meta: &'a Meta,
     ) -> Option<RequestMeta<'a>> {
-        let client = client.filter(|_| edition.facts().greeting == Greeting::Each);
-        let request = RequestMeta { client, meta, edition };
-        let level = meta.log_level.is_some() && edition >= E2026_07_28;
-        let said = client.is_some() || meta.progress.is_some() || level;
+        let client = client.filter(|_| edition.behavior().lifecycle == Lifecycle::Stateless);
+        let request = RequestMeta { client, meta, version: edition };
+        let level = meta.log_level.is_some() && edition >= V2026_07_28;
+        let said = client.is_some() || meta.progress_token.is_some() || level;
         let kept =
-            || Open(meta.raw.as_ref()).object()?.view().members().find(|(name, _)| request.keeps(name));
+            || ObjectOrAbsent(meta.raw.as_ref()).object()?.view().members().find(|(name, _)| request.forwards(name));
         (said || kept().is_some()).then_some(request)
     }
 
     /// Whether a key that came from elsewhere is passed on. What we say
     /// ourselves is not; and a greeting that was meant for us must not be, or
     /// an older server would take the request for one of a newer edition.
-    fn keeps(&self, name: &str) -> bool {
+    fn forwards(&self, name: &str) -> bool {
         match name {
-            key::PROGRESS | key::LOG_LEVEL => false,
-            key::VERSION | key::CAPABILITIES | key::CLIENT => {
-                self.client.is_none() && self.edition.facts().greeting == Greeting::Each
+            key::PROGRESS_TOKEN | key::LOG_LEVEL => false,
+            key::PROTOCOL_VERSION | key::CLIENT_CAPABILITIES | key::CLIENT_INFO => {
+                self.client.is_none() && self.version.behavior().lifecycle == Lifecycle::Stateless
             }
             _ => true,
         }
     }
 }
 
-impl Put for RequestMeta<'_> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let Meta { progress, log_level, raw } = self.meta;
-        let mut object = Object::open(out, edition);
+impl WriteJson for RequestMeta<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        let Meta { progress_token: progress, log_level, raw } = self.meta;
+        let mut object = ObjectWriter::open(out, edition);
         if let Some(client) = self.client {
             // The request is in this edition, whatever was spoken before.
-            let Client { edition: _, capabilities, info } = client;
+            let Client { protocol_version: _, capabilities, info } = client;
             object = object
-                .field(key::VERSION, edition.date())
-                .field(key::CAPABILITIES, capabilities)
-                .some(key::CLIENT, info);
+                .field(key::PROTOCOL_VERSION, edition.as_str())
+                .field(key::CLIENT_CAPABILITIES, capabilities)
+                .optional(key::CLIENT_INFO, info);
         }
         object
-            .some(key::PROGRESS, progress)
-            .since(E2026_07_28, key::LOG_LEVEL, log_level)
-            .rest(raw.as_ref(), |name| self.keeps(name))
+            .optional(key::PROGRESS_TOKEN, progress)
+            .since(V2026_07_28, key::LOG_LEVEL, log_level)
+            .copy_members(raw.as_ref(), |name| self.forwards(name))
             .close();
     }
 }
 
 /// Who answers.
 #[derive(Clone, Copy)]
-pub(super) enum Server<'a> {
-    Known(&'a Implementation),
+pub(super) enum ServerInfoRef<'a> {
+    Value(&'a Implementation),
     /// An implementation that was written before, in this edition.
-    Written(&'a Raw),
+    Encoded(&'a RawJson),
 }
 
-impl Put for Server<'_> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for ServerInfoRef<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         match self {
-            Server::Known(server) => server.put(out, edition),
-            Server::Written(server) => out.extend_from_slice(server.as_bytes()),
+            ServerInfoRef::Value(server) => server.write_json(out, edition),
+            ServerInfoRef::Encoded(server) => out.extend_from_slice(server.as_bytes()),
         }
     }
 }
@@ -301,29 +301,29 @@ impl Put for Server<'_> {
 #[derive(Clone, Copy, Default)]
 pub(super) struct ResultMeta<'a> {
     /// The value's own, an object.
-    pub(super) own: Option<&'a Raw>,
+    pub(super) custom: Option<&'a RawJson>,
     /// Who answers.
-    pub(super) server: Option<Server<'a>>,
+    pub(super) server_info: Option<ServerInfoRef<'a>>,
     /// Which listening this belongs to.
-    pub(super) subscription: Option<&'a RequestId>,
+    pub(super) subscription_id: Option<&'a RequestId>,
     /// Which core task this belongs to.
-    pub(super) task: Option<&'a str>,
+    pub(super) task_id: Option<&'a str>,
 }
 
-impl Put for ResultMeta<'_> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let ResultMeta { own, server, subscription, task } = *self;
-        if let (Some(own), None, None, None) = (Open(own).object(), server, subscription, task) {
-            return own.put(out, edition);
+impl WriteJson for ResultMeta<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        let ResultMeta { custom: own, server_info: server, subscription_id: subscription, task_id: task } = *self;
+        if let (Some(own), None, None, None) = (ObjectOrAbsent(own).object(), server, subscription, task) {
+            return own.write_json(out, edition);
         }
         let related = task.map(|id| nest(move |object| object.field("taskId", id)));
-        Object::open(out, edition)
-            .some(key::SERVER, &server)
-            .some(key::SUBSCRIPTION, &subscription)
-            .some(key::RELATED_TASK, &related)
-            .rest(own, |name| match name {
-                key::SERVER => server.is_none(),
-                key::SUBSCRIPTION => subscription.is_none(),
+        ObjectWriter::open(out, edition)
+            .optional(key::SERVER_INFO, &server)
+            .optional(key::SUBSCRIPTION_ID, &subscription)
+            .optional(key::RELATED_TASK, &related)
+            .copy_members(own, |name| match name {
+                key::SERVER_INFO => server.is_none(),
+                key::SUBSCRIPTION_ID => subscription.is_none(),
                 key::RELATED_TASK => task.is_none(),
                 _ => true,
             })
@@ -331,14 +331,14 @@ impl Put for ResultMeta<'_> {
     }
 
     fn is_absent(&self) -> bool {
-        let ResultMeta { own, server, subscription, task } = *self;
+        let ResultMeta { custom: own, server_info: server, subscription_id: subscription, task_id: task } = *self;
         let own = own.is_some_and(|own| own.view().is_object());
         !own && server.is_none() && subscription.is_none() && task.is_none()
     }
 }
 
 /// Which listening a message belongs to.
-pub(super) fn read_subscription(part: &Part<'_>) -> Option<RequestId> {
+pub(super) fn read_subscription_id(part: &ObjectReader<'_>) -> Option<RequestId> {
     let meta = part.field("_meta").value()?;
-    RequestId::read(meta.get(key::SUBSCRIPTION)?)
+    RequestId::read(meta.get(key::SUBSCRIPTION_ID)?)
 }

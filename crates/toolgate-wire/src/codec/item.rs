@@ -1,43 +1,43 @@
 //! What stands in lists, both ways: tools, resources, templates, prompts.
 
-use super::content::{put_resource, read_annotations, read_content, read_icon, read_role};
+use super::content::{add_resource_fields, read_annotations, read_content, read_icon, read_role};
 use super::fields::Field;
-use super::object::{Flag, Object, Open, Put, nest};
-use crate::Edition::{self, E2025_03_26, E2025_06_18, E2025_11_25};
-use crate::Fault;
-use crate::edition::Structured;
-use crate::json::Raw;
+use super::object::{TrueOrAbsent, ObjectWriter, ObjectOrAbsent, WriteJson, nest};
+use crate::ProtocolVersion::{self, V2025_03_26, V2025_06_18, V2025_11_25};
+use crate::ProtocolError;
+use crate::edition::StructuredContent;
+use crate::json::RawJson;
 use crate::model::{
     Annotations, Content, Prompt, PromptArgument, PromptMessage, Resource, ResourceTemplate, Role,
     TaskSupport, Tool, ToolHints,
 };
 
-impl Put for Tool {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for Tool {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let Tool { name, title, description, input_schema, output_schema, hints, icons, task_support, meta } =
             self;
-        Object::open(out, edition)
+        ObjectWriter::open(out, edition)
             .field("name", name)
-            .since(E2025_06_18, "title", title)
-            .some("description", description)
+            .since(V2025_06_18, "title", title)
+            .optional("description", description)
             .field("inputSchema", &InputSchema(input_schema))
-            .since(E2025_06_18, "outputSchema", &output_schema_for(edition, output_schema.as_ref()))
-            .since(E2025_03_26, "annotations", hints)
-            .since(E2025_11_25, "icons", icons)
-            .only(E2025_11_25, "execution", &execution(*task_support))
-            .since(E2025_06_18, "_meta", &Open(meta.as_ref()))
+            .since(V2025_06_18, "outputSchema", &output_schema_for(edition, output_schema.as_ref()))
+            .since(V2025_03_26, "annotations", hints)
+            .since(V2025_11_25, "icons", icons)
+            .only(V2025_11_25, "execution", &execution_field(*task_support))
+            .since(V2025_06_18, "_meta", &ObjectOrAbsent(meta.as_ref()))
             .close();
     }
 }
 
 /// The schema of arguments. What is no schema is written as one that takes
 /// everything, since without any the list would be no list.
-struct InputSchema<'a>(&'a Raw);
+struct InputSchema<'a>(&'a RawJson);
 
-impl Put for InputSchema<'_> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        match Open(Some(self.0)).object() {
-            Some(schema) => schema.put(out, edition),
+impl WriteJson for InputSchema<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        match ObjectOrAbsent(Some(self.0)).object() {
+            Some(schema) => schema.write_json(out, edition),
             None => out.extend_from_slice(b"{\"type\":\"object\"}"),
         }
     }
@@ -45,14 +45,14 @@ impl Put for InputSchema<'_> {
 
 /// A client of an edition that knows objects only throws the whole list away
 /// for one other schema in it.
-fn output_schema_for(edition: Edition, schema: Option<&Raw>) -> Option<&Raw> {
-    let schema = Open(schema).object()?;
-    let any = edition.facts().structured == Structured::Any;
-    let object = || schema.view().get("type").is_some_and(|kind| kind.is_text("object"));
+fn output_schema_for(edition: ProtocolVersion, schema: Option<&RawJson>) -> Option<&RawJson> {
+    let schema = ObjectOrAbsent(schema).object()?;
+    let any = edition.behavior().structured_content == StructuredContent::Any;
+    let object = || schema.view().get("type").is_some_and(|kind| kind.eq_str("object"));
     (any || object()).then_some(schema)
 }
 
-fn execution(support: TaskSupport) -> Option<impl Put> {
+fn execution_field(support: TaskSupport) -> Option<impl WriteJson> {
     let word = match support {
         // The same as not said.
         TaskSupport::Forbidden => return None,
@@ -62,15 +62,15 @@ fn execution(support: TaskSupport) -> Option<impl Put> {
     Some(nest(move |object| object.field("taskSupport", word)))
 }
 
-impl Put for ToolHints {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for ToolHints {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let ToolHints { title, read_only, destructive, idempotent, open_world } = self;
-        Object::open(out, edition)
-            .some("title", title)
-            .some("readOnlyHint", read_only)
-            .some("destructiveHint", destructive)
-            .some("idempotentHint", idempotent)
-            .some("openWorldHint", open_world)
+        ObjectWriter::open(out, edition)
+            .optional("title", title)
+            .optional("readOnlyHint", read_only)
+            .optional("destructiveHint", destructive)
+            .optional("idempotentHint", idempotent)
+            .optional("openWorldHint", open_world)
             .close();
     }
 
@@ -79,62 +79,62 @@ impl Put for ToolHints {
     }
 }
 
-impl Put for Resource {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        put_resource(Object::open(out, edition), self)
-            .some("annotations", &self.annotations)
-            .since(E2025_06_18, "_meta", &Open(self.meta.as_ref()))
+impl WriteJson for Resource {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        add_resource_fields(ObjectWriter::open(out, edition), self)
+            .optional("annotations", &self.annotations)
+            .since(V2025_06_18, "_meta", &ObjectOrAbsent(self.meta.as_ref()))
             .close();
     }
 }
 
-impl Put for ResourceTemplate {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for ResourceTemplate {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let ResourceTemplate { uri_template, name, title, description, mime, annotations, icons, meta } =
             self;
-        Object::open(out, edition)
+        ObjectWriter::open(out, edition)
             .field("uriTemplate", uri_template)
             .field("name", name)
-            .since(E2025_06_18, "title", title)
-            .some("description", description)
-            .some("mimeType", mime)
-            .since(E2025_11_25, "icons", icons)
-            .some("annotations", annotations)
-            .since(E2025_06_18, "_meta", &Open(meta.as_ref()))
+            .since(V2025_06_18, "title", title)
+            .optional("description", description)
+            .optional("mimeType", mime)
+            .since(V2025_11_25, "icons", icons)
+            .optional("annotations", annotations)
+            .since(V2025_06_18, "_meta", &ObjectOrAbsent(meta.as_ref()))
             .close();
     }
 }
 
-impl Put for Prompt {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for Prompt {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let Prompt { name, title, description, arguments, icons, meta } = self;
-        Object::open(out, edition)
+        ObjectWriter::open(out, edition)
             .field("name", name)
-            .since(E2025_06_18, "title", title)
-            .some("description", description)
-            .some("arguments", arguments)
-            .since(E2025_11_25, "icons", icons)
-            .since(E2025_06_18, "_meta", &Open(meta.as_ref()))
+            .since(V2025_06_18, "title", title)
+            .optional("description", description)
+            .optional("arguments", arguments)
+            .since(V2025_11_25, "icons", icons)
+            .since(V2025_06_18, "_meta", &ObjectOrAbsent(meta.as_ref()))
             .close();
     }
 }
 
-impl Put for PromptArgument {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for PromptArgument {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let PromptArgument { name, title, description, required } = self;
-        Object::open(out, edition)
+        ObjectWriter::open(out, edition)
             .field("name", name)
-            .since(E2025_06_18, "title", title)
-            .some("description", description)
-            .some("required", &Flag(*required))
+            .since(V2025_06_18, "title", title)
+            .optional("description", description)
+            .optional("required", &TrueOrAbsent(*required))
             .close();
     }
 }
 
-impl Put for PromptMessage {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for PromptMessage {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let PromptMessage { role, content } = self;
-        let object = Object::open(out, edition).field("role", role);
+        let object = ObjectWriter::open(out, edition).field("role", role);
         if *role == Role::System && content.annotations.is_none() {
             let annotations = Annotations { audience: vec![Role::Assistant], ..Annotations::default() };
             let meant = Content { annotations: Some(annotations), ..content.clone() };
@@ -145,22 +145,22 @@ impl Put for PromptMessage {
 }
 
 /// The messages of a prompt, to somebody who may know the role `system`.
-pub(super) struct Messages<'a> {
+pub(super) struct PromptMessages<'a> {
     pub(super) messages: &'a [PromptMessage],
-    pub(super) system: bool,
+    pub(super) has_system_role: bool,
 }
 
-impl Put for Messages<'_> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        if !self.system {
-            return self.messages.put(out, edition);
+impl WriteJson for PromptMessages<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        if !self.has_system_role {
+            return self.messages.write_json(out, edition);
         }
         out.push(b'[');
         for (place, PromptMessage { role, content }) in self.messages.iter().enumerate() {
             if place > 0 {
                 out.push(b',');
             }
-            let object = Object::open(out, edition);
+            let object = ObjectWriter::open(out, edition);
             let object = match role {
                 Role::System => object.field("role", "system"),
                 role => object.field("role", role),
@@ -171,8 +171,8 @@ impl Put for Messages<'_> {
     }
 }
 
-pub(super) fn read_tool(field: &Field<'_>) -> Result<Tool, Fault> {
-    let part = field.part("tool")?;
+pub(super) fn read_tool(field: &Field<'_>) -> Result<Tool, ProtocolError> {
+    let part = field.reader("tool")?;
     let [name, title, description, input, output, hints, icons, execution, meta] = &part.pick([
         "name",
         "title",
@@ -185,9 +185,9 @@ pub(super) fn read_tool(field: &Field<'_>) -> Result<Tool, Fault> {
         "_meta",
     ]);
     Ok(Tool {
-        name: name.text()?,
-        title: title.maybe_text()?,
-        description: description.maybe_text()?,
+        name: name.string()?,
+        title: title.maybe_string()?,
+        description: description.maybe_string()?,
         input_schema: input.object()?,
         output_schema: output.maybe_object()?,
         hints: read_hints(hints)?,
@@ -197,14 +197,14 @@ pub(super) fn read_tool(field: &Field<'_>) -> Result<Tool, Fault> {
     })
 }
 
-fn read_hints(field: &Field<'_>) -> Result<ToolHints, Fault> {
-    let Some(part) = field.maybe_part("annotations")? else {
+fn read_hints(field: &Field<'_>) -> Result<ToolHints, ProtocolError> {
+    let Some(part) = field.maybe_reader("annotations")? else {
         return Ok(ToolHints::default());
     };
     let [title, read_only, destructive, idempotent, open_world] =
         &part.pick(["title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]);
     Ok(ToolHints {
-        title: title.maybe_text()?,
+        title: title.maybe_string()?,
         read_only: read_only.maybe_bool()?,
         destructive: destructive.maybe_bool()?,
         idempotent: idempotent.maybe_bool()?,
@@ -212,14 +212,14 @@ fn read_hints(field: &Field<'_>) -> Result<ToolHints, Fault> {
     })
 }
 
-fn read_execution(field: &Field<'_>) -> Result<TaskSupport, Fault> {
-    let Some(part) = field.maybe_part("execution")? else {
+fn read_execution(field: &Field<'_>) -> Result<TaskSupport, ProtocolError> {
+    let Some(part) = field.maybe_reader("execution")? else {
         return Ok(TaskSupport::Forbidden);
     };
     let support = part.field("taskSupport");
     match support.value() {
         None => Ok(TaskSupport::Forbidden),
-        Some(_) => support.word("\"forbidden\", \"optional\" or \"required\"", |word| match word {
+        Some(_) => support.keyword("\"forbidden\", \"optional\" or \"required\"", |word| match word {
             "forbidden" => Some(TaskSupport::Forbidden),
             "optional" => Some(TaskSupport::Optional),
             "required" => Some(TaskSupport::Required),
@@ -228,8 +228,8 @@ fn read_execution(field: &Field<'_>) -> Result<TaskSupport, Fault> {
     }
 }
 
-pub(super) fn read_template(field: &Field<'_>) -> Result<ResourceTemplate, Fault> {
-    let part = field.part("resourceTemplate")?;
+pub(super) fn read_template(field: &Field<'_>) -> Result<ResourceTemplate, ProtocolError> {
+    let part = field.reader("resourceTemplate")?;
     let [uri_template, name, title, description, mime, annotations, icons, meta] = &part.pick([
         "uriTemplate",
         "name",
@@ -241,43 +241,43 @@ pub(super) fn read_template(field: &Field<'_>) -> Result<ResourceTemplate, Fault
         "_meta",
     ]);
     Ok(ResourceTemplate {
-        uri_template: uri_template.text()?,
-        name: name.text()?,
-        title: title.maybe_text()?,
-        description: description.maybe_text()?,
-        mime: mime.maybe_text()?,
+        uri_template: uri_template.string()?,
+        name: name.string()?,
+        title: title.maybe_string()?,
+        description: description.maybe_string()?,
+        mime: mime.maybe_string()?,
         annotations: read_annotations(annotations)?,
         icons: icons.maybe_list(read_icon)?,
         meta: meta.maybe_object()?,
     })
 }
 
-pub(super) fn read_prompt(field: &Field<'_>) -> Result<Prompt, Fault> {
-    let part = field.part("prompt")?;
+pub(super) fn read_prompt(field: &Field<'_>) -> Result<Prompt, ProtocolError> {
+    let part = field.reader("prompt")?;
     let [name, title, description, arguments, icons, meta] =
         &part.pick(["name", "title", "description", "arguments", "icons", "_meta"]);
     Ok(Prompt {
-        name: name.text()?,
-        title: title.maybe_text()?,
-        description: description.maybe_text()?,
+        name: name.string()?,
+        title: title.maybe_string()?,
+        description: description.maybe_string()?,
         arguments: arguments.maybe_list(read_prompt_argument)?,
         icons: icons.maybe_list(read_icon)?,
         meta: meta.maybe_object()?,
     })
 }
 
-fn read_prompt_argument(field: &Field<'_>) -> Result<PromptArgument, Fault> {
+fn read_prompt_argument(field: &Field<'_>) -> Result<PromptArgument, ProtocolError> {
     let [name, title, description, required] =
-        &field.part("argument")?.pick(["name", "title", "description", "required"]);
+        &field.reader("argument")?.pick(["name", "title", "description", "required"]);
     Ok(PromptArgument {
-        name: name.text()?,
-        title: title.maybe_text()?,
-        description: description.maybe_text()?,
+        name: name.string()?,
+        title: title.maybe_string()?,
+        description: description.maybe_string()?,
         required: required.maybe_bool()?.unwrap_or(false),
     })
 }
 
-pub(super) fn read_prompt_message(field: &Field<'_>) -> Result<PromptMessage, Fault> {
-    let [role, content] = &field.part("message")?.pick(["role", "content"]);
+pub(super) fn read_prompt_message(field: &Field<'_>) -> Result<PromptMessage, ProtocolError> {
+    let [role, content] = &field.reader("message")?.pick(["role", "content"]);
     Ok(PromptMessage { role: read_role(role)?, content: read_content(content)? })
 }

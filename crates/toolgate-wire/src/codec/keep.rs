@@ -3,81 +3,81 @@
 //! There is one form for it, that of the newest edition, whatever the client speaks that will see it: what is kept is
 //! read by the next release as well, and shown to clients of all editions.
 
-use super::ask::{read_answer, write_answer};
+use super::ask::{read_client_result, write_client_result};
 use super::capability::{read_client_capabilities, read_implementation};
-use super::fields::Part;
-use super::object::{Object, Put};
-use super::task::{put_task, put_task_details, read_task};
-use crate::json::{Raw, trusted};
+use super::fields::ObjectReader;
+use super::object::{ObjectWriter, WriteJson};
+use super::task::{add_task_fields, add_task_details, read_task};
+use crate::json::{RawJson, raw_from_trusted};
 use crate::meta::Client;
-use crate::model::{Answer, Ask, Task};
-use crate::{Edition, Fault, FaultKind};
+use crate::model::{ClientResult, ServerRequest, Task};
+use crate::{ProtocolVersion, ProtocolError, ProtocolErrorKind};
 
 /// A task, with what it waits for and how it ended.
 #[must_use]
-pub fn keep_task(task: &Task) -> Raw {
+pub fn encode_task(task: &Task) -> RawJson {
     let mut out = Vec::with_capacity(512);
-    put_task_details(put_task(Object::open(&mut out, Edition::NEWEST), Edition::NEWEST, task), task).close();
-    trusted(out)
+    add_task_details(add_task_fields(ObjectWriter::open(&mut out, ProtocolVersion::LATEST), ProtocolVersion::LATEST, task), task).close();
+    raw_from_trusted(out)
 }
 
 /// Reads what [`keep_task`] wrote.
 ///
 /// # Errors
 /// If it did not.
-pub fn recall_task(kept: &Raw) -> Result<Task, Fault> {
-    read_task(Edition::NEWEST, &Part::of(kept, "task", FaultKind::Internal)?)
+pub fn decode_task(kept: &RawJson) -> Result<Task, ProtocolError> {
+    read_task(ProtocolVersion::LATEST, &ObjectReader::new(kept, "task", ProtocolErrorKind::Internal)?)
 }
 
 /// What a client heard.
 #[must_use]
-pub fn keep_answer(answer: &Answer) -> Raw {
+pub fn encode_client_result(answer: &ClientResult) -> RawJson {
     let mut out = Vec::with_capacity(128);
-    write_answer(&mut out, Edition::NEWEST, answer);
-    trusted(out)
+    write_client_result(&mut out, ProtocolVersion::LATEST, answer);
+    raw_from_trusted(out)
 }
 
 /// Reads what [`keep_answer`] wrote, or what a client of the newest edition brought.
 ///
 /// # Errors
 /// If it is no answer to this question.
-pub fn recall_answer(ask: &Ask, kept: &Raw) -> Result<Answer, Fault> {
-    read_answer(Edition::NEWEST, ask, kept)
+pub fn decode_client_result(ask: &ServerRequest, kept: &RawJson) -> Result<ClientResult, ProtocolError> {
+    read_client_result(ProtocolVersion::LATEST, ask, kept)
 }
 
 /// Who a client is, and what it can do.
 #[must_use]
-pub fn keep_client(client: &Client) -> Raw {
-    let Client { edition, capabilities, info } = client;
+pub fn encode_client(client: &Client) -> RawJson {
+    let Client { protocol_version: edition, capabilities, info } = client;
     let mut out = Vec::with_capacity(256);
-    Object::open(&mut out, Edition::NEWEST)
-        .field("edition", edition.date())
-        .field("capabilities", &Said(*edition, capabilities))
-        .some("info", info)
+    ObjectWriter::open(&mut out, ProtocolVersion::LATEST)
+        .field("edition", edition.as_str())
+        .field("capabilities", &InVersion(*edition, capabilities))
+        .optional("info", info)
         .close();
-    trusted(out)
+    raw_from_trusted(out)
 }
 
 /// Reads what [`keep_client`] wrote.
 ///
 /// # Errors
 /// If it did not, or for an edition that is none of ours.
-pub fn recall_client(kept: &Raw) -> Result<Client, Fault> {
-    let part = Part::of(kept, "client", FaultKind::Internal)?;
+pub fn decode_client(kept: &RawJson) -> Result<Client, ProtocolError> {
+    let part = ObjectReader::new(kept, "client", ProtocolErrorKind::Internal)?;
     let [edition, capabilities, info] = &part.pick(["edition", "capabilities", "info"]);
     Ok(Client {
-        edition: edition.word("an edition", Edition::of)?,
-        capabilities: read_client_capabilities(&capabilities.part("capabilities")?)?,
+        protocol_version: edition.keyword("an edition", ProtocolVersion::parse)?,
+        capabilities: read_client_capabilities(&capabilities.reader("capabilities")?)?,
         info: info.value().map(|_| read_implementation(info)).transpose()?,
     })
 }
 
 /// As another edition says it.
-struct Said<'a, T>(Edition, &'a T);
+struct InVersion<'a, T>(ProtocolVersion, &'a T);
 
-impl<T: Put> Put for Said<'_, T> {
-    fn put(&self, out: &mut Vec<u8>, _: Edition) {
-        self.1.put(out, self.0);
+impl<T: WriteJson> WriteJson for InVersion<'_, T> {
+    fn write_json(&self, out: &mut Vec<u8>, _: ProtocolVersion) {
+        self.1.write_json(out, self.0);
     }
 }
 
@@ -87,28 +87,28 @@ mod tests {
 
     use super::*;
     use crate::model::{
-        ClientCapabilities, Elicit, ElicitAnswer, ElicitationCapability, Form, Implementation, Outcome,
-        TaskEnd, TaskState, ToolOutput,
+        ClientCapabilities, ElicitRequest, ElicitResult, ElicitationCapability, ElicitForm, Implementation, Outcome,
+        TaskOutcome, TaskStatus, ToolOutput,
     };
 
-    fn task(state: TaskState, asks: BTreeMap<String, Ask>, end: Option<TaskEnd>) -> Task {
+    fn task(state: TaskStatus, asks: BTreeMap<String, ServerRequest>, end: Option<TaskOutcome>) -> Task {
         Task {
             id: "t".into(),
-            state,
-            message: Some("half way".into()),
+            status: state,
+            status_message: Some("half way".into()),
             created_at: "2026-08-30T10:00:00Z".into(),
-            updated_at: "2026-08-30T10:00:01Z".into(),
+            last_updated_at: "2026-08-30T10:00:01Z".into(),
             ttl_ms: Some(60_000),
-            poll_ms: None,
-            asks,
-            end,
+            poll_interval_ms: None,
+            input_requests: asks,
+            outcome: end,
         }
     }
 
-    fn form() -> Ask {
-        Ask::Elicit(Elicit::Form(Form {
+    fn form() -> ServerRequest {
+        ServerRequest::Elicitation(ElicitRequest::Form(ElicitForm {
             message: "Sure?".into(),
-            schema: Raw::from(
+            schema: RawJson::from(
                 serde_json::json!({"type": "object", "properties": {"ok": {"type": "boolean"}}}),
             ),
         }))
@@ -117,49 +117,49 @@ mod tests {
     #[test]
     fn what_is_kept_of_a_task_reads_back() {
         let mut failed = ToolOutput::error("no");
-        failed.structured = Some(Raw::from(serde_json::json!([1, 2])));
+        failed.structured_content = Some(RawJson::from(serde_json::json!([1, 2])));
         for task in [
-            task(TaskState::Working, BTreeMap::new(), None),
+            task(TaskStatus::Working, BTreeMap::new(), None),
             task(
-                TaskState::InputRequired,
-                BTreeMap::from([("a".into(), form()), ("b".into(), Ask::Roots)]),
+                TaskStatus::InputRequired,
+                BTreeMap::from([("a".into(), form()), ("b".into(), ServerRequest::Roots)]),
                 None,
             ),
             task(
-                TaskState::Completed,
+                TaskStatus::Completed,
                 BTreeMap::new(),
-                Some(TaskEnd::Outcome(std::sync::Arc::new(Outcome::Tool(failed)))),
+                Some(TaskOutcome::Result(std::sync::Arc::new(Outcome::Tool(failed)))),
             ),
             task(
-                TaskState::Failed,
+                TaskStatus::Failed,
                 BTreeMap::new(),
-                Some(TaskEnd::Fault(Fault::new(FaultKind::Other(7), "gone").with_data(Raw::null()))),
+                Some(TaskOutcome::Error(ProtocolError::new(ProtocolErrorKind::Other(7), "gone").with_data(RawJson::null()))),
             ),
-            task(TaskState::Cancelled, BTreeMap::new(), None),
+            task(TaskStatus::Cancelled, BTreeMap::new(), None),
         ] {
-            assert_eq!(recall_task(&keep_task(&task)).unwrap(), task);
+            assert_eq!(decode_task(&encode_task(&task)).unwrap(), task);
         }
-        assert!(recall_task(&Raw::empty_object()).is_err());
+        assert!(decode_task(&RawJson::empty_object()).is_err());
     }
 
     #[test]
     fn what_is_kept_of_an_answer_reads_back() {
-        let content = Raw::from(serde_json::json!({"ok": true}));
-        for answer in [ElicitAnswer::Accept(Some(content)), ElicitAnswer::Decline, ElicitAnswer::Cancel] {
-            let answer = Answer::Elicit(answer);
-            assert_eq!(recall_answer(&form(), &keep_answer(&answer)).unwrap(), answer);
+        let content = RawJson::from(serde_json::json!({"ok": true}));
+        for answer in [ElicitResult::Accept(Some(content)), ElicitResult::Decline, ElicitResult::Cancel] {
+            let answer = ClientResult::Elicitation(answer);
+            assert_eq!(decode_client_result(&form(), &encode_client_result(&answer)).unwrap(), answer);
         }
-        assert!(recall_answer(&form(), &Raw::null()).is_err());
+        assert!(decode_client_result(&form(), &RawJson::null()).is_err());
     }
 
     #[test]
     fn what_is_kept_of_a_client_reads_back() {
-        for edition in Edition::ALL {
+        for edition in ProtocolVersion::ALL {
             let client = Client {
-                edition,
+                protocol_version: edition,
                 capabilities: ClientCapabilities {
                     elicitation: Some(ElicitationCapability { form: true, url: true })
-                        .filter(|_| edition >= Edition::E2025_11_25),
+                        .filter(|_| edition >= ProtocolVersion::V2025_11_25),
                     ..ClientCapabilities::default()
                 },
                 info: Some(Implementation {
@@ -168,7 +168,7 @@ mod tests {
                     ..Implementation::default()
                 }),
             };
-            assert_eq!(recall_client(&keep_client(&client)).unwrap(), client);
+            assert_eq!(decode_client(&encode_client(&client)).unwrap(), client);
         }
     }
 }

@@ -8,16 +8,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::json::{Raw, View, write_f64, write_i64, write_line, write_text};
-use crate::{Edition, ProgressToken, RequestId};
+use crate::json::{RawJson, View, write_f64, write_i64, write_single_line, write_string};
+use crate::{ProtocolVersion, ProgressToken, RequestId};
 
 /// The largest integer that every reader of JSON gets right.
-const MAX_INTEGER: u64 = (1 << 53) - 1;
+const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 /// Something that can be written as one JSON value.
-pub(super) trait Put {
+pub(super) trait WriteJson {
     /// Appends the value as `edition` says it.
-    fn put(&self, out: &mut Vec<u8>, edition: Edition);
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion);
 
     /// Whether there is nothing to say: an optional member is then left out.
     fn is_absent(&self) -> bool {
@@ -27,85 +27,85 @@ pub(super) trait Put {
 
 /// A JSON object being written.
 #[must_use = "an object that is not closed is not JSON"]
-pub(super) struct Object<'o> {
+pub(super) struct ObjectWriter<'o> {
     out: &'o mut Vec<u8>,
-    edition: Edition,
-    first: bool,
+    version: ProtocolVersion,
+    is_first: bool,
 }
 
-impl<'o> Object<'o> {
-    pub(super) fn open(out: &'o mut Vec<u8>, edition: Edition) -> Object<'o> {
+impl<'o> ObjectWriter<'o> {
+    pub(super) fn open(out: &'o mut Vec<u8>, version: ProtocolVersion) -> ObjectWriter<'o> {
         out.push(b'{');
-        Object { out, edition, first: true }
+        ObjectWriter { out, version, is_first: true }
     }
 
     /// A member that is always there. `name` is ours: it needs no escapes.
-    pub(super) fn field(self, name: &str, value: &(impl Put + ?Sized)) -> Self {
-        self.member(name, &value)
+    pub(super) fn field(self, name: &str, value: &(impl WriteJson + ?Sized)) -> Self {
+        self.write_field(name, &value)
     }
 
     /// A member that is there if there is something to say.
-    pub(super) fn some(self, name: &str, value: &(impl Put + ?Sized)) -> Self {
-        self.member_if(true, name, &value)
+    pub(super) fn optional(self, name: &str, value: &(impl WriteJson + ?Sized)) -> Self {
+        self.write_field_if(true, name, &value)
     }
 
     /// An optional member that exists from an edition on.
-    pub(super) fn since(self, first: Edition, name: &str, value: &(impl Put + ?Sized)) -> Self {
-        let is_known = self.edition >= first;
-        self.member_if(is_known, name, &value)
+    pub(super) fn since(self, first: ProtocolVersion, name: &str, value: &(impl WriteJson + ?Sized)) -> Self {
+        let is_known = self.version >= first;
+        self.write_field_if(is_known, name, &value)
     }
 
     /// An optional member that exists up to an edition.
-    pub(super) fn until(self, last: Edition, name: &str, value: &(impl Put + ?Sized)) -> Self {
-        let is_known = self.edition <= last;
-        self.member_if(is_known, name, &value)
+    pub(super) fn until(self, last: ProtocolVersion, name: &str, value: &(impl WriteJson + ?Sized)) -> Self {
+        let is_known = self.version <= last;
+        self.write_field_if(is_known, name, &value)
     }
 
     /// An optional member that exists in one edition.
-    pub(super) fn only(self, only: Edition, name: &str, value: &(impl Put + ?Sized)) -> Self {
-        let is_known = self.edition == only;
-        self.member_if(is_known, name, &value)
+    pub(super) fn only(self, only: ProtocolVersion, name: &str, value: &(impl WriteJson + ?Sized)) -> Self {
+        let is_known = self.version == only;
+        self.write_field_if(is_known, name, &value)
     }
 
     /// A member whose name was chosen by someone else.
-    pub(super) fn entry(self, name: &str, value: &(impl Put + ?Sized)) -> Self {
-        self.named(name, &value)
+    pub(super) fn entry(self, name: &str, value: &(impl WriteJson + ?Sized)) -> Self {
+        self.write_entry(name, &value)
     }
 
     // The code behind all of them is there once, not for each type that is written.
 
     #[inline(never)]
-    fn member(self, name: &str, value: &dyn Put) -> Self {
-        let Object { out, edition, first } = self;
+    fn write_field(self, name: &str, value: &dyn WriteJson) -> Self {
+        let ObjectWriter { out, version: edition, is_first: first } = self;
         out.extend_from_slice(if first { b"\"" } else { b",\"" });
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(b"\":");
-        value.put(out, edition);
-        Object { out, edition, first: false }
+        value.write_json(out, edition);
+        ObjectWriter { out, version: edition, is_first: false }
     }
 
     #[inline(never)]
-    fn member_if(self, is_known: bool, name: &str, value: &dyn Put) -> Self {
+    fn write_field_if(self, is_known: bool, name: &str, value: &dyn WriteJson) -> Self {
         match is_known && !value.is_absent() {
-            true => self.member(name, value),
+            true => self.write_field(name, value),
             false => self,
         }
     }
 
     #[inline(never)]
-    fn named(self, name: &str, value: &dyn Put) -> Self {
-        let Object { out, edition, first } = self;
+    fn write_entry(self, name: &str, value: &dyn WriteJson) -> Self {
+        let ObjectWriter { out, version: edition, is_first: first } = self;
         if !first {
             out.push(b',');
         }
-        write_text(out, name);
+        write_string(out, name);
         out.push(b':');
-        value.put(out, edition);
-        Object { out, edition, first: false }
+        value.write_json(out, edition);
+        ObjectWriter { out, version: edition, is_first: false }
     }
 
     /// The members of someone else's object that `keep` wants.
-    pub(super) fn rest(self, object: Option<&Raw>, keep: impl Fn(&str) -> bool) -> Self {
+    pub(super) fn copy_members(self, object: Option<&RawJson>, keep: impl Fn(&str) -> bool) -> Self {
         let Some(object) = object else { return self };
         let kept = object.view().members().filter(|(name, _)| keep(name));
         kept.fold(self, |object, (name, value)| object.entry(&name, &value))
@@ -117,25 +117,25 @@ impl<'o> Object<'o> {
 }
 
 /// An object within an object.
-pub(super) struct Nest<F>(F);
+pub(super) struct NestedObject<F>(F);
 
 /// An object within an object, written by `fill`.
-pub(super) fn nest<F: for<'o> Fn(Object<'o>) -> Object<'o>>(fill: F) -> Nest<F> {
-    Nest(fill)
+pub(super) fn nest<F: for<'o> Fn(ObjectWriter<'o>) -> ObjectWriter<'o>>(fill: F) -> NestedObject<F> {
+    NestedObject(fill)
 }
 
-impl<F: for<'o> Fn(Object<'o>) -> Object<'o>> Put for Nest<F> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        (self.0)(Object::open(out, edition)).close();
+impl<F: for<'o> Fn(ObjectWriter<'o>) -> ObjectWriter<'o>> WriteJson for NestedObject<F> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        (self.0)(ObjectWriter::open(out, edition)).close();
     }
 }
 
 /// `true`, or nothing to say.
-pub(super) struct Flag(pub(super) bool);
+pub(super) struct TrueOrAbsent(pub(super) bool);
 
-impl Put for Flag {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        self.0.put(out, edition);
+impl WriteJson for TrueOrAbsent {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        self.0.write_json(out, edition);
     }
 
     fn is_absent(&self) -> bool {
@@ -144,10 +144,10 @@ impl Put for Flag {
 }
 
 /// `{}`, or nothing to say: how capabilities are declared.
-pub(super) struct Mark(pub(super) bool);
+pub(super) struct EmptyObjectOrAbsent(pub(super) bool);
 
-impl Put for Mark {
-    fn put(&self, out: &mut Vec<u8>, _: Edition) {
+impl WriteJson for EmptyObjectOrAbsent {
+    fn write_json(&self, out: &mut Vec<u8>, _: ProtocolVersion) {
         out.extend_from_slice(b"{}");
     }
 
@@ -157,10 +157,10 @@ impl Put for Mark {
 }
 
 /// A word of the protocol: it needs no escapes.
-pub(super) struct Word(pub(super) &'static str);
+pub(super) struct UnescapedStr(pub(super) &'static str);
 
-impl Put for Word {
-    fn put(&self, out: &mut Vec<u8>, _: Edition) {
+impl WriteJson for UnescapedStr {
+    fn write_json(&self, out: &mut Vec<u8>, _: ProtocolVersion) {
         out.push(b'"');
         out.extend_from_slice(self.0.as_bytes());
         out.push(b'"');
@@ -168,19 +168,19 @@ impl Put for Word {
 }
 
 /// JSON that must be an object, or there is nothing to say.
-pub(super) struct Open<'a>(pub(super) Option<&'a Raw>);
+pub(super) struct ObjectOrAbsent<'a>(pub(super) Option<&'a RawJson>);
 
-impl<'a> Open<'a> {
+impl<'a> ObjectOrAbsent<'a> {
     /// The JSON, if it is an object.
-    pub(super) fn object(&self) -> Option<&'a Raw> {
+    pub(super) fn object(&self) -> Option<&'a RawJson> {
         self.0.filter(|raw| raw.view().is_object())
     }
 }
 
-impl Put for Open<'_> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for ObjectOrAbsent<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         match self.object() {
-            Some(raw) => raw.put(out, edition),
+            Some(raw) => raw.write_json(out, edition),
             None => out.extend_from_slice(b"{}"),
         }
     }
@@ -190,41 +190,41 @@ impl Put for Open<'_> {
     }
 }
 
-impl Put for str {
-    fn put(&self, out: &mut Vec<u8>, _: Edition) {
-        write_text(out, self);
+impl WriteJson for str {
+    fn write_json(&self, out: &mut Vec<u8>, _: ProtocolVersion) {
+        write_string(out, self);
     }
 }
 
-impl Put for String {
-    fn put(&self, out: &mut Vec<u8>, _: Edition) {
-        write_text(out, self);
+impl WriteJson for String {
+    fn write_json(&self, out: &mut Vec<u8>, _: ProtocolVersion) {
+        write_string(out, self);
     }
 }
 
-impl Put for bool {
-    fn put(&self, out: &mut Vec<u8>, _: Edition) {
+impl WriteJson for bool {
+    fn write_json(&self, out: &mut Vec<u8>, _: ProtocolVersion) {
         out.extend_from_slice(if *self { b"true" } else { b"false" });
     }
 }
 
-impl Put for i64 {
-    fn put(&self, out: &mut Vec<u8>, _: Edition) {
+impl WriteJson for i64 {
+    fn write_json(&self, out: &mut Vec<u8>, _: ProtocolVersion) {
         write_i64(out, *self);
     }
 }
 
 /// More than any reader can hold is written as the most that all can: these are
 /// sizes and times, where that says the same.
-impl Put for u64 {
-    fn put(&self, out: &mut Vec<u8>, _: Edition) {
-        write_i64(out, (*self).min(MAX_INTEGER).cast_signed());
+impl WriteJson for u64 {
+    fn write_json(&self, out: &mut Vec<u8>, _: ProtocolVersion) {
+        write_i64(out, (*self).min(MAX_SAFE_INTEGER).cast_signed());
     }
 }
 
 /// JSON has no form for what is not finite: there is nothing to say then.
-impl Put for f64 {
-    fn put(&self, out: &mut Vec<u8>, _: Edition) {
+impl WriteJson for f64 {
+    fn write_json(&self, out: &mut Vec<u8>, _: ProtocolVersion) {
         write_f64(out, *self);
     }
 
@@ -233,34 +233,34 @@ impl Put for f64 {
     }
 }
 
-impl Put for Raw {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        self.view().put(out, edition);
+impl WriteJson for RawJson {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        self.view().write_json(out, edition);
     }
 }
 
 /// White space within foreign JSON may hold line ends; a message is one line.
-impl Put for View<'_> {
-    fn put(&self, out: &mut Vec<u8>, _: Edition) {
-        write_line(out, self.as_bytes());
+impl WriteJson for View<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, _: ProtocolVersion) {
+        write_single_line(out, self.as_bytes());
     }
 }
 
-impl Put for RequestId {
-    fn put(&self, out: &mut Vec<u8>, _: Edition) {
+impl WriteJson for RequestId {
+    fn write_json(&self, out: &mut Vec<u8>, _: ProtocolVersion) {
         self.write(out);
     }
 }
 
-impl Put for ProgressToken {
-    fn put(&self, out: &mut Vec<u8>, _: Edition) {
+impl WriteJson for ProgressToken {
+    fn write_json(&self, out: &mut Vec<u8>, _: ProtocolVersion) {
         self.write(out);
     }
 }
 
-impl<T: Put + ?Sized> Put for &T {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        (**self).put(out, edition);
+impl<T: WriteJson + ?Sized> WriteJson for &T {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        (**self).write_json(out, edition);
     }
 
     fn is_absent(&self) -> bool {
@@ -268,34 +268,34 @@ impl<T: Put + ?Sized> Put for &T {
     }
 }
 
-impl<T: Put + ?Sized> Put for Arc<T> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        (**self).put(out, edition);
+impl<T: WriteJson + ?Sized> WriteJson for Arc<T> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        (**self).write_json(out, edition);
     }
 }
 
 /// `null` where a required member may be null.
-impl<T: Put> Put for Option<T> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl<T: WriteJson> WriteJson for Option<T> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         match self {
-            Some(value) => value.put(out, edition),
+            Some(value) => value.write_json(out, edition),
             None => out.extend_from_slice(b"null"),
         }
     }
 
     fn is_absent(&self) -> bool {
-        self.as_ref().is_none_or(Put::is_absent)
+        self.as_ref().is_none_or(WriteJson::is_absent)
     }
 }
 
-impl<T: Put> Put for [T] {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl<T: WriteJson> WriteJson for [T] {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         out.push(b'[');
         for (n, value) in self.iter().enumerate() {
             if n > 0 {
                 out.push(b',');
             }
-            value.put(out, edition);
+            value.write_json(out, edition);
         }
         out.push(b']');
     }
@@ -305,9 +305,9 @@ impl<T: Put> Put for [T] {
     }
 }
 
-impl<T: Put> Put for Vec<T> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        self.as_slice().put(out, edition);
+impl<T: WriteJson> WriteJson for Vec<T> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        self.as_slice().write_json(out, edition);
     }
 
     fn is_absent(&self) -> bool {
@@ -315,9 +315,9 @@ impl<T: Put> Put for Vec<T> {
     }
 }
 
-impl<T: Put> Put for BTreeMap<String, T> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        let object = Object::open(out, edition);
+impl<T: WriteJson> WriteJson for BTreeMap<String, T> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        let object = ObjectWriter::open(out, edition);
         self.iter().fold(object, |object, (name, value)| object.entry(name, value)).close();
     }
 
@@ -334,27 +334,27 @@ mod tests {
     fn each_member_says_since_when_it_exists() {
         let write = |edition| {
             let mut out = Vec::new();
-            Object::open(&mut out, edition)
+            ObjectWriter::open(&mut out, edition)
                 .field("a", "x\n")
-                .some("b", &None::<u64>)
-                .since(Edition::E2025_06_18, "c", &Some(1_u64))
-                .only(Edition::E2025_11_25, "d", &Flag(true))
-                .until(Edition::E2025_03_26, "e", &vec![true, false])
-                .some("f", &f64::NAN)
+                .optional("b", &None::<u64>)
+                .since(ProtocolVersion::V2025_06_18, "c", &Some(1_u64))
+                .only(ProtocolVersion::V2025_11_25, "d", &TrueOrAbsent(true))
+                .until(ProtocolVersion::V2025_03_26, "e", &vec![true, false])
+                .optional("f", &f64::NAN)
                 .close();
             String::from_utf8(out).unwrap()
         };
-        assert_eq!(write(Edition::E2024_11_05), r#"{"a":"x\n","e":[true,false]}"#);
-        assert_eq!(write(Edition::E2025_06_18), r#"{"a":"x\n","c":1}"#);
-        assert_eq!(write(Edition::E2025_11_25), r#"{"a":"x\n","c":1,"d":true}"#);
-        assert_eq!(write(Edition::E2026_07_28), r#"{"a":"x\n","c":1}"#);
+        assert_eq!(write(ProtocolVersion::V2024_11_05), r#"{"a":"x\n","e":[true,false]}"#);
+        assert_eq!(write(ProtocolVersion::V2025_06_18), r#"{"a":"x\n","c":1}"#);
+        assert_eq!(write(ProtocolVersion::V2025_11_25), r#"{"a":"x\n","c":1,"d":true}"#);
+        assert_eq!(write(ProtocolVersion::V2026_07_28), r#"{"a":"x\n","c":1}"#);
     }
 
     #[test]
     fn foreign_json_becomes_one_line() {
-        let raw = Raw::parse("{\n \"a\\n\": [1,\r\n2]\n}".into()).unwrap();
+        let raw = RawJson::parse("{\n \"a\\n\": [1,\r\n2]\n}".into()).unwrap();
         let mut out = Vec::new();
-        raw.put(&mut out, Edition::NEWEST);
+        raw.write_json(&mut out, ProtocolVersion::LATEST);
         assert_eq!(out, b"{  \"a\\n\": [1,  2] }");
     }
 }

@@ -4,34 +4,34 @@
 //! per message: more are joined to one text. A question that needs tools cannot
 //! be put there at all.
 
-use super::content::{in_words, read_content, read_role, share};
-use super::fields::{Field, Part};
+use super::content::{to_plain_text, read_content, read_role, clamp_priority};
+use super::fields::{Field, ObjectReader};
 use super::item::read_tool;
-use super::object::{Flag, Object, Open, Put, nest};
-use super::put::put_blocks;
+use super::object::{TrueOrAbsent, ObjectWriter, ObjectOrAbsent, WriteJson, nest};
+use super::put::add_content_fields;
 use super::reply::read_structured;
-use crate::Edition::{self, E2025_11_25};
-use crate::Fault;
+use crate::ProtocolVersion::{self, V2025_11_25};
+use crate::ProtocolError;
 use crate::json::Kind;
 use crate::model::{
-    Content, ContentKind, ModelPreferences, Sample, Sampled, SamplingBlock, SamplingMessage, ToolChoice,
+    Content, ContentKind, ModelPreferences, SamplingRequest, SamplingResult, SamplingBlock, SamplingMessage, ToolChoice,
 };
 
 /// Whether a question needs no tools, and so can be put in every edition.
-pub(super) fn is_plain(sample: &Sample) -> bool {
+pub(super) fn is_without_tools(sample: &SamplingRequest) -> bool {
     let mut blocks = sample.messages.iter().flat_map(|message| &message.content);
     sample.tools.is_empty() && blocks.all(|block| matches!(block, SamplingBlock::Content(_)))
 }
 
-pub(super) fn put_sample<'o>(object: Object<'o>, sample: &Sample) -> Object<'o> {
-    let Sample {
+pub(super) fn add_sampling_request_fields<'o>(object: ObjectWriter<'o>, sample: &SamplingRequest) -> ObjectWriter<'o> {
+    let SamplingRequest {
         messages,
         max_tokens,
-        system,
-        preferences,
+        system_prompt: system,
+        model_preferences: preferences,
         include_context,
         temperature,
-        stop,
+        stop_sequences: stop,
         metadata,
         tools,
         tool_choice,
@@ -40,105 +40,105 @@ pub(super) fn put_sample<'o>(object: Object<'o>, sample: &Sample) -> Object<'o> 
     object
         .field("messages", messages)
         .field("maxTokens", max_tokens)
-        .some("systemPrompt", system)
-        .some("modelPreferences", preferences)
-        .some("includeContext", &include_context.as_ref().filter(known))
-        .some("temperature", temperature)
-        .some("stopSequences", stop)
-        .some("metadata", &Open(metadata.as_ref()))
-        .since(E2025_11_25, "tools", tools)
-        .since(E2025_11_25, "toolChoice", tool_choice)
+        .optional("systemPrompt", system)
+        .optional("modelPreferences", preferences)
+        .optional("includeContext", &include_context.as_ref().filter(known))
+        .optional("temperature", temperature)
+        .optional("stopSequences", stop)
+        .optional("metadata", &ObjectOrAbsent(metadata.as_ref()))
+        .since(V2025_11_25, "tools", tools)
+        .since(V2025_11_25, "toolChoice", tool_choice)
 }
 
-impl Put for ModelPreferences {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for ModelPreferences {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let ModelPreferences { hints, cost, speed, intelligence } = self;
         let hints: Vec<_> = hints.iter().map(|name| nest(move |object| object.field("name", name))).collect();
-        Object::open(out, edition)
-            .some("hints", &hints)
-            .some("costPriority", &share(*cost))
-            .some("speedPriority", &share(*speed))
-            .some("intelligencePriority", &share(*intelligence))
+        ObjectWriter::open(out, edition)
+            .optional("hints", &hints)
+            .optional("costPriority", &clamp_priority(*cost))
+            .optional("speedPriority", &clamp_priority(*speed))
+            .optional("intelligencePriority", &clamp_priority(*intelligence))
             .close();
     }
 }
 
-impl Put for ToolChoice {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for ToolChoice {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let mode = match self {
             ToolChoice::Auto => "auto",
             ToolChoice::Required => "required",
             ToolChoice::None => "none",
         };
-        Object::open(out, edition).field("mode", mode).close();
+        ObjectWriter::open(out, edition).field("mode", mode).close();
     }
 }
 
-impl Put for SamplingMessage {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for SamplingMessage {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         let SamplingMessage { role, content, meta } = self;
-        Object::open(out, edition)
+        ObjectWriter::open(out, edition)
             .field("role", role)
-            .field("content", &Turn(content))
-            .since(E2025_11_25, "_meta", &Open(meta.as_ref()))
+            .field("content", &SamplingContent(content))
+            .since(V2025_11_25, "_meta", &ObjectOrAbsent(meta.as_ref()))
             .close();
     }
 }
 
-pub(super) fn put_sampled<'o>(object: Object<'o>, sampled: &Sampled) -> Object<'o> {
-    let Sampled { role, content, model, stop_reason, meta } = sampled;
+pub(super) fn add_sampling_result_fields<'o>(object: ObjectWriter<'o>, sampled: &SamplingResult) -> ObjectWriter<'o> {
+    let SamplingResult { role, content, model, stop_reason, meta } = sampled;
     object
         .field("role", role)
-        .field("content", &Turn(content))
+        .field("content", &SamplingContent(content))
         .field("model", model)
-        .some("stopReason", stop_reason)
-        .some("_meta", &Open(meta.as_ref()))
+        .optional("stopReason", stop_reason)
+        .optional("_meta", &ObjectOrAbsent(meta.as_ref()))
 }
 
 /// All that is said in one turn. A single plain block stands for itself, since
 /// that is what every edition reads.
-struct Turn<'a>(&'a [SamplingBlock]);
+struct SamplingContent<'a>(&'a [SamplingBlock]);
 
-impl Put for Turn<'_> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for SamplingContent<'_> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         match self.0 {
-            [block @ SamplingBlock::Content(_)] => block.put(out, edition),
-            blocks if edition >= E2025_11_25 => blocks.put(out, edition),
+            [block @ SamplingBlock::Content(_)] => block.write_json(out, edition),
+            blocks if edition >= V2025_11_25 => blocks.write_json(out, edition),
             blocks => {
-                let words: Vec<_> = blocks.iter().map(block_in_words).collect();
-                Content::text(words.join("\n")).put(out, edition);
+                let words: Vec<_> = blocks.iter().map(block_to_plain_text).collect();
+                Content::text(words.join("\n")).write_json(out, edition);
             }
         }
     }
 }
 
-fn block_in_words(block: &SamplingBlock) -> String {
+fn block_to_plain_text(block: &SamplingBlock) -> String {
     match block {
-        SamplingBlock::Content(content) => in_words(content).into_owned(),
+        SamplingBlock::Content(content) => to_plain_text(content).into_owned(),
         SamplingBlock::ToolUse { name, input, .. } => format!("[call of {name}: {input}]"),
         SamplingBlock::ToolResult { content, .. } => {
-            let words: Vec<_> = content.iter().map(in_words).collect();
+            let words: Vec<_> = content.iter().map(to_plain_text).collect();
             words.join("\n")
         }
     }
 }
 
-impl Put for SamplingBlock {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
+impl WriteJson for SamplingBlock {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
         match self {
-            SamplingBlock::Content(content) => put_content(out, edition, content),
-            SamplingBlock::ToolUse { id, name, input, meta } => Object::open(out, edition)
+            SamplingBlock::Content(content) => write_sampling_content(out, edition, content),
+            SamplingBlock::ToolUse { id, name, input, meta } => ObjectWriter::open(out, edition)
                 .field("type", "tool_use")
                 .field("id", id)
                 .field("name", name)
-                .field("input", &Open(Some(input)))
-                .some("_meta", &Open(meta.as_ref()))
+                .field("input", &ObjectOrAbsent(Some(input)))
+                .optional("_meta", &ObjectOrAbsent(meta.as_ref()))
                 .close(),
-            SamplingBlock::ToolResult { id, content, structured, is_error, meta } => {
-                let object = Object::open(out, edition).field("type", "tool_result").field("toolUseId", id);
-                put_blocks(object, edition, content, structured.as_ref())
-                    .some("isError", &Flag(*is_error))
-                    .some("_meta", &Open(meta.as_ref()))
+            SamplingBlock::ToolResult { tool_use_id: id, content, structured_content: structured, is_error, meta } => {
+                let object = ObjectWriter::open(out, edition).field("type", "tool_result").field("toolUseId", id);
+                add_content_fields(object, edition, content, structured.as_ref())
+                    .optional("isError", &TrueOrAbsent(*is_error))
+                    .optional("_meta", &ObjectOrAbsent(meta.as_ref()))
                     .close();
             }
         }
@@ -146,19 +146,19 @@ impl Put for SamplingBlock {
 }
 
 /// A conversation has no resources in it, in any edition: they become words.
-fn put_content(out: &mut Vec<u8>, edition: Edition, content: &Content) {
+fn write_sampling_content(out: &mut Vec<u8>, edition: ProtocolVersion, content: &Content) {
     match content.kind {
         ContentKind::Text(_) | ContentKind::Image { .. } | ContentKind::Audio { .. } => {
-            content.put(out, edition);
+            content.write_json(out, edition);
         }
         ContentKind::Link(_) | ContentKind::Embedded(_) => {
-            let text = ContentKind::Text(in_words(content).into_owned());
-            Content { kind: text, ..content.clone() }.put(out, edition);
+            let text = ContentKind::Text(to_plain_text(content).into_owned());
+            Content { kind: text, ..content.clone() }.write_json(out, edition);
         }
     }
 }
 
-pub(super) fn read_sample(edition: Edition, params: &Part<'_>) -> Result<Sample, Fault> {
+pub(super) fn read_sampling_request(edition: ProtocolVersion, params: &ObjectReader<'_>) -> Result<SamplingRequest, ProtocolError> {
     let [
         messages,
         max_tokens,
@@ -182,28 +182,28 @@ pub(super) fn read_sample(edition: Edition, params: &Part<'_>) -> Result<Sample,
         "tools",
         "toolChoice",
     ]);
-    Ok(Sample {
+    Ok(SamplingRequest {
         messages: messages.list(|message| read_message(edition, message))?,
         max_tokens: max_tokens.count()?,
-        system: system.maybe_text()?,
-        preferences: read_preferences(preferences)?,
-        include_context: include_context.maybe_text()?,
+        system_prompt: system.maybe_string()?,
+        model_preferences: read_preferences(preferences)?,
+        include_context: include_context.maybe_string()?,
         temperature: temperature.maybe_number()?,
-        stop: stop.maybe_list(Field::text)?,
+        stop_sequences: stop.maybe_list(Field::string)?,
         metadata: metadata.maybe_object()?,
         tools: tools.maybe_list(read_tool)?,
-        tool_choice: read_choice(choice)?,
+        tool_choice: read_tool_choice(choice)?,
     })
 }
 
-fn read_preferences(field: &Field<'_>) -> Result<Option<ModelPreferences>, Fault> {
-    let Some(part) = field.maybe_part("modelPreferences")? else {
+fn read_preferences(field: &Field<'_>) -> Result<Option<ModelPreferences>, ProtocolError> {
+    let Some(part) = field.maybe_reader("modelPreferences")? else {
         return Ok(None);
     };
     let [hints, cost, speed, intelligence] =
         &part.pick(["hints", "costPriority", "speedPriority", "intelligencePriority"]);
     // A hint may be about something else than a name.
-    let hints = hints.maybe_list(|hint| hint.part("hint")?.field("name").maybe_text())?;
+    let hints = hints.maybe_list(|hint| hint.reader("hint")?.field("name").maybe_string())?;
     Ok(Some(ModelPreferences {
         hints: hints.into_iter().flatten().collect(),
         cost: cost.maybe_number()?,
@@ -212,8 +212,8 @@ fn read_preferences(field: &Field<'_>) -> Result<Option<ModelPreferences>, Fault
     }))
 }
 
-fn read_choice(field: &Field<'_>) -> Result<Option<ToolChoice>, Fault> {
-    let Some(part) = field.maybe_part("toolChoice")? else {
+fn read_tool_choice(field: &Field<'_>) -> Result<Option<ToolChoice>, ProtocolError> {
+    let Some(part) = field.maybe_reader("toolChoice")? else {
         return Ok(None);
     };
     let mode = part.field("mode");
@@ -225,41 +225,41 @@ fn read_choice(field: &Field<'_>) -> Result<Option<ToolChoice>, Fault> {
     };
     match mode.value() {
         None => Ok(Some(ToolChoice::Auto)),
-        Some(_) => mode.word("\"auto\", \"required\" or \"none\"", word).map(Some),
+        Some(_) => mode.keyword("\"auto\", \"required\" or \"none\"", word).map(Some),
     }
 }
 
-fn read_message(edition: Edition, field: &Field<'_>) -> Result<SamplingMessage, Fault> {
-    let [role, content, meta] = &field.part("message")?.pick(["role", "content", "_meta"]);
+fn read_message(edition: ProtocolVersion, field: &Field<'_>) -> Result<SamplingMessage, ProtocolError> {
+    let [role, content, meta] = &field.reader("message")?.pick(["role", "content", "_meta"]);
     Ok(SamplingMessage {
         role: read_role(role)?,
-        content: read_turn(edition, content)?,
+        content: read_sampling_content(edition, content)?,
         meta: meta.maybe_object()?,
     })
 }
 
-pub(super) fn read_sampled(edition: Edition, part: &Part<'_>) -> Result<Sampled, Fault> {
+pub(super) fn read_sampling_result(edition: ProtocolVersion, part: &ObjectReader<'_>) -> Result<SamplingResult, ProtocolError> {
     let [role, content, model, stop_reason, meta] =
         &part.pick(["role", "content", "model", "stopReason", "_meta"]);
-    Ok(Sampled {
+    Ok(SamplingResult {
         role: read_role(role)?,
-        content: read_turn(edition, content)?,
-        model: model.text()?,
-        stop_reason: stop_reason.maybe_text()?,
+        content: read_sampling_content(edition, content)?,
+        model: model.string()?,
+        stop_reason: stop_reason.maybe_string()?,
         meta: meta.maybe_object()?,
     })
 }
 
 /// One block, or a list of them.
-fn read_turn(edition: Edition, field: &Field<'_>) -> Result<Vec<SamplingBlock>, Fault> {
+fn read_sampling_content(edition: ProtocolVersion, field: &Field<'_>) -> Result<Vec<SamplingBlock>, ProtocolError> {
     match field.value().map(|value| value.kind()) {
         Some(Kind::Array) => field.list(|block| read_block(edition, block)),
         _ => read_block(edition, field).map(|block| vec![block]),
     }
 }
 
-fn read_block(edition: Edition, field: &Field<'_>) -> Result<SamplingBlock, Fault> {
-    let part = field.part("content")?;
+fn read_block(edition: ProtocolVersion, field: &Field<'_>) -> Result<SamplingBlock, ProtocolError> {
+    let part = field.reader("content")?;
     let [kind, id, name, input, tool_use, content, structured, is_error, meta] = &part.pick([
         "type",
         "id",
@@ -271,17 +271,17 @@ fn read_block(edition: Edition, field: &Field<'_>) -> Result<SamplingBlock, Faul
         "isError",
         "_meta",
     ]);
-    Ok(match kind.text()?.as_str() {
+    Ok(match kind.string()?.as_str() {
         "tool_use" => SamplingBlock::ToolUse {
-            id: id.text()?,
-            name: name.text()?,
+            id: id.string()?,
+            name: name.string()?,
             input: input.object()?,
             meta: meta.maybe_object()?,
         },
         "tool_result" => SamplingBlock::ToolResult {
-            id: tool_use.text()?,
+            tool_use_id: tool_use.string()?,
             content: content.list(read_content)?,
-            structured: read_structured(edition, structured),
+            structured_content: read_structured(edition, structured),
             is_error: is_error.maybe_bool()?.unwrap_or(false),
             meta: meta.maybe_object()?,
         },

@@ -3,60 +3,60 @@
 
 use std::sync::Arc;
 
-use super::ask::read_embedded;
-use super::fields::{Field, Part};
-use super::object::{Object, Put};
-use super::put::{Inlined, read_fault};
+use super::ask::read_input_request;
+use super::fields::{Field, ObjectReader};
+use super::object::{ObjectWriter, WriteJson};
+use super::put::{EmbeddedOutcome, read_protocol_error};
 use super::reply::read_tool_output;
-use crate::Edition::{self, E2025_11_25, E2026_07_28};
-use crate::model::{Outcome, Task, TaskEnd, TaskState};
-use crate::{Fault, FaultKind};
+use crate::ProtocolVersion::{self, V2025_11_25, V2026_07_28};
+use crate::model::{Outcome, Task, TaskOutcome, TaskStatus};
+use crate::{ProtocolError, ProtocolErrorKind};
 
-impl Put for TaskState {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        self.name().put(out, edition);
+impl WriteJson for TaskStatus {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        self.name().write_json(out, edition);
     }
 }
 
 /// A task in a list.
-impl Put for Task {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        put_task(Object::open(out, edition), edition, self).close();
+impl WriteJson for Task {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        add_task_fields(ObjectWriter::open(out, edition), edition, self).close();
     }
 }
 
 /// What every shape of a task has.
-pub(super) fn put_task<'o>(object: Object<'o>, edition: Edition, task: &Task) -> Object<'o> {
+pub(super) fn add_task_fields<'o>(object: ObjectWriter<'o>, edition: ProtocolVersion, task: &Task) -> ObjectWriter<'o> {
     // Times are the rest, and the last two are details.
-    let Task { id, state, message, created_at: _, updated_at: _, ttl_ms: _, poll_ms: _, asks: _, end: _ } =
+    let Task { id, status: state, status_message: message, created_at: _, last_updated_at: _, ttl_ms: _, poll_interval_ms: _, input_requests: _, outcome: _ } =
         task;
-    let (state, message) = match failure(task).filter(|_| edition < E2026_07_28) {
-        Some(said) => (TaskState::Failed, message.as_deref().or(said)),
+    let (state, message) = match tool_failure_message(task).filter(|_| edition < V2026_07_28) {
+        Some(said) => (TaskStatus::Failed, message.as_deref().or(said)),
         None => (*state, message.as_deref()),
     };
-    let object = object.field("taskId", id).field("status", &state).some("statusMessage", &message);
-    put_rest_of_task(object, edition, task)
+    let object = object.field("taskId", id).field("status", &state).optional("statusMessage", &message);
+    add_task_time_fields(object, edition, task)
 }
 
 /// When, and for how long.
-pub(super) fn put_rest_of_task<'o>(object: Object<'o>, edition: Edition, task: &Task) -> Object<'o> {
-    let (ttl, poll) = match edition >= E2026_07_28 {
+pub(super) fn add_task_time_fields<'o>(object: ObjectWriter<'o>, edition: ProtocolVersion, task: &Task) -> ObjectWriter<'o> {
+    let (ttl, poll) = match edition >= V2026_07_28 {
         true => ("ttlMs", "pollIntervalMs"),
         false => ("ttl", "pollInterval"),
     };
     object
         .field("createdAt", &task.created_at)
-        .field("lastUpdatedAt", &task.updated_at)
+        .field("lastUpdatedAt", &task.last_updated_at)
         // Null is a word here: kept for ever.
         .field(ttl, &task.ttl_ms)
-        .some(poll, &task.poll_ms)
+        .optional(poll, &task.poll_interval_ms)
 }
 
 /// What a tool said that failed in its result. Spec, core tasks: that is a failed task; the extension calls it
 /// completed.
-fn failure(task: &Task) -> Option<Option<&str>> {
-    match &task.end {
-        Some(TaskEnd::Outcome(outcome)) => match &**outcome {
+fn tool_failure_message(task: &Task) -> Option<Option<&str>> {
+    match &task.outcome {
+        Some(TaskOutcome::Result(outcome)) => match &**outcome {
             Outcome::Tool(output) if output.is_error => {
                 Some(output.content.first().and_then(|content| content.as_text()))
             }
@@ -68,37 +68,37 @@ fn failure(task: &Task) -> Option<Option<&str>> {
 
 /// What a task waits for, or how it ended. The state decides which of them is
 /// said, because a reader tells the shapes apart by it, and needs it then.
-pub(super) fn put_task_details<'o>(object: Object<'o>, task: &Task) -> Object<'o> {
-    match (task.state, &task.end) {
-        (TaskState::Working | TaskState::Cancelled, _) => object,
-        (TaskState::InputRequired, _) => object.since(E2026_07_28, "inputRequests", &Given(&task.asks)),
-        (TaskState::Completed, Some(TaskEnd::Outcome(outcome))) => {
-            object.since(E2026_07_28, "result", &Inlined(outcome))
+pub(super) fn add_task_details<'o>(object: ObjectWriter<'o>, task: &Task) -> ObjectWriter<'o> {
+    match (task.status, &task.outcome) {
+        (TaskStatus::Working | TaskStatus::Cancelled, _) => object,
+        (TaskStatus::InputRequired, _) => object.since(V2026_07_28, "inputRequests", &AlwaysPresent(&task.input_requests)),
+        (TaskStatus::Completed, Some(TaskOutcome::Result(outcome))) => {
+            object.since(V2026_07_28, "result", &EmbeddedOutcome(outcome))
         }
-        (TaskState::Completed, _) => object.since(E2026_07_28, "result", &Inlined(&Outcome::Done)),
-        (TaskState::Failed, Some(TaskEnd::Fault(fault))) => object.since(E2026_07_28, "error", fault),
-        (TaskState::Failed, _) => {
-            let message = task.message.as_deref().unwrap_or("the task failed");
-            object.since(E2026_07_28, "error", &Fault::new(FaultKind::Internal, message))
+        (TaskStatus::Completed, _) => object.since(V2026_07_28, "result", &EmbeddedOutcome(&Outcome::Empty)),
+        (TaskStatus::Failed, Some(TaskOutcome::Error(fault))) => object.since(V2026_07_28, "error", fault),
+        (TaskStatus::Failed, _) => {
+            let message = task.status_message.as_deref().unwrap_or("the task failed");
+            object.since(V2026_07_28, "error", &ProtocolError::new(ProtocolErrorKind::Internal, message))
         }
     }
 }
 
 /// A value that is said even if it is empty.
-struct Given<'a, T>(&'a T);
+struct AlwaysPresent<'a, T>(&'a T);
 
-impl<T: Put> Put for Given<'_, T> {
-    fn put(&self, out: &mut Vec<u8>, edition: Edition) {
-        self.0.put(out, edition);
+impl<T: WriteJson> WriteJson for AlwaysPresent<'_, T> {
+    fn write_json(&self, out: &mut Vec<u8>, edition: ProtocolVersion) {
+        self.0.write_json(out, edition);
     }
 }
 
-pub(super) fn read_task_item(edition: Edition, field: &Field<'_>) -> Result<Task, Fault> {
-    read_task(edition, &field.part("task")?)
+pub(super) fn read_task_item(edition: ProtocolVersion, field: &Field<'_>) -> Result<Task, ProtocolError> {
+    read_task(edition, &field.reader("task")?)
 }
 
-pub(super) fn read_task(edition: Edition, part: &Part<'_>) -> Result<Task, Fault> {
-    let (ttl, poll) = match edition == E2025_11_25 {
+pub(super) fn read_task(edition: ProtocolVersion, part: &ObjectReader<'_>) -> Result<Task, ProtocolError> {
+    let (ttl, poll) = match edition == V2025_11_25 {
         true => ("ttl", "pollInterval"),
         false => ("ttlMs", "pollIntervalMs"),
     };
@@ -114,27 +114,27 @@ pub(super) fn read_task(edition: Edition, part: &Part<'_>) -> Result<Task, Fault
         "result",
         "error",
     ]);
-    let state = state.word("a state of a task", TaskState::of)?;
-    let detailed = edition >= E2026_07_28;
+    let state = state.keyword("a state of a task", TaskStatus::from_name)?;
+    let detailed = edition >= V2026_07_28;
     Ok(Task {
-        id: id.text()?,
-        state,
-        message: message.maybe_text()?,
-        created_at: created_at.text()?,
-        updated_at: updated_at.text()?,
+        id: id.string()?,
+        status: state,
+        status_message: message.maybe_string()?,
+        created_at: created_at.string()?,
+        last_updated_at: updated_at.string()?,
         ttl_ms: ttl.maybe_count()?,
-        poll_ms: poll.maybe_count()?,
-        asks: match state {
-            TaskState::InputRequired if detailed => {
-                asks.maybe_map(|ask| read_embedded(edition, ask).map(Some))?
+        poll_interval_ms: poll.maybe_count()?,
+        input_requests: match state {
+            TaskStatus::InputRequired if detailed => {
+                asks.maybe_map(|ask| read_input_request(edition, ask).map(Some))?
             }
             _ => Default::default(),
         },
-        end: match state {
-            TaskState::Completed if detailed => read_result(edition, result)?,
-            TaskState::Failed if detailed => {
-                let error = error.maybe_part("error")?.map(|error| read_fault(edition, &error));
-                error.transpose()?.map(TaskEnd::Fault)
+        outcome: match state {
+            TaskStatus::Completed if detailed => read_task_result(edition, result)?,
+            TaskStatus::Failed if detailed => {
+                let error = error.maybe_reader("error")?.map(|error| read_protocol_error(edition, &error));
+                error.transpose()?.map(TaskOutcome::Error)
             }
             _ => None,
         },
@@ -142,13 +142,13 @@ pub(super) fn read_task(edition: Edition, part: &Part<'_>) -> Result<Task, Fault
 }
 
 /// Only calls of tools run as tasks.
-fn read_result(edition: Edition, field: &Field<'_>) -> Result<Option<TaskEnd>, Fault> {
-    let Some(part) = field.maybe_part("result")? else {
+fn read_task_result(edition: ProtocolVersion, field: &Field<'_>) -> Result<Option<TaskOutcome>, ProtocolError> {
+    let Some(part) = field.maybe_reader("result")? else {
         return Ok(None);
     };
-    let outcome = match part.field("content").given() {
+    let outcome = match part.field("content").value_or_null() {
         Some(_) => Outcome::Tool(read_tool_output(edition, &part)?),
-        None => Outcome::Done,
+        None => Outcome::Empty,
     };
-    Ok(Some(TaskEnd::Outcome(Arc::new(outcome))))
+    Ok(Some(TaskOutcome::Result(Arc::new(outcome))))
 }

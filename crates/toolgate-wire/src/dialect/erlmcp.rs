@@ -3,8 +3,8 @@
 
 use crate::model::LogLevel;
 
-macro_rules! errors {
-    ($($(#[$doc:meta])* $name:ident = $code:literal, $words:literal;)*) => {
+macro_rules! define_errors {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $message:literal;)*) => {
         /// An error of erlmcp's catalogue.
         ///
         /// They are sent by number: a listener that refuses a request may choose one of these.
@@ -19,7 +19,7 @@ macro_rules! errors {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ErlmcpError {
-            $($(#[$doc])* #[doc = $words] $name,)*
+            $($(#[$doc])* #[doc = $message] $name,)*
         }
 
         impl ErlmcpError {
@@ -34,14 +34,14 @@ macro_rules! errors {
 
             /// Its usual words.
             #[must_use]
-            pub const fn words(self) -> &'static str {
-                match self { $(ErlmcpError::$name => $words,)* }
+            pub const fn message(self) -> &'static str {
+                match self { $(ErlmcpError::$name => $message,)* }
             }
         }
     };
 }
 
-errors! {
+define_errors! {
     ResourceNotFound = -32001, "Resource not found";
     ToolNotFound = -32002, "Tool not found";
     PromptNotFound = -32003, "Prompt not found";
@@ -96,7 +96,7 @@ errors! {
 impl ErlmcpError {
     /// The one with this number.
     #[must_use]
-    pub fn of(code: i64) -> Option<ErlmcpError> {
+    pub fn from_code(code: i64) -> Option<ErlmcpError> {
         ErlmcpError::ALL.iter().copied().find(|error| error.code() == code)
     }
 
@@ -161,10 +161,10 @@ mod tests {
     #[test]
     fn a_number_names_one_error_and_belongs_to_one_family() {
         for error in ErlmcpError::ALL {
-            assert_eq!(ErlmcpError::of(error.code()), Some(*error));
-            assert!(!error.words().is_empty());
+            assert_eq!(ErlmcpError::from_code(error.code()), Some(*error));
+            assert!(!error.message().is_empty());
         }
-        assert_eq!(ErlmcpError::of(-32000), None);
+        assert_eq!(ErlmcpError::from_code(-32000), None);
         assert!(ErlmcpError::ALL.windows(2).all(|pair| pair[0].code() > pair[1].code()), "in order");
         for (error, family) in [
             (ErlmcpError::ContentTooLarge, "content"),

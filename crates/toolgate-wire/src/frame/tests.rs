@@ -8,8 +8,8 @@ fn check(write: impl FnOnce(&mut Vec<u8>), expect: &str) -> Frame {
     let text = String::from_utf8(out).unwrap();
     let text = text.strip_prefix("kept ").unwrap();
     assert_eq!(text, expect);
-    match read(&Bytes::copy_from_slice(text.as_bytes()), &Limits::default()) {
-        Ok(Message::One(frame)) => frame,
+    match read_message(&Bytes::copy_from_slice(text.as_bytes()), &Limits::default()) {
+        Ok(Message::Single(frame)) => frame,
         other => panic!("{other:?}"),
     }
 }
@@ -31,7 +31,7 @@ fn writes_calls() {
         r#"{"jsonrpc":"2.0","id":-7,"method":"ping"}"#,
     );
     check(
-        |out| write_notification(out, "a\nb", Some(b"{}")),
+        |out| write_notification_frame(out, "a\nb", Some(b"{}")),
         r#"{"jsonrpc":"2.0","method":"a\nb","params":{}}"#,
     );
 }
@@ -48,7 +48,7 @@ fn writes_answers() {
         |out| write_error(out, None, -32700, "no", None),
         r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"no"}}"#,
     );
-    assert!(matches!(lost, Frame::Lost { error } if error.to_string() == "no (code -32700)"));
+    assert!(matches!(lost, Frame::ErrorWithoutId { error } if error.to_string() == "no (code -32700)"));
 }
 
 /// Whatever was received over several lines leaves on one.

@@ -1,16 +1,16 @@
 //! What a server asks its client in the middle of a call, and what it hears.
 
-use crate::json::Raw;
+use crate::json::RawJson;
 use crate::model::{Content, Role, Tool};
 
 /// A question.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Ask {
+pub enum ServerRequest {
     /// `elicitation/create`: for the user.
-    Elicit(Elicit),
+    Elicitation(ElicitRequest),
     /// `sampling/createMessage`: for the model.
-    Sample(Box<Sample>),
+    Sampling(Box<SamplingRequest>),
     /// `roots/list`: which folders are open.
     Roots,
 }
@@ -18,24 +18,24 @@ pub enum Ask {
 /// Which kind of question, without its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
-pub enum AskKind {
+pub enum ServerRequestKind {
     ElicitForm,
     ElicitUrl,
-    Sample,
-    SampleWithTools,
+    Sampling,
+    SamplingWithTools,
     Roots,
 }
 
-impl Ask {
+impl ServerRequest {
     /// Which kind of question this is.
     #[must_use]
-    pub fn kind(&self) -> AskKind {
+    pub fn kind(&self) -> ServerRequestKind {
         match self {
-            Ask::Elicit(Elicit::Form(_)) => AskKind::ElicitForm,
-            Ask::Elicit(Elicit::Url { .. }) => AskKind::ElicitUrl,
-            Ask::Sample(sample) if sample.tools.is_empty() => AskKind::Sample,
-            Ask::Sample(_) => AskKind::SampleWithTools,
-            Ask::Roots => AskKind::Roots,
+            ServerRequest::Elicitation(ElicitRequest::Form(_)) => ServerRequestKind::ElicitForm,
+            ServerRequest::Elicitation(ElicitRequest::Url { .. }) => ServerRequestKind::ElicitUrl,
+            ServerRequest::Sampling(sample) if sample.tools.is_empty() => ServerRequestKind::Sampling,
+            ServerRequest::Sampling(_) => ServerRequestKind::SamplingWithTools,
+            ServerRequest::Roots => ServerRequestKind::Roots,
         }
     }
 
@@ -43,18 +43,18 @@ impl Ask {
     #[must_use]
     pub fn method(&self) -> &'static str {
         match self {
-            Ask::Elicit(_) => "elicitation/create",
-            Ask::Sample(_) => "sampling/createMessage",
-            Ask::Roots => "roots/list",
+            ServerRequest::Elicitation(_) => "elicitation/create",
+            ServerRequest::Sampling(_) => "sampling/createMessage",
+            ServerRequest::Roots => "roots/list",
         }
     }
 }
 
 /// A question for the user.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Elicit {
+pub enum ElicitRequest {
     /// Fill in a form.
-    Form(Form),
+    Form(ElicitForm),
     /// Open a link. Secrets belong there, never in a form.
     Url {
         /// Why.
@@ -68,32 +68,32 @@ pub enum Elicit {
 
 /// A form of single values.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Form {
+pub struct ElicitForm {
     /// Why.
     pub message: String,
     /// A JSON Schema of type `object` whose properties are strings, numbers, booleans and choices.
-    pub schema: Raw,
+    pub schema: RawJson,
 }
 
 /// A question for the model.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sample {
+pub struct SamplingRequest {
     /// The conversation so far.
     pub messages: Vec<SamplingMessage>,
     /// At most so many tokens.
     pub max_tokens: u64,
     /// The system prompt.
-    pub system: Option<String>,
+    pub system_prompt: Option<String>,
     /// Which model would be good.
-    pub preferences: Option<ModelPreferences>,
+    pub model_preferences: Option<ModelPreferences>,
     /// `none`, `thisServer` or `allServers`.
     pub include_context: Option<String>,
     /// How daring.
     pub temperature: Option<f64>,
     /// Where to stop.
-    pub stop: Vec<String>,
+    pub stop_sequences: Vec<String>,
     /// For the provider: a JSON object.
-    pub metadata: Option<Raw>,
+    pub metadata: Option<RawJson>,
     /// What the model may call.
     pub tools: Vec<Tool>,
     /// Whether it must.
@@ -130,7 +130,7 @@ pub struct SamplingMessage {
     /// What. Older editions take one block only.
     pub content: Vec<SamplingBlock>,
     /// `_meta`, a JSON object.
-    pub meta: Option<Raw>,
+    pub meta: Option<RawJson>,
 }
 
 /// A block in a conversation with a model.
@@ -146,42 +146,42 @@ pub enum SamplingBlock {
         /// Which tool.
         name: String,
         /// A JSON object.
-        input: Raw,
+        input: RawJson,
         /// `_meta`, a JSON object.
-        meta: Option<Raw>,
+        meta: Option<RawJson>,
     },
     /// What the tool gave.
     ToolResult {
         /// The id of the wish.
-        id: String,
+        tool_use_id: String,
         /// For the model.
         content: Vec<Content>,
         /// For a program.
-        structured: Option<Raw>,
+        structured_content: Option<RawJson>,
         /// It failed.
         is_error: bool,
         /// `_meta`, a JSON object.
-        meta: Option<Raw>,
+        meta: Option<RawJson>,
     },
 }
 
 /// What a client heard.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Answer {
+pub enum ClientResult {
     /// From the user.
-    Elicit(ElicitAnswer),
+    Elicitation(ElicitResult),
     /// From the model.
-    Sample(Box<Sampled>),
+    Sampling(Box<SamplingResult>),
     /// The open folders.
     Roots(Vec<Root>),
 }
 
 /// What the user said.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ElicitAnswer {
+pub enum ElicitResult {
     /// Yes; with the form's values, an object, if there was a form.
-    Accept(Option<Raw>),
+    Accept(Option<RawJson>),
     /// No.
     Decline,
     /// Nothing: closed the question.
@@ -190,7 +190,7 @@ pub enum ElicitAnswer {
 
 /// What the model said.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sampled {
+pub struct SamplingResult {
     /// By whom: the assistant.
     pub role: Role,
     /// What.
@@ -200,7 +200,7 @@ pub struct Sampled {
     /// Why it stopped: `endTurn`, `stopSequence`, `maxTokens`, `toolUse` or another.
     pub stop_reason: Option<String>,
     /// `_meta`, a JSON object.
-    pub meta: Option<Raw>,
+    pub meta: Option<RawJson>,
 }
 
 /// An open folder.
@@ -211,5 +211,5 @@ pub struct Root {
     /// A name for people.
     pub name: Option<String>,
     /// `_meta`, a JSON object.
-    pub meta: Option<Raw>,
+    pub meta: Option<RawJson>,
 }

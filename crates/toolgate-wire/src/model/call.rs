@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::json::Raw;
+use crate::json::RawJson;
 use crate::model::{ClientCapabilities, Implementation, LogLevel};
 
 /// A client's wish, whatever the edition it was put in.
@@ -10,7 +10,7 @@ use crate::model::{ClientCapabilities, Implementation, LogLevel};
 #[non_exhaustive]
 pub enum Call {
     /// `initialize`: handshake editions only.
-    Hello(Hello),
+    Initialize(InitializeParams),
     /// `server/discover`.
     Discover,
     /// `ping`.
@@ -27,7 +27,7 @@ pub enum Call {
         /// Which tool.
         name: String,
         /// A JSON object; none is the same as `{}`.
-        arguments: Option<Raw>,
+        arguments: Option<RawJson>,
         /// What the client brings of an earlier round.
         retry: Retry,
         /// Run it as a task and keep it this long, in milliseconds: core tasks only.
@@ -44,7 +44,7 @@ pub enum Call {
         cursor: Option<String>,
     },
     /// `resources/read`.
-    Read {
+    ReadResource {
         /// Which resource.
         uri: String,
         /// What the client brings of an earlier round.
@@ -61,7 +61,7 @@ pub enum Call {
         uri: String,
     },
     /// `subscriptions/listen`.
-    Listen(Filter),
+    Listen(SubscriptionFilter),
     /// `prompts/list`.
     ListPrompts {
         /// Where the page starts.
@@ -77,7 +77,7 @@ pub enum Call {
         retry: Retry,
     },
     /// `completion/complete`.
-    Complete(Completing),
+    Complete(CompleteParams),
     /// `tasks/list`: core tasks only.
     ListTasks {
         /// Where the page starts.
@@ -98,7 +98,7 @@ pub enum Call {
         /// Which task.
         id: String,
         /// What it asked for, by key; a client result each.
-        answers: BTreeMap<String, Raw>,
+        input_responses: BTreeMap<String, RawJson>,
     },
     /// `tasks/cancel`.
     CancelTask {
@@ -124,7 +124,7 @@ pub enum Call {
         /// Which tool.
         tool: String,
         /// A JSON object; none is the same as `{}`.
-        arguments: Option<Raw>,
+        arguments: Option<RawJson>,
         /// The task fails after so many milliseconds.
         timeout_ms: Option<u64>,
     },
@@ -132,35 +132,35 @@ pub enum Call {
 
 /// What a client says of itself when it shakes hands.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Hello {
+pub struct InitializeParams {
     /// The edition it would like, as it spelled it.
     pub version: String,
     /// What it can do.
     pub capabilities: ClientCapabilities,
     /// Who it is.
-    pub client: Option<Implementation>,
+    pub client_info: Option<Implementation>,
 }
 
 /// What a client brings when it calls again because the server asked for input.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Retry {
     /// Bare client results by key. They stay raw until the question is known.
-    pub responses: BTreeMap<String, Raw>,
+    pub input_responses: BTreeMap<String, RawJson>,
     /// What the server gave it to carry.
-    pub state: Option<String>,
+    pub request_state: Option<String>,
 }
 
 impl Retry {
     /// Whether this is a first call.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.responses.is_empty() && self.state.is_none()
+        self.input_responses.is_empty() && self.request_state.is_none()
     }
 }
 
 /// Which changes a listener wants to hear of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct SubscriptionFilter {
     /// The list of tools.
     pub tools: bool,
     /// The list of prompts.
@@ -175,9 +175,9 @@ pub struct Filter {
 
 /// A half-written value that wants completing.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Completing {
+pub struct CompleteParams {
     /// Of what.
-    pub reference: Reference,
+    pub completion_ref: CompletionReference,
     /// Which argument.
     pub argument: String,
     /// What is there so far.
@@ -188,7 +188,7 @@ pub struct Completing {
 
 /// What an argument belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reference {
+pub enum CompletionReference {
     /// A prompt, by name.
     Prompt(String),
     /// A resource template, by its text.
@@ -198,10 +198,10 @@ pub enum Reference {
 impl Call {
     /// The name of the thing a call is about: what HTTP mirrors in `Mcp-Name`.
     #[must_use]
-    pub fn subject(&self) -> Option<&str> {
+    pub fn mirrored_name(&self) -> Option<&str> {
         match self {
             Call::CallTool { name, .. } | Call::GetPrompt { name, .. } => Some(name),
-            Call::Read { uri, .. } => Some(uri),
+            Call::ReadResource { uri, .. } => Some(uri),
             Call::GetTask { id } | Call::UpdateTask { id, .. } | Call::CancelTask { id } => Some(id),
             _ => None,
         }
@@ -211,7 +211,7 @@ impl Call {
     #[must_use]
     pub fn method(&self) -> &'static str {
         match self {
-            Call::Hello(_) => "initialize",
+            Call::Initialize(_) => "initialize",
             Call::Discover => "server/discover",
             Call::Ping => "ping",
             Call::SetLevel(_) => "logging/setLevel",
@@ -219,7 +219,7 @@ impl Call {
             Call::CallTool { .. } => "tools/call",
             Call::ListResources { .. } => "resources/list",
             Call::ListTemplates { .. } => "resources/templates/list",
-            Call::Read { .. } => "resources/read",
+            Call::ReadResource { .. } => "resources/read",
             Call::Subscribe { .. } => "resources/subscribe",
             Call::Unsubscribe { .. } => "resources/unsubscribe",
             Call::Listen(_) => "subscriptions/listen",

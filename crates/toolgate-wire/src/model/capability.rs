@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::json::Raw;
+use crate::json::RawJson;
 use crate::model::Icon;
 
 /// A program that speaks the protocol. For display: never a reason to trust or to branch.
@@ -34,9 +34,9 @@ pub struct ClientCapabilities {
     /// Runs requests as tasks: core tasks only.
     pub tasks: Option<TaskCapability>,
     /// Extensions by id, with their settings.
-    pub extensions: BTreeMap<String, Raw>,
+    pub extensions: BTreeMap<String, RawJson>,
     /// Experiments by name, with their settings.
-    pub experimental: BTreeMap<String, Raw>,
+    pub experimental: BTreeMap<String, RawJson>,
 }
 
 /// How a client asks its model.
@@ -90,7 +90,7 @@ pub struct ServerCapabilities {
     /// Runs calls as tasks: core tasks only.
     pub tasks: Option<TaskCapability>,
     /// Extensions by id, with their settings.
-    pub extensions: BTreeMap<String, Raw>,
+    pub extensions: BTreeMap<String, RawJson>,
     /// Experiments by name, with their settings.
-    pub experimental: BTreeMap<String, Raw>,
+    pub experimental: BTreeMap<String, RawJson>,
 }

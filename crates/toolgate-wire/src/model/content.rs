@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::json::Raw;
+use crate::json::RawJson;
 
 /// Who speaks, or for whom something is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ pub struct Content {
     /// For whom, and how important.
     pub annotations: Option<Annotations>,
     /// `_meta`, a JSON object.
-    pub meta: Option<Raw>,
+    pub meta: Option<RawJson>,
 }
 
 /// What a block of content is.
@@ -49,7 +49,7 @@ pub enum ContentKind {
     /// The name of a resource that the client may read.
     Link(Box<crate::model::Resource>),
     /// A resource itself.
-    Embedded(Contents),
+    Embedded(ResourceContents),
 }
 
 impl Content {
@@ -76,7 +76,7 @@ impl Content {
 
     /// A resource itself.
     #[must_use]
-    pub fn embedded(contents: Contents) -> Content {
+    pub fn embedded(contents: ResourceContents) -> Content {
         ContentKind::Embedded(contents).into()
     }
 
@@ -109,40 +109,40 @@ pub struct Annotations {
 
 /// What reading a resource gives.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Contents {
+pub struct ResourceContents {
     /// Which resource this is; a read may give several.
     pub uri: String,
     /// For example `text/plain`.
     pub mime: Option<String>,
     /// The content itself.
-    pub body: ContentsBody,
+    pub body: ResourceBody,
     /// `_meta`, a JSON object.
-    pub meta: Option<Raw>,
+    pub meta: Option<RawJson>,
 }
 
 /// The body of a resource.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ContentsBody {
+pub enum ResourceBody {
     /// Text.
     Text(String),
     /// Bytes, not yet encoded.
     Blob(Bytes),
 }
 
-impl Contents {
+impl ResourceContents {
     /// A text.
-    pub fn text(uri: impl Into<String>, text: impl Into<String>) -> Contents {
-        Contents { uri: uri.into(), mime: None, body: ContentsBody::Text(text.into()), meta: None }
+    pub fn text(uri: impl Into<String>, text: impl Into<String>) -> ResourceContents {
+        ResourceContents { uri: uri.into(), mime: None, body: ResourceBody::Text(text.into()), meta: None }
     }
 
     /// Bytes.
-    pub fn blob(uri: impl Into<String>, bytes: impl Into<Bytes>) -> Contents {
-        Contents { uri: uri.into(), mime: None, body: ContentsBody::Blob(bytes.into()), meta: None }
+    pub fn blob(uri: impl Into<String>, bytes: impl Into<Bytes>) -> ResourceContents {
+        ResourceContents { uri: uri.into(), mime: None, body: ResourceBody::Blob(bytes.into()), meta: None }
     }
 
     /// The same contents with a media type.
     #[must_use]
-    pub fn with_mime(mut self, mime: impl Into<String>) -> Contents {
+    pub fn with_mime(mut self, mime: impl Into<String>) -> ResourceContents {
         self.mime = Some(mime.into());
         self
     }

@@ -1,13 +1,13 @@
 //! Messages that want no answer, in both directions.
 
-use crate::json::Raw;
-use crate::model::{Filter, Task};
+use crate::json::RawJson;
+use crate::model::{SubscriptionFilter, Task};
 use crate::{ProgressToken, RequestId};
 
 /// A message that wants no answer.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Notice {
+pub enum Notification {
     /// The client has read the welcome.
     Initialized,
     /// The sender wants no answer to this request any more, or has ended this listening.
@@ -29,13 +29,13 @@ pub enum Notice {
         message: Option<String>,
     },
     /// A line for the client's log.
-    Log {
+    LogMessage {
         /// How bad.
         level: LogLevel,
         /// Who says it.
         logger: Option<String>,
         /// What: any JSON.
-        data: Raw,
+        data: RawJson,
     },
     /// The list of tools has changed.
     ToolsChanged,
@@ -51,14 +51,14 @@ pub enum Notice {
     /// The client's roots have changed.
     RootsChanged,
     /// What the user was asked to do behind a link is done.
-    ElicitationDone {
+    ElicitationComplete {
         /// Which question.
         id: String,
     },
     /// A task has moved.
-    Task(Box<Task>),
+    TaskStatus(Box<Task>),
     /// What of a listen request the server will tell.
-    Acknowledged(Filter),
+    SubscriptionAcknowledged(SubscriptionFilter),
 }
 
 /// How bad a log message is. Worse compares greater.
@@ -105,7 +105,7 @@ impl LogLevel {
 
     /// The level with this name.
     #[must_use]
-    pub fn of(name: &str) -> Option<LogLevel> {
+    pub fn from_name(name: &str) -> Option<LogLevel> {
         LogLevel::ALL.into_iter().find(|level| level.name() == name)
     }
 }

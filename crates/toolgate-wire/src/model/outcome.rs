@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::RequestId;
 use crate::model::{
-    Ask, Contents, Implementation, Prompt, PromptOutput, Resource, ResourceTemplate, Root,
+    ServerRequest, ResourceContents, Implementation, Prompt, PromptOutput, Resource, ResourceTemplate, Root,
     ServerCapabilities, Task, Tool, ToolOutput,
 };
 
@@ -14,11 +14,11 @@ use crate::model::{
 #[non_exhaustive]
 pub enum Outcome {
     /// Done, nothing to say.
-    Done,
+    Empty,
     /// Answers `initialize`.
-    Welcome(Box<Welcome>),
+    Initialize(Box<InitializeResult>),
     /// Answers `server/discover`.
-    Discovery(Box<Discovery>),
+    Discover(Box<DiscoverResult>),
     /// Answers `tools/list`.
     Tools(Page<Tool>),
     /// Answers `tools/call`.
@@ -28,9 +28,9 @@ pub enum Outcome {
     /// Answers `resources/templates/list`.
     Templates(Page<ResourceTemplate>),
     /// Answers `resources/read`.
-    Read {
+    ReadResource {
         /// What was read.
-        contents: Vec<Contents>,
+        contents: Vec<ResourceContents>,
         /// How long that stays true.
         cache: CacheHint,
     },
@@ -43,9 +43,9 @@ pub enum Outcome {
     /// Not an answer yet: the client must bring these first.
     InputRequired(InputRequired),
     /// Ends `subscriptions/listen`.
-    Listened {
+    ListenEnded {
         /// The id of the listen request.
-        subscription: RequestId,
+        subscription_id: RequestId,
     },
     /// The call goes on as this task.
     TaskStarted(Task),
@@ -68,20 +68,20 @@ pub enum Outcome {
 
 /// What a server says of itself when it shakes hands.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Welcome {
+pub struct InitializeResult {
     /// The edition that both will speak, as the wire spells it.
     pub version: String,
     /// What it can do.
     pub capabilities: ServerCapabilities,
     /// Who it is.
-    pub server: Implementation,
+    pub server_info: Implementation,
     /// How to use it, for a model.
     pub instructions: Option<String>,
 }
 
 /// What a server says of itself to a client that shakes no hands.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Discovery {
+pub struct DiscoverResult {
     /// The editions it speaks, as the wire spells them, newest first.
     pub versions: Vec<String>,
     /// What it can do.
@@ -89,7 +89,7 @@ pub struct Discovery {
     /// How to use it, for a model.
     pub instructions: Option<String>,
     /// Who it is: in the answer's `_meta`.
-    pub server: Option<Implementation>,
+    pub server_info: Option<Implementation>,
     /// How long that stays true.
     pub cache: CacheHint,
 }
@@ -100,7 +100,7 @@ pub struct Page<T> {
     /// In the server's order, which is the same every time.
     pub items: Vec<Arc<T>>,
     /// Where the next page starts.
-    pub next: Option<String>,
+    pub next_cursor: Option<String>,
     /// How long that stays true.
     pub cache: CacheHint,
 }
@@ -137,14 +137,14 @@ pub struct Completion {
 
 impl Completion {
     /// What the protocol allows in one answer.
-    pub const MAX: usize = 100;
+    pub const MAX_VALUES: usize = 100;
 }
 
 /// What a client must bring before it calls again.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InputRequired {
     /// Questions by key.
-    pub asks: BTreeMap<String, Ask>,
+    pub input_requests: BTreeMap<String, ServerRequest>,
     /// What the client carries to the next call. At least one of the two is there.
-    pub state: Option<String>,
+    pub request_state: Option<String>,
 }

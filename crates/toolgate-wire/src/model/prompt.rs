@@ -1,6 +1,6 @@
 //! Prompts: texts with holes that a person chooses.
 
-use crate::json::Raw;
+use crate::json::RawJson;
 use crate::model::{Content, Icon, Role};
 
 /// A prompt as a client sees it in a list.
@@ -17,7 +17,7 @@ pub struct Prompt {
     /// Pictures for lists.
     pub icons: Vec<Icon>,
     /// `_meta`, a JSON object.
-    pub meta: Option<Raw>,
+    pub meta: Option<RawJson>,
 }
 
 /// One hole of a prompt.
@@ -41,7 +41,7 @@ pub struct PromptOutput {
     /// What is said, in order.
     pub messages: Vec<PromptMessage>,
     /// `_meta`, a JSON object.
-    pub meta: Option<Raw>,
+    pub meta: Option<RawJson>,
 }
 
 /// One thing said.

@@ -1,6 +1,6 @@
 //! Resources and templates as a client sees them in a list.
 
-use crate::json::Raw;
+use crate::json::RawJson;
 use crate::model::{Annotations, Icon};
 
 /// Something that can be read by its URI.
@@ -23,7 +23,7 @@ pub struct Resource {
     /// Pictures for lists.
     pub icons: Vec<Icon>,
     /// `_meta`, a JSON object.
-    pub meta: Option<Raw>,
+    pub meta: Option<RawJson>,
 }
 
 /// A family of resources, by an RFC 6570 template of their URIs.
@@ -44,5 +44,5 @@ pub struct ResourceTemplate {
     /// Pictures for lists.
     pub icons: Vec<Icon>,
     /// `_meta`, a JSON object.
-    pub meta: Option<Raw>,
+    pub meta: Option<RawJson>,
 }

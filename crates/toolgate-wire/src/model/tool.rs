@@ -1,6 +1,6 @@
 //! Tools and what they answer.
 
-use crate::json::Raw;
+use crate::json::RawJson;
 use crate::model::{Content, Icon};
 
 /// A tool as a client sees it.
@@ -13,9 +13,9 @@ pub struct Tool {
     /// What it does, for a model.
     pub description: Option<String>,
     /// JSON Schema of the arguments; its root type is `object`.
-    pub input_schema: Raw,
+    pub input_schema: RawJson,
     /// JSON Schema of `structured`, any root type.
-    pub output_schema: Option<Raw>,
+    pub output_schema: Option<RawJson>,
     /// What to expect of a call.
     pub hints: ToolHints,
     /// Pictures for lists.
@@ -23,12 +23,12 @@ pub struct Tool {
     /// Whether a call may, or must, run as a task.
     pub task_support: TaskSupport,
     /// `_meta`, a JSON object.
-    pub meta: Option<Raw>,
+    pub meta: Option<RawJson>,
 }
 
 impl Tool {
     /// A tool with a name and a schema, and nothing else said.
-    pub fn new(name: impl Into<String>, input_schema: Raw) -> Tool {
+    pub fn new(name: impl Into<String>, input_schema: RawJson) -> Tool {
         Tool {
             name: name.into(),
             title: None,
@@ -82,14 +82,14 @@ pub struct ToolOutput {
     /// For the model to read.
     pub content: Vec<Content>,
     /// For a program to read: any JSON.
-    pub structured: Option<Raw>,
+    pub structured_content: Option<RawJson>,
     /// The tool failed, in a way that the content explains.
     pub is_error: bool,
     /// It failed because something it needs is not there now, such as a backend. Only dialects that have a number for
     /// that tell it apart from other failures.
     pub is_unavailable: bool,
     /// `_meta`, a JSON object.
-    pub meta: Option<Raw>,
+    pub meta: Option<RawJson>,
 }
 
 impl ToolOutput {

@@ -7,23 +7,23 @@ mod property;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use toolgate_wire::{Broken, BrokenKind, Frame, Limits, Message, RemoteError, RequestId, read, write_result};
+use toolgate_wire::{FrameError, FrameErrorKind, Frame, Limits, Message, RemoteError, RequestId, read_message, write_result};
 
-use BrokenKind::{Invalid, Params, Parse};
+use FrameErrorKind::{InvalidRequest, InvalidParams, ParseError};
 
-fn message(bytes: impl AsRef<[u8]>) -> Result<Message, Broken> {
-    read(&Bytes::copy_from_slice(bytes.as_ref()), &Limits::default())
+fn message(bytes: impl AsRef<[u8]>) -> Result<Message, FrameError> {
+    read_message(&Bytes::copy_from_slice(bytes.as_ref()), &Limits::default())
 }
 
 fn frame(bytes: impl AsRef<[u8]>) -> Frame {
     match message(bytes) {
-        Ok(Message::One(frame)) => frame,
+        Ok(Message::Single(frame)) => frame,
         other => panic!("{other:?}"),
     }
 }
 
 /// Refused, quickly, with that code, under that id, and in few words.
-fn check(row: &str, bytes: impl AsRef<[u8]>, kind: BrokenKind, id: Option<i64>) -> Broken {
+fn check(row: &str, bytes: impl AsRef<[u8]>, kind: FrameErrorKind, id: Option<i64>) -> FrameError {
     let start = Instant::now();
     let broken = message(bytes).expect_err(row);
     assert!(start.elapsed() < Duration::from_secs(2), "{row}");
@@ -66,56 +66,56 @@ fn b01_to_b11_not_json() {
         ("B11", call("0x1F")),
         ("B11", call("+1")),
     ] {
-        check(row, text, Parse, None);
+        check(row, text, ParseError, None);
     }
     for (row, bytes) in [("B06", &b"\xff\xfe"[..]), ("B07", b"\xc0\xaf"), ("B07", b"\xed\xa0\x80")] {
         let mut text = call("\"@@@").into_bytes();
         let at = text.iter().position(|&byte| byte == b'@').unwrap();
         text.splice(at..at + 3, [bytes, b"\""].concat());
-        check(row, text, Parse, None);
+        check(row, text, ParseError, None);
     }
     for utf16 in [u16::to_le_bytes, u16::to_be_bytes] {
         let text: Vec<u8> = good.encode_utf16().flat_map(utf16).collect();
-        check("B08", text, Parse, None);
+        check("B08", text, ParseError, None);
     }
 }
 
 #[test]
 fn b12_to_b14_depth() {
-    check("B12", "[".repeat(100_000), Parse, None);
+    check("B12", "[".repeat(100_000), ParseError, None);
     let closed = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-    check("B12", &closed, Parse, None);
-    check("B13", r#"{"a":"#.repeat(100_000), Parse, None);
-    check("B14", call(&closed), Parse, None);
+    check("B12", &closed, ParseError, None);
+    check("B13", r#"{"a":"#.repeat(100_000), ParseError, None);
+    check("B14", call(&closed), ParseError, None);
     // The message and its params are two of the 64.
     let nested = |n: usize| call(&format!("{}{}", "[".repeat(n), "]".repeat(n)));
     frame(nested(62));
-    check("depth", nested(63), Parse, None);
+    check("depth", nested(63), ParseError, None);
 }
 
 #[test]
 fn b15_and_b16_numbers() {
     let id = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
-    check("B15", id(&"9".repeat(1_000_000)), Parse, None);
-    check("B15", id(&"9".repeat(100)), Invalid, None);
-    check("B15", id(&format!("0.{}", "9".repeat(1_000_000))), Invalid, None);
-    check("B16", id("1e400"), Parse, None);
-    check("B16", id("-1e400"), Parse, None);
-    check("B16", call("[1e999999999999]"), Parse, None);
+    check("B15", id(&"9".repeat(1_000_000)), ParseError, None);
+    check("B15", id(&"9".repeat(100)), InvalidRequest, None);
+    check("B15", id(&format!("0.{}", "9".repeat(1_000_000))), InvalidRequest, None);
+    check("B16", id("1e400"), ParseError, None);
+    check("B16", id("-1e400"), ParseError, None);
+    check("B16", call("[1e999999999999]"), ParseError, None);
 }
 
 #[test]
 fn b17_to_b19_batches() {
     let batch = |text: &str, n: usize| format!("[{}]", vec![text; n].join(","));
-    let many = check("B17", batch("1", 1_000_000), Invalid, None);
+    let many = check("B17", batch("1", 1_000_000), InvalidRequest, None);
     assert_eq!(many.detail, "more than 100 messages in a batch");
-    let empty = check("B18", "[]", Invalid, None);
+    let empty = check("B18", "[]", InvalidRequest, None);
     assert_eq!(empty.detail, "empty batch");
-    check("B18", " [ ] ", Invalid, None);
-    check("B19", batch(&call("{}"), 1000), Invalid, None);
-    check("B19", batch(&call("{}"), 101), Invalid, None);
+    check("B18", " [ ] ", InvalidRequest, None);
+    check("B19", batch(&call("{}"), 1000), InvalidRequest, None);
+    check("B19", batch(&call("{}"), 101), InvalidRequest, None);
     // Not JSON comes before not a message.
-    check("B17", format!("{}x", batch("1", 1000)), Parse, None);
+    check("B17", format!("{}x", batch("1", 1000)), ParseError, None);
     let Ok(Message::Batch(frames)) = message(batch(&call("{}"), 100)) else {
         panic!("100 are allowed");
     };
@@ -142,7 +142,7 @@ fn each_of_a_batch_stands_for_itself() {
             Ok(Frame::Request { .. }) => "request".to_owned(),
             Ok(Frame::Notification { .. }) => "notification".to_owned(),
             Ok(Frame::Response { .. }) => "response".to_owned(),
-            Ok(Frame::Lost { .. }) => "lost".to_owned(),
+            Ok(Frame::ErrorWithoutId { .. }) => "lost".to_owned(),
             Err(broken) => format!("{:?} {:?}", broken.kind, broken.id),
         })
         .collect();
@@ -169,30 +169,30 @@ fn b20_to_b25_keys_and_forms() {
         r#"{"jsonrpc":"2.0","id":1,"method\u0000":"ping"}"#,
         r#"{"jsonrpc":"2.0","id":1,"method ":"ping"}"#,
     ] {
-        check("B20/B21", text, Invalid, Some(1));
+        check("B20/B21", text, InvalidRequest, Some(1));
     }
-    check("B20", r#"{"JSONRPC":"2.0","id":1,"method":"ping"}"#, Invalid, Some(1));
+    check("B20", r#"{"JSONRPC":"2.0","id":1,"method":"ping"}"#, InvalidRequest, Some(1));
     // An unknown key is ignored, and none of its look-alikes.
     let text = r#"{"jsonrpc":"2.0","id":1,"method":"ping","PARAMS":[],"paramſ":1,"params\u0000":1,"x":{}}"#;
     assert!(matches!(frame(text), Frame::Request { params: None, .. }));
 
     let twice = r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}"#;
-    let broken = check("B22", twice, Parse, None);
+    let broken = check("B22", twice, ParseError, None);
     assert_eq!(broken.detail, "duplicate key `method` at byte 37");
-    check("B22", r#"{"jsonrpc":"2.0","id":1,"method":"a","m\u0065thod":"b"}"#, Parse, None);
-    check("B23", call(r#"{"name":1,"name":2}"#), Parse, None);
-    check("B23", call(r#"[{"a":[{"b":1,"\u0062":2}]}]"#), Parse, None);
+    check("B22", r#"{"jsonrpc":"2.0","id":1,"method":"a","m\u0065thod":"b"}"#, ParseError, None);
+    check("B23", call(r#"{"name":1,"name":2}"#), ParseError, None);
+    check("B23", call(r#"[{"a":[{"b":1,"\u0062":2}]}]"#), ParseError, None);
 
     for text in ["1", "\"x\"", "null", "true", " -1.5 "] {
-        check("B24", text, Invalid, None);
+        check("B24", text, InvalidRequest, None);
     }
-    check("B25", format!("\u{feff}{}", call("{}")), Parse, None);
+    check("B25", format!("\u{feff}{}", call("{}")), ParseError, None);
 }
 
 #[test]
 fn b26_surrogates() {
     for text in [r#""\ud800""#, r#""\udfff""#, r#""\udc00\ud800""#, r#""\ud800x""#, r#"{"\ud800":1}"#] {
-        check("B26", call(text), Parse, None);
+        check("B26", call(text), ParseError, None);
     }
     frame(call(r#""\ud83d\ude00""#));
 }
@@ -227,7 +227,7 @@ fn b29_and_b30_size() {
     let keys: Vec<_> = (0..100_000).map(|n| format!("\"key{n}\":{n}")).collect();
     let text = call(&format!("{{{}}}", keys.join(",")));
     frame(&text);
-    check("B29", text.replace("key99999", "key0"), Parse, None);
+    check("B29", text.replace("key99999", "key0"), ParseError, None);
     frame(call(&format!("\"{}\"", r"\n".repeat(1 << 19))));
     frame(call(&format!("\"{}\"", r"\u00e9\ud83d\ude00".repeat(50_000))));
     frame(call(&format!("{}{{}}", " ".repeat(3 << 20))));
@@ -238,12 +238,12 @@ fn b29_and_b30_size() {
 
 #[test]
 fn too_large_is_invalid_and_unread() {
-    let broken = check("J04", " ".repeat(48 << 20), Invalid, None);
+    let broken = check("J04", " ".repeat(48 << 20), InvalidRequest, None);
     assert_eq!(broken.detail, "longer than 4194304 bytes");
     let limits = Limits { max_bytes: 40, ..Limits::default() };
     let text = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-    assert!(read(&Bytes::from_static(text.as_bytes()), &limits).is_ok());
-    let broken = read(&Bytes::from(format!("{text} ")), &limits).unwrap_err();
+    assert!(read_message(&Bytes::from_static(text.as_bytes()), &limits).is_ok());
+    let broken = read_message(&Bytes::from(format!("{text} ")), &limits).unwrap_err();
     assert_eq!(broken.kind.code(), -32600);
 }
 
@@ -251,11 +251,11 @@ fn too_large_is_invalid_and_unread() {
 fn c01_version() {
     for version in ["\"1.0\"", "2.0", "2", "null", "\"2.00\"", "\"2.0 \"", "[\"2.0\"]", "\"\""] {
         let text = format!(r#"{{"jsonrpc":{version},"id":1,"method":"ping"}}"#);
-        check("C01", text, Invalid, Some(1));
+        check("C01", text, InvalidRequest, Some(1));
     }
-    check("C01", r#"{"id":1,"method":"ping"}"#, Invalid, Some(1));
-    check("C01", r#"{"id":null,"method":"ping"}"#, Invalid, None);
-    check("C01", "{}", Invalid, None);
+    check("C01", r#"{"id":1,"method":"ping"}"#, InvalidRequest, Some(1));
+    check("C01", r#"{"id":null,"method":"ping"}"#, InvalidRequest, None);
+    check("C01", "{}", InvalidRequest, None);
     frame(r#"{"jsonrpc":"2\u002e0","id":1,"method":"ping"}"#);
 }
 
@@ -275,34 +275,34 @@ fn c02_and_c03_ids() {
         "-9223372036854775809",
         "99999999999999999999",
     ] {
-        check("C02", format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#), Invalid, None);
-        check("C02", format!(r#"{{"jsonrpc":"2.0","method":"ping","params":[],"id":{id}}}"#), Invalid, None);
-        check("C02", format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#), Invalid, None);
+        check("C02", format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#), InvalidRequest, None);
+        check("C02", format!(r#"{{"jsonrpc":"2.0","method":"ping","params":[],"id":{id}}}"#), InvalidRequest, None);
+        check("C02", format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#), InvalidRequest, None);
     }
 }
 
 #[test]
 fn c04_to_c06_method_params_result() {
     for method in ["1", "null", "\"\"", "[]", "{}", "true"] {
-        check("C04", format!(r#"{{"jsonrpc":"2.0","id":1,"method":{method}}}"#), Invalid, Some(1));
-        check("C04", format!(r#"{{"jsonrpc":"2.0","method":{method}}}"#), Invalid, None);
+        check("C04", format!(r#"{{"jsonrpc":"2.0","id":1,"method":{method}}}"#), InvalidRequest, Some(1));
+        check("C04", format!(r#"{{"jsonrpc":"2.0","method":{method}}}"#), InvalidRequest, None);
     }
-    check("C04", r#"{"jsonrpc":"2.0","id":1}"#, Invalid, Some(1));
-    check("C04", r#"{"jsonrpc":"2.0","id":1,"params":{}}"#, Invalid, Some(1));
+    check("C04", r#"{"jsonrpc":"2.0","id":1}"#, InvalidRequest, Some(1));
+    check("C04", r#"{"jsonrpc":"2.0","id":1,"params":{}}"#, InvalidRequest, Some(1));
     for params in ["[]", "[1]", "\"x\"", "1", "true", "false"] {
         check(
             "C05",
             format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{params}}}"#),
-            Params,
+            InvalidParams,
             Some(1),
         );
-        check("C05", format!(r#"{{"jsonrpc":"2.0","method":"ping","params":{params}}}"#), Params, None);
+        check("C05", format!(r#"{{"jsonrpc":"2.0","method":"ping","params":{params}}}"#), InvalidParams, None);
     }
     for extra in
         [r#""result":{}"#, r#""result":null"#, r#""error":{"code":1,"message":""}"#, r#""error":null"#]
     {
-        check("C06", format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping",{extra}}}"#), Invalid, Some(1));
-        check("C06", format!(r#"{{"jsonrpc":"2.0",{extra},"method":"ping"}}"#), Invalid, None);
+        check("C06", format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping",{extra}}}"#), InvalidRequest, Some(1));
+        check("C06", format!(r#"{{"jsonrpc":"2.0",{extra},"method":"ping"}}"#), InvalidRequest, None);
     }
 }
 
@@ -341,8 +341,8 @@ fn c11_ids_come_back() {
 fn reads_calls_without_copying() {
     let text = r#" { "params" : {"a": [1]} , "method" : "a\/b" , "id" : "x" , "jsonrpc" : "2.0" } "#;
     let bytes = Bytes::from_static(text.as_bytes());
-    let Ok(Message::One(Frame::Request { id, method, params: Some(params) })) =
-        read(&bytes, &Limits::default())
+    let Ok(Message::Single(Frame::Request { id, method, params: Some(params) })) =
+        read_message(&bytes, &Limits::default())
     else {
         panic!("a request");
     };
@@ -374,20 +374,20 @@ fn reads_responses() {
         r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"no"}}"#,
     ] {
         let expect = RemoteError { code: -32700, message: "no".to_owned(), data: None };
-        assert_eq!(frame(text), Frame::Lost { error: expect });
+        assert_eq!(frame(text), Frame::ErrorWithoutId { error: expect });
     }
 }
 
 #[test]
 fn refuses_broken_responses() {
     for result in ["null", "1", "\"x\"", "[]", "true"] {
-        check("result", format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#), Invalid, Some(1));
+        check("result", format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#), InvalidRequest, Some(1));
     }
-    check("no id", r#"{"jsonrpc":"2.0","result":{}}"#, Invalid, None);
+    check("no id", r#"{"jsonrpc":"2.0","result":{}}"#, InvalidRequest, None);
     check(
         "both",
         r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}"#,
-        Invalid,
+        InvalidRequest,
         Some(1),
     );
     for error in [
@@ -403,16 +403,16 @@ fn refuses_broken_responses() {
         r#"{"code":1,"message":null}"#,
         r#"{"Code":1,"message":"x"}"#,
     ] {
-        check("error", format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#), Invalid, Some(1));
-        check("error", format!(r#"{{"jsonrpc":"2.0","error":{error}}}"#), Invalid, None);
+        check("error", format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#), InvalidRequest, Some(1));
+        check("error", format!(r#"{{"jsonrpc":"2.0","error":{error}}}"#), InvalidRequest, None);
     }
     for id in ["1.5", "true", "{}", "[]"] {
         let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":1,"message":"x"}}}}"#);
-        check("error id", text, Invalid, None);
+        check("error id", text, InvalidRequest, None);
     }
 }
 
 #[test]
 fn codes_are_those_of_json_rpc() {
-    assert_eq!([Parse, Invalid, Params].map(BrokenKind::code), [-32700, -32600, -32602]);
+    assert_eq!([ParseError, InvalidRequest, InvalidParams].map(FrameErrorKind::code), [-32700, -32600, -32602]);
 }

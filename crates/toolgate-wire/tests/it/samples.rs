@@ -10,17 +10,17 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolgate_wire::model::*;
-use toolgate_wire::{Client, Edition, Fault, FaultKind, Meta, ProgressToken, Raw, RequestId};
+use toolgate_wire::{Client, ProtocolVersion, ProtocolError, ProtocolErrorKind, Meta, ProgressToken, RawJson, RequestId};
 
-pub(crate) fn raw(value: serde_json::Value) -> Raw {
-    Raw::from(value)
+pub(crate) fn raw(value: serde_json::Value) -> RawJson {
+    RawJson::from(value)
 }
 
 fn text(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-fn meta() -> Option<Raw> {
+fn meta() -> Option<RawJson> {
     Some(raw(json!({ "example.com/color": "red", "n": [1, { "deep": true }] })))
 }
 
@@ -62,7 +62,7 @@ fn bare_implementation() -> Implementation {
     Implementation { name: "bare".into(), version: "0".into(), ..Implementation::default() }
 }
 
-fn settings(name: &str) -> BTreeMap<String, Raw> {
+fn settings(name: &str) -> BTreeMap<String, RawJson> {
     let settings = json!({ "mode": "fast", "list": [1, "a", true], "deep": { "x": 1 } });
     [(name.to_owned(), raw(settings)), ("com.example/empty".to_owned(), raw(json!({})))].into()
 }
@@ -123,12 +123,12 @@ fn server_capabilities() -> Vec<ServerCapabilities> {
     vec![rich, plain, ServerCapabilities::default()]
 }
 
-pub(crate) fn clients(edition: Edition) -> Vec<Client> {
+pub(crate) fn clients(edition: ProtocolVersion) -> Vec<Client> {
     let infos = [Some(implementation("client")), Some(bare_implementation()), None];
     client_capabilities()
         .into_iter()
         .zip(infos.into_iter().cycle())
-        .map(|(capabilities, info)| Client { edition, capabilities, info })
+        .map(|(capabilities, info)| Client { protocol_version: edition, capabilities, info })
         .collect()
 }
 
@@ -137,15 +137,15 @@ pub(crate) fn metas() -> Vec<Meta> {
     vec![
         Meta::default(),
         Meta {
-            progress: Some(ProgressToken::from("p-1")),
+            progress_token: Some(ProgressToken::from("p-1")),
             log_level: Some(LogLevel::Warning),
             raw: Some(raw(trace)),
         },
-        Meta { progress: Some(ProgressToken::from(41)), ..Meta::default() },
+        Meta { progress_token: Some(ProgressToken::from(41)), ..Meta::default() },
     ]
 }
 
-fn object_schema() -> Raw {
+fn object_schema() -> RawJson {
     raw(json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -185,7 +185,7 @@ pub(crate) fn task_tools() -> Vec<Tool> {
 }
 
 /// Tools as only the newest edition has them.
-pub(crate) fn list_tools() -> Vec<Tool> {
+pub(crate) fn latest_version_tools() -> Vec<Tool> {
     let bare = tools().remove(1);
     vec![Tool { output_schema: Some(raw(json!({ "type": "array" }))), ..bare }]
 }
@@ -240,18 +240,18 @@ fn prompts() -> Vec<Prompt> {
     vec![rich, Prompt { name: "bare".into(), ..Prompt::default() }]
 }
 
-pub(crate) fn contents() -> Vec<Contents> {
-    let rich = |body| Contents { uri: "test://x".into(), mime: text("text/x"), body, meta: meta() };
+pub(crate) fn contents() -> Vec<ResourceContents> {
+    let rich = |body| ResourceContents { uri: "test://x".into(), mime: text("text/x"), body, meta: meta() };
     vec![
-        rich(ContentsBody::Text("words".into())),
-        rich(ContentsBody::Blob(vec![0, 1, 254, 255].into())),
-        Contents::text("test://bare", ""),
-        Contents::blob("test://bare", vec![]),
+        rich(ResourceBody::Text("words".into())),
+        rich(ResourceBody::Blob(vec![0, 1, 254, 255].into())),
+        ResourceContents::text("test://bare", ""),
+        ResourceContents::blob("test://bare", vec![]),
     ]
 }
 
 pub(crate) fn content() -> Vec<Content> {
-    let kinds = |contents: Contents, link: Resource| {
+    let kinds = |contents: ResourceContents, link: Resource| {
         [
             ContentKind::Text("words \u{0}\u{1f4da}\"\\".into()),
             ContentKind::Image { data: vec![1, 2, 3, 4].into(), mime: "image/png".into() },
@@ -279,26 +279,26 @@ fn cache() -> CacheHint {
 fn pages<T>(items: Vec<T>) -> Vec<Page<T>> {
     let items: Vec<Arc<T>> = items.into_iter().map(Arc::new).collect();
     vec![
-        Page { items, next: text("cursor=="), cache: cache() },
-        Page { items: vec![], next: None, cache: CacheHint::default() },
+        Page { items, next_cursor: text("cursor=="), cache: cache() },
+        Page { items: vec![], next_cursor: None, cache: CacheHint::default() },
     ]
 }
 
 fn uncached<T>(items: Vec<T>) -> Page<T> {
     let items = items.into_iter().map(Arc::new).collect();
-    Page { items, next: text("next"), cache: CacheHint::default() }
+    Page { items, next_cursor: text("next"), cache: CacheHint::default() }
 }
 
 pub(crate) fn tool_outputs() -> Vec<ToolOutput> {
     let with = |structured: serde_json::Value, content: Vec<Content>| ToolOutput {
         content,
-        structured: Some(raw(structured)),
+        structured_content: Some(raw(structured)),
         ..ToolOutput::default()
     };
     vec![
         ToolOutput {
             content: content(),
-            structured: Some(raw(json!({ "a": [1, 2.5, null] }))),
+            structured_content: Some(raw(json!({ "a": [1, 2.5, null] }))),
             is_error: true,
             meta: meta(),
             ..ToolOutput::default()
@@ -313,8 +313,8 @@ pub(crate) fn tool_outputs() -> Vec<ToolOutput> {
     ]
 }
 
-pub(crate) fn forms() -> Vec<Form> {
-    let form = |schema| Form { message: "Please".into(), schema: raw(schema) };
+pub(crate) fn forms() -> Vec<ElicitForm> {
+    let form = |schema| ElicitForm { message: "Please".into(), schema: raw(schema) };
     vec![
         form(json!({
             "type": "object",
@@ -338,8 +338,8 @@ pub(crate) fn forms() -> Vec<Form> {
 }
 
 /// Forms that only newer editions can show.
-pub(crate) fn new_forms() -> Vec<Form> {
-    let form = |schema| Form { message: "Please".into(), schema: raw(schema) };
+pub(crate) fn new_forms() -> Vec<ElicitForm> {
+    let form = |schema| ElicitForm { message: "Please".into(), schema: raw(schema) };
     vec![form(json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -367,7 +367,7 @@ fn plain_content() -> Vec<Content> {
     content().into_iter().filter(plain).collect()
 }
 
-fn tool_talk() -> Vec<SamplingMessage> {
+fn tool_conversation() -> Vec<SamplingMessage> {
     let say = |role, content| SamplingMessage { role, content, meta: None };
     let ask = |meta| SamplingBlock::ToolUse {
         id: "t1".into(),
@@ -376,9 +376,9 @@ fn tool_talk() -> Vec<SamplingMessage> {
         meta,
     };
     let result = |structured: Option<serde_json::Value>, is_error, meta| SamplingBlock::ToolResult {
-        id: "t1".into(),
+        tool_use_id: "t1".into(),
         content: content(),
-        structured: structured.map(raw),
+        structured_content: structured.map(raw),
         is_error,
         meta,
     };
@@ -391,12 +391,12 @@ fn tool_talk() -> Vec<SamplingMessage> {
     ]
 }
 
-pub(crate) fn samples() -> Vec<Sample> {
-    let rich = Sample {
+pub(crate) fn sampling_requests() -> Vec<SamplingRequest> {
+    let rich = SamplingRequest {
         messages: conversation(&plain_content()),
         max_tokens: 400,
-        system: text("Be brief"),
-        preferences: Some(ModelPreferences {
+        system_prompt: text("Be brief"),
+        model_preferences: Some(ModelPreferences {
             hints: vec!["claude".into(), "small".into()],
             cost: Some(0.0),
             speed: Some(0.5),
@@ -404,31 +404,31 @@ pub(crate) fn samples() -> Vec<Sample> {
         }),
         include_context: text("thisServer"),
         temperature: Some(0.7),
-        stop: vec!["END".into()],
+        stop_sequences: vec!["END".into()],
         metadata: Some(raw(json!({ "provider": { "x": 1 } }))),
         tools: vec![],
         tool_choice: None,
     };
-    let bare = Sample { max_tokens: 1, ..Sample::default() };
-    let odd = Sample { preferences: Some(ModelPreferences::default()), ..bare.clone() };
+    let bare = SamplingRequest { max_tokens: 1, ..SamplingRequest::default() };
+    let odd = SamplingRequest { model_preferences: Some(ModelPreferences::default()), ..bare.clone() };
     vec![rich, bare, odd]
 }
 
 /// Questions that only newer editions can put.
-pub(crate) fn new_samples() -> Vec<Sample> {
+pub(crate) fn new_sampling_requests() -> Vec<SamplingRequest> {
     let choices = [ToolChoice::Auto, ToolChoice::Required, ToolChoice::None];
-    let with = |tool_choice| Sample {
-        messages: tool_talk(),
+    let with = |tool_choice| SamplingRequest {
+        messages: tool_conversation(),
         max_tokens: 9,
         tools: tools(),
         tool_choice: Some(tool_choice),
-        ..Sample::default()
+        ..SamplingRequest::default()
     };
     choices.map(with).into()
 }
 
-fn url(id: &str) -> Ask {
-    Ask::Elicit(Elicit::Url {
+fn url(id: &str) -> ServerRequest {
+    ServerRequest::Elicitation(ElicitRequest::Url {
         message: "Sign in".into(),
         url: "https://example.com/sign-in?x=1".into(),
         id: id.into(),
@@ -436,40 +436,40 @@ fn url(id: &str) -> Ask {
 }
 
 /// Questions for every edition that has their kind.
-pub(crate) fn asks() -> Vec<Ask> {
-    let forms = forms().into_iter().map(|form| Ask::Elicit(Elicit::Form(form)));
-    let samples = samples().into_iter().map(|sample| Ask::Sample(Box::new(sample)));
-    forms.chain(samples).chain([Ask::Roots]).collect()
+pub(crate) fn server_requests() -> Vec<ServerRequest> {
+    let forms = forms().into_iter().map(|form| ServerRequest::Elicitation(ElicitRequest::Form(form)));
+    let samples = sampling_requests().into_iter().map(|sample| ServerRequest::Sampling(Box::new(sample)));
+    forms.chain(samples).chain([ServerRequest::Roots]).collect()
 }
 
 /// Questions that only newer editions can put.
-pub(crate) fn new_asks() -> Vec<Ask> {
-    let forms = new_forms().into_iter().map(|form| Ask::Elicit(Elicit::Form(form)));
-    let samples = new_samples().into_iter().map(|sample| Ask::Sample(Box::new(sample)));
+pub(crate) fn new_server_requests() -> Vec<ServerRequest> {
+    let forms = new_forms().into_iter().map(|form| ServerRequest::Elicitation(ElicitRequest::Form(form)));
+    let samples = new_sampling_requests().into_iter().map(|sample| ServerRequest::Sampling(Box::new(sample)));
     forms.chain(samples).chain([url("e-1")]).collect()
 }
 
 /// Questions that hold something that no edition has in a conversation.
-pub(crate) fn worded_asks() -> Vec<Ask> {
+pub(crate) fn downgraded_server_requests() -> Vec<ServerRequest> {
     let messages = conversation(&content());
-    vec![Ask::Sample(Box::new(Sample { messages, max_tokens: 1, ..Sample::default() }))]
+    vec![ServerRequest::Sampling(Box::new(SamplingRequest { messages, max_tokens: 1, ..SamplingRequest::default() }))]
 }
 
 /// Questions within a result: there a link has no id.
-fn embedded_asks() -> BTreeMap<String, Ask> {
-    let forms = forms().into_iter().chain(new_forms()).map(|form| Ask::Elicit(Elicit::Form(form)));
-    let samples = samples().into_iter().chain(new_samples()).map(|sample| Ask::Sample(Box::new(sample)));
-    let asks = forms.chain(samples).chain([Ask::Roots, url("")]);
+fn input_requests() -> BTreeMap<String, ServerRequest> {
+    let forms = forms().into_iter().chain(new_forms()).map(|form| ServerRequest::Elicitation(ElicitRequest::Form(form)));
+    let samples = sampling_requests().into_iter().chain(new_sampling_requests()).map(|sample| ServerRequest::Sampling(Box::new(sample)));
+    let asks = forms.chain(samples).chain([ServerRequest::Roots, url("")]);
     asks.enumerate().map(|(n, ask)| (format!("ask/{n}"), ask)).collect()
 }
 
 /// Answers, each with its question.
-pub(crate) fn answers() -> Vec<(Ask, Answer)> {
-    let form = || Ask::Elicit(Elicit::Form(forms().remove(0)));
-    let sample = || Ask::Sample(Box::new(samples().remove(0)));
+pub(crate) fn client_results() -> Vec<(ServerRequest, ClientResult)> {
+    let form = || ServerRequest::Elicitation(ElicitRequest::Form(forms().remove(0)));
+    let sample = || ServerRequest::Sampling(Box::new(sampling_requests().remove(0)));
     let filled = raw(json!({ "name": "a", "age": 3, "ok": true }));
     let sampled = |content, stop_reason, meta| {
-        Answer::Sample(Box::new(Sampled {
+        ClientResult::Sampling(Box::new(SamplingResult {
             role: Role::Assistant,
             content,
             model: "m".into(),
@@ -484,39 +484,39 @@ pub(crate) fn answers() -> Vec<(Ask, Answer)> {
         Root { uri: "file:///tmp".into(), ..Root::default() },
     ];
     vec![
-        (form(), Answer::Elicit(ElicitAnswer::Accept(Some(filled)))),
-        (form(), Answer::Elicit(ElicitAnswer::Decline)),
-        (form(), Answer::Elicit(ElicitAnswer::Cancel)),
-        (url("e-1"), Answer::Elicit(ElicitAnswer::Accept(None))),
+        (form(), ClientResult::Elicitation(ElicitResult::Accept(Some(filled)))),
+        (form(), ClientResult::Elicitation(ElicitResult::Decline)),
+        (form(), ClientResult::Elicitation(ElicitResult::Cancel)),
+        (url("e-1"), ClientResult::Elicitation(ElicitResult::Accept(None))),
         (sample(), sampled(plain.clone(), None, None)),
         (sample(), sampled(plain, text("endTurn"), meta())),
         (sample(), sampled(many, text("maxTokens"), None)),
-        (Ask::Roots, Answer::Roots(roots)),
-        (Ask::Roots, Answer::Roots(vec![])),
+        (ServerRequest::Roots, ClientResult::Roots(roots)),
+        (ServerRequest::Roots, ClientResult::Roots(vec![])),
     ]
 }
 
 /// Answers that hold something that no edition has in a conversation.
-pub(crate) fn worded_answers() -> Vec<(Ask, Answer)> {
-    let ask = Ask::Sample(Box::new(samples().remove(0)));
+pub(crate) fn downgraded_client_results() -> Vec<(ServerRequest, ClientResult)> {
+    let ask = ServerRequest::Sampling(Box::new(sampling_requests().remove(0)));
     let content = conversation(&content()).pop().expect("not empty").content;
     let role = Role::Assistant;
-    let sampled = Sampled { role, content, model: "m".into(), stop_reason: None, meta: None };
-    vec![(ask, Answer::Sample(Box::new(sampled)))]
+    let sampled = SamplingResult { role, content, model: "m".into(), stop_reason: None, meta: None };
+    vec![(ask, ClientResult::Sampling(Box::new(sampled)))]
 }
 
 /// Answers that only newer editions can carry.
-pub(crate) fn new_answers() -> Vec<(Ask, Answer)> {
-    let ask = Ask::Sample(Box::new(new_samples().remove(0)));
-    let uses = tool_talk().remove(3).content;
-    let sampled = Sampled {
+pub(crate) fn new_client_results() -> Vec<(ServerRequest, ClientResult)> {
+    let ask = ServerRequest::Sampling(Box::new(new_sampling_requests().remove(0)));
+    let uses = tool_conversation().remove(3).content;
+    let sampled = SamplingResult {
         role: Role::Assistant,
         content: uses,
         model: "m".into(),
         stop_reason: text("toolUse"),
         meta: None,
     };
-    vec![(ask, Answer::Sample(Box::new(sampled)))]
+    vec![(ask, ClientResult::Sampling(Box::new(sampled)))]
 }
 
 fn retries() -> Vec<Retry> {
@@ -531,9 +531,9 @@ fn retries() -> Vec<Retry> {
     ]);
     vec![
         Retry::default(),
-        Retry { responses: responses.clone(), state: text("v1.k3.AAAA") },
-        Retry { responses, state: None },
-        Retry { responses: BTreeMap::new(), state: text("") },
+        Retry { input_responses: responses.clone(), request_state: text("v1.k3.AAAA") },
+        Retry { input_responses: responses, request_state: None },
+        Retry { input_responses: BTreeMap::new(), request_state: text("") },
     ]
 }
 
@@ -545,7 +545,7 @@ pub(crate) fn calls() -> Vec<Call> {
         Call::Subscribe { uri: "test://x".into() },
         Call::Unsubscribe { uri: "test://x".into() },
         Call::Listen(filter()),
-        Call::Listen(Filter::default()),
+        Call::Listen(SubscriptionFilter::default()),
         Call::GetTask { id: "t-1".into() },
         Call::TaskResult { id: "t-1".into() },
         Call::CancelTask { id: "t-1".into() },
@@ -561,39 +561,39 @@ pub(crate) fn calls() -> Vec<Call> {
     for (n, retry) in retries().into_iter().enumerate() {
         let arguments = (n % 2 == 1).then(|| raw(json!({ "a": 1, "b": null })));
         let texts = [("who".to_owned(), "me".to_owned())].into_iter().take(n).collect();
-        let answers = retry.responses.clone();
+        let answers = retry.input_responses.clone();
         calls.extend([
             Call::CallTool { name: "add".into(), arguments, retry: retry.clone(), task: None },
-            Call::Read { uri: "test://x".into(), retry: retry.clone() },
+            Call::ReadResource { uri: "test://x".into(), retry: retry.clone() },
             Call::GetPrompt { name: "greet".into(), arguments: texts, retry },
-            Call::UpdateTask { id: "t-1".into(), answers },
+            Call::UpdateTask { id: "t-1".into(), input_responses: answers },
         ]);
     }
     let retry = Retry::default;
     for task in [Some(None), Some(Some(600_000))] {
         calls.push(Call::CallTool { name: "add".into(), arguments: None, retry: retry(), task });
     }
-    let references = [Reference::Prompt("greet".into()), Reference::Resource("x://{y}".into())];
+    let references = [CompletionReference::Prompt("greet".into()), CompletionReference::Resource("x://{y}".into())];
     for (n, reference) in references.into_iter().enumerate() {
-        calls.push(Call::Complete(Completing {
-            reference,
+        calls.push(Call::Complete(CompleteParams {
+            completion_ref: reference,
             argument: "who".into(),
             value: "m".into(),
             context: [("how".to_owned(), "well".to_owned())].into_iter().take(n).collect(),
         }));
     }
-    for client in clients(Edition::NEWEST_HANDSHAKE) {
-        calls.push(Call::Hello(Hello {
-            version: Edition::NEWEST_HANDSHAKE.date().into(),
+    for client in clients(ProtocolVersion::LATEST_WITH_HANDSHAKE) {
+        calls.push(Call::Initialize(InitializeParams {
+            version: ProtocolVersion::LATEST_WITH_HANDSHAKE.as_str().into(),
             capabilities: client.capabilities,
-            client: client.info.or(Some(bare_implementation())),
+            client_info: client.info.or(Some(bare_implementation())),
         }));
     }
     calls
 }
 
-fn filter() -> Filter {
-    Filter {
+fn filter() -> SubscriptionFilter {
+    SubscriptionFilter {
         tools: true,
         prompts: true,
         resources: true,
@@ -605,43 +605,43 @@ fn filter() -> Filter {
 pub(crate) fn tasks() -> Vec<Task> {
     let bare = |state| Task {
         id: "t-8c1f".into(),
-        state,
-        message: None,
+        status: state,
+        status_message: None,
         created_at: "2026-08-30T10:00:00Z".into(),
-        updated_at: "2026-08-30T10:01:00Z".into(),
+        last_updated_at: "2026-08-30T10:01:00Z".into(),
         ttl_ms: None,
-        poll_ms: None,
-        asks: BTreeMap::new(),
-        end: None,
+        poll_interval_ms: None,
+        input_requests: BTreeMap::new(),
+        outcome: None,
     };
     let rich = |state, asks, end| Task {
         id: "t-8c1f".into(),
-        state,
-        message: text("on it"),
+        status: state,
+        status_message: text("on it"),
         created_at: "2026-08-30T10:00:00Z".into(),
-        updated_at: "2026-08-30T10:01:00Z".into(),
+        last_updated_at: "2026-08-30T10:01:00Z".into(),
         ttl_ms: Some(600_000),
-        poll_ms: Some(2000),
-        asks,
-        end,
+        poll_interval_ms: Some(2000),
+        input_requests: asks,
+        outcome: end,
     };
-    let output = |output| Some(TaskEnd::Outcome(Arc::new(Outcome::Tool(output))));
-    let fault = Fault::new(FaultKind::Internal, "worker died").with_data(raw(json!({ "n": 1 })));
-    let mut tasks: Vec<Task> = TaskState::ALL.map(bare).into();
+    let output = |output| Some(TaskOutcome::Result(Arc::new(Outcome::Tool(output))));
+    let fault = ProtocolError::new(ProtocolErrorKind::Internal, "worker died").with_data(raw(json!({ "n": 1 })));
+    let mut tasks: Vec<Task> = TaskStatus::ALL.map(bare).into();
     tasks.extend([
-        rich(TaskState::Working, BTreeMap::new(), None),
-        rich(TaskState::InputRequired, embedded_asks(), None),
-        rich(TaskState::Completed, BTreeMap::new(), output(tool_outputs().remove(0))),
-        rich(TaskState::Completed, BTreeMap::new(), output(ToolOutput::error("no"))),
-        rich(TaskState::Failed, BTreeMap::new(), Some(TaskEnd::Fault(fault))),
-        rich(TaskState::Cancelled, BTreeMap::new(), None),
+        rich(TaskStatus::Working, BTreeMap::new(), None),
+        rich(TaskStatus::InputRequired, input_requests(), None),
+        rich(TaskStatus::Completed, BTreeMap::new(), output(tool_outputs().remove(0))),
+        rich(TaskStatus::Completed, BTreeMap::new(), output(ToolOutput::error("no"))),
+        rich(TaskStatus::Failed, BTreeMap::new(), Some(TaskOutcome::Error(fault))),
+        rich(TaskStatus::Cancelled, BTreeMap::new(), None),
     ]);
     tasks
 }
 
 /// Tasks without details, which only one of their shapes has.
 fn plain_tasks() -> Vec<Task> {
-    tasks().into_iter().filter(|task| task.asks.is_empty() && task.end.is_none()).collect()
+    tasks().into_iter().filter(|task| task.input_requests.is_empty() && task.outcome.is_none()).collect()
 }
 
 /// A call by its method.
@@ -656,32 +656,32 @@ pub(crate) fn outcomes() -> Vec<(Call, Outcome)> {
     let mut add = |method: &str, outcome: Outcome| outcomes.push((call(method), outcome));
     for method in ["ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "tasks/update"]
     {
-        add(method, Outcome::Done);
+        add(method, Outcome::Empty);
     }
     for (n, capabilities) in server_capabilities().into_iter().enumerate() {
         let server = [server(), bare_implementation()][n % 2].clone();
         let instructions = [text("Use it well"), None][n % 2].clone();
         add(
             "initialize",
-            Outcome::Welcome(Box::new(Welcome {
-                version: Edition::NEWEST_HANDSHAKE.date().into(),
+            Outcome::Initialize(Box::new(InitializeResult {
+                version: ProtocolVersion::LATEST_WITH_HANDSHAKE.as_str().into(),
                 capabilities: capabilities.clone(),
-                server: server.clone(),
+                server_info: server.clone(),
                 instructions: instructions.clone(),
             })),
         );
         add(
             "server/discover",
-            Outcome::Discovery(Box::new(Discovery {
-                versions: Edition::dates().map(String::from).collect(),
+            Outcome::Discover(Box::new(DiscoverResult {
+                versions: ProtocolVersion::supported().map(String::from).collect(),
                 capabilities: ServerCapabilities { tasks: None, ..capabilities },
                 instructions,
-                server: [Some(server), None][n % 2].clone(),
+                server_info: [Some(server), None][n % 2].clone(),
                 cache: cache(),
             })),
         );
     }
-    for page in pages(tools()).into_iter().chain(pages(list_tools())) {
+    for page in pages(tools()).into_iter().chain(pages(latest_version_tools())) {
         add("tools/list", Outcome::Tools(page));
     }
     add("tools/list", Outcome::Tools(uncached(task_tools())));
@@ -699,8 +699,8 @@ pub(crate) fn outcomes() -> Vec<(Call, Outcome)> {
     for output in tool_outputs() {
         add("tools/call", Outcome::Tool(output));
     }
-    add("resources/read", Outcome::Read { contents: contents(), cache: cache() });
-    add("resources/read", Outcome::Read { contents: vec![], cache: CacheHint::default() });
+    add("resources/read", Outcome::ReadResource { contents: contents(), cache: cache() });
+    add("resources/read", Outcome::ReadResource { contents: vec![], cache: CacheHint::default() });
     let messages = content().into_iter().zip([Role::User, Role::Assistant].into_iter().cycle());
     let messages = messages.map(|(content, role)| PromptMessage { role, content }).collect();
     add(
@@ -717,15 +717,15 @@ pub(crate) fn outcomes() -> Vec<(Call, Outcome)> {
         }),
     );
     add("completion/complete", Outcome::Completion(Completion::default()));
-    let asks = embedded_asks();
+    let asks = input_requests();
     for method in ["tools/call", "prompts/get", "resources/read"] {
         let state = text("v1.k3.AAAA");
-        add(method, Outcome::InputRequired(InputRequired { asks: asks.clone(), state: state.clone() }));
-        add(method, Outcome::InputRequired(InputRequired { asks: asks.clone(), state: None }));
-        add(method, Outcome::InputRequired(InputRequired { asks: BTreeMap::new(), state }));
+        add(method, Outcome::InputRequired(InputRequired { input_requests: asks.clone(), request_state: state.clone() }));
+        add(method, Outcome::InputRequired(InputRequired { input_requests: asks.clone(), request_state: None }));
+        add(method, Outcome::InputRequired(InputRequired { input_requests: BTreeMap::new(), request_state: state }));
     }
     for subscription in [RequestId::from("L1"), RequestId::from(7)] {
-        add("subscriptions/listen", Outcome::Listened { subscription });
+        add("subscriptions/listen", Outcome::ListenEnded { subscription_id: subscription });
     }
     for task in tasks() {
         add("tasks/get", Outcome::TaskStatus(Box::new(task)));
@@ -734,23 +734,23 @@ pub(crate) fn outcomes() -> Vec<(Call, Outcome)> {
         add("tasks/cancel", Outcome::TaskStatus(Box::new(task.clone())));
         add("tools/call", Outcome::TaskStarted(task));
     }
-    add("tasks/cancel", Outcome::Done);
+    add("tasks/cancel", Outcome::Empty);
     outcomes
 }
 
 /// Answers with something in them that does not come back: it is not said
 /// where such an answer exists, or said in another way.
-pub(crate) fn worded_outcomes() -> Vec<(Call, Outcome)> {
+pub(crate) fn downgraded_outcomes() -> Vec<(Call, Outcome)> {
     let mut outcomes = Vec::new();
     let mut add = |method: &str, outcome: Outcome| outcomes.push((call(method), outcome));
     for capabilities in server_capabilities() {
         add(
             "server/discover",
-            Outcome::Discovery(Box::new(Discovery {
+            Outcome::Discover(Box::new(DiscoverResult {
                 versions: vec![],
                 capabilities,
                 instructions: None,
-                server: None,
+                server_info: None,
                 cache: CacheHint::default(),
             })),
         );
@@ -773,67 +773,67 @@ pub(crate) fn worded_outcomes() -> Vec<(Call, Outcome)> {
     let link = Content { annotations: Some(Annotations::default()), ..Content::link(resources().remove(0)) };
     let content = vec![link, Content::link(resources().remove(0))];
     add("tools/call", Outcome::Tool(ToolOutput { content, ..ToolOutput::default() }));
-    let values = (0..=Completion::MAX).map(|n| n.to_string()).collect();
+    let values = (0..=Completion::MAX_VALUES).map(|n| n.to_string()).collect();
     add("completion/complete", Outcome::Completion(Completion { values, ..Completion::default() }));
     outcomes
 }
 
-pub(crate) fn notices() -> Vec<Notice> {
+pub(crate) fn notifications() -> Vec<Notification> {
     let mut notices = vec![
-        Notice::Initialized,
-        Notice::Cancelled { request: Some(RequestId::from(7)), reason: text("enough") },
-        Notice::Cancelled { request: Some(RequestId::from("7")), reason: None },
-        Notice::Cancelled { request: None, reason: None },
-        Notice::Progress {
+        Notification::Initialized,
+        Notification::Cancelled { request: Some(RequestId::from(7)), reason: text("enough") },
+        Notification::Cancelled { request: Some(RequestId::from("7")), reason: None },
+        Notification::Cancelled { request: None, reason: None },
+        Notification::Progress {
             token: ProgressToken::from(41),
             progress: 0.5,
             total: Some(1.0),
             message: text("half"),
         },
-        Notice::Progress { token: ProgressToken::from("p"), progress: 3.0, total: None, message: None },
-        Notice::ToolsChanged,
-        Notice::PromptsChanged,
-        Notice::ResourcesChanged,
-        Notice::ResourceUpdated { uri: "test://x".into() },
-        Notice::RootsChanged,
-        Notice::ElicitationDone { id: "e-1".into() },
-        Notice::Acknowledged(filter()),
-        Notice::Acknowledged(Filter::default()),
+        Notification::Progress { token: ProgressToken::from("p"), progress: 3.0, total: None, message: None },
+        Notification::ToolsChanged,
+        Notification::PromptsChanged,
+        Notification::ResourcesChanged,
+        Notification::ResourceUpdated { uri: "test://x".into() },
+        Notification::RootsChanged,
+        Notification::ElicitationComplete { id: "e-1".into() },
+        Notification::SubscriptionAcknowledged(filter()),
+        Notification::SubscriptionAcknowledged(SubscriptionFilter::default()),
     ];
-    notices.extend(LogLevel::ALL.map(|level| Notice::Log {
+    notices.extend(LogLevel::ALL.map(|level| Notification::LogMessage {
         level,
         logger: text("db"),
         data: raw(json!({ "rows": [1, null] })),
     }));
-    notices.push(Notice::Log { level: LogLevel::Info, logger: None, data: raw(json!("plain")) });
-    notices.extend(tasks().into_iter().map(|task| Notice::Task(Box::new(task))));
+    notices.push(Notification::LogMessage { level: LogLevel::Info, logger: None, data: raw(json!("plain")) });
+    notices.extend(tasks().into_iter().map(|task| Notification::TaskStatus(Box::new(task))));
     notices
 }
 
-pub(crate) fn faults() -> Vec<Fault> {
+pub(crate) fn protocol_errors() -> Vec<ProtocolError> {
     let kinds = [
-        FaultKind::Parse,
-        FaultKind::Invalid,
-        FaultKind::Method,
-        FaultKind::Params,
-        FaultKind::Greeting,
-        FaultKind::Resource,
-        FaultKind::Internal,
-        FaultKind::Header,
-        FaultKind::Session,
-        FaultKind::Other(-1),
+        ProtocolErrorKind::ParseError,
+        ProtocolErrorKind::InvalidRequest,
+        ProtocolErrorKind::MethodNotFound,
+        ProtocolErrorKind::InvalidParams,
+        ProtocolErrorKind::InvalidClientMeta,
+        ProtocolErrorKind::ResourceNotFound,
+        ProtocolErrorKind::Internal,
+        ProtocolErrorKind::HeaderMismatch,
+        ProtocolErrorKind::SessionNotFound,
+        ProtocolErrorKind::Other(-1),
     ];
-    let mut faults: Vec<Fault> = kinds.into_iter().map(|kind| Fault::new(kind, "went \"wrong\"")).collect();
+    let mut faults: Vec<ProtocolError> = kinds.into_iter().map(|kind| ProtocolError::new(kind, "went \"wrong\"")).collect();
     let elicitations = json!({ "elicitations": [{
         "mode": "url", "elicitationId": "e-1", "url": "https://example.com/", "message": "Sign in" }] });
     faults.extend([
-        Fault::resource("test://nope"),
-        Fault::version("2031-01-01"),
-        Fault::method("no/such"),
-        Fault::internal("r-1"),
-        Fault::new(FaultKind::UrlFirst, "sign in first").with_data(raw(elicitations)),
+        ProtocolError::resource_not_found("test://nope"),
+        ProtocolError::unsupported_version("2031-01-01"),
+        ProtocolError::method_not_found("no/such"),
+        ProtocolError::internal("r-1"),
+        ProtocolError::new(ProtocolErrorKind::UrlElicitationRequired, "sign in first").with_data(raw(elicitations)),
     ]);
-    let needs = |required: ClientCapabilities| Fault::capability(&required, "this tool needs more");
+    let needs = |required: ClientCapabilities| ProtocolError::missing_capability(&required, "this tool needs more");
     faults.extend(client_capabilities().into_iter().map(needs));
     faults
 }

@@ -19,10 +19,10 @@ use toolgate_wire::*;
 
 use super::samples;
 
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/schema");
+const SCHEMA_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/schema");
 
 /// What others chose the shape of: no schema of the protocol closes it.
-const FREE: [&str; 10] = [
+const OPEN_DEFINITIONS: [&str; 10] = [
     "_meta",
     "inputSchema",
     "outputSchema",
@@ -36,7 +36,7 @@ const FREE: [&str; 10] = [
 ];
 
 /// Definitions that others build upon.
-const BASES: [&str; 12] = [
+const BASE_DEFINITIONS: [&str; 12] = [
     "Result",
     "Request",
     "Notification",
@@ -52,49 +52,49 @@ const BASES: [&str; 12] = [
 ];
 
 /// One official schema, as it is and closed, with what was judged by it.
-struct Book {
+struct SchemaDocument {
     open: Value,
     closed: Value,
     /// `definitions` or `$defs`.
-    shelf: &'static str,
+    definitions_key: &'static str,
     validators: RefCell<BTreeMap<(String, bool), Validator>>,
-    used: RefCell<BTreeSet<String>>,
+    used_definitions: RefCell<BTreeSet<String>>,
     /// `Definition.property` of all that was said.
-    said: RefCell<BTreeSet<String>>,
+    seen_properties: RefCell<BTreeSet<String>>,
 }
 
-impl Book {
-    fn load(name: &str) -> Option<Book> {
-        let path = format!("{FOLDER}/{name}.json");
+impl SchemaDocument {
+    fn load(name: &str) -> Option<SchemaDocument> {
+        let path = format!("{SCHEMA_DIR}/{name}.json");
         let Ok(text) = std::fs::read_to_string(&path) else {
             eprintln!("SKIPPED: official schemas not found at {path}");
             return None;
         };
         let mut open: Value = serde_json::from_str(&text).unwrap();
         let shelf = if open.get("$defs").is_some() { "$defs" } else { "definitions" };
-        amend(name, &mut open[shelf]);
+        patch_schema(name, &mut open[shelf]);
         let mut closed = open.clone();
         let definitions = open[shelf].as_object().unwrap();
         for (name, definition) in closed[shelf].as_object_mut().unwrap() {
-            let base = BASES.contains(&name.as_str());
-            close(definition, definitions, if base { Lid::Base } else { Lid::Shut });
+            let base = BASE_DEFINITIONS.contains(&name.as_str());
+            close(definition, definitions, if base { CloseMode::Base } else { CloseMode::Closed });
         }
         let (validators, used, said) = Default::default();
-        Some(Book { open, closed, shelf, validators, used, said })
+        Some(SchemaDocument { open, closed, definitions_key: shelf, validators, used_definitions: used, seen_properties: said })
     }
 
     fn has(&self, definition: &str) -> bool {
-        self.open[self.shelf].get(definition).is_some()
+        self.open[self.definitions_key].get(definition).is_some()
     }
 
     /// The first complaint about `value`, if there is one.
-    fn complaint(&self, definition: &str, closed: bool, value: &Value) -> Option<String> {
+    fn validation_error(&self, definition: &str, closed: bool, value: &Value) -> Option<String> {
         assert!(self.has(definition), "no definition {definition}");
-        self.used.borrow_mut().insert(definition.to_owned());
+        self.used_definitions.borrow_mut().insert(definition.to_owned());
         let mut validators = self.validators.borrow_mut();
         let validator = validators.entry((definition.to_owned(), closed)).or_insert_with(|| {
             let mut schema = if closed { self.closed.clone() } else { self.open.clone() };
-            schema["$ref"] = json!(format!("#/{}/{definition}", self.shelf));
+            schema["$ref"] = json!(format!("#/{}/{definition}", self.definitions_key));
             jsonschema::options().should_validate_formats(true).build(&schema).unwrap()
         });
         let error = validator.iter_errors(value).next()?;
@@ -102,36 +102,36 @@ impl Book {
     }
 
     /// Notes which properties a value has, by the definitions that list them.
-    fn note(&self, owner: &str, schema: &Value, value: &Value) {
+    fn record_properties(&self, owner: &str, schema: &Value, value: &Value) {
         if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
-            return self.note(name, &self.open[self.shelf][name], value);
+            return self.record_properties(name, &self.open[self.definitions_key][name], value);
         }
         for branch in ["anyOf", "allOf"].iter().filter_map(|name| schema[name].as_array()).flatten() {
-            if self.may_be(branch, value) {
-                self.note(owner, branch, value);
+            if self.could_match(branch, value) {
+                self.record_properties(owner, branch, value);
             }
         }
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
             let owner = format!("{owner}.{name}");
             if let Some(value) = value.get(name) {
-                self.note(&owner, property, value);
-                self.said.borrow_mut().insert(owner);
+                self.record_properties(&owner, property, value);
+                self.seen_properties.borrow_mut().insert(owner);
             }
         }
         for item in value.as_array().into_iter().flatten() {
-            self.note(owner, &schema["items"], item);
+            self.record_properties(owner, &schema["items"], item);
         }
         if schema["additionalProperties"].is_object() {
             for value in value.as_object().into_iter().flat_map(|members| members.values()) {
-                self.note(owner, &schema["additionalProperties"], value);
+                self.record_properties(owner, &schema["additionalProperties"], value);
             }
         }
     }
 
     /// Whether a value could be meant by one branch of a union.
-    fn may_be(&self, schema: &Value, value: &Value) -> bool {
+    fn could_match(&self, schema: &Value, value: &Value) -> bool {
         if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
-            return self.may_be(&self.open[self.shelf][name], value);
+            return self.could_match(&self.open[self.definitions_key][name], value);
         }
         let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let mut constants = schema["properties"].as_object().into_iter().flatten();
@@ -143,32 +143,32 @@ impl Book {
     }
 
     /// Every property that the definitions reachable from `schema` list.
-    fn listed(&self, owner: &str, schema: &Value, seen: &mut BTreeSet<String>, out: &mut BTreeSet<String>) {
+    fn collect_properties(&self, owner: &str, schema: &Value, seen: &mut BTreeSet<String>, out: &mut BTreeSet<String>) {
         if let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) {
             if seen.insert(name.to_owned()) {
-                self.listed(name, &self.open[self.shelf][name], seen, out);
+                self.collect_properties(name, &self.open[self.definitions_key][name], seen, out);
             }
             return;
         }
         for branch in ["anyOf", "allOf"].iter().filter_map(|name| schema[name].as_array()).flatten() {
-            self.listed(owner, branch, seen, out);
+            self.collect_properties(owner, branch, seen, out);
         }
         for (name, property) in schema["properties"].as_object().into_iter().flatten() {
             let owner = format!("{owner}.{name}");
-            self.listed(&owner, property, seen, out);
+            self.collect_properties(&owner, property, seen, out);
             out.insert(owner);
         }
         for inner in ["items", "additionalProperties"] {
             if schema[inner].is_object() {
-                self.listed(owner, &schema[inner], seen, out);
+                self.collect_properties(owner, &schema[inner], seen, out);
             }
         }
     }
 
-    fn judge(&self, edition: Edition, definition: &str, value: &Value) {
-        self.note(definition, &self.open[self.shelf][definition], value);
+    fn check(&self, edition: ProtocolVersion, definition: &str, value: &Value) {
+        self.record_properties(definition, &self.open[self.definitions_key][definition], value);
         for closed in [false, true] {
-            if let Some(complaint) = self.complaint(definition, closed, value) {
+            if let Some(complaint) = self.validation_error(definition, closed, value) {
                 panic!("{edition} {complaint}\n{value:#}");
             }
         }
@@ -176,7 +176,7 @@ impl Book {
 }
 
 /// What is known to be said beyond the schemas.
-fn amend(name: &str, definitions: &mut Value) {
+fn patch_schema(name: &str, definitions: &mut Value) {
     match name {
         // Extensions are declared in this edition too, since their own proposal (SEP-2133).
         "2025-11-25" => {
@@ -196,15 +196,15 @@ fn amend(name: &str, definitions: &mut Value) {
 
 /// How an object is to be closed.
 #[derive(Clone, Copy, PartialEq)]
-enum Lid {
-    Shut,
+enum CloseMode {
+    Closed,
     /// Others add to it: only what is inside is closed.
     Base,
     /// The parameters of a message, which may always have `_meta`.
     Params,
 }
 
-fn close(schema: &mut Value, definitions: &Map<String, Value>, lid: Lid) {
+fn close(schema: &mut Value, definitions: &Map<String, Value>, lid: CloseMode) {
     let Some(schema) = schema.as_object_mut() else {
         return;
     };
@@ -214,7 +214,7 @@ fn close(schema: &mut Value, definitions: &Map<String, Value>, lid: Lid) {
     }
     for inner in ["items", "additionalProperties"] {
         if let Some(inner) = schema.get_mut(inner) {
-            close(inner, definitions, Lid::Shut);
+            close(inner, definitions, CloseMode::Closed);
         }
     }
     if let Some(parts) = schema.get_mut("allOf").and_then(Value::as_array_mut) {
@@ -225,9 +225,9 @@ fn close(schema: &mut Value, definitions: &Map<String, Value>, lid: Lid) {
             }
             // What is open to everything would count everything as known.
             part.as_object_mut().unwrap().remove("additionalProperties");
-            close(part, definitions, Lid::Base);
+            close(part, definitions, CloseMode::Base);
         }
-        if lid != Lid::Base {
+        if lid != CloseMode::Base {
             schema.insert("unevaluatedProperties".into(), json!(false));
         }
     }
@@ -236,8 +236,8 @@ fn close(schema: &mut Value, definitions: &Map<String, Value>, lid: Lid) {
     };
     let message = properties.contains_key("method");
     for (name, property) in properties.iter_mut() {
-        let lid = if message && name == "params" { Lid::Params } else { Lid::Shut };
-        if !FREE.contains(&name.as_str()) {
+        let lid = if message && name == "params" { CloseMode::Params } else { CloseMode::Closed };
+        if !OPEN_DEFINITIONS.contains(&name.as_str()) {
             close(property, definitions, lid);
         }
     }
@@ -246,52 +246,52 @@ fn close(schema: &mut Value, definitions: &Map<String, Value>, lid: Lid) {
         properties.entry("jsonrpc").or_insert(json!({}));
         properties.entry("id").or_insert(json!({}));
     }
-    if lid == Lid::Params {
+    if lid == CloseMode::Params {
         properties.entry("_meta").or_insert(json!({ "type": "object" }));
     }
-    if lid != Lid::Base && !schema.contains_key("additionalProperties") {
+    if lid != CloseMode::Base && !schema.contains_key("additionalProperties") {
         schema.insert("additionalProperties".into(), json!(false));
     }
 }
 
 /// The schema of an edition and, beside it, that of the tasks extension.
-struct Shelf {
-    edition: Edition,
-    book: Book,
-    tasks: Option<Book>,
+struct VersionSchemas {
+    version: ProtocolVersion,
+    document: SchemaDocument,
+    tasks: Option<SchemaDocument>,
 }
 
-impl Shelf {
-    fn of(edition: Edition) -> Option<Shelf> {
-        let book = Book::load(edition.date())?;
-        let extension = edition.facts().tasks == Tasks::Extension;
-        let tasks = extension.then(|| Book::load("ext-tasks-draft")).flatten();
-        Some(Shelf { edition, book, tasks })
+impl VersionSchemas {
+    fn load(edition: ProtocolVersion) -> Option<VersionSchemas> {
+        let book = SchemaDocument::load(edition.as_str())?;
+        let extension = edition.behavior().tasks == TasksMode::Extension;
+        let tasks = extension.then(|| SchemaDocument::load("ext-tasks-draft")).flatten();
+        Some(VersionSchemas { version: edition, document: book, tasks })
     }
 
     /// The book that has a definition, the edition's own first.
-    fn with(&self, definition: &str) -> Option<&Book> {
-        [Some(&self.book), self.tasks.as_ref()].into_iter().flatten().find(|book| book.has(definition))
+    fn document_with(&self, definition: &str) -> Option<&SchemaDocument> {
+        [Some(&self.document), self.tasks.as_ref()].into_iter().flatten().find(|book| book.has(definition))
     }
 
-    fn judge(&self, definition: &str, value: &Value) {
-        let book = self.with(definition).unwrap_or_else(|| panic!("{} {definition}", self.edition));
-        book.judge(self.edition, definition, value);
+    fn check(&self, definition: &str, value: &Value) {
+        let book = self.document_with(definition).unwrap_or_else(|| panic!("{} {definition}", self.version));
+        book.check(self.version, definition, value);
     }
 
-    fn judge_response(&self, definition: &str, result: &Value) {
-        self.judge(definition, result);
+    fn check_response(&self, definition: &str, result: &Value) {
+        self.check(definition, result);
         let response = json!({ "jsonrpc": "2.0", "id": 7, "result": result });
         let envelope =
-            ["JSONRPCResultResponse", "JSONRPCResponse"].into_iter().find(|name| self.book.has(name));
-        self.judge(envelope.unwrap(), &response);
+            ["JSONRPCResultResponse", "JSONRPCResponse"].into_iter().find(|name| self.document.has(name));
+        self.check(envelope.unwrap(), &response);
     }
 }
 
 fn parse(bytes: &[u8]) -> Value {
     let text = std::str::from_utf8(bytes).unwrap();
     assert!(!text.contains(['\n', '\r']), "more than one line: {text}");
-    Raw::parse(bytes.to_vec().into()).unwrap_or_else(|error| panic!("{error}: {text}")).to_value()
+    RawJson::parse(bytes.to_vec().into()).unwrap_or_else(|error| panic!("{error}: {text}")).to_value()
 }
 
 fn call_definition(method: &str) -> &'static str {
@@ -321,28 +321,28 @@ fn call_definition(method: &str) -> &'static str {
 }
 
 /// None: the edition has no such answer.
-fn outcome_definition(edition: Edition, call: &Call, outcome: &Outcome) -> Option<&'static str> {
-    let facts = edition.facts();
+fn outcome_definition(edition: ProtocolVersion, call: &Call, outcome: &Outcome) -> Option<&'static str> {
+    let facts = edition.behavior();
     let newest = facts.result_type;
     Some(match outcome {
-        Outcome::Done => match call {
+        Outcome::Empty => match call {
             Call::UpdateTask { .. } => "UpdateTaskResult",
             Call::CancelTask { .. } if newest => "CancelTaskResult",
             Call::CancelTask { .. } => return None,
             _ => "EmptyResult",
         },
-        Outcome::Welcome(_) => "InitializeResult",
-        Outcome::Discovery(_) => "DiscoverResult",
+        Outcome::Initialize(_) => "InitializeResult",
+        Outcome::Discover(_) => "DiscoverResult",
         Outcome::Tools(_) => "ListToolsResult",
         Outcome::Tool(_) => "CallToolResult",
         Outcome::Resources(_) => "ListResourcesResult",
         Outcome::Templates(_) => "ListResourceTemplatesResult",
-        Outcome::Read { .. } => "ReadResourceResult",
+        Outcome::ReadResource { .. } => "ReadResourceResult",
         Outcome::Prompts(_) => "ListPromptsResult",
         Outcome::Prompt(_) => "GetPromptResult",
         Outcome::Completion(_) => "CompleteResult",
         Outcome::InputRequired(_) => "InputRequiredResult",
-        Outcome::Listened { .. } => "SubscriptionsListenResult",
+        Outcome::ListenEnded { .. } => "SubscriptionsListenResult",
         Outcome::TaskStarted(_) => "CreateTaskResult",
         Outcome::TaskStatus(_) => match call {
             Call::CancelTask { .. } if newest => return None,
@@ -355,40 +355,40 @@ fn outcome_definition(edition: Edition, call: &Call, outcome: &Outcome) -> Optio
     })
 }
 
-fn ask_definition(ask: &Ask) -> &'static str {
+fn server_request_definition(ask: &ServerRequest) -> &'static str {
     match ask {
-        Ask::Elicit(_) => "ElicitRequest",
-        Ask::Sample(_) => "CreateMessageRequest",
+        ServerRequest::Elicitation(_) => "ElicitRequest",
+        ServerRequest::Sampling(_) => "CreateMessageRequest",
         _ => "ListRootsRequest",
     }
 }
 
-fn notice_definition(notice: &Notice) -> &'static str {
+fn notification_definition(notice: &Notification) -> &'static str {
     match notice {
-        Notice::Initialized => "InitializedNotification",
-        Notice::Cancelled { .. } => "CancelledNotification",
-        Notice::Progress { .. } => "ProgressNotification",
-        Notice::Log { .. } => "LoggingMessageNotification",
-        Notice::ToolsChanged => "ToolListChangedNotification",
-        Notice::PromptsChanged => "PromptListChangedNotification",
-        Notice::ResourcesChanged => "ResourceListChangedNotification",
-        Notice::ResourceUpdated { .. } => "ResourceUpdatedNotification",
-        Notice::RootsChanged => "RootsListChangedNotification",
-        Notice::ElicitationDone { .. } => "ElicitationCompleteNotification",
-        Notice::Task(_) => "TaskStatusNotification",
-        Notice::Acknowledged(_) => "SubscriptionsAcknowledgedNotification",
+        Notification::Initialized => "InitializedNotification",
+        Notification::Cancelled { .. } => "CancelledNotification",
+        Notification::Progress { .. } => "ProgressNotification",
+        Notification::LogMessage { .. } => "LoggingMessageNotification",
+        Notification::ToolsChanged => "ToolListChangedNotification",
+        Notification::PromptsChanged => "PromptListChangedNotification",
+        Notification::ResourcesChanged => "ResourceListChangedNotification",
+        Notification::ResourceUpdated { .. } => "ResourceUpdatedNotification",
+        Notification::RootsChanged => "RootsListChangedNotification",
+        Notification::ElicitationComplete { .. } => "ElicitationCompleteNotification",
+        Notification::TaskStatus(_) => "TaskStatusNotification",
+        Notification::SubscriptionAcknowledged(_) => "SubscriptionsAcknowledgedNotification",
         _ => panic!("no definition for {notice:?}"),
     }
 }
 
-fn check_calls(shelf: &Shelf) {
-    let edition = shelf.edition;
+fn check_calls(shelf: &VersionSchemas) {
+    let edition = shelf.version;
     for call in samples::calls() {
         let method = call.method();
         let definition = call_definition(method);
-        let known = shelf.with(definition).is_some();
+        let known = shelf.document_with(definition).is_some();
         let read = read_call(edition, method, None);
-        let refused = read.is_err_and(|fault| fault.kind() == FaultKind::Method);
+        let refused = read.is_err_and(|fault| fault.kind() == ProtocolErrorKind::MethodNotFound);
         assert_eq!(refused, !known, "{edition} {method}");
         if !known {
             continue;
@@ -397,132 +397,132 @@ fn check_calls(shelf: &Shelf) {
             let mut out = Vec::new();
             write_call_params(&mut out, edition, &call, Some(client), meta);
             let request = json!({ "jsonrpc": "2.0", "id": "c-7", "method": method, "params": parse(&out) });
-            shelf.judge(definition, &request);
-            shelf.judge("JSONRPCRequest", &request);
+            shelf.check(definition, &request);
+            shelf.check("JSONRPCRequest", &request);
         }
     }
 }
 
-fn check_outcomes(shelf: &Shelf) {
-    let edition = shelf.edition;
+fn check_outcomes(shelf: &VersionSchemas) {
+    let edition = shelf.version;
     let server = samples::server();
-    for (call, outcome) in samples::outcomes().into_iter().chain(samples::worded_outcomes()) {
+    for (call, outcome) in samples::outcomes().into_iter().chain(samples::downgraded_outcomes()) {
         let Some(definition) = outcome_definition(edition, &call, &outcome) else {
             continue;
         };
-        if shelf.with(definition).is_none() {
+        if shelf.document_with(definition).is_none() {
             continue;
         }
         for server in [None, Some(&server)] {
             let mut out = Vec::new();
             write_outcome(&mut out, edition, &outcome, server);
             let result = parse(&out);
-            shelf.judge_response(definition, &result);
+            shelf.check_response(definition, &result);
             let typed = format!("{definition}Response");
-            if shelf.book.has(&typed) {
-                shelf.judge(&typed, &json!({ "jsonrpc": "2.0", "id": 7, "result": result }));
+            if shelf.document.has(&typed) {
+                shelf.check(&typed, &json!({ "jsonrpc": "2.0", "id": 7, "result": result }));
             }
             if let Outcome::TaskPayload { .. } = outcome {
-                shelf.judge_response("CallToolResult", &result);
+                shelf.check_response("CallToolResult", &result);
             }
         }
     }
 }
 
-fn check_asks(shelf: &Shelf) {
-    let edition = shelf.edition;
-    let newer = edition >= Edition::E2025_11_25;
-    let old = samples::asks().into_iter().chain(samples::worded_asks()).map(|ask| (ask, true));
-    let new = samples::new_asks().into_iter().map(|ask| (ask, newer));
+fn check_server_requests(shelf: &VersionSchemas) {
+    let edition = shelf.version;
+    let newer = edition >= ProtocolVersion::V2025_11_25;
+    let old = samples::server_requests().into_iter().chain(samples::downgraded_server_requests()).map(|ask| (ask, true));
+    let new = samples::new_server_requests().into_iter().map(|ask| (ask, newer));
     for (ask, fits) in old.chain(new) {
-        let definition = ask_definition(&ask);
-        assert_eq!(can_ask(edition, &ask), fits && shelf.book.has(definition), "{edition} {ask:?}");
-        if !can_ask(edition, &ask) {
+        let definition = server_request_definition(&ask);
+        assert_eq!(supports_request(edition, &ask), fits && shelf.document.has(definition), "{edition} {ask:?}");
+        if !supports_request(edition, &ask) {
             continue;
         }
         let mut out = Vec::new();
-        write_ask_params(&mut out, edition, &ask);
+        write_server_request_params(&mut out, edition, &ask);
         let params = parse(&out);
         let bare = json!({ "method": ask.method(), "params": params });
-        match edition.facts().asking {
-            Asking::Retry => shelf.judge(definition, &bare),
-            Asking::Reverse => {
+        match edition.behavior().server_requests {
+            ServerRequestMode::Retry => shelf.check(definition, &bare),
+            ServerRequestMode::Reverse => {
                 let mut request = bare;
                 request["jsonrpc"] = json!("2.0");
                 request["id"] = json!(3);
-                shelf.judge(definition, &request);
-                shelf.judge("JSONRPCRequest", &request);
+                shelf.check(definition, &request);
+                shelf.check("JSONRPCRequest", &request);
             }
         }
     }
 }
 
-fn check_answers(shelf: &Shelf) {
-    let edition = shelf.edition;
+fn check_client_results(shelf: &VersionSchemas) {
+    let edition = shelf.version;
     for (ask, answer) in
-        samples::answers().into_iter().chain(samples::new_answers()).chain(samples::worded_answers())
+        samples::client_results().into_iter().chain(samples::new_client_results()).chain(samples::downgraded_client_results())
     {
-        if !can_ask(edition, &ask) {
+        if !supports_request(edition, &ask) {
             continue;
         }
         let mut out = Vec::new();
-        write_answer(&mut out, edition, &answer);
+        write_client_result(&mut out, edition, &answer);
         let definition = match answer {
-            Answer::Elicit(_) => "ElicitResult",
-            Answer::Sample(_) => "CreateMessageResult",
+            ClientResult::Elicitation(_) => "ElicitResult",
+            ClientResult::Sampling(_) => "CreateMessageResult",
             _ => "ListRootsResult",
         };
-        shelf.judge(definition, &parse(&out));
+        shelf.check(definition, &parse(&out));
     }
 }
 
-fn check_notices(shelf: &Shelf) {
-    let edition = shelf.edition;
-    for notice in samples::notices() {
-        let definition = notice_definition(&notice);
-        let nameless = matches!(notice, Notice::Cancelled { request: None, .. });
-        let known = shelf.with(definition).is_some() && !(nameless && edition != Edition::E2025_11_25);
+fn check_notifications(shelf: &VersionSchemas) {
+    let edition = shelf.version;
+    for notice in samples::notifications() {
+        let definition = notification_definition(&notice);
+        let nameless = matches!(notice, Notification::Cancelled { request: None, .. });
+        let known = shelf.document_with(definition).is_some() && !(nameless && edition != ProtocolVersion::V2025_11_25);
         for subscription in [None, Some(RequestId::from("L1")), Some(RequestId::from(1))] {
             let mut out = b"before".to_vec();
-            let said = write_notice(&mut out, edition, &notice, subscription.as_ref());
+            let said = write_notification(&mut out, edition, &notice, subscription.as_ref());
             assert_eq!(said, known, "{edition} {notice:?}");
             let Some(written) = out.strip_prefix(b"before").filter(|written| !written.is_empty()) else {
                 assert!(!said);
                 continue;
             };
             let message = parse(written);
-            shelf.judge(definition, &message);
-            shelf.judge("JSONRPCNotification", &message);
+            shelf.check(definition, &message);
+            shelf.check("JSONRPCNotification", &message);
             let tag = &message["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"];
-            let tagged = subscription.filter(|_| edition.facts().feeding == Feeding::Listen);
+            let tagged = subscription.filter(|_| edition.behavior().change_delivery == ChangeDelivery::Listen);
             assert_eq!(tag.is_null(), tagged.is_none(), "{message}");
         }
     }
 }
 
-fn check_faults(shelf: &Shelf) {
-    let edition = shelf.edition;
-    for fault in samples::faults() {
+fn check_protocol_errors(shelf: &VersionSchemas) {
+    let edition = shelf.version;
+    for fault in samples::protocol_errors() {
         let mut out = Vec::new();
-        write_fault(&mut out, edition, Some(&RequestId::from(3)), &fault);
+        write_protocol_error(&mut out, edition, Some(&RequestId::from(3)), &fault);
         let message = parse(&out);
-        let newest = edition.facts().result_type;
+        let newest = edition.behavior().result_type;
         let special = match fault.kind() {
-            FaultKind::UrlFirst if edition == Edition::E2025_11_25 => Some("URLElicitationRequiredError"),
-            FaultKind::Header if newest => Some("HeaderMismatchError"),
-            FaultKind::Capability if newest => Some("MissingRequiredClientCapabilityError"),
-            FaultKind::Version if newest => Some("UnsupportedProtocolVersionError"),
+            ProtocolErrorKind::UrlElicitationRequired if edition == ProtocolVersion::V2025_11_25 => Some("URLElicitationRequiredError"),
+            ProtocolErrorKind::HeaderMismatch if newest => Some("HeaderMismatchError"),
+            ProtocolErrorKind::MissingCapability if newest => Some("MissingRequiredClientCapabilityError"),
+            ProtocolErrorKind::UnsupportedVersion if newest => Some("UnsupportedProtocolVersionError"),
             _ => None,
         };
-        let general = ["JSONRPCErrorResponse", "JSONRPCError"].into_iter().find(|name| shelf.book.has(name));
-        shelf.judge(special.or(general).unwrap(), &message);
-        shelf.judge(general.unwrap(), &message);
+        let general = ["JSONRPCErrorResponse", "JSONRPCError"].into_iter().find(|name| shelf.document.has(name));
+        shelf.check(special.or(general).unwrap(), &message);
+        shelf.check(general.unwrap(), &message);
 
         let mut out = Vec::new();
-        write_fault(&mut out, edition, None, &fault);
+        write_protocol_error(&mut out, edition, None, &fault);
         let nameless = parse(&out);
-        match edition.facts().id_optional {
-            true => shelf.judge(general.unwrap(), &nameless),
+        match edition.behavior().error_id_optional {
+            true => shelf.check(general.unwrap(), &nameless),
             // The schema knows no error without an id; JSON-RPC says null.
             false => assert_eq!(nameless.get("id"), Some(&Value::Null)),
         }
@@ -531,7 +531,7 @@ fn check_faults(shelf: &Shelf) {
 }
 
 /// Nothing that the schema lists may be left untried.
-fn check_coverage(shelf: &Shelf) {
+fn check_coverage(shelf: &VersionSchemas) {
     let unions = [
         "ClientRequest",
         "ServerRequest",
@@ -540,32 +540,32 @@ fn check_coverage(shelf: &Shelf) {
         "ClientResult",
         "ServerResult",
     ];
-    let definitions = &shelf.book.open[shelf.book.shelf];
+    let definitions = &shelf.document.open[shelf.document.definitions_key];
     let members = unions.iter().filter_map(|union| definitions.get(union)?.get("anyOf")?.as_array());
     let names: BTreeSet<&str> = members
         .flatten()
         .filter_map(|member| member["$ref"].as_str()?.rsplit('/').next())
         .filter(|name| *name != "Result")
         .collect();
-    assert!(names.len() > 15, "{}: {names:?}", shelf.edition);
-    let used = shelf.book.used.borrow();
+    assert!(names.len() > 15, "{}: {names:?}", shelf.version);
+    let used = shelf.document.used_definitions.borrow();
     let untried: Vec<_> = names.iter().filter(|name| !used.contains(**name)).collect();
-    assert!(untried.is_empty(), "{}: untried {untried:?}", shelf.edition);
+    assert!(untried.is_empty(), "{}: untried {untried:?}", shelf.version);
 
     let (mut seen, mut listed) = Default::default();
     for name in names {
         let schema = json!({ "$ref": format!("/{name}") });
-        shelf.book.listed(name, &schema, &mut seen, &mut listed);
+        shelf.document.collect_properties(name, &schema, &mut seen, &mut listed);
     }
-    let said = shelf.book.said.borrow();
-    let unsaid: Vec<_> = listed.difference(&said).filter(|name| !is_unsaid(name)).collect();
-    assert!(unsaid.is_empty(), "{}: unsaid {unsaid:#?}", shelf.edition);
+    let said = shelf.document.seen_properties.borrow();
+    let unsaid: Vec<_> = listed.difference(&said).filter(|name| !is_not_modeled(name)).collect();
+    assert!(unsaid.is_empty(), "{}: unsaid {unsaid:#?}", shelf.version);
 }
 
 /// What the model has no place for, on purpose.
-fn is_unsaid(name: &str) -> bool {
+fn is_not_modeled(name: &str) -> bool {
     // `_meta` of messages that have nothing else to say in it: lists, questions, notices.
-    const BARE: [&str; 9] = [
+    const FIELDLESS: [&str; 9] = [
         "CompleteResult",
         "InitializeResult",
         "ReadResourceResult",
@@ -580,7 +580,7 @@ fn is_unsaid(name: &str) -> bool {
     let bare = owner.is_some_and(|owner| {
         let list = owner.starts_with("List") && owner.ends_with("Result");
         let notice = owner.ends_with("Notification.params") || owner.ends_with("NotificationParams");
-        BARE.contains(&owner) || list || notice || owner == "NotificationParams"
+        FIELDLESS.contains(&owner) || list || notice || owner == "NotificationParams"
     });
     // A name for people means nothing in a reference; nobody runs a question as a task.
     let dropped = [
@@ -592,13 +592,13 @@ fn is_unsaid(name: &str) -> bool {
     bare || name.ends_with("Notification.params") || dropped.contains(&name)
 }
 
-fn on_each_shelf(check: impl Fn(&Shelf) + Send + Sync) {
+fn for_each_version(check: impl Fn(&VersionSchemas) + Send + Sync) {
     // A book may be read by one thread only, but five threads read five books.
     std::thread::scope(|scope| {
-        for edition in Edition::ALL {
+        for edition in ProtocolVersion::ALL {
             let check = &check;
             scope.spawn(move || {
-                if let Some(shelf) = Shelf::of(edition) {
+                if let Some(shelf) = VersionSchemas::load(edition) {
                     check(&shelf);
                 }
             });
@@ -608,13 +608,13 @@ fn on_each_shelf(check: impl Fn(&Shelf) + Send + Sync) {
 
 #[test]
 fn all_that_is_written_fits_the_official_schemas() {
-    on_each_shelf(|shelf| {
+    for_each_version(|shelf| {
         check_calls(shelf);
         check_outcomes(shelf);
-        check_asks(shelf);
-        check_answers(shelf);
-        check_notices(shelf);
-        check_faults(shelf);
+        check_server_requests(shelf);
+        check_client_results(shelf);
+        check_notifications(shelf);
+        check_protocol_errors(shelf);
         check_coverage(shelf);
     });
 }
@@ -624,35 +624,35 @@ fn all_that_is_written_fits_the_official_schemas() {
 #[test]
 fn a_closed_schema_refuses_a_field_too_many() {
     let cases = [
-        (Edition::E2024_11_05, "tools/list", "/tools/0", "annotations"),
-        (Edition::E2025_03_26, "tools/list", "/tools/0", "title"),
-        (Edition::E2025_06_18, "tools/list", "/tools/0", "icons"),
-        (Edition::E2026_07_28, "tools/list", "/tools/0", "execution"),
-        (Edition::E2025_11_25, "tools/list", "", "ttlMs"),
-        (Edition::E2025_03_26, "tools/call", "", "structuredContent"),
-        (Edition::E2025_03_26, "tools/call", "/content/0", "_meta"),
-        (Edition::E2025_03_26, "tools/call", "/content/0/annotations", "lastModified"),
-        (Edition::E2025_06_18, "initialize", "/serverInfo", "websiteUrl"),
-        (Edition::E2024_11_05, "initialize", "/capabilities", "completions"),
-        (Edition::E2026_07_28, "server/discover", "/capabilities", "tasks"),
-        (Edition::E2026_07_28, "server/discover", "", "serverInfo"),
-        (Edition::E2025_11_25, "tasks/get", "", "ttlMs"),
-        (Edition::E2025_11_25, "resources/list", "/resources/0/icons/0", "alt"),
+        (ProtocolVersion::V2024_11_05, "tools/list", "/tools/0", "annotations"),
+        (ProtocolVersion::V2025_03_26, "tools/list", "/tools/0", "title"),
+        (ProtocolVersion::V2025_06_18, "tools/list", "/tools/0", "icons"),
+        (ProtocolVersion::V2026_07_28, "tools/list", "/tools/0", "execution"),
+        (ProtocolVersion::V2025_11_25, "tools/list", "", "ttlMs"),
+        (ProtocolVersion::V2025_03_26, "tools/call", "", "structuredContent"),
+        (ProtocolVersion::V2025_03_26, "tools/call", "/content/0", "_meta"),
+        (ProtocolVersion::V2025_03_26, "tools/call", "/content/0/annotations", "lastModified"),
+        (ProtocolVersion::V2025_06_18, "initialize", "/serverInfo", "websiteUrl"),
+        (ProtocolVersion::V2024_11_05, "initialize", "/capabilities", "completions"),
+        (ProtocolVersion::V2026_07_28, "server/discover", "/capabilities", "tasks"),
+        (ProtocolVersion::V2026_07_28, "server/discover", "", "serverInfo"),
+        (ProtocolVersion::V2025_11_25, "tasks/get", "", "ttlMs"),
+        (ProtocolVersion::V2025_11_25, "resources/list", "/resources/0/icons/0", "alt"),
     ];
-    for shelf in Edition::ALL.into_iter().filter_map(Shelf::of) {
-        for (_, method, at, field) in cases.iter().filter(|case| case.0 == shelf.edition) {
+    for shelf in ProtocolVersion::ALL.into_iter().filter_map(VersionSchemas::load) {
+        for (_, method, at, field) in cases.iter().filter(|case| case.0 == shelf.version) {
             let (call, outcome) =
                 samples::outcomes().into_iter().find(|(call, _)| call.method() == *method).unwrap();
-            let definition = outcome_definition(shelf.edition, &call, &outcome).unwrap();
+            let definition = outcome_definition(shelf.version, &call, &outcome).unwrap();
             let mut out = Vec::new();
-            write_outcome(&mut out, shelf.edition, &outcome, None);
+            write_outcome(&mut out, shelf.version, &outcome, None);
             let mut result = parse(&out);
             let target = result.pointer_mut(at).unwrap().as_object_mut().unwrap();
             assert_eq!(target.insert((*field).into(), json!({})), None, "{method} {field}");
-            let complaint = shelf.with(definition).unwrap().complaint(definition, true, &result);
-            assert!(complaint.is_some(), "{} {method} {at} {field}", shelf.edition);
+            let complaint = shelf.document_with(definition).unwrap().validation_error(definition, true, &result);
+            assert!(complaint.is_some(), "{} {method} {at} {field}", shelf.version);
         }
         let bare = json!({ "tools": [{ "name": "x" }], "resultType": "complete" });
-        assert!(shelf.book.complaint("ListToolsResult", false, &bare).is_some());
+        assert!(shelf.document.validation_error("ListToolsResult", false, &bare).is_some());
     }
 }

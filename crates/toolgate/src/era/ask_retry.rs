@@ -13,9 +13,9 @@ use bytes::Bytes;
 use serde_json::{Map, json};
 use sha2::{Digest, Sha256};
 use toolgate_wire::model::{
-    Answer, Ask, Call, ClientCapabilities, InputRequired, LogLevel, Notice, Outcome, Retry, ToolOutput,
+    ClientResult, ServerRequest, Call, ClientCapabilities, InputRequired, LogLevel, Notification, Outcome, Retry, ToolOutput,
 };
-use toolgate_wire::{Client, Edition, Fault, Kind, Raw, codec};
+use toolgate_wire::{Client, ProtocolVersion, ProtocolError, Kind, RawJson, codec};
 
 use super::{Era, Face};
 use crate::clock::Clock;
@@ -35,7 +35,7 @@ const LUGGAGE: usize = 64 << 10;
 
 /// The voice of one run of a call whose client must call again to answer.
 pub(super) struct Retrying {
-    edition: Edition,
+    edition: ProtocolVersion,
     client: Arc<Client>,
     log_level: Option<LogLevel>,
     /// None: the client takes one message only, the answer.
@@ -52,7 +52,7 @@ struct Binding {
     principal: Principal,
     method: &'static str,
     /// As they came: what of them counts is read when it is asked for.
-    params: Option<Raw>,
+    params: Option<RawJson>,
 }
 
 /// What is needed to seal and to open, in one piece: every call keeps it, and hardly any uses it.
@@ -68,35 +68,35 @@ struct Journal {
     /// What the client carried; taken when it is opened.
     sealed: Option<String>,
     /// What the client brings this time. Stays raw until the question is known.
-    brought: BTreeMap<String, Raw>,
+    brought: BTreeMap<String, RawJson>,
     round: u64,
     /// Answers of this and earlier runs.
-    answers: BTreeMap<String, Raw>,
+    answers: BTreeMap<String, RawJson>,
     /// Steps and state of this and earlier runs.
-    memory: BTreeMap<String, Raw>,
+    memory: BTreeMap<String, RawJson>,
     /// Asked in this run and not answered.
-    waiting: BTreeMap<String, Ask>,
+    waiting: BTreeMap<String, ServerRequest>,
     /// What the client would have to be able to do, and the words in which the handler was told.
     missing: Option<(ClientCapabilities, String)>,
-    forged: Option<Fault>,
+    forged: Option<ProtocolError>,
 }
 
 impl Retrying {
     pub(super) fn new(
-        edition: Edition,
+        edition: ProtocolVersion,
         call: &Call,
-        params: Option<&Raw>,
+        params: Option<&RawJson>,
         caller: &Caller,
         out: Option<Arc<Stream>>,
         era: &Era,
     ) -> Retrying {
         let retry = match call {
-            Call::CallTool { retry, .. } | Call::GetPrompt { retry, .. } | Call::Read { retry, .. } => {
+            Call::CallTool { retry, .. } | Call::GetPrompt { retry, .. } | Call::ReadResource { retry, .. } => {
                 Some(retry)
             }
             _ => None,
         };
-        let journal = retry.filter(|retry| !retry.is_empty()).map(|Retry { responses, state }| {
+        let journal = retry.filter(|retry| !retry.is_empty()).map(|Retry { input_responses: responses, request_state: state }| {
             Box::new(Journal { sealed: state.clone(), brought: responses.clone(), ..Journal::default() })
         });
         let binding =
@@ -114,7 +114,7 @@ impl Retrying {
     }
 
     /// Why the journal that the client brought is refused.
-    pub(super) fn forged(&self) -> Option<Fault> {
+    pub(super) fn forged(&self) -> Option<ProtocolError> {
         self.lock().as_ref()?.forged.clone()
     }
 
@@ -123,7 +123,7 @@ impl Retrying {
     }
 
     /// Ends this run: what the client is asked, and what it is given to carry.
-    pub(super) fn suspend(&self) -> Result<Outcome, Fault> {
+    pub(super) fn suspend(&self) -> Result<Outcome, ProtocolError> {
         let mut kept = self.lock();
         let journal = kept.get_or_insert_default();
         if journal.round >= ROUNDS {
@@ -131,7 +131,7 @@ impl Retrying {
             return if self.is_tool {
                 Ok(Outcome::Tool(ToolOutput::error(said)))
             } else {
-                Err(Fault::params(said))
+                Err(ProtocolError::invalid_params(said))
             };
         }
         let plain = journal.write(self.kit.clock.unix() + LIFETIME.as_secs());
@@ -139,7 +139,7 @@ impl Retrying {
         if state.len() > LUGGAGE {
             // Whoever brings too much is told so; it is no fault of ours.
             if journal.answers.values().map(|raw| raw.as_bytes().len()).sum::<usize>() > LUGGAGE / 2 {
-                return Err(Fault::params(format!(
+                return Err(ProtocolError::invalid_params(format!(
                     "the answers are longer than {} bytes in all",
                     LUGGAGE / 2
                 )));
@@ -150,10 +150,10 @@ impl Retrying {
                 bytes = state.len(),
                 "a handler sets aside more than a client can carry"
             );
-            return Err(Fault::internal(&reference));
+            return Err(ProtocolError::internal(&reference));
         }
         let asks = std::mem::take(&mut journal.waiting);
-        Ok(Outcome::InputRequired(InputRequired { asks, state: Some(state) }))
+        Ok(Outcome::InputRequired(InputRequired { input_requests: asks, request_state: Some(state) }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Box<Journal>>> {
@@ -168,14 +168,14 @@ impl Retrying {
             if let Err(reason) =
                 plain.map_err(|_| "invalid").and_then(|plain| journal.read(&plain, self.kit.clock.unix()))
             {
-                let fault = Fault::params(format!("requestState is {reason}"));
-                journal.forged = Some(fault.with_data(Raw::from(json!({ "reason": reason }))));
+                let fault = ProtocolError::invalid_params(format!("requestState is {reason}"));
+                journal.forged = Some(fault.with_data(RawJson::from(json!({ "reason": reason }))));
             }
         }
         journal
     }
 
-    fn ask_now(&self, key: &str, ask: Ask) -> Result<Answer, AskError> {
+    fn ask_now(&self, key: &str, ask: ServerRequest) -> Result<ClientResult, AskError> {
         let mut kept = self.lock();
         let journal = self.open(&mut kept);
         if journal.forged.is_some() {
@@ -191,7 +191,7 @@ impl Retrying {
             journal.answers.insert(key.to_owned(), raw.clone());
             return Ok(answer);
         }
-        if let Some((what, missing)) = codec::lacking(&self.client, &ask) {
+        if let Some((what, missing)) = codec::missing_capabilities(&self.client, &ask) {
             let error = AskError(AskErrorKind::Unsupported(what));
             journal.missing = Some((missing, error.to_string()));
             return Err(error);
@@ -202,8 +202,8 @@ impl Retrying {
         Err(AskError(AskErrorKind::Suspended))
     }
 
-    fn understand(&self, ask: &Ask, raw: &Raw) -> Option<Answer> {
-        let answer = codec::read_answer(self.edition, ask, raw).ok()?;
+    fn understand(&self, ask: &ServerRequest, raw: &RawJson) -> Option<ClientResult> {
+        let answer = codec::read_client_result(self.edition, ask, raw).ok()?;
         is_right(ask, &answer).ok()?;
         Some(answer)
     }
@@ -214,21 +214,21 @@ impl Voice for Retrying {
         self.out.is_some() && self.log_level.is_some_and(|wanted| level >= wanted)
     }
 
-    fn tell(&self, notice: &Notice) -> bool {
+    fn tell(&self, notice: &Notification) -> bool {
         let Some(out) = &self.out else { return false };
         let mut message = Vec::with_capacity(192);
-        codec::write_notice(&mut message, self.edition, notice, None) && out.hint(message.into())
+        codec::write_notification(&mut message, self.edition, notice, None) && out.hint(message.into())
     }
 
-    fn ask<'a>(&'a self, key: &'a str, ask: Ask) -> BoxFuture<'a, Result<Answer, AskError>> {
+    fn ask<'a>(&'a self, key: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, AskError>> {
         Box::pin(async move { self.ask_now(key, ask) })
     }
 
-    fn recall(&self, name: &str) -> Option<Raw> {
+    fn recall(&self, name: &str) -> Option<RawJson> {
         self.open(&mut self.lock()).memory.get(name).cloned()
     }
 
-    fn remember(&self, name: &str, value: Raw) {
+    fn remember(&self, name: &str, value: RawJson) {
         self.open(&mut self.lock()).memory.insert(name.to_owned(), value);
     }
 
@@ -246,7 +246,7 @@ impl Voice for Retrying {
         }
         // The handler could not do without, if what it says is what it was told.
         let (missing, told) = journal.missing.as_ref()?;
-        said.contains(told.as_str()).then(|| Stop::Fault(Fault::capability(missing, told.as_str())))
+        said.contains(told.as_str()).then(|| Stop::Fault(ProtocolError::missing_capability(missing, told.as_str())))
     }
 
     fn send_away(&self, _: Duration) {}
@@ -260,7 +260,7 @@ impl Voice for Retrying {
 
 impl Journal {
     fn write(&self, expires: u64) -> Vec<u8> {
-        let object = |entries: &BTreeMap<String, Raw>| {
+        let object = |entries: &BTreeMap<String, RawJson>| {
             let mut object = Map::new();
             for (key, raw) in entries {
                 object.insert(key.clone(), raw.to_value());
@@ -298,10 +298,10 @@ impl Retrying {
         let Binding { principal, method, params } = &self.binding;
         // It was read before, so it can be read.
         let call = codec::read_call(self.edition, method, params.as_ref()).ok();
-        let subject = call.as_ref().and_then(Call::subject).unwrap_or_default();
+        let subject = call.as_ref().and_then(Call::mirrored_name).unwrap_or_default();
         let arguments = match &call {
             Some(Call::CallTool { arguments, .. }) => arguments.clone(),
-            Some(Call::GetPrompt { arguments, .. }) => Raw::of(arguments).ok(),
+            Some(Call::GetPrompt { arguments, .. }) => RawJson::from_serializable(arguments).ok(),
             _ => None,
         };
         let mut hash = Sha256::new();
@@ -320,7 +320,7 @@ impl Retrying {
 }
 
 /// The same for the same JSON, however its members are ordered and its strings escaped.
-fn canonical(hash: &mut Sha256, raw: &Raw) {
+fn canonical(hash: &mut Sha256, raw: &RawJson) {
     let value = raw.view();
     let text = |hash: &mut Sha256, text: &str| {
         hash.update((text.len() as u64).to_le_bytes());
@@ -340,7 +340,7 @@ fn canonical(hash: &mut Sha256, raw: &Raw) {
             hash.update((value.items().count() as u64).to_le_bytes());
             value.items().for_each(|item| canonical(hash, &raw.slice(item)));
         }
-        Kind::Text => text(hash, &value.as_text().unwrap_or_default()),
+        Kind::String => text(hash, &value.as_string().unwrap_or_default()),
         _ => {
             hash.update((value.as_bytes().len() as u64).to_le_bytes());
             hash.update(value.as_bytes());

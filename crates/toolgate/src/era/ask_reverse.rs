@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use toolgate_wire::model::{Answer, Ask, LogLevel, Notice};
-use toolgate_wire::{Edition, Raw, RequestId, Resume, codec, write_request};
+use toolgate_wire::model::{ClientResult, ServerRequest, LogLevel, Notification};
+use toolgate_wire::{ProtocolVersion, RawJson, RequestId, Resumability, codec, write_request};
 
 use super::session::Session;
 use crate::cancel::Cancel;
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
 /// The voice of one call of a client that can be asked while it waits.
 pub(super) struct Reversing {
-    edition: Edition,
+    edition: ProtocolVersion,
     session: Option<Arc<Session>>,
     /// None: the client takes one message only, the answer.
     out: Option<Arc<Stream>>,
@@ -30,12 +30,12 @@ pub(super) struct Reversing {
     /// It came by a request of its own, whose connection can be freed.
     posted: bool,
     /// There is one run only; what is set aside stays here.
-    memory: Mutex<BTreeMap<String, Raw>>,
+    memory: Mutex<BTreeMap<String, RawJson>>,
 }
 
 impl Reversing {
     pub(super) fn new(
-        edition: Edition,
+        edition: ProtocolVersion,
         session: Option<Arc<Session>>,
         out: Option<Arc<Stream>>,
         cancel: Cancel,
@@ -54,15 +54,15 @@ impl Reversing {
         &self,
         session: &Session,
         out: &Stream,
-        ask: &Ask,
+        ask: &ServerRequest,
         task: Option<&str>,
-    ) -> Result<Answer, AskError> {
+    ) -> Result<ClientResult, AskError> {
         let (id, answer) = session.expect().ok_or(AskError(AskErrorKind::Gone))?;
         let mut forget = Forget { session, id: &id, taken_back: Some((out, self.edition)) };
         let mut params = Vec::new();
         match task {
-            Some(task) => codec::write_related_ask_params(&mut params, self.edition, ask, task),
-            None => codec::write_ask_params(&mut params, self.edition, ask),
+            Some(task) => codec::write_task_request_params(&mut params, self.edition, ask, task),
+            None => codec::write_server_request_params(&mut params, self.edition, ask),
         }
         let mut message = Vec::with_capacity(params.len() + 128);
         write_request(&mut message, &id, ask.method(), Some(&params));
@@ -80,18 +80,18 @@ impl Reversing {
         let result = result.map_err(|error| AskError(AskErrorKind::Refused(error.message)))?;
         let refused = |why: String| AskError(AskErrorKind::Refused(why));
         let answer =
-            codec::read_answer(self.edition, ask, &result).map_err(|fault| refused(fault.to_string()))?;
+            codec::read_client_result(self.edition, ask, &result).map_err(|fault| refused(fault.to_string()))?;
         is_right(ask, &answer).map_err(refused)?;
         Ok(answer)
     }
 }
 
 impl Reversing {
-    async fn ask_related(&self, ask: Ask, task: Option<&str>) -> Result<Answer, AskError> {
+    async fn ask_related(&self, ask: ServerRequest, task: Option<&str>) -> Result<ClientResult, AskError> {
         let (Some(session), Some(out)) = (&self.session, &self.out) else {
             return Err(AskError(AskErrorKind::Unsupported("questions on this connection")));
         };
-        if let Some((what, _)) = codec::lacking(&session.client, &ask) {
+        if let Some((what, _)) = codec::missing_capabilities(&session.client, &ask) {
             return Err(AskError(AskErrorKind::Unsupported(what)));
         }
         self.ask_session(session, out, &ask, task).await
@@ -107,25 +107,25 @@ impl Voice for Reversing {
             }
     }
 
-    fn tell(&self, notice: &Notice) -> bool {
+    fn tell(&self, notice: &Notification) -> bool {
         let Some(out) = &self.out else { return false };
         let mut message = Vec::with_capacity(192);
-        codec::write_notice(&mut message, self.edition, notice, None) && out.hint(message.into())
+        codec::write_notification(&mut message, self.edition, notice, None) && out.hint(message.into())
     }
 
-    fn ask<'a>(&'a self, _: &'a str, ask: Ask) -> BoxFuture<'a, Result<Answer, AskError>> {
+    fn ask<'a>(&'a self, _: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, AskError>> {
         Box::pin(self.ask_related(ask, None))
     }
 
-    fn ask_for<'a>(&'a self, task: &'a str, _: &'a str, ask: Ask) -> BoxFuture<'a, Result<Answer, AskError>> {
+    fn ask_for<'a>(&'a self, task: &'a str, _: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, AskError>> {
         Box::pin(self.ask_related(ask, Some(task)))
     }
 
-    fn recall(&self, name: &str) -> Option<Raw> {
+    fn recall(&self, name: &str) -> Option<RawJson> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    fn remember(&self, name: &str, value: Raw) {
+    fn remember(&self, name: &str, value: RawJson) {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), value);
     }
 
@@ -135,7 +135,7 @@ impl Voice for Reversing {
 
     fn send_away(&self, retry: Duration) {
         if self.posted
-            && self.edition.facts().resume == Resume::Polling
+            && self.edition.behavior().resumability == Resumability::Polling
             && self.session.is_some()
             && let Some(out) = &self.out
         {
@@ -149,7 +149,7 @@ struct Forget<'a> {
     session: &'a Session,
     id: &'a RequestId,
     /// Where the client is told that the question is taken back, unless it was answered.
-    taken_back: Option<(&'a Stream, Edition)>,
+    taken_back: Option<(&'a Stream, ProtocolVersion)>,
 }
 
 impl Drop for Forget<'_> {
@@ -158,9 +158,9 @@ impl Drop for Forget<'_> {
         let (true, Some((out, edition))) = (self.session.forget(self.id), self.taken_back) else {
             return;
         };
-        let notice = Notice::Cancelled { request: Some(self.id.clone()), reason: None };
+        let notice = Notification::Cancelled { request: Some(self.id.clone()), reason: None };
         let mut message = Vec::with_capacity(128);
-        if codec::write_notice(&mut message, edition, &notice, None) {
+        if codec::write_notification(&mut message, edition, &notice, None) {
             out.hint(message.into());
         }
     }

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use toolgate_wire::model::{Implementation, Notice, Outcome, ServerCapabilities, Welcome};
-use toolgate_wire::{Edition, Fault, FaultKind, Forgiving, Kind, OnGet, Raw, RequestId, codec};
+use toolgate_wire::model::{Implementation, Notification, Outcome, ServerCapabilities, InitializeResult};
+use toolgate_wire::{ProtocolVersion, ProtocolError, ProtocolErrorKind, Leniency, Kind, GetDiscovery, RawJson, RequestId, codec};
 
 use super::speech::Speech;
 use super::{Answer, Era, Face, Peer, Road, Speaker};
@@ -14,13 +14,13 @@ use crate::observe::Transport;
 
 /// A message as it was meant: without blanks around its method, with `arguments` where `args` stands, with the token of
 /// progress where it belongs. None if it needs no mending, or nobody here does any.
-pub(super) fn mend<'a>(peer: &Peer, method: &'a str, params: Option<&Raw>) -> Option<(&'a str, Option<Raw>)> {
+pub(super) fn mend<'a>(peer: &Peer, method: &'a str, params: Option<&RawJson>) -> Option<(&'a str, Option<RawJson>)> {
     let dialect = peer.dialect();
     let trimmed = if dialect.lenient { method.trim() } else { method };
     let renames = dialect.lenient && trimmed == "tools/call";
     let mut mended = params.filter(|_| renames).and_then(rename_arguments);
-    if dialect.progress_beside {
-        let moved = mended.as_ref().or(params).and_then(codec::move_progress);
+    if dialect.top_level_progress_token {
+        let moved = mended.as_ref().or(params).and_then(codec::move_progress_token);
         mended = moved.or(mended);
     }
     if trimmed.len() == method.len() && mended.is_none() {
@@ -29,7 +29,7 @@ pub(super) fn mend<'a>(peer: &Peer, method: &'a str, params: Option<&Raw>) -> Op
     Some((trimmed, mended.or_else(|| params.cloned())))
 }
 
-fn rename_arguments(params: &Raw) -> Option<Raw> {
+fn rename_arguments(params: &RawJson) -> Option<RawJson> {
     let view = params.view();
     if view.kind() != Kind::Object || view.get("arguments").is_some() {
         return None;
@@ -41,7 +41,7 @@ fn rename_arguments(params: &Raw) -> Option<Raw> {
         .map(|(name, value)| (Cow::into_owned(name), value.to_value()))
         .collect();
     members.insert("arguments".into(), arguments.to_value());
-    Some(Raw::from(serde_json::Value::Object(members)))
+    Some(RawJson::from(serde_json::Value::Object(members)))
 }
 
 /// What is offered to somebody who is not remembered, and so can set nothing and be told of no change.
@@ -60,7 +60,7 @@ pub(super) fn unheard(offered: ServerCapabilities) -> ServerCapabilities {
 /// What is said right after the answer to a greeting, where the server speaks then too.
 pub(super) fn announcement(peer: &Peer) -> Option<Bytes> {
     let mut out = Vec::new();
-    let is_said = peer.dialect().announces && Speech::bare(peer).notice(&mut out, &Notice::Initialized, None);
+    let is_said = peer.dialect().sends_initialized && Speech::bare(peer).notice(&mut out, &Notification::Initialized, None);
     is_said.then(|| out.into())
 }
 
@@ -90,10 +90,10 @@ fn catalog(face: &Face, here: &str, tools: &[String]) -> Bytes {
 
 impl Era {
     /// What is overlooked in messages of this peer; none if nothing is.
-    pub(crate) fn forgives(&self, peer: &Peer) -> Option<Forgiving> {
+    pub(crate) fn forgives(&self, peer: &Peer) -> Option<Leniency> {
         let dialect = peer.dialect();
-        let forgiving = Forgiving { arrays: dialect.array_params, null_ids: dialect.null_ids };
-        let is_bare = forgiving != Forgiving::default() && matches!(self.speaker(peer), Ok(Speaker::Bare));
+        let forgiving = Leniency { ignore_array_params: dialect.ignore_array_params, ignore_null_ids: dialect.null_id_is_notification };
+        let is_bare = forgiving != Leniency::default() && matches!(self.speaker(peer), Ok(Speaker::Bare));
         is_bare.then_some(forgiving)
     }
 
@@ -103,7 +103,7 @@ impl Era {
     }
 
     /// Where a greeting is required, it has to be right: once, with a version that is served, and a name.
-    pub(super) fn check_greeting(&self, params: Option<&Raw>, peer: &Peer) -> Result<(), (Speech, Fault)> {
+    pub(super) fn check_greeting(&self, params: Option<&RawJson>, peer: &Peer) -> Result<(), (Speech, ProtocolError)> {
         if !self.sessions.are_required() {
             return Ok(());
         }
@@ -113,31 +113,31 @@ impl Era {
             (Road::Post { .. }, _) => None,
         };
         if let Some(session) = greeted {
-            let fault = Fault::new(FaultKind::Uninitialized, "this session has been initialized before");
-            return Err((session.client.edition.into(), fault));
+            let fault = ProtocolError::new(ProtocolErrorKind::NotInitialized, "this session has been initialized before");
+            return Err((session.client.protocol_version.into(), fault));
         }
-        let params = params.map(Raw::view).filter(|params| params.kind() == Kind::Object);
-        let version = params.and_then(|params| params.get("protocolVersion")?.as_text());
+        let params = params.map(RawJson::view).filter(|params| params.kind() == Kind::Object);
+        let version = params.and_then(|params| params.get("protocolVersion")?.as_string());
         match version {
-            Some(version) if !Edition::of(&version).is_some_and(Edition::shakes_hands) => {
-                let served: Vec<&str> = Edition::ALL
+            Some(version) if !ProtocolVersion::parse(&version).is_some_and(ProtocolVersion::has_handshake) => {
+                let served: Vec<&str> = ProtocolVersion::ALL
                     .into_iter()
-                    .filter(|edition| edition.shakes_hands())
-                    .map(Edition::date)
+                    .filter(|edition| edition.has_handshake())
+                    .map(ProtocolVersion::as_str)
                     .collect();
                 let data = serde_json::json!({ "supported_versions": served, "requested_version": version });
-                Err((Speech::bare(peer), Fault::version(&version).with_data(Raw::from(data))))
+                Err((Speech::bare(peer), ProtocolError::unsupported_version(&version).with_data(RawJson::from(data))))
             }
             _ if params.and_then(|params| params.get("clientInfo")).is_none() => {
-                Err((Speech::bare(peer), Fault::params("params.clientInfo is missing")))
+                Err((Speech::bare(peer), ProtocolError::invalid_params("params.clientInfo is missing")))
             }
             _ => Ok(()),
         }
     }
 
     /// Answers an `initialize` that names no edition, where that is overlooked. Nobody is remembered for it.
-    pub(super) fn nod(&self, id: &RequestId, params: Option<&Raw>, peer: &Peer) -> Option<Answer> {
-        let pinned = peer.dialect().pinned.filter(|_| peer.dialect().lenient)?;
+    pub(super) fn nod(&self, id: &RequestId, params: Option<&RawJson>, peer: &Peer) -> Option<Answer> {
+        let pinned = peer.dialect().default_version.filter(|_| peer.dialect().lenient)?;
         let names_one = params.is_some_and(|params| params.view().get("protocolVersion").is_some());
         if names_one || !matches!(self.speech(peer), Speech::Bare(_)) {
             return None;
@@ -162,12 +162,12 @@ impl Era {
         }
         let face = self.face.load();
         match dialect.discovery {
-            OnGet::Introduction => {}
-            OnGet::Status => return Some(self.status(&face)),
-            OnGet::Catalog => return Some(catalog(&face, here, &tools())),
+            GetDiscovery::Initialize => {}
+            GetDiscovery::Status => return Some(self.status(&face)),
+            GetDiscovery::Catalog => return Some(catalog(&face, here, &tools())),
             _ => return None,
         }
-        let pinned = dialect.pinned.unwrap_or(Edition::NEWEST_HANDSHAKE);
+        let pinned = dialect.default_version.unwrap_or(ProtocolVersion::LATEST_WITH_HANDSHAKE);
         let outcome = self.introduction(pinned, &face, None);
         let mut out = b"{\"jsonrpc\":\"2.0\",\"result\":".to_vec();
         codec::write_outcome(&mut out, pinned, &outcome, Some(&face.info));
@@ -188,17 +188,17 @@ impl Era {
         told.to_string().into()
     }
 
-    fn introduction(&self, edition: Edition, face: &Face, instructions: Option<String>) -> Outcome {
+    fn introduction(&self, edition: ProtocolVersion, face: &Face, instructions: Option<String>) -> Outcome {
         let offered = unheard((self.offering)());
-        Outcome::Welcome(Box::new(Welcome {
-            version: edition.date().to_owned(),
+        Outcome::Initialize(Box::new(InitializeResult {
+            version: edition.as_str().to_owned(),
             capabilities: ServerCapabilities {
                 tools: offered.tools,
                 resources: offered.resources,
                 prompts: offered.prompts,
                 ..ServerCapabilities::default()
             },
-            server: Implementation {
+            server_info: Implementation {
                 name: face.info.name.clone(),
                 version: face.info.version.clone(),
                 ..Implementation::default()

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use http::HeaderName;
-use toolgate_wire::codec::Said;
-use toolgate_wire::model::{Call, Discovery};
-use toolgate_wire::{Client, Edition, Fault, FaultKind, Greeting, Meta};
+use toolgate_wire::codec::ParamsView;
+use toolgate_wire::model::{Call, DiscoverResult};
+use toolgate_wire::{Client, ProtocolVersion, ProtocolError, ProtocolErrorKind, Lifecycle, Meta};
 
 use super::header;
 use super::{Era, Peer, Road};
@@ -14,7 +14,7 @@ use crate::registry::decode;
 
 /// A request that says who sends it.
 pub(super) struct Greeted {
-    pub(super) edition: Edition,
+    pub(super) edition: ProtocolVersion,
     pub(super) call: Call,
     pub(super) client: Arc<Client>,
     pub(super) meta: Meta,
@@ -24,30 +24,30 @@ pub(super) struct Greeted {
 
 impl Era {
     /// Whether a message is to be read by the rules of these editions.
-    pub(super) fn is_each(&self, method: &str, said: &Said<'_>, labels: &Labels) -> bool {
+    pub(super) fn is_each(&self, method: &str, said: &ParamsView<'_>, labels: &Labels) -> bool {
         if method == "server/discover" {
             return true;
         }
-        if let Some(version) = said.version() {
+        if let Some(version) = said.protocol_version() {
             // A date we do not know is answered with those we do, which only these editions can say.
-            return Edition::of(&version).is_none_or(|edition| !edition.shakes_hands());
+            return ProtocolVersion::parse(&version).is_none_or(|edition| !edition.has_handshake());
         }
         if method == "initialize" {
             return false;
         }
         let named = header::edition(&labels.version);
-        named.is_some_and(|edition| edition.facts().greeting == Greeting::Each)
+        named.is_some_and(|edition| edition.behavior().lifecycle == Lifecycle::Stateless)
     }
 
     /// Checks what a request says of itself, in the order that clients rely on, and reads what it wants.
     pub(super) fn greet_each(
         &self,
         method: &str,
-        said: &Said<'_>,
+        said: &ParamsView<'_>,
         peer: &Peer,
         labels: &Labels,
-    ) -> Result<Greeted, Fault> {
-        let (version, client) = self.greetings.meet(said)?;
+    ) -> Result<Greeted, ProtocolError> {
+        let (version, client) = self.greetings.resolve(said)?;
         let posted = matches!(peer.road, Road::Post { .. });
         if posted
             && !labels.version.is(&version)
@@ -56,11 +56,11 @@ impl Era {
         {
             return Err(mismatch(&VERSION, "the `_meta` of the body"));
         }
-        let edition = match Edition::of(&version) {
-            Some(edition) if !edition.shakes_hands() => edition,
+        let edition = match ProtocolVersion::parse(&version) {
+            Some(edition) if !edition.has_handshake() => edition,
             // Finding out what is served works from whatever edition the client starts with.
-            Some(_) if method == "server/discover" => Edition::NEWEST,
-            _ => return Err(Fault::version(&version)),
+            Some(_) if method == "server/discover" => ProtocolVersion::LATEST,
+            _ => return Err(ProtocolError::unsupported_version(&version)),
         };
         if posted
             && !labels.method.is(method)
@@ -69,9 +69,9 @@ impl Era {
         {
             return Err(mismatch(&METHOD, "the method of the body"));
         }
-        let call = said.call(edition, method)?;
-        let mirrors = posted && edition.facts().mirror_headers && !peer.is_changed;
-        if let (true, Some(subject)) = (mirrors, call.subject()) {
+        let call = said.read_call(edition, method)?;
+        let mirrors = posted && edition.behavior().mirror_headers && !peer.is_changed;
+        if let (true, Some(subject)) = (mirrors, call.mirrored_name()) {
             // Most names stand there as they are.
             let is_plain = labels.name.is(subject) && !subject.starts_with("=?");
             if !is_plain && decode(required(&labels.name, &NAME)?.as_bytes()).as_deref() != Some(subject) {
@@ -82,20 +82,20 @@ impl Era {
     }
 
     /// What `server/discover` tells.
-    pub(super) fn discovery(&self) -> Discovery {
+    pub(super) fn discovery(&self) -> DiscoverResult {
         let face = self.face.load();
-        Discovery {
-            versions: Edition::dates().map(str::to_owned).collect(),
+        DiscoverResult {
+            versions: ProtocolVersion::supported().map(str::to_owned).collect(),
             capabilities: (self.offering)(),
             instructions: face.instructions.clone(),
-            server: Some(face.info.clone()),
+            server_info: Some(face.info.clone()),
             cache: face.cache,
         }
     }
 }
 
 /// Notifications need not mirror themselves; one that does must tell the truth.
-pub(super) fn check_method_if_sent(method: &str, peer: &Peer) -> Result<(), Fault> {
+pub(super) fn check_method_if_sent(method: &str, peer: &Peer) -> Result<(), ProtocolError> {
     match single(&peer.headers, &METHOD) {
         Ok(None) => Ok(()),
         Ok(Some(sent)) if sent == method => Ok(()),
@@ -103,14 +103,14 @@ pub(super) fn check_method_if_sent(method: &str, peer: &Peer) -> Result<(), Faul
     }
 }
 
-fn required<'a>(label: &'a Field, name: &HeaderName) -> Result<&'a str, Fault> {
+fn required<'a>(label: &'a Field, name: &HeaderName) -> Result<&'a str, ProtocolError> {
     match label.text() {
         Ok(Some(value)) => Ok(value),
-        Ok(None) => Err(Fault::new(FaultKind::Header, format!("header {name} is missing"))),
-        Err(_) => Err(Fault::new(FaultKind::Header, format!("header {name} must be sent once, as text"))),
+        Ok(None) => Err(ProtocolError::new(ProtocolErrorKind::HeaderMismatch, format!("header {name} is missing"))),
+        Err(_) => Err(ProtocolError::new(ProtocolErrorKind::HeaderMismatch, format!("header {name} must be sent once, as text"))),
     }
 }
 
-fn mismatch(name: &HeaderName, other: &str) -> Fault {
-    Fault::new(FaultKind::Header, format!("header {name} differs from {other}"))
+fn mismatch(name: &HeaderName, other: &str) -> ProtocolError {
+    ProtocolError::new(ProtocolErrorKind::HeaderMismatch, format!("header {name} differs from {other}"))
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
-use toolgate_wire::model::{Filter, Notice, Outcome, ServerCapabilities};
-use toolgate_wire::{Edition, RequestId, codec, key};
+use toolgate_wire::model::{SubscriptionFilter, Notification, Outcome, ServerCapabilities};
+use toolgate_wire::{ProtocolVersion, RequestId, codec, key};
 
 use super::session::{Session, Ticket};
 use super::speech::Speech;
@@ -22,9 +22,9 @@ const LISTENED: usize = 100;
 
 /// A client that listens, until it or the house has enough.
 pub(crate) struct Listening {
-    edition: Edition,
+    edition: ProtocolVersion,
     id: RequestId,
-    accepted: Filter,
+    accepted: SubscriptionFilter,
     subscriber: Arc<Subscriber>,
     cancel: Cancel,
     /// Whose tasks it may hear of.
@@ -39,9 +39,9 @@ impl Era {
     #[allow(clippy::too_many_arguments)]
     pub(super) fn listen(
         &self,
-        edition: Edition,
+        edition: ProtocolVersion,
         id: &RequestId,
-        wanted: Filter,
+        wanted: SubscriptionFilter,
         cancel: Cancel,
         ticket: Option<Ticket>,
         caller: &Caller,
@@ -84,7 +84,7 @@ impl Era {
             let acknowledged = Box::pin(async {
                 let mut accepted = accepted.clone();
                 self.retain_own_tasks(&mut accepted, owner, subscriber).await;
-                write(out, edition, &Notice::Acknowledged(accepted), Some(id)).await
+                write(out, edition, &Notification::SubscriptionAcknowledged(accepted), Some(id)).await
             });
             if !acknowledged.await {
                 return;
@@ -96,7 +96,7 @@ impl Era {
             () = cancel.cancelled() => Answer::Silence,
             // Before the hanging up, which a closing house does as well: the client is still there to hear it.
             () = self.drain.cancelled() => {
-                let ended = Outcome::Listened { subscription: id.clone() };
+                let ended = Outcome::ListenEnded { subscription_id: id.clone() };
                 let answer = self.answer(&edition.into(), id, &ended);
                 if on_a_line { end_on_line(out, edition, id.clone(), answer) } else { answer }
             }
@@ -107,7 +107,7 @@ impl Era {
 
     /// Tells a session of changes on `out`; ends when the session or the house does.
     pub(crate) async fn feed(&self, session: &Session, out: &Stream) {
-        let speech = session.client.edition.into();
+        let speech = session.client.protocol_version.into();
         let feeding = tell_all(&self.tasks, session.subscriber(), out, &speech, None);
         tokio::select! {
             biased;
@@ -139,7 +139,7 @@ pub(super) async fn tell_all(
             Topic::Task { owner, id } => {
                 // Boxed, because thousands wait here for other things.
                 let look = Box::pin(tasks.look(&owner, &id));
-                look.await.map(|task| Notice::Task(Box::new(task)))
+                look.await.map(|task| Notification::TaskStatus(Box::new(task)))
             }
             topic => notice_of(topic),
         };
@@ -152,20 +152,20 @@ pub(super) async fn tell_all(
 }
 
 /// What a client is told of a change; of a task it is told how it stands, which is looked up.
-pub(super) fn notice_of(topic: Topic) -> Option<Notice> {
+pub(super) fn notice_of(topic: Topic) -> Option<Notification> {
     Some(match topic {
-        Topic::Tools => Notice::ToolsChanged,
-        Topic::Prompts => Notice::PromptsChanged,
-        Topic::Resources => Notice::ResourcesChanged,
-        Topic::Resource(uri) => Notice::ResourceUpdated { uri: uri.into() },
-        Topic::Roots => Notice::RootsChanged,
+        Topic::Tools => Notification::ToolsChanged,
+        Topic::Prompts => Notification::PromptsChanged,
+        Topic::Resources => Notification::ResourcesChanged,
+        Topic::Resource(uri) => Notification::ResourceUpdated { uri: uri.into() },
+        Topic::Roots => Notification::RootsChanged,
         Topic::Task { .. } => return None,
     })
 }
 
 impl Era {
     /// Leaves of the tasks that a listener names those that it may see. What has ended already is told at once.
-    async fn retain_own_tasks(&self, filter: &mut Filter, owner: &str, subscriber: &Subscriber) {
+    async fn retain_own_tasks(&self, filter: &mut SubscriptionFilter, owner: &str, subscriber: &Subscriber) {
         // Each of them is looked up, so each one once, and not too many.
         let mut named: Vec<String> = Vec::new();
         for id in std::mem::take(&mut filter.tasks) {
@@ -175,7 +175,7 @@ impl Era {
         }
         for id in named {
             let Some(task) = self.tasks.look(owner, &id).await else { continue };
-            if task.state.is_final() {
+            if task.status.is_terminal() {
                 subscriber.give_back(Topic::Task { owner: owner.into(), id: id.as_str().into() });
             }
             filter.tasks.push(id);
@@ -199,11 +199,11 @@ impl Drop for Untold<'_> {
 
 /// On a line nothing closes with a listening. Spec 2026-07-28 has two words for its end, the result and
 /// `notifications/cancelled`, and does not say which a client waits for: it gets both, in this order.
-fn end_on_line(out: &Stream, edition: Edition, id: RequestId, answer: Answer) -> Answer {
+fn end_on_line(out: &Stream, edition: ProtocolVersion, id: RequestId, answer: Answer) -> Answer {
     let mut message = Vec::with_capacity(96);
-    let over = Notice::Cancelled { request: Some(id), reason: None };
+    let over = Notification::Cancelled { request: Some(id), reason: None };
     if let (Answer::Body { body, .. }, true) =
-        (answer, codec::write_notice(&mut message, edition, &over, None))
+        (answer, codec::write_notification(&mut message, edition, &over, None))
     {
         out.push(body.whole());
         out.push(Bytes::from(message));
@@ -212,17 +212,17 @@ fn end_on_line(out: &Stream, edition: Edition, id: RequestId, answer: Answer) ->
 }
 
 /// Waits for room. False when the reader is gone.
-async fn write(out: &Stream, edition: Edition, notice: &Notice, tag: Option<&RequestId>) -> bool {
+async fn write(out: &Stream, edition: ProtocolVersion, notice: &Notification, tag: Option<&RequestId>) -> bool {
     let mut message = Vec::with_capacity(160);
-    if !codec::write_notice(&mut message, edition, notice, tag) {
+    if !codec::write_notification(&mut message, edition, notice, tag) {
         return true;
     }
     out.send(Bytes::from(message)).await.is_ok()
 }
 
 /// What of a wish the server can fulfil.
-fn accept(wanted: Filter, offered: &ServerCapabilities) -> Filter {
-    Filter {
+fn accept(wanted: SubscriptionFilter, offered: &ServerCapabilities) -> SubscriptionFilter {
+    SubscriptionFilter {
         tools: wanted.tools && offered.tools == Some(true),
         prompts: wanted.prompts && offered.prompts == Some(true),
         resources: wanted.resources && offered.resources == Some(true),

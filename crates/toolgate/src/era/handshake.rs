@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use toolgate_wire::model::{Call, Outcome, Welcome};
-use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RequestId, Tasks, codec, key};
+use toolgate_wire::model::{Call, Outcome, InitializeResult};
+use toolgate_wire::{Client, ProtocolVersion, ProtocolError, ProtocolErrorKind, RawJson, RequestId, TasksMode, codec, key};
 
 use super::bare::{announcement, unheard};
 use super::header::edition;
@@ -19,41 +19,41 @@ impl Era {
     pub(super) fn shake_hands(
         &self,
         id: &RequestId,
-        params: Option<&Raw>,
+        params: Option<&RawJson>,
         peer: &Peer,
-    ) -> Result<Arrival, Fault> {
+    ) -> Result<Arrival, ProtocolError> {
         let greeted = match &peer.road {
             Road::Line(line) => line.session().is_some(),
             Road::Post { .. } => matches!(self.speaker(peer), Ok(Speaker::Session(_))),
         };
         if greeted {
-            return Err(Fault::params("this session has been initialized before"));
+            return Err(ProtocolError::invalid_params("this session has been initialized before"));
         }
         if params.is_some_and(|params| params.as_bytes().len() > GREETING) {
-            return Err(Fault::params(format!(
+            return Err(ProtocolError::invalid_params(format!(
                 "the params of `initialize` are longer than {GREETING} bytes"
             )));
         }
-        let call = codec::read_call(Edition::NEWEST_HANDSHAKE, "initialize", params)?;
-        let Call::Hello(hello) = call else {
-            return Err(Fault::params("`initialize` expected"));
+        let call = codec::read_call(ProtocolVersion::LATEST_WITH_HANDSHAKE, "initialize", params)?;
+        let Call::Initialize(hello) = call else {
+            return Err(ProtocolError::invalid_params("`initialize` expected"));
         };
-        let edition = Edition::negotiate(&hello.version);
-        let client = Client { edition, capabilities: hello.capabilities, info: hello.client };
+        let edition = ProtocolVersion::negotiate(&hello.version);
+        let client = Client { protocol_version: edition, capabilities: hello.capabilities, info: hello.client_info };
         let face = self.face.load();
         let mut capabilities = (self.offering)();
         if matches!(peer.road, Road::Post { .. }) && self.sessions.are_off() {
             capabilities = unheard(capabilities);
         }
         // An edition that has tasks in its core, or has none, knows no extension for them.
-        if edition.facts().tasks != Tasks::Extension {
+        if edition.behavior().tasks != TasksMode::Extension {
             take(&mut capabilities.extensions, key::TASKS_EXTENSION);
         }
         let offered = capabilities.clone();
-        let welcome = Outcome::Welcome(Box::new(Welcome {
-            version: edition.date().to_owned(),
+        let welcome = Outcome::Initialize(Box::new(InitializeResult {
+            version: edition.as_str().to_owned(),
             capabilities,
-            server: face.info.clone(),
+            server_info: face.info.clone(),
             instructions: face.instructions.clone(),
         }));
         let body = self.write(&edition.into(), id, &welcome, &face);
@@ -81,32 +81,32 @@ impl Era {
     }
 
     /// Who sends a message of these editions.
-    pub(super) fn speaker(&self, peer: &Peer) -> Result<Speaker, (Speech, Fault)> {
+    pub(super) fn speaker(&self, peer: &Peer) -> Result<Speaker, (Speech, ProtocolError)> {
         self.speaker_of(peer, peer.headers.labels())
     }
 
     /// The same, where the headers were looked at before.
-    pub(super) fn speaker_of(&self, peer: &Peer, labels: &Labels) -> Result<Speaker, (Speech, Fault)> {
+    pub(super) fn speaker_of(&self, peer: &Peer, labels: &Labels) -> Result<Speaker, (Speech, ProtocolError)> {
         if let Road::Line(line) = &peer.road {
             return Ok(match line.session() {
                 Some(session) => Speaker::Session(session),
-                None if line.says_each() => Speaker::Stranger(Edition::NEWEST),
+                None if line.says_each() => Speaker::Stranger(ProtocolVersion::LATEST),
                 None => Speaker::Bare,
             });
         }
-        let refuse = |fault| (Speech::from(Edition::NEWEST_HANDSHAKE), fault);
+        let refuse = |fault| (Speech::from(ProtocolVersion::LATEST_WITH_HANDSHAKE), fault);
         let session = labels
             .session
             .bytes()
-            .map_err(|_| refuse(Fault::new(FaultKind::Session, "header mcp-session-id must be sent once")))?;
+            .map_err(|_| refuse(ProtocolError::new(ProtocolErrorKind::SessionNotFound, "header mcp-session-id must be sent once")))?;
         let version = match edition(&labels.version) {
             Some(edition) => Some(edition),
             None => match labels.version.text() {
                 Ok(None) => None,
-                Ok(Some(unknown)) => return Err(refuse(Fault::version(unknown))),
+                Ok(Some(unknown)) => return Err(refuse(ProtocolError::unsupported_version(unknown))),
                 Err(_) => {
                     let said = "header mcp-protocol-version must be sent once, as text";
-                    return Err(refuse(Fault::invalid(said)));
+                    return Err(refuse(ProtocolError::invalid_request(said)));
                 }
             },
         };
@@ -117,12 +117,12 @@ impl Era {
                 let session = self.sessions.find(id, &peer.principal, &self.clock);
                 session.map(Speaker::Session).ok_or_else(|| refuse(no_session()))
             }
-            (None, Some(edition)) if !edition.shakes_hands() => {
-                Err((Edition::NEWEST.into(), Fault::invalid("this message is none of the version it names")))
+            (None, Some(edition)) if !edition.has_handshake() => {
+                Err((ProtocolVersion::LATEST.into(), ProtocolError::invalid_request("this message is none of the version it names")))
             }
             (None, Some(edition)) if self.sessions.are_off() => Ok(Speaker::Stranger(edition)),
             (None, Some(_)) => {
-                Err(refuse(Fault::invalid("header mcp-session-id is missing; send `initialize` first")))
+                Err(refuse(ProtocolError::invalid_request("header mcp-session-id is missing; send `initialize` first")))
             }
             (None, None) => Ok(Speaker::Bare),
         }
@@ -131,24 +131,24 @@ impl Era {
 
 /// Answered with an id, once everybody can find the session.
 fn welcomed(
-    greeted: impl Future<Output = Result<Box<str>, Fault>> + Send + 'static,
+    greeted: impl Future<Output = Result<Box<str>, ProtocolError>> + Send + 'static,
     id: RequestId,
     body: Parcel,
 ) -> BoxFuture<'static, Answer> {
     Box::pin(async move {
         match greeted.await {
             Ok(session) => Answer::Body { status: 200, body, session: Some(session), told: Told::Well },
-            Err(fault) => Speech::from(Edition::NEWEST_HANDSHAKE).refusal(Some(&id), &fault),
+            Err(fault) => Speech::from(ProtocolVersion::LATEST_WITH_HANDSHAKE).refusal(Some(&id), &fault),
         }
     })
 }
 
 /// The same words for a session that never was, is over, or belongs to somebody else.
-pub(super) fn no_session() -> Fault {
-    Fault::new(FaultKind::Session, "no such session; send `initialize` again")
+pub(super) fn no_session() -> ProtocolError {
+    ProtocolError::new(ProtocolErrorKind::SessionNotFound, "no such session; send `initialize` again")
 }
 
 fn full(id: &RequestId) -> Answer {
-    let fault = Fault::new(FaultKind::Busy, "too many sessions are open; try again later");
-    Speech::from(Edition::NEWEST_HANDSHAKE).refusal(Some(id), &fault)
+    let fault = ProtocolError::new(ProtocolErrorKind::Busy, "too many sessions are open; try again later");
+    Speech::from(ProtocolVersion::LATEST_WITH_HANDSHAKE).refusal(Some(id), &fault)
 }

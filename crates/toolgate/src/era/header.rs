@@ -1,11 +1,11 @@
 //! The edition that a header names.
 
-use toolgate_wire::Edition;
+use toolgate_wire::ProtocolVersion;
 
 use crate::letterhead::Field;
 
 /// The edition that a header names, if it does.
-pub(super) fn edition(version: &Field) -> Option<Edition> {
-    let mut all = Edition::ALL.into_iter().rev();
-    all.find(|edition| version.is(edition.date())).or_else(|| Edition::of(version.text().ok()??))
+pub(super) fn edition(version: &Field) -> Option<ProtocolVersion> {
+    let mut all = ProtocolVersion::ALL.into_iter().rev();
+    all.find(|edition| version.is(edition.as_str())).or_else(|| ProtocolVersion::parse(version.text().ok()??))
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use toolgate_wire::model::{Outcome, Page};
-use toolgate_wire::{Edition, codec};
+use toolgate_wire::{ProtocolVersion, codec};
 
 use super::Face;
 
@@ -23,7 +23,7 @@ pub(super) struct Lists {
 }
 
 /// One slot for each edition.
-type Kept = [ArcSwapOption<Written>; Edition::ALL.len()];
+type Kept = [ArcSwapOption<Written>; ProtocolVersion::ALL.len()];
 
 #[derive(Debug)]
 struct Written {
@@ -36,12 +36,12 @@ struct Written {
 
 impl Lists {
     /// A list as it ends a message, written now or remembered. None for what is no list, or no whole one.
-    pub(super) fn recall(&self, edition: Edition, outcome: &Outcome, face: &Arc<Face>) -> Option<Bytes> {
+    pub(super) fn recall(&self, edition: ProtocolVersion, outcome: &Outcome, face: &Arc<Face>) -> Option<Bytes> {
         let (kept, next) = match outcome {
-            Outcome::Tools(page) => (&self.tools, &page.next),
-            Outcome::Resources(page) => (&self.resources, &page.next),
-            Outcome::Templates(page) => (&self.templates, &page.next),
-            Outcome::Prompts(page) => (&self.prompts, &page.next),
+            Outcome::Tools(page) => (&self.tools, &page.next_cursor),
+            Outcome::Resources(page) => (&self.resources, &page.next_cursor),
+            Outcome::Templates(page) => (&self.templates, &page.next_cursor),
+            Outcome::Prompts(page) => (&self.prompts, &page.next_cursor),
             _ => return None,
         };
         if next.is_some() {
@@ -56,7 +56,7 @@ impl Lists {
             return Some(written.bytes.clone());
         }
         let mut bytes = Vec::new();
-        codec::write_signed_outcome(&mut bytes, outcome, &face.signatures[edition as usize]);
+        codec::write_outcome_from(&mut bytes, outcome, &face.signatures[edition as usize]);
         bytes.push(b'}');
         let bytes = Bytes::from(bytes);
         let written = Written { list: outcome.clone(), face: Arc::clone(face), bytes: bytes.clone() };
@@ -69,7 +69,7 @@ impl Lists {
 fn is_same(one: &Outcome, other: &Outcome) -> bool {
     fn is_page<T>(one: &Page<T>, other: &Page<T>) -> bool {
         one.items.len() == other.items.len()
-            && one.next == other.next
+            && one.next_cursor == other.next_cursor
             && one.cache == other.cache
             && one.items.iter().zip(&other.items).all(|(one, other)| Arc::ptr_eq(one, other))
     }

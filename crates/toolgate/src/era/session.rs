@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use toolgate_wire::model::{ClientCapabilities, Filter, LogLevel, ServerCapabilities};
-use toolgate_wire::{Client, Edition, Fault, FaultKind, Raw, RemoteError, RequestId, Resume, Tasks};
+use toolgate_wire::model::{ClientCapabilities, SubscriptionFilter, LogLevel, ServerCapabilities};
+use toolgate_wire::{Client, ProtocolVersion, ProtocolError, ProtocolErrorKind, RawJson, RemoteError, RequestId, Resumability, TasksMode};
 
 use super::handshake::no_session;
 use super::shared::Kin;
@@ -91,7 +91,7 @@ pub(crate) struct Sessions {
     /// By bytes, as headers hold them: an id need not be known to be text to be looked for.
     open: RwLock<Open>,
     /// Stand in for clients that say nothing of themselves but an edition, or not even that.
-    strangers: [Arc<Client>; Edition::ALL.len()],
+    strangers: [Arc<Client>; ProtocolVersion::ALL.len()],
     /// Clients that greeted lately, the last one last: thousands of sessions come from the same program.
     greeted: Mutex<Vec<Arc<Client>>>,
     /// When all sessions were last looked at, in milliseconds of uptime.
@@ -126,14 +126,14 @@ pub(crate) struct Session {
 
 /// Who waits for which answer. Each is asked by a call under way, so there are never many.
 #[derive(Debug, Default)]
-struct Pending(Vec<(RequestId, oneshot::Sender<Result<Raw, RemoteError>>)>);
+struct Pending(Vec<(RequestId, oneshot::Sender<Result<RawJson, RemoteError>>)>);
 
 impl Pending {
     fn place(&self, id: &RequestId) -> Option<usize> {
         self.0.iter().position(|(asked, _)| asked == id)
     }
 
-    fn take(&mut self, id: &RequestId) -> Option<oneshot::Sender<Result<Raw, RemoteError>>> {
+    fn take(&mut self, id: &RequestId) -> Option<oneshot::Sender<Result<RawJson, RemoteError>>> {
         self.place(id).map(|place| self.0.swap_remove(place).1)
     }
 }
@@ -196,8 +196,8 @@ pub(crate) struct Standing {
 
 impl Sessions {
     pub(crate) fn new(limits: SessionLimits) -> Sessions {
-        let strangers = Edition::ALL.map(|edition| {
-            Arc::new(Client { edition, capabilities: ClientCapabilities::default(), info: None })
+        let strangers = ProtocolVersion::ALL.map(|edition| {
+            Arc::new(Client { protocol_version: edition, capabilities: ClientCapabilities::default(), info: None })
         });
         let limits = Arc::new(limits);
         Sessions {
@@ -222,7 +222,7 @@ impl Sessions {
     }
 
     /// Stands in for a client of whom no more is known.
-    pub(super) fn stranger(&self, edition: Edition) -> Arc<Client> {
+    pub(super) fn stranger(&self, edition: ProtocolVersion) -> Arc<Client> {
         Arc::clone(&self.strangers[edition as usize])
     }
 
@@ -271,8 +271,8 @@ impl Sessions {
     ) -> Arc<Session> {
         let (id, wants): (Box<str>, _) = (token().into(), lists(offered));
         let client = self.known(client);
-        let subscriber = match client.edition.facts().tasks {
-            Tasks::Core if offered.tasks.is_some() => {
+        let subscriber = match client.protocol_version.behavior().tasks {
+            TasksMode::Core if offered.tasks.is_some() => {
                 hub.subscribe_to_all(wants, owner(&principal, Some(&id)))
             }
             _ => hub.subscribe(wants),
@@ -393,7 +393,7 @@ impl Sessions {
             SessionInfo {
                 client: info.map(|info| info.name.clone()),
                 client_version: info.map(|info| info.version.clone()),
-                revision: session.client.edition.date().to_owned(),
+                revision: session.client.protocol_version.as_str().to_owned(),
                 principal: session.principal.id().map(str::to_owned),
                 idle_ms: u64::try_from(session.silent(now).as_millis()).unwrap_or(u64::MAX),
                 calls: session.calls.len(),
@@ -471,18 +471,18 @@ impl Session {
         level as u8 >= self.level.load(Ordering::Relaxed)
     }
 
-    pub(super) fn subscribe(&self, uri: &str) -> Result<(), Fault> {
+    pub(super) fn subscribe(&self, uri: &str) -> Result<(), ProtocolError> {
         if self.subscriber.add(uri, self.limits.subscriptions, SUBSCRIBED) {
             return Ok(());
         }
         Err(self.too_many())
     }
 
-    pub(super) fn too_many(&self) -> Fault {
+    pub(super) fn too_many(&self) -> ProtocolError {
         let most = self.limits.subscriptions;
         let said =
             format!("a session may subscribe to {most} resources and {SUBSCRIBED} bytes of URIs at most");
-        Fault::params(said)
+        ProtocolError::invalid_params(said)
     }
 
     pub(super) fn unsubscribe(&self, uri: &str) {
@@ -495,7 +495,7 @@ impl Session {
 
     /// Waits for the answer to a question that is about to be asked under the returned id.
     /// None if no answer can come any more.
-    pub(super) fn expect(&self) -> Option<(RequestId, oneshot::Receiver<Result<Raw, RemoteError>>)> {
+    pub(super) fn expect(&self) -> Option<(RequestId, oneshot::Receiver<Result<RawJson, RemoteError>>)> {
         let (sender, receiver) = oneshot::channel();
         // Unguessable, and looked up in this session only: no other client can answer it.
         let id = match &self.kin {
@@ -518,7 +518,7 @@ impl Session {
     }
 
     /// An answer has come. One that nobody waits for, or a second one, is dropped.
-    pub(super) fn hear(&self, id: &RequestId, outcome: Result<Raw, RemoteError>) {
+    pub(super) fn hear(&self, id: &RequestId, outcome: Result<RawJson, RemoteError>) {
         let waiting = lock(&self.pending).as_mut().and_then(|pending| pending.take(id));
         if let Some(waiting) = waiting {
             // Nobody there any more: the question was taken back in this very moment.
@@ -527,12 +527,12 @@ impl Session {
     }
 
     /// Refuses one call too many.
-    pub(super) fn check_room(&self) -> Result<(), Fault> {
+    pub(super) fn check_room(&self) -> Result<(), ProtocolError> {
         let most = self.limits.calls;
         if self.calls.len() < most {
             return Ok(());
         }
-        Err(Fault::new(FaultKind::Busy, format!("a session may have {most} calls under way at once")))
+        Err(ProtocolError::new(ProtocolErrorKind::Busy, format!("a session may have {most} calls under way at once")))
     }
 
     /// Makes a stream resumable and gives it its number.
@@ -588,10 +588,10 @@ impl Era {
             return None;
         }
         let session = self.session_of(peer).ok()?;
-        let primes = match session.client.edition.facts().resume {
-            Resume::Never => return None,
-            Resume::Replay => false,
-            Resume::Polling => true,
+        let primes = match session.client.protocol_version.behavior().resumability {
+            Resumability::Never => return None,
+            Resumability::Replay => false,
+            Resumability::Polling => true,
         };
         if let Some(shared) = &self.shared {
             let (number, outer, pump) = shared.pump(session, stream);
@@ -601,21 +601,21 @@ impl Era {
     }
 
     /// The stream that a GET asks for: the standing one, or the rest of one that was cut.
-    pub(crate) fn stand(&self, peer: &Peer, last_event: Option<&str>) -> Result<Standing, Fault> {
+    pub(crate) fn stand(&self, peer: &Peer, last_event: Option<&str>) -> Result<Standing, ProtocolError> {
         let session = self.session_of(peer)?;
         let (number, after) = match last_event {
             None => {
                 return Ok(Standing { number: 0, after: None, stream: session.standing(), session });
             }
-            Some(id) => read_event_id(id).ok_or_else(|| Fault::invalid("last-event-id is none of ours"))?,
+            Some(id) => read_event_id(id).ok_or_else(|| ProtocolError::invalid_request("last-event-id is none of ours"))?,
         };
         let stream =
-            session.stream(number).ok_or_else(|| Fault::invalid("that stream cannot be resumed any more"))?;
+            session.stream(number).ok_or_else(|| ProtocolError::invalid_request("that stream cannot be resumed any more"))?;
         Ok(Standing { number, after: Some(after), stream, session })
     }
 
     /// Ends the session of a DELETE.
-    pub(crate) async fn end_session(&self, peer: &Peer) -> Result<(), Fault> {
+    pub(crate) async fn end_session(&self, peer: &Peer) -> Result<(), ProtocolError> {
         let session = self.session_of(peer)?;
         if let Some(shared) = &self.shared {
             shared.end(&session).await?;
@@ -625,24 +625,24 @@ impl Era {
     }
 
     /// The session that a request without a body names.
-    pub(super) fn session_of(&self, peer: &Peer) -> Result<Arc<Session>, Fault> {
+    pub(super) fn session_of(&self, peer: &Peer) -> Result<Arc<Session>, ProtocolError> {
         let id = single(&peer.headers, &SESSION).map_err(|_| no_session())?.ok_or_else(no_session)?;
         if let Ok(Some(version)) = single(&peer.headers, &VERSION)
-            && Edition::of(version).is_none()
+            && ProtocolVersion::parse(version).is_none()
         {
-            return Err(Fault::version(version));
+            return Err(ProtocolError::unsupported_version(version));
         }
         self.sessions.find(id.as_bytes(), &peer.principal, &self.clock).ok_or_else(no_session)
     }
 }
 
 /// Lists of which a client wants to hear, because it was told that they can change.
-pub(super) fn lists(offered: &ServerCapabilities) -> Filter {
-    Filter {
+pub(super) fn lists(offered: &ServerCapabilities) -> SubscriptionFilter {
+    SubscriptionFilter {
         tools: offered.tools == Some(true),
         prompts: offered.prompts == Some(true),
         resources: offered.resources == Some(true),
-        ..Filter::default()
+        ..SubscriptionFilter::default()
     }
 }
 
@@ -711,11 +711,11 @@ impl Line {
     }
 
     /// Refuses one call too many.
-    pub(super) fn check_room(&self) -> Result<(), Fault> {
+    pub(super) fn check_room(&self) -> Result<(), ProtocolError> {
         if self.calls.len() < LINE_CALLS {
             return Ok(());
         }
-        Err(Fault::new(FaultKind::Busy, "too many calls are under way; wait for some of them to end"))
+        Err(ProtocolError::new(ProtocolErrorKind::Busy, "too many calls are under way; wait for some of them to end"))
     }
 
     /// Nothing more will come from the client: no answer, no greeting. Calls under way may still end.

@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, OnceCell, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use toolgate_wire::model::{Call, Hello, ServerCapabilities};
+use toolgate_wire::model::{Call, InitializeParams, ServerCapabilities};
 use toolgate_wire::{
-    Client, Fault, FaultKind, Frame, Limits, Message, Raw, RemoteError, RequestId, read, write_error,
+    Client, ProtocolError, ProtocolErrorKind, Frame, Limits, Message, RawJson, RemoteError, RequestId, read_message, write_error,
     write_result,
 };
 
@@ -54,7 +54,7 @@ const UNUSED: Duration = Duration::from_secs(60);
 const REST: Duration = Duration::from_secs(1);
 
 /// A change of what is remembered of a session.
-type Change<'a> = &'a (dyn Fn(&mut Record) -> Result<(), Fault> + Sync);
+type Change<'a> = &'a (dyn Fn(&mut Record) -> Result<(), ProtocolError> + Sync);
 
 /// See the module.
 pub(crate) struct Shared {
@@ -185,7 +185,7 @@ impl Shared {
     pub(crate) fn prepare<'a>(
         self: &'a Arc<Self>,
         peer: &'a Peer,
-    ) -> Option<BoxFuture<'a, Result<(), Fault>>> {
+    ) -> Option<BoxFuture<'a, Result<(), ProtocolError>>> {
         if matches!(peer.road, Road::Line(_)) {
             self.wake();
             return None;
@@ -223,7 +223,7 @@ impl Shared {
     }
 
     /// Fetches a session, whoever opened it. One that is not there, or is somebody else's, is not listed.
-    async fn recall(self: &Arc<Self>, id: &str, principal: &Principal) -> Result<(), Fault> {
+    async fn recall(self: &Arc<Self>, id: &str, principal: &Principal) -> Result<(), ProtocolError> {
         for _ in 0..TRIES {
             let (heard, epoch) = (self.heard.load(Ordering::Acquire), self.epoch.load(Ordering::Relaxed));
             let key = self.key(id);
@@ -272,7 +272,7 @@ impl Shared {
         client: Client,
         principal: Principal,
         offered: ServerCapabilities,
-    ) -> Result<Box<str>, Fault> {
+    ) -> Result<Box<str>, ProtocolError> {
         self.ready().await.map_err(away)?;
         let (id, most): (Box<str>, _) = (token().into(), self.sessions.limits.total);
         let (now, window) = (self.clock.uptime(), UNUSED.min(life(&self.sessions.limits)));
@@ -292,11 +292,11 @@ impl Shared {
         principal: Principal,
         offered: &ServerCapabilities,
         life: Duration,
-    ) -> Result<(), Fault> {
-        let hello = Hello {
-            version: client.edition.date().to_owned(),
+    ) -> Result<(), ProtocolError> {
+        let hello = InitializeParams {
+            version: client.protocol_version.as_str().to_owned(),
             capabilities: client.capabilities.clone(),
-            client: client.info.clone(),
+            client_info: client.info.clone(),
         };
         let wants = lists(offered);
         let (position, created) = (self.changes.seen(), self.clock.unix());
@@ -312,7 +312,7 @@ impl Shared {
     }
 
     /// Remembers what a client wants to hear of from now on, everywhere. Other wishes change nothing.
-    pub(super) async fn remember(&self, session: &Session, wish: &Call) -> Result<(), Fault> {
+    pub(super) async fn remember(&self, session: &Session, wish: &Call) -> Result<(), ProtocolError> {
         let most = session.limits.subscriptions;
         let change = |record: &mut Record| {
             match wish {
@@ -335,7 +335,7 @@ impl Shared {
     }
 
     /// Changes a record, whoever else does so at the same time.
-    async fn rewrite(&self, session: &Session, change: Change<'_>) -> Result<Record, Fault> {
+    async fn rewrite(&self, session: &Session, change: Change<'_>) -> Result<Record, ProtocolError> {
         let (key, life) = (self.key(&session.id), Some(life(&session.limits)));
         let store = &self.bus.cellar.store;
         for _ in 0..TRIES {
@@ -348,11 +348,11 @@ impl Shared {
                 return Ok(record);
             }
         }
-        Err(Fault::new(FaultKind::Busy, "this session is being changed by many at once; try again"))
+        Err(ProtocolError::new(ProtocolErrorKind::Busy, "this session is being changed by many at once; try again"))
     }
 
     /// Ends a session everywhere.
-    pub(super) async fn end(&self, session: &Session) -> Result<(), Fault> {
+    pub(super) async fn end(&self, session: &Session) -> Result<(), ProtocolError> {
         let store = &self.bus.cellar.store;
         let key = self.key(&session.id);
         within(store.delete(&key, Expect::Anything)).await.map_err(away)?;
@@ -372,9 +372,9 @@ impl Shared {
         self: &Arc<Self>,
         session: &Session,
         id: &RequestId,
-        outcome: &Result<Raw, RemoteError>,
-    ) -> Option<impl Future<Output = Result<(), Fault>> + use<>> {
-        let RequestId::Text(text) = id else { return None };
+        outcome: &Result<RawJson, RemoteError>,
+    ) -> Option<impl Future<Output = Result<(), ProtocolError>> + use<>> {
+        let RequestId::String(text) = id else { return None };
         let (node, _) = text.split_once('.')?;
         if node == &*self.bus.node || !Bus::is_name(node) || session.expects(id) {
             return None;
@@ -383,7 +383,7 @@ impl Shared {
         match outcome {
             Ok(result) => write_result(&mut message, id, result.as_bytes()),
             Err(error) => {
-                let data = error.data.as_ref().map(Raw::as_bytes);
+                let data = error.data.as_ref().map(RawJson::as_bytes);
                 write_error(&mut message, Some(id), error.code, &error.message, data);
             }
         }
@@ -398,7 +398,7 @@ impl Shared {
         self: &Arc<Self>,
         session: &Session,
         id: &RequestId,
-    ) -> impl Future<Output = Result<(), Fault>> + use<> {
+    ) -> impl Future<Output = Result<(), ProtocolError>> + use<> {
         let mut request = Vec::new();
         id.write(&mut request);
         let request = String::from_utf8_lossy(&request).into();
@@ -498,12 +498,12 @@ impl Ear for Shared {
                 let bytes = message.into_string().into();
                 // Whoever took it has seen to its size.
                 let limits = Limits { max_bytes: usize::MAX, ..Limits::default() };
-                if let Ok(Message::One(Frame::Response { id, outcome })) = read(&bytes, &limits) {
+                if let Ok(Message::Single(Frame::Response { id, outcome })) = read_message(&bytes, &limits) {
                     session.hear(&id, outcome);
                 }
             }
             Word::Cancel { session, request } => {
-                let id = Raw::parse(request.into_string().into()).ok();
+                let id = RawJson::parse(request.into_string().into()).ok();
                 let id = id.and_then(|id| RequestId::read(id.view()));
                 if let (Some(session), Some(id)) = (self.sessions.peek(&session), id) {
                     session.calls.cancel(&id);
@@ -564,13 +564,13 @@ fn is_id(id: &str) -> bool {
 
 /// The store does not answer.
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-fn away(error: StoreError) -> Fault {
+fn away(error: StoreError) -> ProtocolError {
     tracing::debug!(%error, "a request was refused because of the store");
-    Fault::new(FaultKind::Busy, "sessions cannot be reached at the moment; try again in a few seconds")
+    ProtocolError::new(ProtocolErrorKind::Busy, "sessions cannot be reached at the moment; try again in a few seconds")
 }
 
-fn full() -> Fault {
-    Fault::new(FaultKind::Busy, "too many sessions are open; try again later")
+fn full() -> ProtocolError {
+    ProtocolError::new(ProtocolErrorKind::Busy, "too many sessions are open; try again later")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use toolgate_wire::model::{Content, ContentKind, Notice, Outcome, ToolOutput};
-use toolgate_wire::{Dialect, Edition, Fault, FaultKind, RequestId, codec};
+use toolgate_wire::model::{Content, ContentKind, Notification, Outcome, ToolOutput};
+use toolgate_wire::{Dialect, ProtocolVersion, ProtocolError, ProtocolErrorKind, RequestId, codec};
 
 use super::{Answer, Era, Face, Peer, Speaker, Told};
 use crate::letterhead::{SESSION, VERSION, single};
@@ -20,13 +20,13 @@ static OFFICIAL: Dialect = Dialect::official();
 #[derive(Clone, Debug)]
 pub(super) enum Speech {
     /// The client named this edition, now or in its handshake.
-    Named(Edition),
+    Named(ProtocolVersion),
     /// It named none. None: the server has no dialect of its own.
     Bare(Option<Arc<Dialect>>),
 }
 
-impl From<Edition> for Speech {
-    fn from(edition: Edition) -> Speech {
+impl From<ProtocolVersion> for Speech {
+    fn from(edition: ProtocolVersion) -> Speech {
         Speech::Named(edition)
     }
 }
@@ -44,34 +44,34 @@ impl Speech {
     }
 
     /// The edition whose shapes these are.
-    pub(super) fn edition(&self) -> Edition {
+    pub(super) fn edition(&self) -> ProtocolVersion {
         match self {
             Speech::Named(edition) => *edition,
-            Speech::Bare(_) => Edition::UNNAMED,
+            Speech::Bare(_) => ProtocolVersion::FALLBACK,
         }
     }
 
     /// Writes a notice. False if these words have none for it.
-    pub(super) fn notice(&self, out: &mut Vec<u8>, notice: &Notice, tag: Option<&RequestId>) -> bool {
+    pub(super) fn notice(&self, out: &mut Vec<u8>, notice: &Notification, tag: Option<&RequestId>) -> bool {
         match self {
-            Speech::Named(edition) => codec::write_notice(out, *edition, notice, tag),
+            Speech::Named(edition) => codec::write_notification(out, *edition, notice, tag),
             Speech::Bare(dialect) => {
-                codec::write_bare_notice(out, dialect.as_deref().unwrap_or(&OFFICIAL), notice)
+                codec::write_unversioned_notification(out, dialect.as_deref().unwrap_or(&OFFICIAL), notice)
             }
         }
     }
 
     /// A message that says no.
-    pub(super) fn refusal(&self, id: Option<&RequestId>, fault: &Fault) -> Answer {
+    pub(super) fn refusal(&self, id: Option<&RequestId>, fault: &ProtocolError) -> Answer {
         let mut out = Vec::with_capacity(256);
         let (status, code) = match self {
             Speech::Named(edition) => {
-                codec::write_fault(&mut out, *edition, id, fault);
+                codec::write_protocol_error(&mut out, *edition, id, fault);
                 (fault.status(*edition), fault.code(*edition))
             }
             Speech::Bare(dialect) => {
                 let dialect = dialect.as_deref().unwrap_or(&OFFICIAL);
-                codec::write_bare_fault(&mut out, dialect, id, fault);
+                codec::write_unversioned_error(&mut out, dialect, id, fault);
                 (dialect.status(fault), dialect.code(fault))
             }
         };
@@ -80,22 +80,22 @@ impl Speech {
     }
 
     /// A tool's failure as an error, where these words have one for it.
-    pub(super) fn tool_fault(&self, failure: Failure, said: &str) -> Option<Fault> {
+    pub(super) fn tool_fault(&self, failure: Failure, said: &str) -> Option<ProtocolError> {
         let Speech::Bare(Some(dialect)) = self else { return None };
         match failure {
-            Failure::Arguments => dialect.arguments_unfit?,
+            Failure::Arguments => dialect.invalid_arguments_code?,
             Failure::Unavailable if let Some((code, _)) = dialect.unavailable => code,
             Failure::Returned | Failure::Unavailable | Failure::Late | Failure::Broken => {
-                dialect.tool_failed?
+                dialect.tool_error_code?
             }
         };
         let kind = match failure {
-            Failure::Arguments => FaultKind::Arguments,
-            Failure::Unavailable if dialect.unavailable.is_some() => FaultKind::Unavailable,
-            Failure::Returned | Failure::Unavailable => FaultKind::Failed,
-            Failure::Late | Failure::Broken => FaultKind::Internal,
+            Failure::Arguments => ProtocolErrorKind::InvalidArguments,
+            Failure::Unavailable if dialect.unavailable.is_some() => ProtocolErrorKind::Unavailable,
+            Failure::Returned | Failure::Unavailable => ProtocolErrorKind::ToolFailed,
+            Failure::Late | Failure::Broken => ProtocolErrorKind::Internal,
         };
-        Some(Fault::new(kind, said))
+        Some(ProtocolError::new(kind, said))
     }
 
     /// A tool's failure as a result, in these words.
@@ -106,15 +106,15 @@ impl Speech {
         };
         match failure {
             Failure::Arguments => {
-                if let Some(words) = dialect.argument_missing {
+                if let Some(words) = dialect.missing_argument_message {
                     *text = missing_named(text, words);
                 }
             }
             Failure::Returned | Failure::Unavailable | Failure::Late => {
-                text.insert_str(0, dialect.failure_prefix);
+                text.insert_str(0, dialect.tool_error_prefix);
             }
             Failure::Broken => {
-                if let Some(words) = dialect.broken {
+                if let Some(words) = dialect.internal_error_message {
                     // Whoever runs the server finds the rest by the reference.
                     let reference = text.rsplit_once(", ref ").map(|(_, reference)| reference);
                     *text = reference.map_or(words.into(), |reference| format!("{words} (ref {reference})"));
@@ -129,7 +129,7 @@ impl Era {
     /// How to speak to a peer of whom nothing but its headers and its connection are known.
     pub(super) fn speech(&self, peer: &Peer) -> Speech {
         match self.speaker(peer) {
-            Ok(Speaker::Session(session)) => session.client.edition.into(),
+            Ok(Speaker::Session(session)) => session.client.protocol_version.into(),
             Ok(Speaker::Stranger(edition)) => edition.into(),
             Ok(Speaker::Bare) => Speech::bare(peer),
             Err((speech, _)) => speech,
@@ -152,15 +152,15 @@ impl Era {
         match (speech, outcome) {
             (
                 Speech::Bare(Some(dialect)),
-                Outcome::Prompt(_) | Outcome::Read { .. } | Outcome::Completion(_) | Outcome::TaskCreated(_),
+                Outcome::Prompt(_) | Outcome::ReadResource { .. } | Outcome::Completion(_) | Outcome::TaskCreated(_),
             ) => {
-                codec::write_bare_outcome(&mut out, dialect, outcome);
+                codec::write_unversioned_outcome(&mut out, dialect, outcome);
             }
             _ => match self.lists.recall(speech.edition(), outcome, face) {
                 Some(tail) => return Parcel { head: taken(out), tail },
                 None => {
                     let signature = &face.signatures[speech.edition() as usize];
-                    codec::write_signed_outcome(&mut out, outcome, signature);
+                    codec::write_outcome_from(&mut out, outcome, signature);
                 }
             },
         }
@@ -201,7 +201,7 @@ fn missing_named(said: &str, words: &str) -> String {
 }
 
 /// A refusal as WordPress tells it.
-fn wordpress(fault: &Fault, status: u16) -> Bytes {
+fn wordpress(fault: &ProtocolError, status: u16) -> Bytes {
     let data = serde_json::json!({ "status": status });
     let told = serde_json::json!({ "code": "rest_forbidden", "message": fault.message(), "data": data });
     told.to_string().into()
@@ -211,21 +211,21 @@ fn wordpress(fault: &Fault, status: u16) -> Bytes {
 pub(crate) fn refuse_head(
     headers: &HeaderMap,
     dialect: Option<&Arc<Dialect>>,
-    fault: &Fault,
+    fault: &ProtocolError,
 ) -> (u16, Bytes) {
-    let newest = || Speech::from(Edition::NEWEST);
+    let newest = || Speech::from(ProtocolVersion::LATEST);
     let speech = match (single(headers, &VERSION), single(headers, &SESSION)) {
         (Ok(None), Ok(None)) => Speech::Bare(dialect.cloned()),
-        (Ok(Some(version)), _) => match Edition::of(version) {
-            Some(edition) if edition.shakes_hands() => Edition::NEWEST_HANDSHAKE.into(),
+        (Ok(Some(version)), _) => match ProtocolVersion::parse(version) {
+            Some(edition) if edition.has_handshake() => ProtocolVersion::LATEST_WITH_HANDSHAKE.into(),
             _ => newest(),
         },
-        (Ok(None), Ok(Some(_))) => Edition::NEWEST_HANDSHAKE.into(),
+        (Ok(None), Ok(Some(_))) => ProtocolVersion::LATEST_WITH_HANDSHAKE.into(),
         _ => newest(),
     };
     if let Speech::Bare(Some(dialect)) = &speech
-        && dialect.wordpress_refusals
-        && fault.kind() == FaultKind::Unauthorized
+        && dialect.wordpress_errors
+        && fault.kind() == ProtocolErrorKind::Unauthorized
     {
         let status = dialect.status(fault);
         return (status, wordpress(fault, status));

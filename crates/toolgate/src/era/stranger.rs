@@ -6,8 +6,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use toolgate_wire::model::{Filter, LogLevel};
-use toolgate_wire::{Fault, FaultKind};
+use toolgate_wire::model::{SubscriptionFilter, LogLevel};
+use toolgate_wire::{ProtocolError, ProtocolErrorKind};
 
 use super::feed::tell_all;
 use super::speech::Speech;
@@ -43,7 +43,7 @@ impl Strangers {
         let mut known = self.lock();
         let stranger = room(&mut known, principal)?;
         let uris = stranger.uris.clone();
-        let wants = Filter { tools: true, prompts: true, resources: true, uris, ..Filter::default() };
+        let wants = SubscriptionFilter { tools: true, prompts: true, resources: true, uris, ..SubscriptionFilter::default() };
         let subscriber = hub.subscribe(wants);
         subscriber.add_roots();
         stranger.streams.retain(|stream| stream.strong_count() > 0);
@@ -51,13 +51,13 @@ impl Strangers {
         Some(subscriber)
     }
 
-    fn subscribe(&self, principal: &Principal, uri: &str) -> Result<(), Fault> {
+    fn subscribe(&self, principal: &Principal, uri: &str) -> Result<(), ProtocolError> {
         if uri.len() > LONGEST {
-            return Err(Fault::params(format!("a URI of at most {LONGEST} bytes can be subscribed to")));
+            return Err(ProtocolError::invalid_params(format!("a URI of at most {LONGEST} bytes can be subscribed to")));
         }
         let mut known = self.lock();
         let Some(stranger) = room(&mut known, principal) else {
-            return Err(Fault::new(FaultKind::Busy, "too many clients subscribe; try again later"));
+            return Err(ProtocolError::new(ProtocolErrorKind::Busy, "too many clients subscribe; try again later"));
         };
         stranger.uris.retain(|known| known != uri);
         if stranger.uris.len() >= SUBSCRIPTIONS {
@@ -105,7 +105,7 @@ impl Era {
     /// The subscriber of a GET that names neither a session nor an edition. None where such a GET is no question, or
     /// there is no room.
     pub(crate) fn stand_unnamed(&self, peer: &Peer) -> Option<Arc<Subscriber>> {
-        let is_open = peer.dialect().open_streams && matches!(self.speech(peer), Speech::Bare(_));
+        let is_open = peer.dialect().sessionless_streams && matches!(self.speech(peer), Speech::Bare(_));
         is_open.then(|| self.strangers.open(&peer.principal, &self.hub))?
     }
 
@@ -122,10 +122,10 @@ impl Era {
     /// Whether this peer may subscribe although it is not remembered.
     pub(super) fn subscribes_unnamed(&self, speech: &Speech, peer: &Peer) -> bool {
         let is_posted = matches!(peer.road, Road::Post { .. });
-        is_posted && matches!(speech, Speech::Bare(_)) && peer.dialect().open_streams
+        is_posted && matches!(speech, Speech::Bare(_)) && peer.dialect().sessionless_streams
     }
 
-    pub(super) fn subscribe_unnamed(&self, peer: &Peer, uri: &str) -> Result<(), Fault> {
+    pub(super) fn subscribe_unnamed(&self, peer: &Peer, uri: &str) -> Result<(), ProtocolError> {
         self.strangers.subscribe(&peer.principal, uri)
     }
 
@@ -136,7 +136,7 @@ impl Era {
     /// From which level on log lines are told to a caller who has no session.
     pub(super) fn level_unnamed(&self, speech: &Speech) -> Option<LogLevel> {
         match speech {
-            Speech::Bare(Some(dialect)) if dialect.open_streams => Some(LEVEL),
+            Speech::Bare(Some(dialect)) if dialect.sessionless_streams => Some(LEVEL),
             _ => None,
         }
     }

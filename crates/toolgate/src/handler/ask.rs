@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use toolgate_wire::Raw;
-use toolgate_wire::model::{Answer, Ask, LogLevel, Notice};
+use toolgate_wire::RawJson;
+use toolgate_wire::model::{ClientResult, ServerRequest, LogLevel, Notification};
 
 use crate::request::{BoxFuture, Stop};
 
@@ -18,16 +18,16 @@ pub(crate) trait Voice: Send + Sync {
     fn hears(&self, level: LogLevel) -> bool;
 
     /// Tells the client something. Lost if the client is behind or cannot hear it; says whether it was sent.
-    fn tell(&self, notice: &Notice) -> bool;
+    fn tell(&self, notice: &Notification) -> bool;
 
     /// Asks the client. The key tells the questions of one call apart.
-    fn ask<'a>(&'a self, key: &'a str, ask: Ask) -> BoxFuture<'a, Result<Answer, AskError>>;
+    fn ask<'a>(&'a self, key: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, AskError>>;
 
     /// What an earlier run of this call left under this name.
-    fn recall(&self, name: &str) -> Option<Raw>;
+    fn recall(&self, name: &str) -> Option<RawJson>;
 
     /// Leaves something for later runs of this call.
-    fn remember(&self, name: &str, value: Raw);
+    fn remember(&self, name: &str, value: RawJson);
 
     /// Why a handler that ended with these words may have done so: because an answer is missing.
     fn stopped(&self, said: &str) -> Option<Stop>;
@@ -40,8 +40,8 @@ pub(crate) trait Voice: Send + Sync {
         &'a self,
         _task: &'a str,
         key: &'a str,
-        ask: Ask,
-    ) -> BoxFuture<'a, Result<Answer, AskError>> {
+        ask: ServerRequest,
+    ) -> BoxFuture<'a, Result<ClientResult, AskError>> {
         self.ask(key, ask)
     }
 
@@ -60,9 +60,9 @@ pub(crate) trait Voice: Send + Sync {
 #[derive(Debug, Default)]
 pub(crate) struct Luggage {
     /// Answers by key, in the form in which they are kept.
-    pub(crate) answers: BTreeMap<String, Raw>,
+    pub(crate) answers: BTreeMap<String, RawJson>,
     /// Steps and state.
-    pub(crate) memory: BTreeMap<String, Raw>,
+    pub(crate) memory: BTreeMap<String, RawJson>,
 }
 
 /// What the user said to a question.

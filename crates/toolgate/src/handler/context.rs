@@ -15,10 +15,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
-use toolgate_wire::Raw;
+use toolgate_wire::RawJson;
 use toolgate_wire::model::{
-    Answer, Ask, ClientCapabilities, Elicit, ElicitAnswer, Implementation, LogLevel, Notice, Root, Sample,
-    Sampled,
+    ClientResult, ServerRequest, ClientCapabilities, ElicitRequest, ElicitResult, Implementation, LogLevel, Notification, Root, SamplingRequest,
+    SamplingResult,
 };
 
 use super::ask::AskErrorKind;
@@ -196,7 +196,7 @@ impl Context {
 
     /// The request's `_meta`: trace context, and the keys of others.
     #[must_use]
-    pub fn meta(&self) -> Option<&Raw> {
+    pub fn meta(&self) -> Option<&RawJson> {
         self.0.caller.meta.raw.as_ref()
     }
 
@@ -236,7 +236,7 @@ impl Context {
     }
 
     async fn tell_progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
-        let Some(token) = self.0.caller.meta.progress.clone() else {
+        let Some(token) = self.0.caller.meta.progress_token.clone() else {
             return;
         };
         // Spec, all revisions: the value must increase. What does not is not worth a message.
@@ -244,7 +244,7 @@ impl Context {
         if self.0.progress.fetch_update(Ordering::Relaxed, Ordering::Relaxed, further).is_err() {
             return;
         }
-        let notice = Notice::Progress { token, progress: done, total, message: message.map(str::to_owned) };
+        let notice = Notification::Progress { token, progress: done, total, message: message.map(str::to_owned) };
         self.tell(&notice).await;
     }
 
@@ -263,8 +263,8 @@ impl Context {
             return;
         }
         // What cannot be put in JSON cannot be logged; a log line is no reason to fail a call.
-        if let Ok(data) = Raw::of(data) {
-            self.tell(&Notice::Log { level, logger: logger.map(str::to_owned), data }).await;
+        if let Ok(data) = RawJson::from_serializable(data) {
+            self.tell(&Notification::LogMessage { level, logger: logger.map(str::to_owned), data }).await;
         }
     }
 
@@ -273,7 +273,7 @@ impl Context {
         self.log(LogLevel::Info, message).await;
     }
 
-    async fn tell(&self, notice: &Notice) {
+    async fn tell(&self, notice: &Notification) {
         // A call that has ended, or was taken back, says nothing more.
         if !self.is_cancelled() && self.0.voice.tell(notice) {
             yield_once().await;
@@ -299,7 +299,7 @@ impl Context {
     /// # Errors
     /// If the client cannot show forms, nobody answers, or the answer will come with a later run.
     pub async fn elicit(&self, key: &str, form: Form) -> Result<Elicited<serde_json::Value>, AskError> {
-        let answer = self.ask(key, Ask::Elicit(Elicit::Form(form.into_model()))).await?;
+        let answer = self.ask(key, ServerRequest::Elicitation(ElicitRequest::Form(form.into_model()))).await?;
         elicited(answer, |content| Ok(content.map_or_else(|| serde_json::json!({}), |raw| raw.to_value())))
     }
 
@@ -313,9 +313,9 @@ impl Context {
         T: DeserializeOwned + JsonSchema,
     {
         let form = Form::with_schema(message, tidy(schema_of::<T>().to_value()));
-        let answer = self.ask(key, Ask::Elicit(Elicit::Form(form.into_model()))).await?;
+        let answer = self.ask(key, ServerRequest::Elicitation(ElicitRequest::Form(form.into_model()))).await?;
         elicited(answer, |content| {
-            let content = content.unwrap_or_else(Raw::empty_object);
+            let content = content.unwrap_or_else(RawJson::empty_object);
             content.parse_as().map_err(|error| refused(&error))
         })
     }
@@ -330,17 +330,17 @@ impl Context {
         if !is_safe_link(url) {
             return Err(AskError(AskErrorKind::Refused("the link must be https".into())));
         }
-        let ask = Elicit::Url { message: message.to_owned(), url: url.to_owned(), id: crate::seal::token() };
-        elicited(self.ask(key, Ask::Elicit(ask)).await?, |_| Ok(()))
+        let ask = ElicitRequest::Url { message: message.to_owned(), url: url.to_owned(), id: crate::seal::token() };
+        elicited(self.ask(key, ServerRequest::Elicitation(ask)).await?, |_| Ok(()))
     }
 
     /// Asks the client's model.
     ///
     /// # Errors
     /// If the client has no model for us, refuses, nobody answers, or the answer will come with a later run.
-    pub async fn sample(&self, key: &str, sample: Sample) -> Result<Sampled, AskError> {
-        match self.ask(key, Ask::Sample(Box::new(sample))).await? {
-            Answer::Sample(sampled) => Ok(*sampled),
+    pub async fn sample(&self, key: &str, sample: SamplingRequest) -> Result<SamplingResult, AskError> {
+        match self.ask(key, ServerRequest::Sampling(Box::new(sample))).await? {
+            ClientResult::Sampling(sampled) => Ok(*sampled),
             _ => Err(mixed_up()),
         }
     }
@@ -350,13 +350,13 @@ impl Context {
     /// # Errors
     /// If the client does not tell, nobody answers, or the answer will come with a later run.
     pub async fn roots(&self) -> Result<Vec<Root>, AskError> {
-        match self.ask("roots", Ask::Roots).await? {
-            Answer::Roots(roots) => Ok(roots),
+        match self.ask("roots", ServerRequest::Roots).await? {
+            ClientResult::Roots(roots) => Ok(roots),
             _ => Err(mixed_up()),
         }
     }
 
-    async fn ask(&self, key: &str, ask: Ask) -> Result<Answer, AskError> {
+    async fn ask(&self, key: &str, ask: ServerRequest) -> Result<ClientResult, AskError> {
         let _asking = Asking::begin(&self.0);
         self.0.voice.ask(key, ask).await
     }
@@ -375,7 +375,7 @@ impl Context {
             return Ok(done);
         }
         let done = work().await?;
-        match Raw::of(&done) {
+        match RawJson::from_serializable(&done) {
             Ok(raw) => {
                 self.0.voice.remember(&slot, raw);
                 if let Some(settled) = self.0.voice.settled() {
@@ -396,7 +396,7 @@ impl Context {
     /// Sets something aside for the next run of this handler, sealed so that the client that carries it
     /// can neither read nor change it.
     pub fn set_state<T: Serialize>(&self, state: &T) {
-        match Raw::of(state) {
+        match RawJson::from_serializable(state) {
             Ok(raw) => self.0.voice.remember("state", raw),
             Err(error) => tracing::error!(%error, "this state cannot be set aside"),
         }
@@ -520,13 +520,13 @@ impl Drop for Asking<'_> {
 }
 
 fn elicited<T>(
-    answer: Answer,
-    accept: impl FnOnce(Option<Raw>) -> Result<T, AskError>,
+    answer: ClientResult,
+    accept: impl FnOnce(Option<RawJson>) -> Result<T, AskError>,
 ) -> Result<Elicited<T>, AskError> {
     match answer {
-        Answer::Elicit(ElicitAnswer::Accept(content)) => accept(content).map(Elicited::Accept),
-        Answer::Elicit(ElicitAnswer::Decline) => Ok(Elicited::Decline),
-        Answer::Elicit(ElicitAnswer::Cancel) => Ok(Elicited::Cancel),
+        ClientResult::Elicitation(ElicitResult::Accept(content)) => accept(content).map(Elicited::Accept),
+        ClientResult::Elicitation(ElicitResult::Decline) => Ok(Elicited::Decline),
+        ClientResult::Elicitation(ElicitResult::Cancel) => Ok(Elicited::Cancel),
         _ => Err(mixed_up()),
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::HeaderMap;
 use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
-use toolgate_wire::Raw;
+use toolgate_wire::RawJson;
 
 use super::output::failed;
 use super::{Context, Failed, ToolError, Words, schema_of};
@@ -86,7 +86,7 @@ pub struct Needed {
 #[doc(hidden)]
 pub enum Arguments<'a> {
     /// Of tools: a JSON object.
-    Json(&'a Raw),
+    Json(&'a RawJson),
     /// Of prompts and templates: names and texts.
     Words(&'a [(String, String)]),
 }
@@ -113,7 +113,7 @@ impl<T: DeserializeOwned + JsonSchema + Send> Extract for T {
 
 fn read<T: DeserializeOwned>(arguments: Arguments<'_>) -> Result<T, Failed> {
     let read = match arguments {
-        Arguments::Json(raw) => raw.read_as().map_err(|error| plain(&error)),
+        Arguments::Json(raw) => raw.parse_as_fast().map_err(|error| plain(&error)),
         Arguments::Words(words) => T::deserialize(Words::new(words)).map_err(|error| error.to_string()),
     };
     read.map_err(|error| Failed::Arguments(Rejection::Arguments(error)))

@@ -1,7 +1,7 @@
 //! Forms for the user: flat, of single values and choices, as every client can show them.
 
 use serde_json::{Map, Value, json};
-use toolgate_wire::Raw;
+use toolgate_wire::RawJson;
 use toolgate_wire::model;
 
 /// A form to fill in. Never ask for secrets in one: that is what links are for.
@@ -68,8 +68,8 @@ impl Form {
         }
     }
 
-    pub(crate) fn into_model(self) -> model::Form {
-        model::Form { message: self.message, schema: Raw::from(self.schema) }
+    pub(crate) fn into_model(self) -> model::ElicitForm {
+        model::ElicitForm { message: self.message, schema: RawJson::from(self.schema) }
     }
 }
 

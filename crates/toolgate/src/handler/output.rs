@@ -6,8 +6,8 @@ use std::fmt;
 use bytes::Bytes;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
-use toolgate_wire::model::{Content, Contents, PromptMessage, PromptOutput, Role, ToolOutput};
-use toolgate_wire::{Fault, Raw};
+use toolgate_wire::model::{Content, ResourceContents, PromptMessage, PromptOutput, Role, ToolOutput};
+use toolgate_wire::{ProtocolError, RawJson};
 
 use super::{Rejection, schema_of};
 
@@ -20,7 +20,7 @@ pub enum Failed {
     /// It said why, in words for the caller.
     Handler(Box<ToolOutput>),
     /// It will not answer at all.
-    Fault(Fault),
+    Fault(ProtocolError),
 }
 
 /// What reading gave.
@@ -28,7 +28,7 @@ pub enum Failed {
 #[doc(hidden)]
 pub enum Found {
     /// The contents, one or several.
-    Contents(Vec<Contents>),
+    Contents(Vec<ResourceContents>),
     /// There is nothing with that URI.
     Nothing,
 }
@@ -119,7 +119,7 @@ impl IntoOutput for ToolOutput {
 }
 
 /// No result but an error of the protocol: for hosts, not for models.
-impl IntoOutput for Fault {
+impl IntoOutput for ProtocolError {
     fn into_output(self) -> Result<ToolOutput, Failed> {
         Err(Failed::Fault(self))
     }
@@ -167,7 +167,7 @@ displayed_output!(bool, i8, i16, i32, i64, u8, u16, u32, u64, usize, f32, f64);
 
 impl IntoOutput for serde_json::Value {
     fn into_output(self) -> Result<ToolOutput, Failed> {
-        Ok(structured(Raw::from(self)))
+        Ok(structured(RawJson::from(self)))
     }
 }
 
@@ -194,14 +194,14 @@ impl<T: IntoOutput, E: fmt::Display> IntoOutput for Result<T, E> {
     }
 }
 
-fn structured(value: Raw) -> ToolOutput {
+fn structured(value: RawJson) -> ToolOutput {
     // The text is for clients that know no structured output: the protocol asks for it.
     let text = value.as_str().to_owned();
-    ToolOutput { structured: Some(value), ..ToolOutput::text(text) }
+    ToolOutput { structured_content: Some(value), ..ToolOutput::text(text) }
 }
 
-fn to_raw(value: &impl Serialize) -> Result<Raw, Failed> {
-    Raw::of(value).map_err(|error| failed(&format_args!("the result is not JSON: {error}")))
+fn to_raw(value: &impl Serialize) -> Result<RawJson, Failed> {
+    RawJson::from_serializable(value).map_err(|error| failed(&format_args!("the result is not JSON: {error}")))
 }
 
 /// `{:#}` lets error types that keep a chain of causes tell all of it.
@@ -229,13 +229,13 @@ pub trait IntoContents {
     fn into_contents(self, uri: &str) -> Result<Found, Failed>;
 }
 
-impl IntoContents for Contents {
+impl IntoContents for ResourceContents {
     fn into_contents(self, _: &str) -> Result<Found, Failed> {
         Ok(Found::Contents(vec![self]))
     }
 }
 
-impl IntoContents for Vec<Contents> {
+impl IntoContents for Vec<ResourceContents> {
     fn into_contents(self, _: &str) -> Result<Found, Failed> {
         Ok(Found::Contents(self))
     }
@@ -249,7 +249,7 @@ macro_rules! contents {
             }
 
             fn into_contents(self, uri: &str) -> Result<Found, Failed> {
-                Contents::$make(uri, self).into_contents(uri)
+                ResourceContents::$make(uri, self).into_contents(uri)
             }
         }
     )*};
@@ -264,7 +264,7 @@ impl<T: Serialize> IntoContents for Json<T> {
 
     fn into_contents(self, uri: &str) -> Result<Found, Failed> {
         let text = to_raw(&self.0)?;
-        Contents::text(uri, text.as_str()).with_mime("application/json").into_contents(uri)
+        ResourceContents::text(uri, text.as_str()).with_mime("application/json").into_contents(uri)
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::{Map, Value, json};
-use toolgate_wire::{Raw, RequestId};
+use toolgate_wire::{RawJson, RequestId};
 
 use super::mask::{HIDDEN, is_secret};
 use super::stats::Stats;
@@ -192,7 +192,7 @@ pub struct RequestInfo {
     pub(crate) server: Arc<str>,
     pub(crate) id: Option<RequestId>,
     pub(crate) method: Box<str>,
-    pub(crate) params: Option<Raw>,
+    pub(crate) params: Option<RawJson>,
     /// Empty where there is no HTTP.
     pub(crate) headers: Arc<Letterhead>,
     pub(crate) remote: Option<SocketAddr>,
@@ -213,7 +213,7 @@ pub struct RequestInfo {
 pub(crate) struct Incoming<'a> {
     pub(crate) id: Option<&'a RequestId>,
     pub(crate) method: &'a str,
-    pub(crate) params: Option<&'a Raw>,
+    pub(crate) params: Option<&'a RawJson>,
     pub(crate) headers: &'a Arc<Letterhead>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) principal: &'a Principal,
@@ -250,7 +250,7 @@ impl RequestInfo {
     pub fn id(&self) -> Value {
         match &self.id {
             Some(RequestId::Number(number)) => (*number).into(),
-            Some(RequestId::Text(text)) => (&**text).into(),
+            Some(RequestId::String(text)) => (&**text).into(),
             None => Value::Null,
         }
     }
@@ -277,7 +277,7 @@ impl RequestInfo {
         };
         match self.changed.as_ref().or(self.read.get()) {
             Some(params) => params.get(key)?.as_str().map(Cow::Borrowed),
-            None => self.params.as_ref()?.view().get(key)?.as_text(),
+            None => self.params.as_ref()?.view().get(key)?.as_string(),
         }
     }
 
@@ -324,7 +324,7 @@ impl RequestInfo {
     }
 
     /// The parameters as they are to be read.
-    pub(crate) fn raw_params(&self) -> Option<&Raw> {
+    pub(crate) fn raw_params(&self) -> Option<&RawJson> {
         self.params.as_ref()
     }
 
@@ -359,8 +359,8 @@ impl std::fmt::Debug for RequestInfo {
     }
 }
 
-fn tree(params: Option<&Raw>) -> Value {
-    params.map_or_else(|| Value::Object(Map::new()), Raw::to_value)
+fn tree(params: Option<&RawJson>) -> Value {
+    params.map_or_else(|| Value::Object(Map::new()), RawJson::to_value)
 }
 
 /// Headers without secrets; several of a name are told in one line.
@@ -480,7 +480,7 @@ impl RequestEvent {
         if self.is_changed {
             let info = Arc::make_mut(&mut self.info);
             if let Some(params) = info.changed.take() {
-                info.params = params.is_object().then(|| Raw::from(&params));
+                info.params = params.is_object().then(|| RawJson::from(&params));
                 info.read = OnceLock::new();
             }
         }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use serde_json::{Value, json};
-use toolgate_wire::{Raw, RequestId};
+use toolgate_wire::{RawJson, RequestId};
 
 use super::*;
 use crate::request::Principal;
@@ -44,7 +44,7 @@ impl House {
             let incoming = Incoming {
                 id: Some(&RequestId::Number(7)),
                 method: finished.method,
-                params: Some(&Raw::from(params)),
+                params: Some(&RawJson::from(params)),
                 headers: &Arc::new(headers.into()),
                 remote: Some("192.0.2.1:80".parse().unwrap()),
                 principal: &Principal::new("ada"),

@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 #[cfg(feature = "validate")]
-use toolgate_schema::{Fault, FaultKind, Schema, Type};
-use toolgate_wire::Raw;
-use toolgate_wire::model::{Answer, Ask, Elicit, ElicitAnswer};
+use toolgate_schema::{ValidationError, ValidationErrorKind, Schema, Type};
+use toolgate_wire::RawJson;
+use toolgate_wire::model::{ClientResult, ServerRequest, ElicitRequest, ElicitResult};
 
 use crate::handler::is_width;
 #[cfg(feature = "validate")]
@@ -25,7 +25,7 @@ pub(crate) struct Check {
     #[cfg(feature = "validate")]
     validator: OnceLock<Option<Box<Schema>>>,
     #[cfg(feature = "validate")]
-    schema: Raw,
+    schema: RawJson,
     /// The type that reads the arguments notices every violation by itself.
     typed: bool,
 }
@@ -50,7 +50,7 @@ impl Check {
             #[cfg(feature = "validate")]
             validator: OnceLock::new(),
             #[cfg(feature = "validate")]
-            schema: Raw::from(schema),
+            schema: RawJson::from(schema),
             typed,
         };
         #[cfg(feature = "validate")]
@@ -72,7 +72,7 @@ impl Check {
     pub(crate) fn unread(&self) -> &[String] {
         #[cfg(feature = "validate")]
         if let Some(Some(validator)) = self.validator.get() {
-            return validator.unread();
+            return validator.unsupported_patterns();
         }
         &[]
     }
@@ -84,11 +84,11 @@ impl Check {
     }
 
     /// What is wrong with these arguments; none if nothing is.
-    pub(crate) fn faults(&self, arguments: &Raw) -> Option<String> {
+    pub(crate) fn faults(&self, arguments: &RawJson) -> Option<String> {
         #[cfg(feature = "validate")]
         {
             let value = arguments.to_value();
-            let faults = self.validator()?.faults(&value, MOST);
+            let faults = self.validator()?.errors(&value, MOST);
             if !faults.is_empty() {
                 return Some(faults.iter().map(explain).collect::<Vec<_>>().join("; "));
             }
@@ -105,7 +105,7 @@ impl Check {
     ///
     /// Models write such things often, and no author minds: what is read is what was written. Only what the schema
     /// refuses is ever touched.
-    pub(crate) fn mend(&self, arguments: &Raw, as_text: bool) -> Option<Raw> {
+    pub(crate) fn mend(&self, arguments: &RawJson, as_text: bool) -> Option<RawJson> {
         #[cfg(feature = "validate")]
         {
             let validator = self.validator()?;
@@ -115,7 +115,7 @@ impl Check {
                 let place = value.pointer_mut(&path)?;
                 *place = wanted.into_iter().find_map(|wanted| converted(place, wanted, as_text))?;
             }
-            validator.is_valid(&value).then(|| Raw::from(value))
+            validator.is_valid(&value).then(|| RawJson::from(value))
         }
         #[cfg(not(feature = "validate"))]
         {
@@ -130,13 +130,13 @@ impl Check {
 #[cfg(feature = "validate")]
 fn misfits(validator: &Schema, value: &Value) -> Option<Vec<(String, Vec<Type>)>> {
     let mut wrong = Vec::new();
-    for fault in validator.faults(value, MOST + 1) {
-        let FaultKind::Type(wanted) = fault.kind() else { return None };
+    for fault in validator.errors(value, MOST + 1) {
+        let ValidationErrorKind::Type(wanted) = fault.kind() else { return None };
         // The arguments themselves are an object or nothing can be done.
-        if fault.place().is_empty() || wrong.len() == MOST {
+        if fault.pointer().is_empty() || wrong.len() == MOST {
             return None;
         }
-        wrong.push((fault.place().to_owned(), wanted.iter().collect()));
+        wrong.push((fault.pointer().to_owned(), wanted.iter().collect()));
     }
     (!wrong.is_empty()).then_some(wrong)
 }
@@ -176,8 +176,8 @@ fn number(number: f64) -> Option<Value> {
 
 /// Parameter, expected, got.
 #[cfg(feature = "validate")]
-fn explain(fault: &Fault<'_, '_>) -> String {
-    let path = fault.place();
+fn explain(fault: &ValidationError<'_, '_>) -> String {
+    let path = fault.pointer();
     let place = if path.is_empty() {
         "the arguments".to_owned()
     } else {
@@ -185,26 +185,26 @@ fn explain(fault: &Fault<'_, '_>) -> String {
     };
     let got = brief(fault.value());
     match fault.kind() {
-        FaultKind::Required(name) => {
+        ValidationErrorKind::Required(name) => {
             let inside = if path.is_empty() { String::new() } else { format!(" in {place}") };
             format!("`{name}` is required{inside} and missing")
         }
-        FaultKind::Type(types) => {
+        ValidationErrorKind::Type(types) => {
             let expected = types.iter().map(Type::as_str).collect::<Vec<_>>().join(" or ");
             format!("{place} must be {expected}, got {got}")
         }
-        FaultKind::Enum(options) => {
+        ValidationErrorKind::Enum(options) => {
             format!("{place} must be one of {}, got {got}", clip(&options.to_string()))
         }
-        FaultKind::Const(wanted) => format!("{place} must be {}, got {got}", brief(wanted)),
-        FaultKind::Minimum(limit) => format!("{place} must be at least {limit}, got {got}"),
-        FaultKind::Maximum(limit) => format!("{place} must be at most {limit}, got {got}"),
-        FaultKind::MinLength(limit) => format!("{place} must have at least {limit} characters, got {got}"),
-        FaultKind::MaxLength(limit) => format!("{place} must have at most {limit} characters, got {got}"),
-        FaultKind::AdditionalProperties(unexpected) => {
+        ValidationErrorKind::Const(wanted) => format!("{place} must be {}, got {got}", brief(wanted)),
+        ValidationErrorKind::Minimum(limit) => format!("{place} must be at least {limit}, got {got}"),
+        ValidationErrorKind::Maximum(limit) => format!("{place} must be at most {limit}, got {got}"),
+        ValidationErrorKind::MinLength(limit) => format!("{place} must have at least {limit} characters, got {got}"),
+        ValidationErrorKind::MaxLength(limit) => format!("{place} must have at most {limit} characters, got {got}"),
+        ValidationErrorKind::AdditionalProperties(unexpected) => {
             format!("unknown parameter `{}`", clip(&unexpected.join("`, `")))
         }
-        _ => format!("{place}: {}", clip(&fault.words(&got))),
+        _ => format!("{place}: {}", clip(&fault.message_with_value(&got))),
     }
 }
 
@@ -289,15 +289,15 @@ fn depth(value: &Value) -> usize {
 }
 
 /// Whether what the user filled in is what the form asked for. Clients should see to it, and not all do.
-pub(crate) fn is_right(ask: &Ask, answer: &Answer) -> Result<(), String> {
-    let (Ask::Elicit(Elicit::Form(form)), Answer::Elicit(ElicitAnswer::Accept(content))) = (ask, answer)
+pub(crate) fn is_right(ask: &ServerRequest, answer: &ClientResult) -> Result<(), String> {
+    let (ServerRequest::Elicitation(ElicitRequest::Form(form)), ClientResult::Elicitation(ElicitResult::Accept(content))) = (ask, answer)
     else {
         return Ok(());
     };
     let Ok(check) = Check::new(&form.schema.to_value(), false) else {
         return Ok(());
     };
-    match check.faults(&content.clone().unwrap_or_else(Raw::empty_object)) {
+    match check.faults(&content.clone().unwrap_or_else(RawJson::empty_object)) {
         None => Ok(()),
         Some(faults) => Err(faults),
     }
@@ -312,7 +312,7 @@ mod tests {
     fn faults(schema: &Value, arguments: Value) -> String {
         Check::new(schema, false)
             .expect("the schema is right")
-            .faults(&Raw::from(arguments))
+            .faults(&RawJson::from(arguments))
             .unwrap_or_default()
     }
 
@@ -358,7 +358,7 @@ mod tests {
             "additionalProperties": false
         });
         let check = Check::new(&schema, false).unwrap();
-        let mend = |arguments: Value| check.mend(&Raw::from(arguments), true).map(|raw| raw.to_value());
+        let mend = |arguments: Value| check.mend(&RawJson::from(arguments), true).map(|raw| raw.to_value());
         for (sent, meant) in [
             (json!({"limit": "5"}), json!({"limit": 5})),
             (json!({"ratio": " 0.5 "}), json!({"ratio": 0.5})),
@@ -384,8 +384,8 @@ mod tests {
         ] {
             assert_eq!(mend(wrong.clone()), None, "{wrong}");
         }
-        assert_eq!(check.mend(&Raw::from(json!("5")), true), None);
-        assert_eq!(check.mend(&Raw::from(json!({"msg": 7})), false), None);
+        assert_eq!(check.mend(&RawJson::from(json!("5")), true), None);
+        assert_eq!(check.mend(&RawJson::from(json!({"msg": 7})), false), None);
     }
 
     proptest::proptest! {
@@ -396,7 +396,7 @@ mod tests {
             let schema = json!({"type": "object", "properties": {
                 "n": {"type": "integer"}, "flag": {"type": "boolean"}}});
             let check = Check::new(&schema, false).unwrap();
-            if let Some(mended) = check.mend(&Raw::from(json!({name: text})), false) {
+            if let Some(mended) = check.mend(&RawJson::from(json!({name: text})), false) {
                 let mended = mended.to_value();
                 proptest::prop_assert_eq!(faults(&schema, mended.clone()), "");
                 let said = mended[name].to_string();

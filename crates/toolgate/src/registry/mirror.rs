@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName};
 use serde_json::Value;
-use toolgate_wire::{Fault, FaultKind, Kind, Raw, View};
+use toolgate_wire::{ProtocolError, ProtocolErrorKind, Kind, RawJson, View};
 
 const MARK: &str = "x-mcp-header";
 
@@ -81,7 +81,7 @@ fn count(schema: &Value) -> usize {
 ///
 /// # Errors
 /// If a header is missing, repeated, not decodable or different.
-pub(crate) fn agree(mirrors: &[Mirror], arguments: &Raw, headers: &HeaderMap) -> Result<(), Fault> {
+pub(crate) fn agree(mirrors: &[Mirror], arguments: &RawJson, headers: &HeaderMap) -> Result<(), ProtocolError> {
     for Mirror { path, header } in mirrors {
         let value = path.iter().try_fold(arguments.view(), |value, key| value.get(key));
         let Some(value) = value.filter(|value| !value.is_null()) else {
@@ -99,13 +99,13 @@ pub(crate) fn agree(mirrors: &[Mirror], arguments: &Raw, headers: &HeaderMap) ->
     Ok(())
 }
 
-fn fault(header: &HeaderName, what: &str) -> Fault {
-    Fault::new(FaultKind::Header, format!("header {header} {what}"))
+fn fault(header: &HeaderName, what: &str) -> ProtocolError {
+    ProtocolError::new(ProtocolErrorKind::HeaderMismatch, format!("header {header} {what}"))
 }
 
 fn same(value: View<'_>, text: &str) -> bool {
     match value.kind() {
-        Kind::Text => value.as_text().is_some_and(|value| value == text),
+        Kind::String => value.as_string().is_some_and(|value| value == text),
         Kind::Bool => value.as_bool().is_some_and(|value| text == if value { "true" } else { "false" }),
         // Numerically: `42.0` is `42`.
         Kind::Number => text.parse::<f64>().is_ok_and(|number| value.as_f64() == Some(number)),
@@ -139,7 +139,7 @@ mod tests {
         }});
         let headers =
             headers.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
-        agree(&marks(&schema).unwrap(), &Raw::from(arguments), &headers.collect()).is_ok()
+        agree(&marks(&schema).unwrap(), &RawJson::from(arguments), &headers.collect()).is_ok()
     }
 
     #[test]

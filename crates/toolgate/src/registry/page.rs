@@ -4,7 +4,7 @@
 //! survives changes of the list, and a made-up one is noticed.
 
 use toolgate_wire::model::{CacheHint, CacheScope, Page};
-use toolgate_wire::{Fault, FaultKind};
+use toolgate_wire::{ProtocolError, ProtocolErrorKind};
 
 use super::{Keyed, Shelf, View};
 use crate::seal::Seal;
@@ -40,7 +40,7 @@ impl Pager {
         shelf: &Shelf<T>,
         cursor: Option<&str>,
         view: View<'_>,
-    ) -> Result<Page<T::Item>, Fault> {
+    ) -> Result<Page<T::Item>, ProtocolError> {
         let rest = match cursor {
             None => shelf.as_slice(),
             Some(cursor) => {
@@ -55,7 +55,7 @@ impl Pager {
             let next =
                 shown.last().filter(|_| shown.len() < rest.len()).map(|last| self.after(list, last.key()));
             let items = shown.iter().map(|entry| entry.item()).collect();
-            return Ok(Page { items, next, cache: self.cache });
+            return Ok(Page { items, next_cursor: next, cache: self.cache });
         }
         let (mut items, mut last, mut next) = (Vec::new(), None, None);
         for entry in rest.iter().filter(|entry| entry.is_shown(view)) {
@@ -68,7 +68,7 @@ impl Pager {
         }
         // What one caller sees is not what the next one does.
         let cache = CacheHint { scope: CacheScope::Private, ..self.cache };
-        Ok(Page { items, next, cache })
+        Ok(Page { items, next_cursor: next, cache })
     }
 
     /// A cursor to what follows a thing.
@@ -77,14 +77,14 @@ impl Pager {
     }
 
     /// The key that a cursor was made of.
-    fn last(&self, list: &str, cursor: &str) -> Result<String, Fault> {
+    fn last(&self, list: &str, cursor: &str) -> Result<String, ProtocolError> {
         let key = self.seal.open(list.as_bytes(), cursor).map_err(|_| unknown())?;
         String::from_utf8(key).map_err(|_| unknown())
     }
 }
 
-fn unknown() -> Fault {
-    Fault::new(FaultKind::Cursor, "unknown cursor; start again without one")
+fn unknown() -> ProtocolError {
+    ProtocolError::new(ProtocolErrorKind::InvalidCursor, "unknown cursor; start again without one")
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
         list: &str,
         shelf: &Shelf<Thing>,
         cursor: Option<&str>,
-    ) -> Result<Page<String>, Fault> {
+    ) -> Result<Page<String>, ProtocolError> {
         pager.page(list, shelf, cursor, WHOLE)
     }
 
@@ -148,7 +148,7 @@ mod tests {
                 let page = page(&pager, "things", &shelf, cursor.as_deref()).unwrap();
                 prop_assert!(page.items.len() <= size);
                 seen.extend(page.items.iter().map(|item| item.to_string()));
-                cursor = page.next;
+                cursor = page.next_cursor;
                 if cursor.is_none() {
                     break;
                 }
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_cursor_is_good_for_its_own_list_only() {
         let pager = pager(1);
-        let next = page(&pager, "things", &shelf(3), None).unwrap().next;
+        let next = page(&pager, "things", &shelf(3), None).unwrap().next_cursor;
         assert!(page(&pager, "things", &shelf(3), next.as_deref()).is_ok());
         assert!(page(&pager, "others", &shelf(3), next.as_deref()).is_err());
     }
@@ -179,9 +179,9 @@ mod tests {
             pager.page("things", &shelf, cursor, View([None, Some(&profile)])).unwrap()
         };
         let first = list(None);
-        let second = list(first.next.as_deref());
+        let second = list(first.next_cursor.as_deref());
         let texts = |page: &Page<String>| page.items.iter().map(|item| item.to_string()).collect::<Vec<_>>();
         assert_eq!(texts(&first), ["thing 1", "thing 3"]);
-        assert_eq!((texts(&second), second.next), (vec!["thing 5".to_owned()], None));
+        assert_eq!((texts(&second), second.next_cursor), (vec!["thing 5".to_owned()], None));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use schemars::Schema;
 use serde_json::Value;
-use toolgate_wire::Raw;
+use toolgate_wire::RawJson;
 use toolgate_wire::model::{Icon, Prompt, PromptArgument};
 
 use super::tool::{check_icons, check_name};
@@ -158,7 +158,7 @@ impl PromptSpec {
     /// `_meta`: a JSON object for clients that know what to do with it.
     #[must_use]
     pub fn meta(mut self, meta: Value) -> PromptSpec {
-        self.prompt.meta = Some(Raw::from(meta));
+        self.prompt.meta = Some(RawJson::from(meta));
         self
     }
 

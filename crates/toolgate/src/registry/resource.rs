@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use toolgate_wire::Raw;
+use toolgate_wire::RawJson;
 use toolgate_wire::model::{Annotations, CacheHint, CacheScope, Icon, Resource, ResourceTemplate};
 
 use super::template::UriTemplate;
@@ -175,7 +175,7 @@ macro_rules! described {
             /// `_meta`: a JSON object for clients that know what to do with it.
             #[must_use]
             pub fn meta(mut self, meta: Value) -> $spec {
-                self.$field.meta = Some(Raw::from(meta));
+                self.$field.meta = Some(RawJson::from(meta));
                 self
             }
 

@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use toolgate_wire::Fault;
+use toolgate_wire::ProtocolError;
 use toolgate_wire::model::{Call, Outcome, Root};
 
 use crate::handler::{Context, Failed, Found, ReadFn};
@@ -85,7 +85,7 @@ impl Roots {
     pub fn writable_below(mut self, uri: impl AsRef<str>) -> Roots {
         match path_of(uri.as_ref()) {
             Ok(path) => self.writing = Writing::Below(path),
-            Err(why) => self.faults.push(Fault::root(uri.as_ref(), why).to_string()),
+            Err(why) => self.faults.push(ProtocolError::invalid_root(uri.as_ref(), why).to_string()),
         }
         self
     }
@@ -119,7 +119,7 @@ impl Roots {
     }
 
     /// Answers what clients ask of the workspace, and tells of changes.
-    pub(crate) fn answer(&self, call: &Call, hub: &Hub) -> Result<Outcome, Fault> {
+    pub(crate) fn answer(&self, call: &Call, hub: &Hub) -> Result<Outcome, ProtocolError> {
         match (call, &self.writing) {
             (Call::ListRoots, _) => return Ok(Outcome::Roots(self.list())),
             (Call::AddRoot { uri, name }, Writing::Anything) => self.put(uri, name.as_deref(), None)?,
@@ -128,24 +128,24 @@ impl Roots {
             }
             (Call::RemoveRoot { uri }, Writing::Anything) => self.take(uri, None)?,
             (Call::RemoveRoot { uri }, Writing::Below(limit)) => self.take(uri, Some(limit))?,
-            (call, _) => return Err(Fault::method(call.method())),
+            (call, _) => return Err(ProtocolError::method_not_found(call.method())),
         }
         hub.publish(&Topic::Roots);
-        Ok(Outcome::Done)
+        Ok(Outcome::Empty)
     }
 
     /// Adds a root, which must lie within a limit if there is one.
-    pub(crate) fn put(&self, uri: &str, name: Option<&str>, within: Option<&Path>) -> Result<(), Fault> {
-        let path = path_of(uri).map_err(|why| Fault::root(uri, why))?;
+    pub(crate) fn put(&self, uri: &str, name: Option<&str>, within: Option<&Path>) -> Result<(), ProtocolError> {
+        let path = path_of(uri).map_err(|why| ProtocolError::invalid_root(uri, why))?;
         if within.is_some_and(|limit| !path.starts_with(limit)) {
-            return Err(Fault::root(uri, "it lies outside of what clients may add"));
+            return Err(ProtocolError::invalid_root(uri, "it lies outside of what clients may add"));
         }
         let mut held = self.lock();
         if held.iter().any(|held| held.path == path) {
-            return Err(Fault::root_twice(uri));
+            return Err(ProtocolError::duplicate_root(uri));
         }
         if held.len() >= MOST {
-            return Err(Fault::root(uri, "there are too many already"));
+            return Err(ProtocolError::invalid_root(uri, "there are too many already"));
         }
         let last = path.file_name().map_or_else(|| "/".into(), |name| name.to_string_lossy());
         let name = name.map_or_else(|| last.into_owned(), str::to_owned);
@@ -155,13 +155,13 @@ impl Roots {
     }
 
     /// Takes a root away, which must lie within a limit if there is one.
-    pub(crate) fn take(&self, uri: &str, within: Option<&Path>) -> Result<(), Fault> {
-        let path = path_of(uri).map_err(|why| Fault::root(uri, why))?;
+    pub(crate) fn take(&self, uri: &str, within: Option<&Path>) -> Result<(), ProtocolError> {
+        let path = path_of(uri).map_err(|why| ProtocolError::invalid_root(uri, why))?;
         if within.is_some_and(|limit| !path.starts_with(limit)) {
-            return Err(Fault::root_unknown(uri));
+            return Err(ProtocolError::root_not_found(uri));
         }
         let mut held = self.lock();
-        let place = held.iter().position(|held| held.path == path).ok_or_else(|| Fault::root_unknown(uri))?;
+        let place = held.iter().position(|held| held.path == path).ok_or_else(|| ProtocolError::root_not_found(uri))?;
         held.remove(place);
         Ok(())
     }
@@ -301,20 +301,20 @@ mod tests {
         assert!(add(&fixed, "file:///b").is_err());
         let below = Roots::new(["file:///x"]).writable_below("file:///a");
         assert_eq!(add(&below, "file:///a/b"), Ok(()));
-        assert_eq!(add(&below, "file:///a/b/"), Err(Fault::root_twice("file:///a/b/")));
+        assert_eq!(add(&below, "file:///a/b/"), Err(ProtocolError::duplicate_root("file:///a/b/")));
         assert!(add(&below, "file:///ab").is_err());
         let names: Vec<_> = below.list().into_iter().filter_map(|root| root.name).collect();
         assert_eq!(names, ["x", "b"]);
         let gone = below.answer(&Call::RemoveRoot { uri: "file:///x".into() }, &hub);
         assert_eq!(
             gone,
-            Err(Fault::root_unknown("file:///x")),
+            Err(ProtocolError::root_not_found("file:///x")),
             "what they may not add they may not take away"
         );
         let any = Roots::new([""; 0]).writable();
         assert_eq!(add(&any, "file:///b"), Ok(()));
         let gone = any.answer(&Call::RemoveRoot { uri: "file:///c".into() }, &hub);
-        assert_eq!(gone, Err(Fault::root_unknown("file:///c")));
+        assert_eq!(gone, Err(ProtocolError::root_not_found("file:///c")));
     }
 
     #[test]

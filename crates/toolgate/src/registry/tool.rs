@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use schemars::Schema;
 use serde_json::{Value, json};
-use toolgate_wire::Raw;
+use toolgate_wire::RawJson;
 use toolgate_wire::model::{
     ClientCapabilities, ElicitationCapability, Icon, SamplingCapability, TaskSupport, Tool, ToolHints,
 };
@@ -181,8 +181,8 @@ impl ToolSpec {
             // Some clients want to see `properties` even where there are none.
             None => json!({ "type": "object", "properties": {}, "additionalProperties": false }),
         };
-        let mut tool = Tool::new(name, Raw::empty_object());
-        tool.output_schema = output.map(|schema| Raw::from(tidy(schema.to_value())));
+        let mut tool = Tool::new(name, RawJson::empty_object());
+        tool.output_schema = output.map(|schema| RawJson::from(tidy(schema.to_value())));
         ToolSpec {
             tool,
             run,
@@ -313,7 +313,7 @@ impl ToolSpec {
     /// `_meta`: a JSON object for clients that know what to do with it.
     #[must_use]
     pub fn meta(mut self, meta: Value) -> ToolSpec {
-        self.tool.meta = Some(Raw::from(meta));
+        self.tool.meta = Some(RawJson::from(meta));
         self
     }
 
@@ -350,7 +350,7 @@ impl ToolSpec {
     /// The JSON Schema of structured output, instead of one made from the handler's type.
     #[must_use]
     pub fn output_schema(mut self, schema: Value) -> ToolSpec {
-        self.tool.output_schema = Some(Raw::from(schema));
+        self.tool.output_schema = Some(RawJson::from(schema));
         self.output_by_hand = true;
         self
     }
@@ -476,7 +476,7 @@ impl ToolSpec {
             tracing::warn!(tool = %tool.name, "{unread}");
         }
         let mirrors = mirror::marks(&schema)?;
-        tool.input_schema = Raw::from(schema);
+        tool.input_schema = RawJson::from(schema);
         let tool = Arc::new(tool);
         Ok(ToolEntry {
             tool,

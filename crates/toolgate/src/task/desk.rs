@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use toolgate_wire::model::{Answer, Ask, LogLevel, Notice};
-use toolgate_wire::{Client, Raw, codec};
+use toolgate_wire::model::{ClientResult, ServerRequest, LogLevel, Notification};
+use toolgate_wire::{Client, RawJson, codec};
 
 use super::record::Record;
 use super::{Amended, Change, Core, lock};
@@ -57,7 +57,7 @@ pub(super) struct Desk {
 #[derive(Default)]
 struct Said {
     message: Option<String>,
-    memory: BTreeMap<String, Raw>,
+    memory: BTreeMap<String, RawJson>,
 }
 
 /// What became of a change that the one who runs a task wants.
@@ -197,8 +197,8 @@ impl Desk {
     fn write_down(&self, record: &mut Record) -> bool {
         let said = lock(&self.said);
         let mut changed = false;
-        if said.message.is_some() && said.message != record.task.message {
-            record.task.message.clone_from(&said.message);
+        if said.message.is_some() && said.message != record.task.status_message {
+            record.task.status_message.clone_from(&said.message);
             changed = true;
         }
         if said.memory != record.memory {
@@ -228,12 +228,12 @@ impl Desk {
         self.spoke.notify_one();
     }
 
-    async fn ask_now(&self, key: &str, ask: Ask) -> Result<Answer, AskError> {
+    async fn ask_now(&self, key: &str, ask: ServerRequest) -> Result<ClientResult, AskError> {
         let gone = || AskError(AskErrorKind::Gone);
         if let Some(reply) = self.reply_to(key) {
             return understood(&ask, &reply);
         }
-        if let Some((what, _)) = self.client.as_ref().and_then(|client| codec::lacking(client, &ask)) {
+        if let Some((what, _)) = self.client.as_ref().and_then(|client| codec::missing_capabilities(client, &ask)) {
             return Err(AskError(AskErrorKind::Unsupported(what)));
         }
         match self.insist(usize::MAX, &mut |record| record.ask(key, &ask)).await {
@@ -253,16 +253,16 @@ impl Desk {
         }
     }
 
-    fn reply_to(&self, key: &str) -> Option<Raw> {
+    fn reply_to(&self, key: &str) -> Option<RawJson> {
         lock(&self.known).0.replies.get(key).cloned()
     }
 }
 
-fn understood(ask: &Ask, reply: &Raw) -> Result<Answer, AskError> {
+fn understood(ask: &ServerRequest, reply: &RawJson) -> Result<ClientResult, AskError> {
     let refused = |why: String| AskError(AskErrorKind::Refused(why));
-    match reply.view().as_text() {
+    match reply.view().as_string() {
         Some(why) => Err(refused(why.into_owned())),
-        None => codec::recall_answer(ask, reply).map_err(|fault| refused(fault.to_string())),
+        None => codec::decode_client_result(ask, reply).map_err(|fault| refused(fault.to_string())),
     }
 }
 
@@ -271,15 +271,15 @@ impl Voice for Desk {
         level >= LogLevel::Info
     }
 
-    fn tell(&self, notice: &Notice) -> bool {
+    fn tell(&self, notice: &Notification) -> bool {
         match notice {
-            Notice::Progress { message: Some(message), .. } => self.say(message),
-            Notice::Progress { progress, total: Some(total), .. } => {
+            Notification::Progress { message: Some(message), .. } => self.say(message),
+            Notification::Progress { progress, total: Some(total), .. } => {
                 self.say(&format!("{progress} of {total}"))
             }
-            Notice::Progress { progress, .. } => self.say(&progress.to_string()),
-            Notice::Log { data, .. } => {
-                let text = data.view().as_text();
+            Notification::Progress { progress, .. } => self.say(&progress.to_string()),
+            Notification::LogMessage { data, .. } => {
+                let text = data.view().as_string();
                 self.say(text.as_deref().unwrap_or(data.as_str()));
             }
             _ => return false,
@@ -287,15 +287,15 @@ impl Voice for Desk {
         true
     }
 
-    fn ask<'a>(&'a self, key: &'a str, ask: Ask) -> BoxFuture<'a, Result<Answer, AskError>> {
+    fn ask<'a>(&'a self, key: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, AskError>> {
         Box::pin(self.ask_now(key, ask))
     }
 
-    fn recall(&self, name: &str) -> Option<Raw> {
+    fn recall(&self, name: &str) -> Option<RawJson> {
         lock(&self.said).memory.get(name).cloned()
     }
 
-    fn remember(&self, name: &str, value: Raw) {
+    fn remember(&self, name: &str, value: RawJson) {
         lock(&self.said).memory.insert(name.to_owned(), value);
         if self.resumable {
             self.spoke.notify_one();
@@ -331,7 +331,7 @@ mod tests {
     #[test]
     fn what_arrives_late_replaces_nothing_newer() {
         let mut record = sample();
-        record.ask("sure", &Ask::Roots);
+        record.ask("sure", &ServerRequest::Roots);
         let desk = Desk {
             core: Weak::new(),
             owner: "ada".into(),
@@ -348,7 +348,7 @@ mod tests {
             changed: Notify::new(),
         };
         let before = record.clone();
-        record.reply("sure", Raw::from(json!({ "roots": [] })));
+        record.reply("sure", RawJson::from(json!({ "roots": [] })));
         desk.know((record.clone(), Version(3)));
         desk.know((before, Version(2)));
         assert!(desk.reply_to("sure").is_some());

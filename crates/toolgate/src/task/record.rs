@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use toolgate_wire::model::{Ask, Task, TaskEnd, TaskState};
-use toolgate_wire::{Client, Fault, FaultKind, Kind, Limits, Raw, codec};
+use toolgate_wire::model::{ServerRequest, Task, TaskOutcome, TaskStatus};
+use toolgate_wire::{Client, ProtocolError, ProtocolErrorKind, Kind, Limits, RawJson, codec};
 
 use crate::clock::iso8601;
 use crate::maps::take;
@@ -24,19 +24,19 @@ pub(super) struct Record {
     /// What clients see.
     pub(super) task: Task,
     pub(super) tool: String,
-    pub(super) arguments: Raw,
+    pub(super) arguments: RawJson,
     /// Who called, for another process that runs it again.
-    pub(super) client: Raw,
+    pub(super) client: RawJson,
     pub(super) principal: Option<String>,
     /// What else is known of who called, an object.
-    pub(super) attributes: Raw,
+    pub(super) attributes: RawJson,
     /// What the call said beside its parameters.
-    pub(super) meta: Option<Raw>,
+    pub(super) meta: Option<RawJson>,
     /// What came of the questions, by key: an answer in the form in which they are kept, or, as a text, why the client
     /// would not give one. A question that stands here is never asked again.
-    pub(super) replies: BTreeMap<String, Raw>,
+    pub(super) replies: BTreeMap<String, RawJson>,
     /// Recorded steps, and what was set aside.
-    pub(super) memory: BTreeMap<String, Raw>,
+    pub(super) memory: BTreeMap<String, RawJson>,
     /// How often it was begun. Whoever runs it knows the number, and is not the one if it has changed.
     pub(super) attempt: u64,
     /// When it is forgotten, in milliseconds since 1970.
@@ -47,44 +47,44 @@ pub(super) struct Record {
 
 impl Record {
     /// Asks something, unless it was asked before.
-    pub(super) fn ask(&mut self, key: &str, ask: &Ask) -> bool {
-        let known = self.replies.contains_key(key) || self.task.asks.contains_key(key);
+    pub(super) fn ask(&mut self, key: &str, ask: &ServerRequest) -> bool {
+        let known = self.replies.contains_key(key) || self.task.input_requests.contains_key(key);
         if known || self.is_final() {
             return false;
         }
-        self.task.asks.insert(key.to_owned(), ask.clone());
-        self.task.state = TaskState::InputRequired;
+        self.task.input_requests.insert(key.to_owned(), ask.clone());
+        self.task.status = TaskStatus::InputRequired;
         true
     }
 
     /// Takes a question off the list. One that nobody asked is none.
-    pub(super) fn reply(&mut self, key: &str, reply: Raw) -> bool {
-        if self.is_final() || take(&mut self.task.asks, key).is_none() {
+    pub(super) fn reply(&mut self, key: &str, reply: RawJson) -> bool {
+        if self.is_final() || take(&mut self.task.input_requests, key).is_none() {
             return false;
         }
         self.replies.insert(key.to_owned(), reply);
-        if self.task.asks.is_empty() {
-            self.task.state = TaskState::Working;
+        if self.task.input_requests.is_empty() {
+            self.task.status = TaskStatus::Working;
         }
         true
     }
 
     /// Ends it, in one of the final states.
-    pub(super) fn end(&mut self, state: TaskState, message: Option<String>, end: Option<TaskEnd>) -> bool {
-        if self.is_final() || !state.is_final() {
+    pub(super) fn end(&mut self, state: TaskStatus, message: Option<String>, end: Option<TaskOutcome>) -> bool {
+        if self.is_final() || !state.is_terminal() {
             return false;
         }
-        self.task.state = state;
-        self.task.asks.clear();
+        self.task.status = state;
+        self.task.input_requests.clear();
         if message.is_some() {
-            self.task.message = message;
+            self.task.status_message = message;
         }
-        self.task.end = match state {
-            TaskState::Failed => end.or_else(|| {
-                let said = self.task.message.as_deref().unwrap_or("the task failed");
-                Some(TaskEnd::Fault(Fault::new(FaultKind::Internal, said)))
+        self.task.outcome = match state {
+            TaskStatus::Failed => end.or_else(|| {
+                let said = self.task.status_message.as_deref().unwrap_or("the task failed");
+                Some(TaskOutcome::Error(ProtocolError::new(ProtocolErrorKind::Internal, said)))
             }),
-            TaskState::Cancelled => None,
+            TaskStatus::Cancelled => None,
             _ => end,
         };
         // Nobody runs it again.
@@ -98,12 +98,12 @@ impl Record {
     }
 
     pub(super) fn is_final(&self) -> bool {
-        self.task.state.is_final()
+        self.task.status.is_terminal()
     }
 
     /// It has changed at this time.
     pub(super) fn touch(&mut self, now: u64) {
-        self.task.updated_at = iso8601(now);
+        self.task.last_updated_at = iso8601(now);
     }
 
     /// Who called, as far as it is kept.
@@ -114,8 +114,8 @@ impl Record {
             .fold(principal, |principal, (name, value)| principal.with_attribute(name, value.to_value()))
     }
 
-    pub(super) fn client(&self) -> Result<Client, Fault> {
-        codec::recall_client(&self.client)
+    pub(super) fn client(&self) -> Result<Client, ProtocolError> {
+        codec::decode_client(&self.client)
     }
 
     pub(super) fn write(&self) -> Bytes {
@@ -136,12 +136,12 @@ impl Record {
         let mut out = Vec::with_capacity(1024);
         let mut put = |name: &str, value: &[u8]| {
             out.push(if out.is_empty() { b'{' } else { b',' });
-            out.extend_from_slice(Raw::text(name).as_bytes());
+            out.extend_from_slice(RawJson::string(name).as_bytes());
             out.push(b':');
             out.extend_from_slice(value);
         };
-        put("task", codec::keep_task(task).as_bytes());
-        put("tool", Raw::text(tool).as_bytes());
+        put("task", codec::encode_task(task).as_bytes());
+        put("tool", RawJson::string(tool).as_bytes());
         put("arguments", arguments.as_bytes());
         put("client", client.as_bytes());
         put("attempt", attempt.to_string().as_bytes());
@@ -149,14 +149,14 @@ impl Record {
         put(
             "replies",
             &object(replies, |reply| match reply.view().kind() {
-                Kind::Text => ["", ""],
+                Kind::String => ["", ""],
                 _ => ["{\"answer\":", "}"],
             }),
         );
         put("memory", &object(memory, |_| ["", ""]));
         put("attributes", attributes.as_bytes());
         if let Some(principal) = principal {
-            put("principal", Raw::text(principal).as_bytes());
+            put("principal", RawJson::string(principal).as_bytes());
         }
         if let Some(meta) = meta {
             put("meta", meta.as_bytes());
@@ -170,25 +170,25 @@ impl Record {
 
     /// None if it is none.
     pub(super) fn read(bytes: Bytes) -> Option<Record> {
-        let raw = Raw::parse_with(bytes, &LIMITS).ok()?;
+        let raw = RawJson::parse_with(bytes, &LIMITS).ok()?;
         let whole = raw.view();
         let part = |name: &str| whole.get(name).map(|value| raw.slice(value));
-        let text = |name: &str| Some(whole.get(name)?.as_text()?.into_owned());
+        let text = |name: &str| Some(whole.get(name)?.as_string()?.into_owned());
         let number = |name: &str| whole.get(name)?.as_u64();
         let mut replies = written::entries(&raw, "replies");
         for reply in replies.values_mut() {
-            if reply.view().kind() != Kind::Text {
+            if reply.view().kind() != Kind::String {
                 let answer = reply.slice(reply.view().get("answer")?);
                 *reply = answer;
             }
         }
         Some(Record {
-            task: codec::recall_task(&part("task")?).ok()?,
+            task: codec::decode_task(&part("task")?).ok()?,
             tool: text("tool")?,
             arguments: part("arguments")?,
             client: part("client")?,
             principal: text("principal"),
-            attributes: part("attributes").unwrap_or_else(Raw::empty_object),
+            attributes: part("attributes").unwrap_or_else(RawJson::empty_object),
             meta: part("meta"),
             replies,
             memory: written::entries(&raw, "memory"),
@@ -200,13 +200,13 @@ impl Record {
 }
 
 /// Some members have a cover around them.
-fn object(members: &BTreeMap<String, Raw>, cover: fn(&Raw) -> [&'static str; 2]) -> Vec<u8> {
+fn object(members: &BTreeMap<String, RawJson>, cover: fn(&RawJson) -> [&'static str; 2]) -> Vec<u8> {
     let mut out = vec![b'{'];
     for (key, value) in members {
         if out.len() > 1 {
             out.push(b',');
         }
-        out.extend_from_slice(Raw::text(key).as_bytes());
+        out.extend_from_slice(RawJson::string(key).as_bytes());
         out.push(b':');
         let [before, after] = cover(value);
         out.extend_from_slice(before.as_bytes());
@@ -225,23 +225,23 @@ pub(super) fn sample() -> Record {
     Record {
         task: Task {
             id: "t".into(),
-            state: TaskState::Working,
-            message: None,
+            status: TaskStatus::Working,
+            status_message: None,
             created_at: iso8601(0),
-            updated_at: iso8601(0),
+            last_updated_at: iso8601(0),
             ttl_ms: Some(1000),
-            poll_ms: Some(10),
-            asks: BTreeMap::new(),
-            end: None,
+            poll_interval_ms: Some(10),
+            input_requests: BTreeMap::new(),
+            outcome: None,
         },
         tool: "build \"it\"".into(),
-        arguments: Raw::from(json!({"a": [1, 12_345_678_901_234_567_890_u64]})),
-        client: Raw::empty_object(),
+        arguments: RawJson::from(json!({"a": [1, 12_345_678_901_234_567_890_u64]})),
+        client: RawJson::empty_object(),
         principal: Some("ada".into()),
-        attributes: Raw::from(json!({"tenant": 7})),
-        meta: Some(Raw::from(json!({"traceparent": "00"}))),
+        attributes: RawJson::from(json!({"tenant": 7})),
+        meta: Some(RawJson::from(json!({"traceparent": "00"}))),
         replies: BTreeMap::new(),
-        memory: BTreeMap::from([("step one".into(), Raw::from(json!({"x": null})))]),
+        memory: BTreeMap::from([("step one".into(), RawJson::from(json!({"x": null})))]),
         attempt: 1,
         expires: 99,
         deadline: Some(7),
@@ -263,11 +263,11 @@ mod tests {
     fn what_was_written_reads_back() {
         let mut record = sample();
         assert_eq!(Record::read(record.write()).as_ref(), Some(&record));
-        record.ask("a", &Ask::Roots);
-        record.ask("b", &Ask::Roots);
-        record.reply("a", Raw::from(json!({"roots": []})));
-        record.reply("b", Raw::text("no"));
-        record.ask("c", &Ask::Roots);
+        record.ask("a", &ServerRequest::Roots);
+        record.ask("b", &ServerRequest::Roots);
+        record.reply("a", RawJson::from(json!({"roots": []})));
+        record.reply("b", RawJson::string("no"));
+        record.ask("c", &ServerRequest::Roots);
         assert_eq!(Record::read(record.write()).as_ref(), Some(&record));
         for garbage in [&b"garbage"[..], b"{}", b"{\"task\":{}}", b"", b"[]"] {
             assert_eq!(Record::read(Bytes::from_static(garbage)), None);
@@ -286,7 +286,7 @@ mod tests {
         Ask(u8),
         Reply(u8),
         Refuse(u8),
-        End(TaskState),
+        End(TaskStatus),
         Retry,
     }
 
@@ -296,7 +296,7 @@ mod tests {
             4 => key.clone().prop_map(Move::Ask),
             4 => key.clone().prop_map(Move::Reply),
             1 => key.prop_map(Move::Refuse),
-            1 => prop::sample::select(&TaskState::ALL[..]).prop_map(Move::End),
+            1 => prop::sample::select(&TaskStatus::ALL[..]).prop_map(Move::End),
             1 => Just(Move::Retry),
         ];
         prop::collection::vec(one, 0..40)
@@ -307,7 +307,7 @@ mod tests {
     struct Model {
         open: BTreeSet<u8>,
         closed: BTreeSet<u8>,
-        end: Option<TaskState>,
+        end: Option<TaskStatus>,
     }
 
     impl Model {
@@ -322,7 +322,7 @@ mod tests {
                 Move::Reply(key) | Move::Refuse(key) if self.open.remove(key) => {
                     self.closed.insert(*key);
                 }
-                Move::End(state) if state.is_final() => {
+                Move::End(state) if state.is_terminal() => {
                     self.end = Some(*state);
                     self.open.clear();
                 }
@@ -330,11 +330,11 @@ mod tests {
             }
         }
 
-        fn state(&self) -> TaskState {
+        fn state(&self) -> TaskStatus {
             match (self.end, self.open.is_empty()) {
                 (Some(end), _) => end,
-                (None, true) => TaskState::Working,
-                (None, false) => TaskState::InputRequired,
+                (None, true) => TaskStatus::Working,
+                (None, false) => TaskStatus::InputRequired,
             }
         }
     }
@@ -347,12 +347,12 @@ mod tests {
             for a_move in &moves {
                 let before = record.clone();
                 let changed = match a_move {
-                    Move::Ask(key) => record.ask(&key.to_string(), &Ask::Roots),
-                    Move::Reply(key) => record.reply(&key.to_string(), Raw::null()),
-                    Move::Refuse(key) => record.reply(&key.to_string(), Raw::text("no")),
+                    Move::Ask(key) => record.ask(&key.to_string(), &ServerRequest::Roots),
+                    Move::Reply(key) => record.reply(&key.to_string(), RawJson::null()),
+                    Move::Refuse(key) => record.reply(&key.to_string(), RawJson::string("no")),
                     Move::End(state) => {
-                        let end = TaskEnd::Outcome(Arc::new(Outcome::Tool(ToolOutput::text("done"))));
-                        record.end(*state, None, Some(end).filter(|_| *state == TaskState::Completed))
+                        let end = TaskOutcome::Result(Arc::new(Outcome::Tool(ToolOutput::text("done"))));
+                        record.end(*state, None, Some(end).filter(|_| *state == TaskStatus::Completed))
                     }
                     Move::Retry => {
                         record.retry();
@@ -361,9 +361,9 @@ mod tests {
                 };
                 model.apply(a_move);
                 prop_assert!(changed || record == before, "what says that nothing changed has changed nothing");
-                prop_assert_eq!(record.task.state, model.state());
+                prop_assert_eq!(record.task.status, model.state());
                 let open: BTreeSet<String> = model.open.iter().map(u8::to_string).collect();
-                prop_assert_eq!(record.task.asks.keys().cloned().collect::<BTreeSet<_>>(), open);
+                prop_assert_eq!(record.task.input_requests.keys().cloned().collect::<BTreeSet<_>>(), open);
                 let closed: BTreeSet<String> = model.closed.iter().map(u8::to_string).collect();
                 prop_assert_eq!(record.replies.keys().cloned().collect::<BTreeSet<_>>(), closed);
                 let again = Record::read(record.write());

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, sleep_until};
-use toolgate_wire::model::{Outcome, TaskEnd, TaskState};
-use toolgate_wire::{Fault, FaultKind, codec};
+use toolgate_wire::model::{Outcome, TaskOutcome, TaskStatus};
+use toolgate_wire::{ProtocolError, ProtocolErrorKind, codec};
 
 use super::desk::{Desk, Turn};
 use super::record::Record;
@@ -26,14 +26,14 @@ const SLOWLY: Duration = Duration::from_millis(250);
 
 /// How a task ends.
 struct End {
-    state: TaskState,
+    state: TaskStatus,
     message: Option<String>,
-    end: Option<TaskEnd>,
+    end: Option<TaskOutcome>,
 }
 
 impl End {
     fn failed(message: &str) -> End {
-        End { state: TaskState::Failed, message: Some(message.to_owned()), end: None }
+        End { state: TaskStatus::Failed, message: Some(message.to_owned()), end: None }
     }
 }
 
@@ -187,7 +187,7 @@ impl Core {
     async fn closing(&self, desk: &Desk) {
         let drained = async {
             self.drain.cancelled().await;
-            if desk.record().task.state != TaskState::InputRequired {
+            if desk.record().task.status != TaskStatus::InputRequired {
                 sleep(self.patience).await;
             }
         };
@@ -211,14 +211,14 @@ impl Core {
             Err(Stop::Tool(_, output)) => Outcome::Tool(*output),
             Err(Stop::Fault(fault)) => {
                 let message = Some(fault.message().to_owned());
-                return End { state: TaskState::Failed, message, end: Some(TaskEnd::Fault(fault)) };
+                return End { state: TaskStatus::Failed, message, end: Some(TaskOutcome::Error(fault)) };
             }
             Err(Stop::NeedsInput | Stop::Later) => {
                 return End::failed("the tool asked for something that it cannot have in a task");
             }
-            Err(Stop::Cancelled) => return End { state: TaskState::Cancelled, message: None, end: None },
+            Err(Stop::Cancelled) => return End { state: TaskStatus::Cancelled, message: None, end: None },
         };
-        End { state: TaskState::Completed, message: None, end: Some(TaskEnd::Outcome(Arc::new(outcome))) }
+        End { state: TaskStatus::Completed, message: None, end: Some(TaskOutcome::Result(Arc::new(outcome))) }
     }
 
     /// Writes down how a run ended. A store that is away is waited for: the result must not be lost to a short absence.
@@ -236,8 +236,8 @@ impl Core {
         };
         let mut end = End { state, message, end };
         if self.is_too_large(desk, &end) {
-            let fault = Fault::new(FaultKind::Internal, "result too large");
-            end = End { end: Some(TaskEnd::Fault(fault)), ..End::failed("result too large") };
+            let fault = ProtocolError::new(ProtocolErrorKind::Internal, "result too large");
+            end = End { end: Some(TaskOutcome::Error(fault)), ..End::failed("result too large") };
         }
         let mut pause = Duration::from_millis(100);
         while self.left_of(&desk.record()).is_some() {
@@ -263,7 +263,7 @@ impl Core {
     fn is_too_large(&self, desk: &Desk, end: &End) -> bool {
         let mut record = desk.record();
         record.end(end.state, None, end.end.clone());
-        end.end.is_some() && codec::keep_task(&record.task).as_bytes().len() > self.limits.result
+        end.end.is_some() && codec::encode_task(&record.task).as_bytes().len() > self.limits.result
     }
 
     /// One that somebody else runs is left alone.

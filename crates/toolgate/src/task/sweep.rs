@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use toolgate_wire::model::TaskState;
+use toolgate_wire::model::TaskStatus;
 
 use super::desk::Desk;
 use super::record::Record;
@@ -215,7 +215,7 @@ impl Core {
                 record.retry();
                 return true;
             }
-            record.end(TaskState::Failed, Some(given_up.to_owned()), None)
+            record.end(TaskStatus::Failed, Some(given_up.to_owned()), None)
         };
         let amended = self.amend(&owner, id, Some((record, version)), &mut begin_or_end).await?;
         match (amended.filter(|amended| amended.changed), place, client) {

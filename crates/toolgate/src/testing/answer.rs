@@ -11,13 +11,13 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toolgate_wire::RemoteError;
 use toolgate_wire::model::{
-    Completion, Content, Contents, ContentsBody, PromptMessage, PromptOutput, ToolOutput,
+    Completion, Content, ResourceContents, ResourceBody, PromptMessage, PromptOutput, ToolOutput,
 };
 
 /// What a call of a tool gave.
 pub type Called = Answer<ToolOutput>;
 /// What reading a resource gave.
-pub type Reading = Answer<Vec<Contents>>;
+pub type Reading = Answer<Vec<ResourceContents>>;
 /// What a prompt gave.
 pub type Prompted = Answer<PromptOutput>;
 /// What a completion gave.
@@ -98,7 +98,7 @@ impl Called {
     /// If the call was refused, or gave no JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
-        if let Some(structured) = &self.given("structured output").structured {
+        if let Some(structured) = &self.given("structured output").structured_content {
             return structured.to_value();
         }
         let text = self.text();
@@ -146,7 +146,7 @@ impl Reading {
     /// # Panics
     /// If the request was refused.
     #[track_caller]
-    pub fn contents(&self) -> &[Contents] {
+    pub fn contents(&self) -> &[ResourceContents] {
         self.given("contents")
     }
 
@@ -157,8 +157,8 @@ impl Reading {
     #[track_caller]
     pub fn text(&self) -> String {
         let texts = self.contents().iter().filter_map(|contents| match &contents.body {
-            ContentsBody::Text(text) => Some(text.as_str()),
-            ContentsBody::Blob(_) => None,
+            ResourceBody::Text(text) => Some(text.as_str()),
+            ResourceBody::Blob(_) => None,
         });
         let texts: Vec<&str> = texts.collect();
         assert!(!texts.is_empty(), "expected text, got none in {}", self.message);
@@ -185,8 +185,8 @@ impl Reading {
     #[track_caller]
     pub fn bytes(&self) -> Bytes {
         match self.contents().first().map(|contents| &contents.body) {
-            Some(ContentsBody::Text(text)) => Bytes::from(text.clone()),
-            Some(ContentsBody::Blob(bytes)) => bytes.clone(),
+            Some(ResourceBody::Text(text)) => Bytes::from(text.clone()),
+            Some(ResourceBody::Blob(bytes)) => bytes.clone(),
             None => panic!("expected contents, got none"),
         }
     }
@@ -270,7 +270,7 @@ pub struct Refusal {
 
 impl Refusal {
     pub(super) fn remote(error: &RemoteError, status: Option<u16>) -> Refusal {
-        let data = error.data.as_ref().map(toolgate_wire::Raw::to_value);
+        let data = error.data.as_ref().map(toolgate_wire::RawJson::to_value);
         Refusal { code: error.code, message: error.message.clone(), data, status }
     }
 

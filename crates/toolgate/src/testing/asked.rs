@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolgate_wire::model::{
-    Answer, Ask, ClientCapabilities, Content, Elicit, ElicitAnswer, ElicitationCapability, Role, Root,
-    Sample, Sampled, SamplingBlock, SamplingCapability,
+    ClientResult, ServerRequest, ClientCapabilities, Content, ElicitRequest, ElicitResult, ElicitationCapability, Role, Root,
+    SamplingRequest, SamplingResult, SamplingBlock, SamplingCapability,
 };
-use toolgate_wire::{Edition, Raw, codec};
+use toolgate_wire::{ProtocolVersion, RawJson, codec};
 
 use crate::handler::Elicited;
 
@@ -72,24 +72,24 @@ impl IntoElicited for Value {
 )]
 pub trait IntoSampled {
     /// The answer.
-    fn into_sampled(self) -> Sampled;
+    fn into_sampled(self) -> SamplingResult;
 }
 
-impl IntoSampled for Sampled {
-    fn into_sampled(self) -> Sampled {
+impl IntoSampled for SamplingResult {
+    fn into_sampled(self) -> SamplingResult {
         self
     }
 }
 
 impl IntoSampled for &str {
-    fn into_sampled(self) -> Sampled {
+    fn into_sampled(self) -> SamplingResult {
         self.to_owned().into_sampled()
     }
 }
 
 impl IntoSampled for String {
-    fn into_sampled(self) -> Sampled {
-        Sampled {
+    fn into_sampled(self) -> SamplingResult {
+        SamplingResult {
             role: Role::Assistant,
             content: vec![SamplingBlock::Content(Content::text(self))],
             model: "test".into(),
@@ -105,7 +105,7 @@ type Closure<Q, A> = Option<Arc<dyn Fn(&Q) -> A + Send + Sync>>;
 #[derive(Clone, Default)]
 pub(super) struct Answers {
     pub(super) elicit: Closure<Question, Elicited<Value>>,
-    pub(super) sample: Closure<Sample, Sampled>,
+    pub(super) sample: Closure<SamplingRequest, SamplingResult>,
     pub(super) roots: Closure<(), Vec<String>>,
 }
 
@@ -131,23 +131,23 @@ impl Answers {
     }
 
     /// The answer to a question, as a bare result. Runs the test's own code, which may panic.
-    pub(super) fn answer(&self, edition: Edition, ask: &Ask) -> Raw {
+    pub(super) fn answer(&self, edition: ProtocolVersion, ask: &ServerRequest) -> RawJson {
         let answer = match ask {
-            Ask::Elicit(elicit) => {
+            ServerRequest::Elicitation(elicit) => {
                 let Some(closure) = &self.elicit else { unanswered(ask, "on_elicit") };
-                Answer::Elicit(match closure(&question(elicit)) {
-                    Elicited::Accept(Value::Null) => ElicitAnswer::Accept(None),
-                    Elicited::Accept(content) => ElicitAnswer::Accept(Some(Raw::from(content))),
-                    Elicited::Decline => ElicitAnswer::Decline,
-                    Elicited::Cancel => ElicitAnswer::Cancel,
+                ClientResult::Elicitation(match closure(&question(elicit)) {
+                    Elicited::Accept(Value::Null) => ElicitResult::Accept(None),
+                    Elicited::Accept(content) => ElicitResult::Accept(Some(RawJson::from(content))),
+                    Elicited::Decline => ElicitResult::Decline,
+                    Elicited::Cancel => ElicitResult::Cancel,
                 })
             }
-            Ask::Sample(sample) => match &self.sample {
-                Some(closure) => Answer::Sample(Box::new(closure(sample))),
+            ServerRequest::Sampling(sample) => match &self.sample {
+                Some(closure) => ClientResult::Sampling(Box::new(closure(sample))),
                 None => unanswered(ask, "on_sample"),
             },
-            Ask::Roots => match &self.roots {
-                Some(closure) => Answer::Roots(
+            ServerRequest::Roots => match &self.roots {
+                Some(closure) => ClientResult::Roots(
                     closure(&()).into_iter().map(|uri| Root { uri, ..Root::default() }).collect(),
                 ),
                 None => unanswered(ask, "on_roots"),
@@ -155,24 +155,24 @@ impl Answers {
             other => panic!("the server asked {}, which no test can answer yet", other.method()),
         };
         let mut out = Vec::new();
-        codec::write_answer(&mut out, edition, &answer);
-        match Raw::parse(out.into()) {
+        codec::write_client_result(&mut out, edition, &answer);
+        match RawJson::parse(out.into()) {
             Ok(raw) => raw,
             Err(error) => panic!("the answer to {} is no JSON: {error}", ask.method()),
         }
     }
 }
 
-fn unanswered(ask: &Ask, method: &str) -> ! {
+fn unanswered(ask: &ServerRequest, method: &str) -> ! {
     panic!("the server asked {}, but the client was given no `{method}`", ask.method())
 }
 
-fn question(elicit: &Elicit) -> Question {
+fn question(elicit: &ElicitRequest) -> Question {
     match elicit {
-        Elicit::Form(form) => {
+        ElicitRequest::Form(form) => {
             Question { message: form.message.clone(), schema: form.schema.to_value(), url: None }
         }
-        Elicit::Url { message, url, .. } => {
+        ElicitRequest::Url { message, url, .. } => {
             Question { message: message.clone(), schema: Value::Null, url: Some(url.clone()) }
         }
     }

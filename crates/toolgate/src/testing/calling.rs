@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use toolgate_wire::model::{Call, LogLevel, Outcome, Retry};
-use toolgate_wire::{Meta, ProgressToken, Raw, codec};
+use toolgate_wire::{Meta, ProgressToken, RawJson, codec};
 
 use super::answer::Answer;
 use super::client::TestClient;
@@ -54,7 +54,7 @@ impl<T: Send + 'static> Calling<T> {
 
     /// Wants to hear how far it is; the notices carry this token.
     pub fn progress(mut self, token: &str) -> Calling<T> {
-        self.meta.progress = Some(ProgressToken::from(token));
+        self.meta.progress_token = Some(ProgressToken::from(token));
         self
     }
 
@@ -96,7 +96,7 @@ impl<T: Send + 'static> Calling<T> {
 
     async fn run(mut self, sent: Option<watch::Sender<Option<i64>>>) -> Answer<T> {
         if !self.more.is_empty() {
-            self.meta.raw = Some(Raw::from(Value::Object(std::mem::take(&mut self.more))));
+            self.meta.raw = Some(RawJson::from(Value::Object(std::mem::take(&mut self.more))));
         }
         let link = match self.client.link().await {
             Ok(link) => link,
@@ -126,11 +126,11 @@ impl<T: Send + 'static> Calling<T> {
                 return Answer { outcome: Ok(given), message: reply.message, fetched: reply.fetched };
             };
             let answers = &self.client.setup.answers;
-            let responses = required.asks.iter();
+            let responses = required.input_requests.iter();
             let responses = responses.map(|(key, ask)| (key.clone(), answers.answer(link.edition, ask)));
-            let brought = Retry { responses: responses.collect(), state: required.state };
+            let brought = Retry { input_responses: responses.collect(), request_state: required.request_state };
             match &mut self.call {
-                Call::CallTool { retry, .. } | Call::Read { retry, .. } | Call::GetPrompt { retry, .. } => {
+                Call::CallTool { retry, .. } | Call::ReadResource { retry, .. } | Call::GetPrompt { retry, .. } => {
                     *retry = brought;
                 }
                 other => panic!("`{}` was answered with a question", other.method()),
@@ -156,14 +156,14 @@ impl<T: Send + 'static> Calling<T> {
         let (Err(refusal), Call::CallTool { name, arguments, .. }) = (&reply.outcome, &self.call) else {
             return None;
         };
-        let fault = toolgate_wire::Fault::new(toolgate_wire::FaultKind::Header, "");
+        let fault = toolgate_wire::ProtocolError::new(toolgate_wire::ProtocolErrorKind::HeaderMismatch, "");
         let by_test = self.headers.iter().any(|(name, _)| name.to_ascii_lowercase().starts_with("mcp-"));
-        if !link.edition.facts().mirror_headers || refusal.code != fault.code(link.edition) || by_test {
+        if !link.edition.behavior().mirror_headers || refusal.code != fault.code(link.edition) || by_test {
             return None;
         }
         let tools = self.client.tools().await;
         let tool = tools.iter().find(|tool| tool.name == *name)?;
-        let arguments = arguments.as_ref().map_or_else(|| json!({}), Raw::to_value);
+        let arguments = arguments.as_ref().map_or_else(|| json!({}), RawJson::to_value);
         let headers = super::web::marked(&tool.input_schema.to_value(), &arguments);
         (!headers.is_empty()).then_some(headers)
     }

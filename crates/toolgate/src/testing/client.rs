@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use toolgate_wire::model::{
-    Call, Completing, Filter, Implementation, LogLevel, Outcome, Page, Prompt, Reference, Resource,
-    ResourceTemplate, Retry, Sample, Tool,
+    Call, CompleteParams, SubscriptionFilter, Implementation, LogLevel, Outcome, Page, Prompt, CompletionReference, Resource,
+    ResourceTemplate, Retry, SamplingRequest, Tool,
 };
-use toolgate_wire::{Feeding, Meta, Raw, key};
+use toolgate_wire::{ChangeDelivery, Meta, RawJson, key};
 
 use super::answer::{Called, Notice};
 use super::asked::{Answers, IntoElicited, IntoSampled, Question};
@@ -235,7 +235,7 @@ impl TestClient {
     #[track_caller]
     pub fn on_sample<R: IntoSampled>(
         mut self,
-        answer: impl Fn(&Sample) -> R + Send + Sync + 'static,
+        answer: impl Fn(&SamplingRequest) -> R + Send + Sync + 'static,
     ) -> TestClient {
         self.still_unknown("on_sample");
         self.setup.answers.sample = Some(Arc::new(move |sample| answer(sample).into_sampled()));
@@ -339,7 +339,7 @@ impl TestClient {
     ) -> Calling<toolgate_wire::model::ToolOutput> {
         let arguments = match arguments {
             Value::Null => None,
-            object @ Value::Object(_) => Some(Raw::from(object)),
+            object @ Value::Object(_) => Some(RawJson::from(object)),
             other => panic!("the arguments of a tool are an object, not {other}"),
         };
         let call = Call::CallTool { name: name.into(), arguments, retry: Retry::default(), task: None };
@@ -364,10 +364,10 @@ impl TestClient {
     }
 
     /// Reads a resource.
-    pub fn read(&self, uri: impl Into<String>) -> Calling<Vec<toolgate_wire::model::Contents>> {
-        let call = Call::Read { uri: uri.into(), retry: Retry::default() };
+    pub fn read(&self, uri: impl Into<String>) -> Calling<Vec<toolgate_wire::model::ResourceContents>> {
+        let call = Call::ReadResource { uri: uri.into(), retry: Retry::default() };
         Calling::new(self, call, |outcome| match outcome {
-            Outcome::Read { contents, .. } => Some(contents),
+            Outcome::ReadResource { contents, .. } => Some(contents),
             _ => None,
         })
     }
@@ -400,12 +400,12 @@ impl TestClient {
     /// Asks how a value could go on.
     pub fn complete(
         &self,
-        reference: Reference,
+        reference: CompletionReference,
         argument: impl Into<String>,
         value: impl Into<String>,
     ) -> Calling<toolgate_wire::model::Completion> {
         let (argument, value, context) = (argument.into(), value.into(), BTreeMap::new());
-        let call = Call::Complete(Completing { reference, argument, value, context });
+        let call = Call::Complete(CompleteParams { completion_ref: reference, argument, value, context });
         Calling::new(self, call, |outcome| match outcome {
             Outcome::Completion(completion) => Some(completion),
             _ => None,
@@ -463,7 +463,7 @@ impl TestClient {
                 Err(refusal) => panic!("`{method}` was refused: {refusal}"),
             };
             items.extend(page.items.into_iter().map(Arc::unwrap_or_clone));
-            cursor = page.next;
+            cursor = page.next_cursor;
             if cursor.is_none() {
                 return items;
             }
@@ -481,15 +481,15 @@ impl TestClient {
         };
         if let Some(welcome) = link.welcome.clone() {
             let (capabilities, instructions) = (welcome.capabilities, welcome.instructions);
-            return About { server: Some(welcome.server), capabilities, instructions };
+            return About { server: Some(welcome.server_info), capabilities, instructions };
         }
         let discovered = Calling::new(self, Call::Discover, |outcome| match outcome {
-            Outcome::Discovery(discovery) => Some(discovery),
+            Outcome::Discover(discovery) => Some(discovery),
             _ => None,
         });
         match discovered.await.outcome {
             Ok(found) => About {
-                server: found.server,
+                server: found.server_info,
                 capabilities: found.capabilities,
                 instructions: found.instructions,
             },
@@ -601,7 +601,7 @@ impl TestClient {
     /// # Panics
     /// If the server does not want it.
     pub async fn listen(&self) {
-        self.feed(Filter { tools: true, prompts: true, resources: true, ..Filter::default() }).await;
+        self.feed(SubscriptionFilter { tools: true, prompts: true, resources: true, ..SubscriptionFilter::default() }).await;
     }
 
     /// Wants to hear when this resource changes, and returns when the server knows it.
@@ -609,16 +609,16 @@ impl TestClient {
     /// # Panics
     /// If the server does not want it.
     pub async fn subscribe(&self, uri: impl Into<String>) {
-        self.feed(Filter { uris: vec![uri.into()], ..Filter::default() }).await;
+        self.feed(SubscriptionFilter { uris: vec![uri.into()], ..SubscriptionFilter::default() }).await;
     }
 
-    async fn feed(&self, filter: Filter) {
+    async fn feed(&self, filter: SubscriptionFilter) {
         let link = match self.link().await {
             Ok(link) => link,
             Err(reply) => panic!("the greeting was refused: {:?}", reply.outcome),
         };
-        match self.setup.edition.facts().feeding {
-            Feeding::Session => {
+        match self.setup.edition.behavior().change_delivery {
+            ChangeDelivery::Session => {
                 #[cfg(feature = "http")]
                 self.stand(&link).await;
                 // Without a URI: whatever is answered now, the greeting was read before it.
@@ -626,17 +626,17 @@ impl TestClient {
                 let answer = Calling::new(self, call, |_| Some(())).await;
                 answer.outcome.unwrap_or_else(|refusal| panic!("the subscription was refused: {refusal}"));
             }
-            Feeding::Listen => self.ask_to_listen(&link, filter).await,
+            ChangeDelivery::Listen => self.ask_to_listen(&link, filter).await,
         }
     }
 
-    async fn ask_to_listen(&self, link: &Arc<Link>, filter: Filter) {
+    async fn ask_to_listen(&self, link: &Arc<Link>, filter: SubscriptionFilter) {
         let (call, id) = (Call::Listen(filter), link.next_id());
         let asked = Asked { id, method: call.method(), subject: None, headers: &[] };
         let params = link.params(&call, &Meta::default());
         let tag = json!(id);
         let is_it = |notice: &Notice| {
-            notice.is("subscriptions/acknowledged") && notice.params["_meta"][key::SUBSCRIPTION] == tag
+            notice.is("subscriptions/acknowledged") && notice.params["_meta"][key::SUBSCRIPTION_ID] == tag
         };
         let acknowledged = link.ear.take(self.setup.patience, is_it);
         #[cfg(feature = "http")]
@@ -685,7 +685,7 @@ impl TestClient {
         match &self.setup.way {
             Way::Lines(_) => false,
             #[cfg(feature = "http")]
-            Way::Http(_) => self.setup.edition.facts().leaving_cancels,
+            Way::Http(_) => self.setup.edition.behavior().disconnect_cancels,
         }
     }
 }

@@ -15,10 +15,10 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{Notify, mpsc, oneshot};
-use toolgate_wire::model::{Call, Hello, Implementation, LogLevel, Outcome, ServerCapabilities, Welcome};
+use toolgate_wire::model::{Call, InitializeParams, Implementation, LogLevel, Outcome, ServerCapabilities, InitializeResult};
 use toolgate_wire::{
-    Client, Edition, Frame, Limits, LogLevels, Message, Meta, Raw, RemoteError, RequestId, codec, read,
-    write_error, write_notification, write_request, write_result,
+    Client, ProtocolVersion, Frame, Limits, LogLevelScope, Message, Meta, RawJson, RemoteError, RequestId, codec, read_message,
+    write_error, write_notification_frame, write_request, write_result,
 };
 
 use super::answer::{Fetched, Notice, Refusal};
@@ -36,7 +36,7 @@ const KEPT: usize = 10_000;
 /// What a client is told before it says its first word, and what it says with every request.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
-    pub(super) edition: Edition,
+    pub(super) edition: ProtocolVersion,
     pub(super) way: Way,
     pub(super) answers: Answers,
     pub(super) info: Implementation,
@@ -57,7 +57,7 @@ pub(super) enum Way {
 /// What one request was answered with.
 #[derive(Debug)]
 pub(super) struct Reply {
-    pub(super) outcome: Result<Raw, Refusal>,
+    pub(super) outcome: Result<RawJson, Refusal>,
     pub(super) message: Value,
     pub(super) fetched: Option<Fetched>,
 }
@@ -67,7 +67,7 @@ impl Reply {
         Box::new(Reply { outcome: Err(refusal), message: Value::Null, fetched })
     }
 
-    pub(super) fn of(outcome: Result<Raw, RemoteError>, text: &[u8], fetched: Option<Fetched>) -> Reply {
+    pub(super) fn of(outcome: Result<RawJson, RemoteError>, text: &[u8], fetched: Option<Fetched>) -> Reply {
         let status = fetched.as_ref().map(|fetched| fetched.status);
         Reply {
             outcome: outcome.map_err(|error| Refusal::remote(&error, status)),
@@ -90,13 +90,13 @@ pub struct About {
 }
 
 pub(super) struct Link {
-    pub(super) edition: Edition,
+    pub(super) edition: ProtocolVersion,
     pub(super) ear: Arc<Ear>,
     /// Said in each request where there is no handshake.
     pub(super) client: Client,
     road: Road,
     /// What the handshake told.
-    pub(super) welcome: Option<Welcome>,
+    pub(super) welcome: Option<InitializeResult>,
     ids: AtomicI64,
     /// What reads and writes while the link lives.
     tasks: Mutex<Vec<Leash<()>>>,
@@ -117,7 +117,7 @@ impl Link {
         let edition = setup.edition;
         let ear = Arc::new(Ear::new(edition, setup.answers.clone()));
         let capabilities = setup.answers.capabilities();
-        let client = Client { edition, capabilities, info: Some(setup.info.clone()) };
+        let client = Client { protocol_version: edition, capabilities, info: Some(setup.info.clone()) };
         let (road, tasks) = match &setup.way {
             Way::Lines(server) => lines(server.clone(), &ear),
             #[cfg(feature = "http")]
@@ -125,28 +125,28 @@ impl Link {
         };
         let (ids, tasks) = (AtomicI64::new(1), Mutex::new(tasks));
         let mut link = Link { edition, ear, client, road, welcome: None, ids, tasks };
-        if edition.shakes_hands() {
+        if edition.has_handshake() {
             link.shake_hands(setup).await?;
         }
         Ok(Arc::new(link))
     }
 
     async fn shake_hands(&mut self, setup: &Setup) -> Result<(), Box<Reply>> {
-        let hello = Call::Hello(Hello {
-            version: self.edition.date().to_owned(),
+        let hello = Call::Initialize(InitializeParams {
+            version: self.edition.as_str().to_owned(),
             capabilities: self.client.capabilities.clone(),
-            client: self.client.info.clone(),
+            client_info: self.client.info.clone(),
         });
         let reply = self.call(setup, self.next_id(), &hello, &Meta::default(), &[], |_| {}).await;
         let Ok(result) = &reply.outcome else { return Err(Box::new(reply)) };
         match codec::read_outcome(self.edition, &hello, result) {
-            Ok(Outcome::Welcome(welcome)) if welcome.version == self.edition.date() => {
+            Ok(Outcome::Initialize(welcome)) if welcome.version == self.edition.as_str() => {
                 self.welcome = Some(*welcome);
             }
             _ => panic!("{} was asked for, and the server answered {}", self.edition, reply.message),
         }
         self.notify(setup, "notifications/initialized", None).await;
-        if let (LogLevels::Session, Some(level)) = (self.edition.facts().log_levels, setup.log) {
+        if let (LogLevelScope::Session, Some(level)) = (self.edition.behavior().log_level_scope, setup.log) {
             let level = Call::SetLevel(level);
             let reply = self.call(setup, self.next_id(), &level, &Meta::default(), &[], |_| {}).await;
             reply.outcome.as_ref().map_err(|refusal| Reply::refused(refusal.clone(), None))?;
@@ -174,7 +174,7 @@ impl Link {
         headers: &[(String, String)],
         sent: impl FnOnce(i64) + Send,
     ) -> Reply {
-        let asked = Asked { id, method: call.method(), subject: call.subject(), headers };
+        let asked = Asked { id, method: call.method(), subject: call.mirrored_name(), headers };
         self.ask(setup, &asked, &self.params(call, meta), sent).await
     }
 
@@ -225,7 +225,7 @@ impl Link {
     pub(super) async fn notify(&self, setup: &Setup, method: &str, params: Option<&Value>) {
         let params = params.map(Value::to_string);
         let mut message = Vec::new();
-        write_notification(&mut message, method, params.as_deref().map(str::as_bytes));
+        write_notification_frame(&mut message, method, params.as_deref().map(str::as_bytes));
         match &self.road {
             Road::Lines(_) => self.write(message).await,
             #[cfg(feature = "http")]
@@ -306,7 +306,7 @@ fn lines(server: Server, ear: &Arc<Ear>) -> (Road, Vec<Leash<()>>) {
 /// Hears what a server says: answers go to those who wait for them, questions to the test's closures, the
 /// rest is kept.
 pub(super) struct Ear {
-    edition: Edition,
+    edition: ProtocolVersion,
     answers: Answers,
     state: Mutex<State>,
     /// Rings when something was kept.
@@ -324,7 +324,7 @@ struct State {
 }
 
 impl Ear {
-    fn new(edition: Edition, answers: Answers) -> Ear {
+    fn new(edition: ProtocolVersion, answers: Answers) -> Ear {
         Ear { edition, answers, state: Mutex::default(), heard: Notify::new() }
     }
 
@@ -334,8 +334,8 @@ impl Ear {
 
     /// Takes in one message; gives what is to be said back.
     pub(super) fn hear(&self, text: &Bytes) -> Option<Bytes> {
-        match read(text, &LIMITS) {
-            Ok(Message::One(Frame::Response { id: RequestId::Number(id), outcome })) => {
+        match read_message(text, &LIMITS) {
+            Ok(Message::Single(Frame::Response { id: RequestId::Number(id), outcome })) => {
                 let waiting = self.state().waiting.remove(&id);
                 if let Some(waiting) = waiting {
                     // Who does not wait any more does not care.
@@ -343,12 +343,12 @@ impl Ear {
                 }
                 None
             }
-            Ok(Message::One(Frame::Notification { method, params })) => {
+            Ok(Message::Single(Frame::Notification { method, params })) => {
                 let params = params.map(|params| params.to_value()).unwrap_or_default();
                 self.keep(Notice { method: method.into(), params });
                 None
             }
-            Ok(Message::One(Frame::Request { id, method, params })) => {
+            Ok(Message::Single(Frame::Request { id, method, params })) => {
                 self.question(&id, &method, params.as_ref())
             }
             // An answer to nothing of ours, or an array, which is never asked for.
@@ -364,9 +364,9 @@ impl Ear {
         }
     }
 
-    fn question(&self, id: &RequestId, method: &str, params: Option<&Raw>) -> Option<Bytes> {
+    fn question(&self, id: &RequestId, method: &str, params: Option<&RawJson>) -> Option<Bytes> {
         let mut out = Vec::new();
-        match codec::read_ask(self.edition, method, params) {
+        match codec::read_server_request(self.edition, method, params) {
             Ok(ask) => match catch_unwind(AssertUnwindSafe(|| self.answers.answer(self.edition, &ask))) {
                 Ok(answer) => write_result(&mut out, id, answer.as_bytes()),
                 Err(panic) => {

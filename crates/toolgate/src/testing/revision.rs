@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use toolgate_wire::{Edition, Elicitation, Structured};
+use toolgate_wire::{ProtocolVersion, ElicitationSupport, StructuredContent};
 
 /// One of the protocol's revisions. Later ones compare greater.
 ///
@@ -16,27 +16,27 @@ use toolgate_wire::{Edition, Elicitation, Structured};
 /// assert!(Revision::newest() > Revision::known("2025-11-25"));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Revision(pub(super) Edition);
+pub struct Revision(pub(super) ProtocolVersion);
 
 impl Revision {
     /// Every revision, oldest first.
     pub fn all() -> impl DoubleEndedIterator<Item = Revision> + ExactSizeIterator {
-        Edition::ALL.into_iter().map(Revision)
+        ProtocolVersion::ALL.into_iter().map(Revision)
     }
 
     /// The newest revision.
     #[must_use]
     pub const fn newest() -> Revision {
-        Revision(Edition::NEWEST)
+        Revision(ProtocolVersion::LATEST)
     }
 
     /// The revision with this date, if there is one.
     #[must_use]
     pub const fn of(date: &str) -> Option<Revision> {
         let mut index = 0;
-        while index < Edition::ALL.len() {
-            if is_same(Edition::ALL[index].date(), date) {
-                return Some(Revision(Edition::ALL[index]));
+        while index < ProtocolVersion::ALL.len() {
+            if is_same(ProtocolVersion::ALL[index].as_str(), date) {
+                return Some(Revision(ProtocolVersion::ALL[index]));
             }
             index += 1;
         }
@@ -64,31 +64,31 @@ impl Revision {
     /// Its date, which is its name.
     #[must_use]
     pub const fn date(self) -> &'static str {
-        self.0.date()
+        self.0.as_str()
     }
 
     /// Whether its clients greet first; those of the newest say who they are in every request.
     #[must_use]
     pub fn shakes_hands(self) -> bool {
-        self.0.shakes_hands()
+        self.0.has_handshake()
     }
 
     /// Whether it has a form for the user to fill in.
     #[must_use]
     pub fn has_forms(self) -> bool {
-        self.0.facts().elicitation >= Elicitation::Form
+        self.0.behavior().elicitation >= ElicitationSupport::Form
     }
 
     /// Whether it has a link for the user to open.
     #[must_use]
     pub fn has_links(self) -> bool {
-        self.0.facts().elicitation >= Elicitation::FormAndUrl
+        self.0.behavior().elicitation >= ElicitationSupport::FormAndUrl
     }
 
     /// Whether it has structured output; where not, a tool's JSON is in its text.
     #[must_use]
     pub fn has_structured_output(self) -> bool {
-        self.0.facts().structured >= Structured::Object
+        self.0.behavior().structured_content >= StructuredContent::Object
     }
 }
 

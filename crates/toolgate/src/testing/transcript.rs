@@ -54,7 +54,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use toolgate_wire::{Edition, key};
+use toolgate_wire::{ProtocolVersion, key};
 
 use super::{IntoServer, Revision};
 use crate::server::Server;
@@ -163,8 +163,8 @@ fn words(text: &str) -> Vec<String> {
 
 /// What every transcript knows.
 fn given() -> compare::Vars {
-    let newest = Edition::NEWEST.date();
-    let meta = serde_json::json!({ key::VERSION: newest, key::CAPABILITIES: {} });
+    let newest = ProtocolVersion::LATEST.as_str();
+    let meta = serde_json::json!({ key::PROTOCOL_VERSION: newest, key::CLIENT_CAPABILITIES: {} });
     [("NEWEST", newest.to_owned()), ("META", meta.to_string())]
         .into_iter()
         .map(|(name, text)| (name.to_owned(), text))

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::Value;
-use toolgate_wire::{Edition, Frame, Message, RequestId, Resume, read};
+use toolgate_wire::{ProtocolVersion, Frame, Message, RequestId, Resumability, read_message};
 
 use super::answer::{Fetched, Refusal};
 use super::exchange::{Event, Exchange, request};
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Door {
 
 pub(super) struct Web {
     door: Door,
-    edition: Edition,
+    edition: ProtocolVersion,
     /// Given by the server with its welcome.
     session: OnceLock<String>,
     /// The standing stream is open.
@@ -39,7 +39,7 @@ pub(super) struct Web {
 }
 
 impl Web {
-    pub(super) fn new(door: Door, edition: Edition) -> Web {
+    pub(super) fn new(door: Door, edition: ProtocolVersion) -> Web {
         Web { door, edition, session: OnceLock::new(), stands: AtomicBool::new(false) }
     }
 
@@ -65,7 +65,7 @@ impl Web {
                 Followed::Reply(reply) => return reply,
                 // The server let the connection go: the rest is fetched from where it ended.
                 Followed::Cut { retry, fetched } => match &last {
-                    Some(last) if self.edition.facts().resume != Resume::Never => {
+                    Some(last) if self.edition.behavior().resumability != Resumability::Never => {
                         tokio::time::sleep(Duration::from_millis(retry)).await;
                         exchange = self.get(setup, Some(last));
                     }
@@ -177,8 +177,8 @@ impl Web {
         if let Some(session) = self.session.get() {
             headers.push(("mcp-session-id".to_owned(), session.clone()));
         }
-        if self.edition.facts().version_header {
-            headers.push(("mcp-protocol-version".to_owned(), self.edition.date().to_owned()));
+        if self.edition.behavior().version_header {
+            headers.push(("mcp-protocol-version".to_owned(), self.edition.as_str().to_owned()));
         }
         headers
     }
@@ -186,11 +186,11 @@ impl Web {
     /// What a request repeats in headers.
     pub(super) fn mirrored(&self, asked: &Asked<'_>) -> Vec<(String, String)> {
         // A greeting has no session yet, and names its edition in the body.
-        if self.edition.shakes_hands() && asked.method == "initialize" {
+        if self.edition.has_handshake() && asked.method == "initialize" {
             return Vec::new();
         }
         let mut headers = self.session_headers();
-        if self.edition.facts().mirror_headers {
+        if self.edition.behavior().mirror_headers {
             headers.push(("mcp-method".to_owned(), asked.method.to_owned()));
             headers.extend(asked.subject.map(|subject| ("mcp-name".to_owned(), encode(subject))));
         }
@@ -229,11 +229,11 @@ enum Followed {
     Cut { retry: u64, fetched: Fetched },
 }
 
-type Outcome = Result<toolgate_wire::Raw, toolgate_wire::RemoteError>;
+type Outcome = Result<toolgate_wire::RawJson, toolgate_wire::RemoteError>;
 
 fn answer_to(asked: i64, text: &Bytes) -> Option<Outcome> {
-    match read(text, &LIMITS) {
-        Ok(Message::One(Frame::Response { id: RequestId::Number(id), outcome })) if id == asked => {
+    match read_message(text, &LIMITS) {
+        Ok(Message::Single(Frame::Response { id: RequestId::Number(id), outcome })) if id == asked => {
             Some(outcome)
         }
         _ => None,
@@ -243,9 +243,9 @@ fn answer_to(asked: i64, text: &Bytes) -> Option<Outcome> {
 /// An answer that is one body, whatever is in it.
 fn whole(fetched: Fetched) -> Reply {
     let text = Bytes::from(fetched.body.clone());
-    match read(&text, &LIMITS) {
-        Ok(Message::One(Frame::Response { outcome, .. })) => Reply::of(outcome, &text, Some(fetched)),
-        Ok(Message::One(Frame::Lost { error })) => Reply::of(Err(error), &text, Some(fetched)),
+    match read_message(&text, &LIMITS) {
+        Ok(Message::Single(Frame::Response { outcome, .. })) => Reply::of(outcome, &text, Some(fetched)),
+        Ok(Message::Single(Frame::ErrorWithoutId { error })) => Reply::of(Err(error), &text, Some(fetched)),
         _ => {
             let refusal = Refusal::bare(fetched.body.clone(), Some(fetched.status));
             let message = serde_json::from_str(&fetched.body).unwrap_or_default();

@@ -24,7 +24,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use tokio::time::Instant;
-use toolgate_wire::{Dialect, Fault, FaultKind, Raw};
+use toolgate_wire::{Dialect, ProtocolError, ProtocolErrorKind, RawJson};
 use tower_service::Service;
 
 pub use body::Body;
@@ -357,7 +357,7 @@ impl Inner {
                 Gate::Open(pass) => pass,
                 // A provider is told of one method: what holds several must not go by as none.
                 Gate::Key(_) if is_batch(&bytes) => {
-                    let fault = Fault::invalid("batches are not taken where API keys are asked for");
+                    let fault = ProtocolError::invalid_request("batches are not taken where API keys are asked for");
                     break 'answer self.turn_back(&parts, &way, &fault);
                 }
                 gate => match self.unlock(guards, gate, &parts, &bytes).await {
@@ -416,7 +416,7 @@ impl Inner {
                 Err(unread) => return closing(self.turn_back(&parts, way, &unread.fault(limit))),
             };
             if matches!(gate, Gate::Key(_)) && is_batch(&bytes) {
-                let fault = Fault::invalid("batches are not taken where API keys are asked for");
+                let fault = ProtocolError::invalid_request("batches are not taken where API keys are asked for");
                 return self.turn_back(&parts, way, &fault);
             }
         }
@@ -449,7 +449,7 @@ impl Inner {
             is_tls: false,
             principal: parts.extensions.get::<Principal>(),
             server: face.as_ref().map_or("", |face| &face.info.name),
-            is_literal: way.dialect.as_ref().is_some_and(|dialect| dialect.literal_wildcard),
+            is_literal: way.dialect.as_ref().is_some_and(|dialect| dialect.cors_literal_wildcard),
         })
     }
 
@@ -503,11 +503,11 @@ impl Inner {
     fn turn_away(&self, parts: &Asked, way: &Way, refusal: Refusal, dress: &mut Dress) -> Response<Body> {
         let message = refusal.message.as_ref();
         let fault = match refusal.why {
-            Why::BadHead | Why::Host | Why::Origin | Why::Address => Fault::invalid(message),
-            Why::TooLarge { .. } => Fault::new(FaultKind::TooLarge, message),
-            Why::TooMany | Why::TooManyFailures(_) | Why::Busy => Fault::new(FaultKind::RateLimited, message),
-            Why::Credentials(_) | Why::Forbidden => Fault::new(FaultKind::Unauthorized, message),
-            Why::Unavailable => Fault::new(FaultKind::Busy, message),
+            Why::BadHead | Why::Host | Why::Origin | Why::Address => ProtocolError::invalid_request(message),
+            Why::TooLarge { .. } => ProtocolError::new(ProtocolErrorKind::TooLarge, message),
+            Why::TooMany | Why::TooManyFailures(_) | Why::Busy => ProtocolError::new(ProtocolErrorKind::RateLimited, message),
+            Why::Credentials(_) | Why::Forbidden => ProtocolError::new(ProtocolErrorKind::Unauthorized, message),
+            Why::Unavailable => ProtocolError::new(ProtocolErrorKind::Busy, message),
         };
         self.note(parts, way, refusal.why, message);
         let fault = explained(fault, &refusal, way).with_status(refusal.why.status());
@@ -545,8 +545,8 @@ impl Inner {
     }
 
     /// Says no because of what is wrong with the request itself.
-    fn turn_back(&self, parts: &Asked, way: &Way, fault: &Fault) -> Response<Body> {
-        if fault.kind() == FaultKind::TooLarge {
+    fn turn_back(&self, parts: &Asked, way: &Way, fault: &ProtocolError) -> Response<Body> {
+        if fault.kind() == ProtocolErrorKind::TooLarge {
             let (http, remote) = (observe::Transport::Http, self.origin(parts, way));
             self.entry.watch.refused(observe::Refusal::BodySize, http, remote, fault.message());
         }
@@ -554,8 +554,8 @@ impl Inner {
     }
 
     /// Says no because the body of a message cannot be read.
-    fn unread(&self, peer: &Peer, fault: &Fault) -> Response<Body> {
-        if fault.kind() == FaultKind::TooLarge {
+    fn unread(&self, peer: &Peer, fault: &ProtocolError) -> Response<Body> {
+        if fault.kind() == ProtocolErrorKind::TooLarge {
             let (http, remote) = (observe::Transport::Http, peer.remote);
             self.entry.watch.refused(observe::Refusal::BodySize, http, remote, fault.message());
         }
@@ -701,7 +701,7 @@ impl Inner {
 
     async fn get(self: &Arc<Self>, parts: &Asked, way: &Way, pass: Pass) -> Response<Body> {
         let headers = &parts.headers;
-        let refused = |fault: &Fault| refuse_at(headers, way.dialect.as_ref(), fault);
+        let refused = |fault: &ProtocolError| refuse_at(headers, way.dialect.as_ref(), fault);
         let scheme = pass.dress.scheme();
         let peer = peer_of(parts, Road::Post { streams: true }, way, pass);
         if !headers.contains_key(SESSION) {
@@ -722,11 +722,11 @@ impl Inner {
             return introduced.map_or_else(|| not_allowed(parts, way, "POST"), |body| json(200, body));
         }
         if !headers.glance().accepts.stream {
-            return refused(&Fault::invalid("a GET needs `Accept: text/event-stream`").with_status(406));
+            return refused(&ProtocolError::invalid_request("a GET needs `Accept: text/event-stream`").with_status(406));
         }
         let last = match single(headers, &LAST_EVENT) {
             Ok(last) => last,
-            Err(_) => return refused(&Fault::invalid("header last-event-id must be sent once")),
+            Err(_) => return refused(&ProtocolError::invalid_request("header last-event-id must be sent once")),
         };
         if let Err(fault) = self.prepare(&peer).await {
             return refused(&fault);
@@ -748,7 +748,7 @@ impl Inner {
             None => Some(standing.stream.reader()),
         };
         let Some(reader) = reader else {
-            return refused(&Fault::invalid("that place in the stream is gone or never was"));
+            return refused(&ProtocolError::invalid_request("that place in the stream is gone or never was"));
         };
         let mut events = Events::new(reader, self.options.heartbeat).numbered(standing.number);
         if standing.number == 0 {
@@ -777,7 +777,7 @@ impl Inner {
     }
 
     /// What must be fetched before a request without a body can be answered.
-    async fn prepare(&self, peer: &Peer) -> Result<(), Fault> {
+    async fn prepare(&self, peer: &Peer) -> Result<(), ProtocolError> {
         match self.entry.era.prepare(peer) {
             Some(preparing) => preparing.await,
             None => Ok(()),
@@ -801,10 +801,10 @@ impl Inner {
 }
 
 /// When to come again, for dialects that say so in the error itself.
-fn explained(fault: Fault, refusal: &Refusal, way: &Way) -> Fault {
+fn explained(fault: ProtocolError, refusal: &Refusal, way: &Way) -> ProtocolError {
     match (way.dialect.as_deref(), refusal.retry_after()) {
         (Some(dialect), Some(seconds)) if dialect.error_data => {
-            fault.with_data(Raw::from(serde_json::json!({ "retry_after": seconds })))
+            fault.with_data(RawJson::from(serde_json::json!({ "retry_after": seconds })))
         }
         _ => fault,
     }
@@ -876,7 +876,7 @@ struct Other {
     parts: Asked,
     way: Way,
     gate: Result<Gate, Box<Refusal>>,
-    checked: Result<Accepts, Fault>,
+    checked: Result<Accepts, ProtocolError>,
     door: Door,
 }
 
@@ -1038,7 +1038,7 @@ fn plain(status: StatusCode) -> Response<Body> {
 fn not_allowed(parts: &Asked, way: &Way, allow: &'static str) -> Response<Body> {
     let mut response = match &way.dialect {
         Some(_) => {
-            let fault = Fault::invalid(format!("this address takes {allow}")).with_status(405);
+            let fault = ProtocolError::invalid_request(format!("this address takes {allow}")).with_status(405);
             refuse_at(&parts.headers, way.dialect.as_ref(), &fault)
         }
         None => plain(StatusCode::METHOD_NOT_ALLOWED),
@@ -1058,7 +1058,7 @@ fn preflight(headers: HeaderMap) -> Response<Body> {
 pub(crate) fn refuse_at(
     headers: &HeaderMap,
     dialect: Option<&Arc<Dialect>>,
-    fault: &Fault,
+    fault: &ProtocolError,
 ) -> Response<Body> {
     let (status, body) = refuse_head(headers, dialect, fault);
     let mut response = json(status, body);

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use toolgate::model::{
-    Annotations, CacheScope, Content, Contents, Icon, LogLevel, PromptMessage, Resource, Role, Sample,
+    Annotations, CacheScope, Content, ResourceContents, Icon, LogLevel, PromptMessage, Resource, Role, SamplingRequest,
     SamplingBlock, SamplingMessage, Tool, ToolOutput,
 };
 use toolgate::{
-    Builder, Context, Dialect, Elicited, Fault, FaultKind, Field, Form, Json, Last, Need, PromptSpec,
+    Builder, Context, Dialect, Elicited, ProtocolError, ProtocolErrorKind, Field, Form, Json, Last, Need, PromptSpec,
     ResourceSpec, Roots, Server, State, ToolError, ToolSpec,
 };
 
@@ -93,11 +93,11 @@ impl Options {
             "server" => self.small = value == "small",
             "dialect" if value == "tasks" => {
                 self.dialect =
-                    Some(Dialect { tasks_create: true, task_unknown: -32081, ..Dialect::official() });
+                    Some(Dialect { tasks_create: true, unknown_task_code: -32081, ..Dialect::official() });
             }
             "tasks" => self.tasks = value == "yes",
             "most_tasks" => self.most_tasks = Some(value.parse().ok()?),
-            "dialect" => self.dialect = Some(Dialect::named(value)?),
+            "dialect" => self.dialect = Some(Dialect::from_name(value)?),
             "stateless" => self.stateless = value == "yes",
             "required" => self.required = value == "yes",
             "roots" => self.roots = Some(value.to_owned()),
@@ -189,7 +189,7 @@ fn task_tools() -> Vec<ToolSpec> {
         })
         .task_optional(),
         ToolSpec::new("must", || async { Err::<String, _>("it could not be done") }).task_required(),
-        ToolSpec::new("refuse", || async { Fault::new(FaultKind::Other(7), "refused") }).task_optional(),
+        ToolSpec::new("refuse", || async { ProtocolError::new(ProtocolErrorKind::Other(7), "refused") }).task_optional(),
         ToolSpec::new("sure", move |cx: Context| async move {
             Ok::<_, ToolError>(format!("{:?}", cx.elicit("sure", sure()).await?.accepted()))
         })
@@ -405,8 +405,8 @@ fn asking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .tool("sample", |cx: Context| async move { model_said(&cx, "answer", question()).await })
         .tool("sample_with_tools", |cx: Context| async move {
             let schema = json!({ "type": "object", "properties": { "sku": { "type": "string" } } });
-            let tool = Tool::new("qty", toolgate_wire::Raw::from(schema));
-            model_said(&cx, "answer", Sample { tools: vec![tool], ..question() }).await
+            let tool = Tool::new("qty", toolgate_wire::RawJson::from(schema));
+            model_said(&cx, "answer", SamplingRequest { tools: vec![tool], ..question() }).await
         })
         .tool("roots", |cx: Context| async move {
             let roots = cx.roots().await?;
@@ -457,13 +457,13 @@ pub(crate) fn late_tool(name: &str) -> ToolSpec {
     ToolSpec::new(name, || async { "late" })
 }
 
-fn question() -> Sample {
+fn question() -> SamplingRequest {
     let content = vec![SamplingBlock::Content(Content::text("Why?"))];
     let message = SamplingMessage { role: Role::User, content, meta: None };
-    Sample { messages: vec![message], max_tokens: 50, ..Sample::default() }
+    SamplingRequest { messages: vec![message], max_tokens: 50, ..SamplingRequest::default() }
 }
 
-async fn model_said(cx: &Context, key: &str, sample: Sample) -> Result<String, ToolError> {
+async fn model_said(cx: &Context, key: &str, sample: SamplingRequest) -> Result<String, ToolError> {
     let said = cx.sample(key, sample).await?;
     let blocks = said.content.iter().map(|block| match block {
         SamplingBlock::Content(content) => content.as_text().unwrap_or("?").to_owned(),
@@ -496,20 +496,20 @@ fn shown(kind: &str) -> ToolOutput {
         "image" => Content::image(b"png".as_slice(), "image/png"),
         "audio" => Content::audio(b"beep".as_slice(), "audio/wav"),
         "link" => Content::link(linked()),
-        "embedded" => Content::embedded(Contents::text("fix://e", "inside").with_mime("text/plain")),
-        "blob" => Content::embedded(Contents::blob("fix://b", b"\x00\x01".as_slice())),
+        "embedded" => Content::embedded(ResourceContents::text("fix://e", "inside").with_mime("text/plain")),
+        "blob" => Content::embedded(ResourceContents::blob("fix://b", b"\x00\x01".as_slice())),
         "marked" => Content {
             annotations: Some(Annotations {
                 audience: vec![Role::Assistant],
                 priority: Some(1.0),
                 last_modified: Some("2025-01-01T00:00:00Z".into()),
             }),
-            meta: Some(toolgate_wire::Raw::from(json!({ "com.example/x": 1 }))),
+            meta: Some(toolgate_wire::RawJson::from(json!({ "com.example/x": 1 }))),
             ..Content::text("marked")
         },
         "structured" => {
-            let structured = Some(toolgate_wire::Raw::from(json!({ "only": true })));
-            return ToolOutput { structured, ..ToolOutput::default() };
+            let structured = Some(toolgate_wire::RawJson::from(json!({ "only": true })));
+            return ToolOutput { structured_content: structured, ..ToolOutput::default() };
         }
         other => Content::text(other),
     };

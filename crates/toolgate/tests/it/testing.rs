@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate::model::{ContentKind, LogLevel, Reference, Role, SamplingBlock};
+use toolgate::model::{ContentKind, LogLevel, CompletionReference, Role, SamplingBlock};
 use toolgate::testing::{Calling, Revision, TestClient, http_request};
 use toolgate::{Context, Elicited, Principal, Profile, Server, ToolSpec};
 
@@ -105,9 +105,9 @@ async fn resources_prompts_and_completions_are_read() {
         assert_eq!(prompted.text(), "Greet Ann in a dry way");
         assert_eq!(prompted.messages()[0].role, Role::User);
         assert_eq!(client.prompt("greet", json!({})).await.error().code(), -32602);
-        let completed = client.complete(Reference::Prompt("greet".into()), "style", "fr").await;
+        let completed = client.complete(CompletionReference::Prompt("greet".into()), "style", "fr").await;
         assert_eq!(completed.values(), ["friendly"]);
-        let completed = client.complete(Reference::Resource("fix://item/{id}".into()), "id", "29").await;
+        let completed = client.complete(CompletionReference::Resource("fix://item/{id}".into()), "id", "29").await;
         assert_eq!(completed.values().len(), 11);
     }
 }
@@ -125,7 +125,7 @@ async fn other_arguments_are_given_with_a_completion() {
         .complete("city", |_, cx| async move { cx.given("country").map(str::to_owned) });
     let client = TestClient::new(server, Revision::newest());
     let completed =
-        client.complete(Reference::Prompt("place".into()), "city", "").given("country", "fr").await;
+        client.complete(CompletionReference::Prompt("place".into()), "city", "").given("country", "fr").await;
     assert_eq!(completed.values(), ["fr"]);
 }
 
@@ -441,8 +441,8 @@ async fn content_of_every_kind_arrives() {
     // A model may be told to call a tool, and the whole of what it says is up to the test.
     let client = server.test().on_sample(|sample| {
         let tool = sample.tools[0].name.clone();
-        let input = toolgate::Raw::from(json!({ "sku": 1 }));
-        toolgate::model::Sampled {
+        let input = toolgate::RawJson::from(json!({ "sku": 1 }));
+        toolgate::model::SamplingResult {
             role: Role::Assistant,
             content: vec![SamplingBlock::ToolUse { id: "1".into(), name: tool, input, meta: None }],
             model: "m".into(),

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use toolgate::model::ToolOutput;
-use toolgate::{Context, Raw, ToolError};
+use toolgate::{Context, RawJson, ToolError};
 
 use super::answer::{Answer, BACKEND_KEY, Kind, PAGING_KEY, failed, retry_after};
 use super::body::{Body, Pair};
@@ -141,8 +141,8 @@ impl HttpAct {
         };
         let left = time.saturating_sub(start.saturating_sub(cx.time_left()));
         let mut output = self.shape(answer, &outgoing.headers, left).await?;
-        if self.spec.output_schema.is_some() && output.structured.is_none() && !output.is_error {
-            output.structured = Some(Raw::empty_object());
+        if self.spec.output_schema.is_some() && output.structured_content.is_none() && !output.is_error {
+            output.structured_content = Some(RawJson::empty_object());
         }
         Ok(output)
     }
@@ -354,8 +354,8 @@ impl HttpAct {
             return Ok(ToolOutput::text(format!("{text}\n… cut after {limit} bytes")));
         }
         if kind == Kind::Text {
-            let promised = self.spec.output_schema.as_ref().map(|_| Raw::from(json!({ "result": text })));
-            return Ok(with_paging(ToolOutput { structured: promised, ..ToolOutput::text(text) }, paging));
+            let promised = self.spec.output_schema.as_ref().map(|_| RawJson::from(json!({ "result": text })));
+            return Ok(with_paging(ToolOutput { structured_content: promised, ..ToolOutput::text(text) }, paging));
         }
         self.structured(text, paging, left).await
     }
@@ -398,7 +398,7 @@ impl HttpAct {
             value if self.spec.output_schema.is_some() && !value.is_object() => json!({ "result": value }),
             value => value,
         };
-        ToolOutput { structured: Some(Raw::from(structured)), ..ToolOutput::text(text) }
+        ToolOutput { structured_content: Some(RawJson::from(structured)), ..ToolOutput::text(text) }
     }
 
     fn complain(&self, answer: &Answer, headers: &HeaderMap) -> ToolOutput {
@@ -489,7 +489,7 @@ impl Act for HttpAct {
     fn read<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> Reading<'a> {
         Box::pin(async move {
             let output = self.act(cx, arguments).await?;
-            let said = output.meta.as_ref().filter(|_| output.is_error).map(Raw::to_value);
+            let said = output.meta.as_ref().filter(|_| output.is_error).map(RawJson::to_value);
             let is_gone =
                 said.is_some_and(|said| matches!(said[BACKEND_KEY]["status"].as_u64(), Some(404 | 410)));
             Ok((!is_gone).then_some(output))
@@ -529,7 +529,7 @@ fn backoff(turn: u32) -> Duration {
 /// A failure without an answer: in words for people, and in one for programs.
 fn unanswered(said: &str, word: &str) -> ToolOutput {
     let meta = json!({ BACKEND_KEY: { "failure": word } });
-    ToolOutput { meta: Some(Raw::from(meta)), ..ToolOutput::error(said) }
+    ToolOutput { meta: Some(RawJson::from(meta)), ..ToolOutput::error(said) }
 }
 
 fn told(status: StatusCode) -> String {
@@ -542,7 +542,7 @@ fn told(status: StatusCode) -> String {
 
 fn with_paging(mut output: ToolOutput, paging: Option<Value>) -> ToolOutput {
     if let Some(paging) = paging {
-        output.meta = Some(Raw::from(json!({ PAGING_KEY: paging })));
+        output.meta = Some(RawJson::from(json!({ PAGING_KEY: paging })));
     }
     output
 }

@@ -9,8 +9,8 @@ use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde_json::{Map, Value, json};
-use toolgate::Raw;
-use toolgate::model::{Content, Contents, ToolOutput};
+use toolgate::RawJson;
+use toolgate::model::{Content, ResourceContents, ToolOutput};
 
 use super::encode::unescaped;
 
@@ -179,7 +179,7 @@ impl Answer {
         let content = match self.kind() {
             Kind::Image => Content::image(self.body, mime),
             Kind::Audio => Content::audio(self.body, mime),
-            _ => Content::embedded(Contents::blob("toolgate:answer", self.body).with_mime(mime)),
+            _ => Content::embedded(ResourceContents::blob("toolgate:answer", self.body).with_mime(mime)),
         };
         ToolOutput { content: vec![content], ..ToolOutput::default() }
     }
@@ -302,7 +302,7 @@ pub(super) fn failed(status: StatusCode, message: Option<&str>, code: Option<&st
     if let Some(code) = code {
         told["code"] = code.into();
     }
-    ToolOutput { meta: Some(Raw::from(json!({ BACKEND_KEY: told }))), ..ToolOutput::error(text) }
+    ToolOutput { meta: Some(RawJson::from(json!({ BACKEND_KEY: told }))), ..ToolOutput::error(text) }
 }
 
 /// How long a backend wants to be left alone. A date is reckoned against the backend's own clock.

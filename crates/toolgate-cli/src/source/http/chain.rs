@@ -24,7 +24,7 @@ impl Act for ChainAct {
                 return Ok(first);
             }
             let mut known = arguments.clone();
-            let answer = first.structured.map(|answer| answer.to_value()).unwrap_or_default();
+            let answer = first.structured_content.map(|answer| answer.to_value()).unwrap_or_default();
             // The members of an object would become fields that nobody has written.
             if answer.is_object() && self.second.writes_as_text(FIRST) {
                 return Err(ToolError::new(

@@ -158,7 +158,7 @@ fn arguments_of(driver: Driver, statement: &str) -> Value {
 }
 
 fn structured(output: &ToolOutput) -> Value {
-    serde_json::from_str(output.structured.as_ref().unwrap().as_str()).unwrap()
+    serde_json::from_str(output.structured_content.as_ref().unwrap().as_str()).unwrap()
 }
 
 fn object(value: &Value) -> Map<String, Value> {
@@ -174,7 +174,7 @@ async fn rows(tool: &SqlAct, arguments: Value) -> Value {
 
 async fn error(tool: &SqlAct, arguments: Value) -> String {
     match tool.run(&object(&arguments)).await {
-        Ok(output) => panic!("{arguments}: {:?}", output.structured),
+        Ok(output) => panic!("{arguments}: {:?}", output.structured_content),
         Err(error) => error.to_string(),
     }
 }

@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use toolgate_wire::{Limits, Message, Raw, RequestId, read};
+use toolgate_wire::{Limits, Message, RawJson, RequestId, read_message};
 
-const GOOD: &[u8] = br#"{"jsonrpc":"2.0","id":"a\u00e9","method":"tools/call","params":{"name":"echo","arguments":{"n":[1,-2.5e3,true,null],"s":"\ud83d\ude00 \"x\""},"_meta":{"progressToken":7}}}"#;
+const VALID_MESSAGE: &[u8] = br#"{"jsonrpc":"2.0","id":"a\u00e9","method":"tools/call","params":{"name":"echo","arguments":{"n":[1,-2.5e3,true,null],"s":"\ud83d\ude00 \"x\""},"_meta":{"progressToken":7}}}"#;
 
 /// Noise of the words of messages: far more of it is nearly right than of random bytes.
-fn soup() -> impl Strategy<Value = String> {
+fn near_message() -> impl Strategy<Value = String> {
     let tokens = [
         "{",
         "}",
@@ -36,19 +36,19 @@ fn soup() -> impl Strategy<Value = String> {
 
 /// Reads a message and touches all that came out of it.
 fn read_and_walk(bytes: Vec<u8>) {
-    let frames = match read(&Bytes::from(bytes), &Limits::default()) {
-        Ok(Message::One(frame)) => vec![Ok(frame)],
+    let frames = match read_message(&Bytes::from(bytes), &Limits::default()) {
+        Ok(Message::Single(frame)) => vec![Ok(frame)],
         Ok(Message::Batch(frames)) => frames,
         Err(broken) => vec![Err(broken)],
     };
     for frame in frames {
-        use toolgate_wire::Frame::{Lost, Notification, Request, Response};
+        use toolgate_wire::Frame::{ErrorWithoutId, Notification, Request, Response};
         match frame {
             Ok(Request { params, .. } | Notification { params, .. }) => {
                 params.map(|params| params.to_value());
             }
             Ok(Response { outcome: Ok(result), .. }) => drop(result.to_value()),
-            Ok(Response { .. } | Lost { .. }) => {}
+            Ok(Response { .. } | ErrorWithoutId { .. }) => {}
             Err(broken) => assert!(broken.detail.len() <= 200),
         }
     }
@@ -60,7 +60,7 @@ proptest! {
         for id in [RequestId::from(number), RequestId::from(text)] {
             let mut out = Vec::new();
             id.write(&mut out);
-            let raw = Raw::parse(out.into()).unwrap();
+            let raw = RawJson::parse(out.into()).unwrap();
             prop_assert_eq!(RequestId::read(raw.view()), Some(id));
         }
     }
@@ -74,7 +74,7 @@ proptest! {
     fn mutations_never_panic(
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3_u8), 1..8),
     ) {
-        let mut bytes = GOOD.to_vec();
+        let mut bytes = VALID_MESSAGE.to_vec();
         for (index, byte, edit) in edits {
             let at = index.index(bytes.len());
             match edit {
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn nearly_messages_never_panic(text in soup()) {
+    fn nearly_messages_never_panic(text in near_message()) {
         read_and_walk(text.into_bytes());
     }
 }

@@ -9,10 +9,10 @@ use toolgate_wire::codec::*;
 use toolgate_wire::model::*;
 use toolgate_wire::*;
 
-use super::written;
+use super::to_raw;
 
-const OLD: Edition = Edition::E2025_11_25;
-const NEW: Edition = Edition::E2026_07_28;
+const V2025_11_25: ProtocolVersion = ProtocolVersion::V2025_11_25;
+const V2026_07_28: ProtocolVersion = ProtocolVersion::V2026_07_28;
 
 /// What `M` stands for.
 const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"cli","version":"0.1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"sampling":{"tools":{}}}}"#;
@@ -20,41 +20,41 @@ const META: &str = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28","i
 fn frame(text: &str) -> Frame {
     let text =
         text.replace(r#""_meta":"M""#, r#""_meta":M"#).replace(r#""_meta":M"#, &format!(r#""_meta":{META}"#));
-    match read(&Bytes::from(text.clone()), &Limits::default()) {
-        Ok(Message::One(frame)) => frame,
+    match read_message(&Bytes::from(text.clone()), &Limits::default()) {
+        Ok(Message::Single(frame)) => frame,
         other => panic!("{other:?}: {text}"),
     }
 }
 
-fn call(edition: Edition, text: &str) -> Call {
+fn call(edition: ProtocolVersion, text: &str) -> Call {
     let Frame::Request { method, params, .. } = frame(text) else { panic!("no request: {text}") };
     let call = read_call(edition, &method, params.as_ref()).unwrap();
     assert_eq!(call.method(), &*method);
     // What a client would write, but for who it is, which it says in its own words.
     let meta = read_meta(params.as_ref()).unwrap();
-    let again = written(|out| write_call_params(out, edition, &call, None, &meta)).to_value();
+    let again = to_raw(|out| write_call_params(out, edition, &call, None, &meta)).to_value();
     assert_eq!(again, params.map_or(json!({}), |params| params.to_value()));
     call
 }
 
-fn outcome(edition: Edition, call: &Call, text: &str) -> Outcome {
+fn outcome(edition: ProtocolVersion, call: &Call, text: &str) -> Outcome {
     let Frame::Response { outcome: Ok(result), .. } = frame(text) else { panic!("no result: {text}") };
     let outcome = read_outcome(edition, call, &result).unwrap();
-    let again = written(|out| write_outcome(out, edition, &outcome, None)).to_value();
+    let again = to_raw(|out| write_outcome(out, edition, &outcome, None)).to_value();
     assert_eq!(again, result.to_value(), "{text}");
     outcome
 }
 
-fn notice(edition: Edition, text: &str) -> (Notice, Option<RequestId>) {
+fn notification(edition: ProtocolVersion, text: &str) -> (Notification, Option<RequestId>) {
     let Frame::Notification { method, params } = frame(text) else { panic!("no notification: {text}") };
-    let (notice, tag) = read_notice(edition, &method, params.as_ref()).unwrap();
-    let again = written(|out| assert!(write_notice(out, edition, &notice, tag.as_ref()))).to_value();
+    let (notice, tag) = read_notification(edition, &method, params.as_ref()).unwrap();
+    let again = to_raw(|out| assert!(write_notification(out, edition, &notice, tag.as_ref()))).to_value();
     assert_eq!(again, serde_json::from_str::<Value>(text).unwrap());
     (notice, tag)
 }
 
-fn raw(value: Value) -> Raw {
-    Raw::from(value)
+fn raw(value: Value) -> RawJson {
+    RawJson::from(value)
 }
 
 fn tool_call(name: &str, arguments: Value) -> Call {
@@ -62,28 +62,28 @@ fn tool_call(name: &str, arguments: Value) -> Call {
     Call::CallTool { name: name.into(), arguments, retry, task: None }
 }
 
-fn form(message: &str, schema: Value) -> Ask {
-    Ask::Elicit(Elicit::Form(Form { message: message.into(), schema: raw(schema) }))
+fn form(message: &str, schema: Value) -> ServerRequest {
+    ServerRequest::Elicitation(ElicitRequest::Form(ElicitForm { message: message.into(), schema: raw(schema) }))
 }
 
 #[test]
 fn a_plain_call() {
     let text = r#"{"jsonrpc":"2.0","id":"c-7","method":"tools/call","params":{"name":"stock.lookup","arguments":{"region":"eu-north","sku":"A17"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":41}}}"#;
-    let asked = call(NEW, text);
+    let asked = call(V2026_07_28, text);
     assert_eq!(asked, tool_call("stock.lookup", json!({ "region": "eu-north", "sku": "A17" })));
     let Frame::Request { params, .. } = frame(text) else { panic!() };
-    assert_eq!(read_meta(params.as_ref()).unwrap().progress, Some(ProgressToken::from(41)));
-    let greeting = (NEW.date().to_owned(), ClientCapabilities::default(), None);
-    assert_eq!(read_greeting(params.as_ref()).unwrap(), greeting);
+    assert_eq!(read_meta(params.as_ref()).unwrap().progress_token, Some(ProgressToken::from(41)));
+    let greeting = (V2026_07_28.as_str().to_owned(), ClientCapabilities::default(), None);
+    assert_eq!(read_client_info(params.as_ref()).unwrap(), greeting);
 
-    let (said, tag) = notice(
-        NEW,
+    let (said, tag) = notification(
+        V2026_07_28,
         r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":41,"progress":0.5,"total":1,"message":"asking warehouse"}}"#,
     );
     assert_eq!(tag, None);
     assert_eq!(
         said,
-        Notice::Progress {
+        Notification::Progress {
             token: ProgressToken::from(41),
             progress: 0.5,
             total: Some(1.0),
@@ -92,9 +92,9 @@ fn a_plain_call() {
     );
 
     let text = r#"{"jsonrpc":"2.0","id":"c-7","result":{"resultType":"complete","content":[{"type":"text","text":"[3,9]"}],"structuredContent":[3,9],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"stock","version":"2.1.0"}}}}"#;
-    let Outcome::Tool(output) = outcome(NEW, &asked, text) else { panic!() };
+    let Outcome::Tool(output) = outcome(V2026_07_28, &asked, text) else { panic!() };
     assert_eq!(output.content, [Content::text("[3,9]")]);
-    assert_eq!(output.structured, Some(raw(json!([3, 9]))));
+    assert_eq!(output.structured_content, Some(raw(json!([3, 9]))));
     assert!(!output.is_error);
 
     // Said by us, the name of the server comes from elsewhere.
@@ -102,9 +102,9 @@ fn a_plain_call() {
     let server =
         Implementation { name: "stock".into(), version: "2.1.0".into(), ..Implementation::default() };
     let ours = Outcome::Tool(ToolOutput { meta: None, ..output });
-    let again = written(|out| write_outcome(out, NEW, &ours, Some(&server)));
+    let again = to_raw(|out| write_outcome(out, V2026_07_28, &ours, Some(&server)));
     assert_eq!(again.to_value(), printed.to_value());
-    let older = written(|out| write_outcome(out, OLD, &ours, Some(&server)));
+    let older = to_raw(|out| write_outcome(out, V2025_11_25, &ours, Some(&server)));
     assert_eq!(older.as_str(), r#"{"content":[{"type":"text","text":"[3,9]"}]}"#);
 }
 
@@ -117,50 +117,50 @@ fn rejections() {
         (
             3,
             400,
-            read_greeting(Some(&lacking)).unwrap_err(),
+            read_client_info(Some(&lacking)).unwrap_err(),
             r#"{"code":-32602,"message":"params._meta lacks io.modelcontextprotocol/clientCapabilities"}"#,
         ),
         (
             4,
             400,
-            Fault::new(FaultKind::Header, "Mcp-Name header is missing for tools/call"),
+            ProtocolError::new(ProtocolErrorKind::HeaderMismatch, "Mcp-Name header is missing for tools/call"),
             r#"{"code":-32020,"message":"Mcp-Name header is missing for tools/call"}"#,
         ),
         (
             5,
             400,
-            Fault::capability(&sampling, "this tool needs sampling"),
+            ProtocolError::missing_capability(&sampling, "this tool needs sampling"),
             r#"{"code":-32021,"message":"this tool needs sampling","data":{"requiredCapabilities":{"sampling":{}}}}"#,
         ),
         (
             6,
             400,
-            Fault::version("2031-01-01"),
+            ProtocolError::unsupported_version("2031-01-01"),
             r#"{"code":-32022,"message":"protocol version 2031-01-01 is not served","data":{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"2031-01-01"}}"#,
         ),
         (
             7,
             404,
-            read_call(NEW, "ping", None).unwrap_err(),
+            read_call(V2026_07_28, "ping", None).unwrap_err(),
             r#"{"code":-32601,"message":"no such method: ping"}"#,
         ),
         (
             8,
             200,
-            Fault::resource("test://nope"),
+            ProtocolError::resource_not_found("test://nope"),
             r#"{"code":-32602,"message":"no such resource: test://nope","data":{"uri":"test://nope"}}"#,
         ),
     ];
     for (id, status, fault, error) in cases {
-        assert_eq!(fault.status(NEW), status, "{fault}");
-        let message = written(|out| write_fault(out, NEW, Some(&RequestId::from(id)), &fault));
+        assert_eq!(fault.status(V2026_07_28), status, "{fault}");
+        let message = to_raw(|out| write_protocol_error(out, V2026_07_28, Some(&RequestId::from(id)), &fault));
         let expected = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
         assert_eq!(message.to_value(), serde_json::from_str::<Value>(&expected).unwrap());
         let Frame::Response { outcome: Err(remote), .. } = frame(message.as_str()) else { panic!() };
-        let back = Fault::from_remote(remote, NEW);
+        let back = ProtocolError::from_remote(remote, V2026_07_28);
         assert_eq!(
-            (back.code(NEW), back.message(), back.data()),
-            (fault.code(NEW), fault.message(), fault.data())
+            (back.code(V2026_07_28), back.message(), back.data()),
+            (fault.code(V2026_07_28), fault.message(), fault.data())
         );
     }
 }
@@ -168,7 +168,7 @@ fn rejections() {
 #[test]
 fn a_session_with_a_question_inside_a_call() {
     let hello = call(
-        OLD,
+        V2025_11_25,
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{"form":{}}},"clientInfo":{"name":"cli","version":"0.1"}}}"#,
     );
     let printed = frame(
@@ -176,16 +176,16 @@ fn a_session_with_a_question_inside_a_call() {
     );
     let Frame::Request { params, .. } = printed else { panic!() };
     // The empty object means forms.
-    assert_eq!(read_call(OLD, "initialize", params.as_ref()).unwrap(), hello);
+    assert_eq!(read_call(V2025_11_25, "initialize", params.as_ref()).unwrap(), hello);
     assert_eq!(
         hello,
-        Call::Hello(Hello {
+        Call::Initialize(InitializeParams {
             version: "2025-11-25".into(),
             capabilities: ClientCapabilities {
                 elicitation: Some(ElicitationCapability { form: true, url: false }),
                 ..ClientCapabilities::default()
             },
-            client: Some(Implementation {
+            client_info: Some(Implementation {
                 name: "cli".into(),
                 version: "0.1".into(),
                 ..Implementation::default()
@@ -193,33 +193,33 @@ fn a_session_with_a_question_inside_a_call() {
         })
     );
     let welcome = outcome(
-        OLD,
+        V2025_11_25,
         &hello,
         r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"stock","version":"2.1.0"}}}"#,
     );
-    let Outcome::Welcome(welcome) = welcome else { panic!() };
+    let Outcome::Initialize(welcome) = welcome else { panic!() };
     assert_eq!(
         welcome.capabilities,
         ServerCapabilities { tools: Some(true), ..ServerCapabilities::default() }
     );
     assert_eq!(
-        notice(OLD, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#),
-        (Notice::Initialized, None)
+        notification(V2025_11_25, r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#),
+        (Notification::Initialized, None)
     );
     let asked = call(
-        OLD,
+        V2025_11_25,
         r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"deploy","arguments":{"env":"prod"}}}"#,
     );
     assert_eq!(asked, tool_call("deploy", json!({ "env": "prod" })));
 
     let text = r#"{"jsonrpc":"2.0","id":"srv-1","method":"elicitation/create","params":{"mode":"form","message":"Deploy to prod?","requestedSchema":{"type":"object","properties":{"ok":{"type":"boolean"}},"required":["ok"]}}}"#;
     let Frame::Request { method, params: Some(params), .. } = frame(text) else { panic!() };
-    let ask = read_ask(OLD, &method, Some(&params)).unwrap();
+    let ask = read_server_request(V2025_11_25, &method, Some(&params)).unwrap();
     let schema =
         json!({ "type": "object", "properties": { "ok": { "type": "boolean" } }, "required": ["ok"] });
     assert_eq!(ask, form("Deploy to prod?", schema));
-    assert_eq!(written(|out| write_ask_params(out, OLD, &ask)).to_value(), params.to_value());
-    let older = written(|out| write_ask_params(out, Edition::E2025_06_18, &ask)).to_value();
+    assert_eq!(to_raw(|out| write_server_request_params(out, V2025_11_25, &ask)).to_value(), params.to_value());
+    let older = to_raw(|out| write_server_request_params(out, ProtocolVersion::V2025_06_18, &ask)).to_value();
     assert_eq!(older.get("mode"), None);
 
     let Frame::Response { outcome: Ok(answer), .. } =
@@ -227,11 +227,11 @@ fn a_session_with_a_question_inside_a_call() {
     else {
         panic!()
     };
-    let heard = read_answer(OLD, &ask, &answer).unwrap();
-    assert_eq!(heard, Answer::Elicit(ElicitAnswer::Accept(Some(raw(json!({ "ok": true }))))));
-    assert_eq!(written(|out| write_answer(out, OLD, &heard)), answer);
+    let heard = read_client_result(V2025_11_25, &ask, &answer).unwrap();
+    assert_eq!(heard, ClientResult::Elicitation(ElicitResult::Accept(Some(raw(json!({ "ok": true }))))));
+    assert_eq!(to_raw(|out| write_client_result(out, V2025_11_25, &heard)), answer);
     let done = outcome(
-        OLD,
+        V2025_11_25,
         &asked,
         r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"done"}]}}"#,
     );
@@ -241,66 +241,66 @@ fn a_session_with_a_question_inside_a_call() {
 #[test]
 fn two_rounds_of_questions() {
     let first = call(
-        NEW,
+        V2026_07_28,
         r#"{"jsonrpc":"2.0","id":10,"method":"tools/call","params":{"name":"ticket.close","arguments":{"ticket":4522},"_meta":"M"}}"#,
     );
     assert_eq!(first, tool_call("ticket.close", json!({ "ticket": 4522 })));
     let asked = outcome(
-        NEW,
+        V2026_07_28,
         &first,
         r#"{"jsonrpc":"2.0","id":10,"result":{"resultType":"input_required","inputRequests":{"why":{"method":"elicitation/create","params":{"mode":"form","message":"Reason for closing 4522?","requestedSchema":{"type":"object","properties":{"reason":{"type":"string","oneOf":[{"const":"fixed","title":"Fixed"},{"const":"dup","title":"Duplicate"}]}},"required":["reason"]}}}},"requestState":"v1.k3.AAAA"}}"#,
     );
     let Outcome::InputRequired(asked) = asked else { panic!() };
-    assert_eq!(asked.state.as_deref(), Some("v1.k3.AAAA"));
-    assert_eq!(asked.asks["why"].kind(), AskKind::ElicitForm);
+    assert_eq!(asked.request_state.as_deref(), Some("v1.k3.AAAA"));
+    assert_eq!(asked.input_requests["why"].kind(), ServerRequestKind::ElicitForm);
 
     let second = call(
-        NEW,
+        V2026_07_28,
         r#"{"jsonrpc":"2.0","id":11,"method":"tools/call","params":{"name":"ticket.close","arguments":{"ticket":4522},"inputResponses":{"why":{"action":"accept","content":{"reason":"dup"}}},"requestState":"v1.k3.AAAA","_meta":"M"}}"#,
     );
     let Call::CallTool { retry, .. } = &second else { panic!() };
-    assert_eq!(retry.state.as_deref(), Some("v1.k3.AAAA"));
-    let heard = read_answer(NEW, &asked.asks["why"], &retry.responses["why"]).unwrap();
-    assert_eq!(heard, Answer::Elicit(ElicitAnswer::Accept(Some(raw(json!({ "reason": "dup" }))))));
+    assert_eq!(retry.request_state.as_deref(), Some("v1.k3.AAAA"));
+    let heard = read_client_result(V2026_07_28, &asked.input_requests["why"], &retry.input_responses["why"]).unwrap();
+    assert_eq!(heard, ClientResult::Elicitation(ElicitResult::Accept(Some(raw(json!({ "reason": "dup" }))))));
     outcome(
-        NEW,
+        V2026_07_28,
         &second,
         r#"{"jsonrpc":"2.0","id":11,"result":{"resultType":"input_required","inputRequests":{"of":{"method":"elicitation/create","params":{"mode":"form","message":"Duplicate of which ticket?","requestedSchema":{"type":"object","properties":{"id":{"type":"integer","minimum":1}},"required":["id"]}}}},"requestState":"v1.k3.BBBB"}}"#,
     );
     let third = call(
-        NEW,
+        V2026_07_28,
         r#"{"jsonrpc":"2.0","id":12,"method":"tools/call","params":{"name":"ticket.close","arguments":{"ticket":4522},"inputResponses":{"of":{"action":"accept","content":{"id":4301}}},"requestState":"v1.k3.BBBB","_meta":"M"}}"#,
     );
     let done = outcome(
-        NEW,
+        V2026_07_28,
         &third,
         r#"{"jsonrpc":"2.0","id":12,"result":{"resultType":"complete","content":[{"type":"text","text":"4522 closed as duplicate of 4301"}]}}"#,
     );
     assert_eq!(done, Outcome::Tool(ToolOutput::text("4522 closed as duplicate of 4301")));
-    let cancelled = read_answer(NEW, &asked.asks["why"], &raw(json!({ "action": "cancel" }))).unwrap();
-    assert_eq!(cancelled, Answer::Elicit(ElicitAnswer::Cancel));
+    let cancelled = read_client_result(V2026_07_28, &asked.input_requests["why"], &raw(json!({ "action": "cancel" }))).unwrap();
+    assert_eq!(cancelled, ClientResult::Elicitation(ElicitResult::Cancel));
 }
 
 #[test]
 fn a_model_that_calls_tools() {
     let risk = tool_call("risk", json!({}));
     let asked = outcome(
-        NEW,
+        V2026_07_28,
         &risk,
         r#"{"jsonrpc":"2.0","id":21,"result":{"resultType":"input_required","inputRequests":{"llm/0":{"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"text","text":"Summarize stock risk"}}],"tools":[{"name":"qty","inputSchema":{"type":"object","properties":{"sku":{"type":"string"}},"required":["sku"]}}],"toolChoice":{"mode":"auto"},"maxTokens":400}}},"requestState":"v1.k3.CC"}}"#,
     );
     let Outcome::InputRequired(asked) = asked else { panic!() };
-    let Ask::Sample(sample) = &asked.asks["llm/0"] else { panic!() };
+    let ServerRequest::Sampling(sample) = &asked.input_requests["llm/0"] else { panic!() };
     assert_eq!((sample.max_tokens, sample.tool_choice), (400, Some(ToolChoice::Auto)));
     assert_eq!(sample.tools[0].name, "qty");
 
     let again = call(
-        NEW,
+        V2026_07_28,
         r#"{"jsonrpc":"2.0","id":22,"method":"tools/call","params":{"name":"risk","arguments":{},"inputResponses":{"llm/0":{"role":"assistant","model":"m","stopReason":"toolUse","content":[{"type":"tool_use","id":"t1","name":"qty","input":{"sku":"A17"}}]}},"requestState":"v1.k3.CC","_meta":"M"}}"#,
     );
     let Call::CallTool { retry, .. } = &again else { panic!() };
-    let heard = read_answer(NEW, &asked.asks["llm/0"], &retry.responses["llm/0"]).unwrap();
-    let Answer::Sample(sampled) = &heard else { panic!() };
+    let heard = read_client_result(V2026_07_28, &asked.input_requests["llm/0"], &retry.input_responses["llm/0"]).unwrap();
+    let ClientResult::Sampling(sampled) = &heard else { panic!() };
     assert_eq!(sampled.stop_reason.as_deref(), Some("toolUse"));
     assert_eq!(
         sampled.content,
@@ -311,54 +311,54 @@ fn a_model_that_calls_tools() {
             meta: None,
         }]
     );
-    let said = written(|out| write_answer(out, NEW, &heard));
-    assert_eq!(said.to_value(), retry.responses["llm/0"].to_value());
+    let said = to_raw(|out| write_client_result(out, V2026_07_28, &heard));
+    assert_eq!(said.to_value(), retry.input_responses["llm/0"].to_value());
     outcome(
-        NEW,
+        V2026_07_28,
         &again,
         r#"{"jsonrpc":"2.0","id":22,"result":{"resultType":"input_required","inputRequests":{"llm/1":{"method":"sampling/createMessage","params":{"messages":[{"role":"user","content":{"type":"text","text":"Summarize stock risk"}},{"role":"assistant","content":[{"type":"tool_use","id":"t1","name":"qty","input":{"sku":"A17"}}]},{"role":"user","content":[{"type":"tool_result","toolUseId":"t1","content":[{"type":"text","text":"3"}]}]}],"maxTokens":400}}},"requestState":"v1.k3.DD"}}"#,
     );
 }
 
-fn task(state: TaskState, updated_at: &str) -> Task {
+fn task(state: TaskStatus, updated_at: &str) -> Task {
     Task {
         id: "t-8c1f".into(),
-        state,
-        message: None,
+        status: state,
+        status_message: None,
         created_at: "2026-08-30T10:00:00Z".into(),
-        updated_at: updated_at.into(),
+        last_updated_at: updated_at.into(),
         ttl_ms: Some(600_000),
-        poll_ms: None,
-        asks: Default::default(),
-        end: None,
+        poll_interval_ms: None,
+        input_requests: Default::default(),
+        outcome: None,
     }
 }
 
 #[test]
 fn core_tasks() {
     let build = call(
-        OLD,
+        V2025_11_25,
         r#"{"jsonrpc":"2.0","id":30,"method":"tools/call","params":{"name":"build","arguments":{},"task":{"ttl":600000}}}"#,
     );
     assert!(matches!(build, Call::CallTool { task: Some(Some(600_000)), .. }));
     let started = outcome(
-        OLD,
+        V2025_11_25,
         &build,
         r#"{"jsonrpc":"2.0","id":30,"result":{"task":{"taskId":"t-8c1f","status":"working","createdAt":"2026-08-30T10:00:00Z","lastUpdatedAt":"2026-08-30T10:00:00Z","ttl":600000,"pollInterval":2000}}}"#,
     );
-    let working = Task { poll_ms: Some(2000), ..task(TaskState::Working, "2026-08-30T10:00:00Z") };
+    let working = Task { poll_interval_ms: Some(2000), ..task(TaskStatus::Working, "2026-08-30T10:00:00Z") };
     assert_eq!(started, Outcome::TaskStarted(working));
     let result =
-        call(OLD, r#"{"jsonrpc":"2.0","id":31,"method":"tasks/result","params":{"taskId":"t-8c1f"}}"#);
+        call(V2025_11_25, r#"{"jsonrpc":"2.0","id":31,"method":"tasks/result","params":{"taskId":"t-8c1f"}}"#);
     assert_eq!(result, Call::TaskResult { id: "t-8c1f".into() });
     let text = r#"{"jsonrpc":"2.0","id":31,"result":{"content":[{"type":"text","text":"ok"}],"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t-8c1f"}}}}"#;
-    let Outcome::TaskPayload { id, output } = outcome(OLD, &result, text) else { panic!() };
+    let Outcome::TaskPayload { id, output } = outcome(V2025_11_25, &result, text) else { panic!() };
     assert_eq!(id, "t-8c1f");
     assert!(matches!(&*output, Outcome::Tool(output) if output.content == [Content::text("ok")]));
     // Said by us, the mark is put there.
     let ours = Outcome::TaskPayload { id, output: Arc::new(Outcome::Tool(ToolOutput::text("ok"))) };
     let Frame::Response { outcome: Ok(printed), .. } = frame(text) else { panic!() };
-    assert_eq!(written(|out| write_outcome(out, OLD, &ours, None)), printed);
+    assert_eq!(to_raw(|out| write_outcome(out, V2025_11_25, &ours, None)), printed);
 }
 
 #[test]
@@ -366,16 +366,16 @@ fn tasks_of_the_extension() {
     let build = tool_call("build", json!({}));
     let get = Call::GetTask { id: "t-8c1f".into() };
     let started = outcome(
-        NEW,
+        V2026_07_28,
         &build,
         r#"{"jsonrpc":"2.0","id":40,"result":{"resultType":"task","taskId":"t-8c1f","status":"working","createdAt":"2026-08-30T10:00:00Z","lastUpdatedAt":"2026-08-30T10:00:00Z","ttlMs":600000,"pollIntervalMs":2000}}"#,
     );
-    let working = Task { poll_ms: Some(2000), ..task(TaskState::Working, "2026-08-30T10:00:00Z") };
+    let working = Task { poll_interval_ms: Some(2000), ..task(TaskStatus::Working, "2026-08-30T10:00:00Z") };
     assert_eq!(started, Outcome::TaskStarted(working));
 
     // Printed without the mode, which we say.
     let waiting = outcome(
-        NEW,
+        V2026_07_28,
         &get,
         r#"{"jsonrpc":"2.0","id":41,"result":{"resultType":"complete","taskId":"t-8c1f","status":"input_required","createdAt":"2026-08-30T10:00:00Z","lastUpdatedAt":"2026-08-30T10:01:00Z","ttlMs":600000,"inputRequests":{"go":{"method":"elicitation/create","params":{"mode":"form","message":"Publish?","requestedSchema":{"type":"object","properties":{"yes":{"type":"boolean"}}}}}}}}"#,
     );
@@ -384,101 +384,101 @@ fn tasks_of_the_extension() {
     ) else {
         panic!()
     };
-    assert_eq!(read_outcome(NEW, &get, &printed).unwrap(), waiting);
+    assert_eq!(read_outcome(V2026_07_28, &get, &printed).unwrap(), waiting);
     let Outcome::TaskStatus(waiting) = waiting else { panic!() };
     let schema = json!({ "type": "object", "properties": { "yes": { "type": "boolean" } } });
-    assert_eq!(waiting.asks["go"], form("Publish?", schema));
+    assert_eq!(waiting.input_requests["go"], form("Publish?", schema));
 
     let update = call(
-        NEW,
+        V2026_07_28,
         r#"{"jsonrpc":"2.0","id":42,"method":"tasks/update","params":{"taskId":"t-8c1f","inputResponses":{"go":{"action":"accept","content":{"yes":true}}},"_meta":"M"}}"#,
     );
-    let Call::UpdateTask { answers, .. } = &update else { panic!() };
+    let Call::UpdateTask { input_responses: answers, .. } = &update else { panic!() };
     assert_eq!(answers["go"].to_value(), json!({ "action": "accept", "content": { "yes": true } }));
     assert_eq!(
-        outcome(NEW, &update, r#"{"jsonrpc":"2.0","id":42,"result":{"resultType":"complete"}}"#),
-        Outcome::Done
+        outcome(V2026_07_28, &update, r#"{"jsonrpc":"2.0","id":42,"result":{"resultType":"complete"}}"#),
+        Outcome::Empty
     );
 
     let done = outcome(
-        NEW,
+        V2026_07_28,
         &get,
         r#"{"jsonrpc":"2.0","id":43,"result":{"resultType":"complete","taskId":"t-8c1f","status":"completed","createdAt":"2026-08-30T10:00:00Z","lastUpdatedAt":"2026-08-30T10:02:00Z","ttlMs":600000,"result":{"content":[{"type":"text","text":"ok"}]}}}"#,
     );
-    let end = TaskEnd::Outcome(Arc::new(Outcome::Tool(ToolOutput::text("ok"))));
-    let completed = Task { end: Some(end), ..task(TaskState::Completed, "2026-08-30T10:02:00Z") };
+    let end = TaskOutcome::Result(Arc::new(Outcome::Tool(ToolOutput::text("ok"))));
+    let completed = Task { outcome: Some(end), ..task(TaskStatus::Completed, "2026-08-30T10:02:00Z") };
     assert_eq!(done, Outcome::TaskStatus(Box::new(completed)));
 
     let failed = outcome(
-        NEW,
+        V2026_07_28,
         &get,
         r#"{"jsonrpc":"2.0","id":44,"result":{"resultType":"complete","taskId":"t-8c1f","status":"failed","statusMessage":"worker died","createdAt":"2026-08-30T10:00:00Z","lastUpdatedAt":"2026-08-30T10:02:00Z","ttlMs":600000,"error":{"code":-32603,"message":"worker died"}}}"#,
     );
     assert_eq!(
         failed,
         Outcome::TaskStatus(Box::new(Task {
-            message: Some("worker died".into()),
-            end: Some(TaskEnd::Fault(Fault::new(FaultKind::Internal, "worker died"))),
-            ..task(TaskState::Failed, "2026-08-30T10:02:00Z")
+            status_message: Some("worker died".into()),
+            outcome: Some(TaskOutcome::Error(ProtocolError::new(ProtocolErrorKind::Internal, "worker died"))),
+            ..task(TaskStatus::Failed, "2026-08-30T10:02:00Z")
         }))
     );
 }
 
 #[test]
-fn two_listenings() {
+fn two_subscriptions() {
     let first = call(
-        NEW,
+        V2026_07_28,
         r#"{"jsonrpc":"2.0","id":"L1","method":"subscriptions/listen","params":{"_meta":M,"notifications":{"toolsListChanged":true}}}"#,
     );
-    let tools = Filter { tools: true, ..Filter::default() };
+    let tools = SubscriptionFilter { tools: true, ..SubscriptionFilter::default() };
     assert_eq!(first, Call::Listen(tools.clone()));
     let second = call(
-        NEW,
+        V2026_07_28,
         r#"{"jsonrpc":"2.0","id":"L2","method":"subscriptions/listen","params":{"_meta":M,"notifications":{"resourceSubscriptions":["test://w"],"promptsListChanged":true}}}"#,
     );
-    let filter = Filter { prompts: true, uris: vec!["test://w".into()], ..Filter::default() };
+    let filter = SubscriptionFilter { prompts: true, uris: vec!["test://w".into()], ..SubscriptionFilter::default() };
     assert_eq!(second, Call::Listen(filter));
     let one = Some(RequestId::from("L1"));
     assert_eq!(
-        notice(
-            NEW,
+        notification(
+            V2026_07_28,
             r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"L1"},"notifications":{"toolsListChanged":true}}}"#
         ),
-        (Notice::Acknowledged(tools), one.clone())
+        (Notification::SubscriptionAcknowledged(tools), one.clone())
     );
     assert_eq!(
-        notice(
-            NEW,
+        notification(
+            V2026_07_28,
             r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"L1"}}}"#
         ),
-        (Notice::ToolsChanged, one)
+        (Notification::ToolsChanged, one)
     );
-    let uris = Filter { uris: vec!["test://w".into()], ..Filter::default() };
+    let uris = SubscriptionFilter { uris: vec!["test://w".into()], ..SubscriptionFilter::default() };
     assert_eq!(
-        notice(
-            NEW,
+        notification(
+            V2026_07_28,
             r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"L2"},"notifications":{"resourceSubscriptions":["test://w"]}}}"#
         ),
-        (Notice::Acknowledged(uris), Some(RequestId::from("L2")))
+        (Notification::SubscriptionAcknowledged(uris), Some(RequestId::from("L2")))
     );
-    let cancelled = Notice::Cancelled { request: Some(RequestId::from("L1")), reason: None };
+    let cancelled = Notification::Cancelled { request: Some(RequestId::from("L1")), reason: None };
     assert_eq!(
-        notice(NEW, r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L1"}}"#),
+        notification(V2026_07_28, r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"L1"}}"#),
         (cancelled, None)
     );
     let ended = outcome(
-        NEW,
+        V2026_07_28,
         &first,
         r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":1}}}"#,
     );
-    assert_eq!(ended, Outcome::Listened { subscription: RequestId::from(1) });
+    assert_eq!(ended, Outcome::ListenEnded { subscription_id: RequestId::from(1) });
 }
 
 #[test]
 fn a_discovery() {
     let text = r#"{"jsonrpc":"2.0","id":"d1","result":{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{"listChanged":true},"extensions":{"io.modelcontextprotocol/tasks":{}}},"instructions":"be kind","ttlMs":3600000,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"stock","version":"2.1.0"}}}}"#;
-    let Outcome::Discovery(discovery) = outcome(NEW, &Call::Discover, text) else { panic!() };
+    let Outcome::Discover(discovery) = outcome(V2026_07_28, &Call::Discover, text) else { panic!() };
     assert_eq!(discovery.versions, ["2026-07-28", "2025-11-25"]);
     assert_eq!(discovery.cache, CacheHint { ttl_ms: 3_600_000, scope: CacheScope::Public });
-    assert_eq!(discovery.server.unwrap().name, "stock");
+    assert_eq!(discovery.server_info.unwrap().name, "stock");
 }

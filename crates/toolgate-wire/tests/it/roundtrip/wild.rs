@@ -37,11 +37,11 @@ const NAMES: [&str; 66] = [
     "taskIds",
     "_meta",
     "progressToken",
-    key::VERSION,
-    key::CAPABILITIES,
-    key::CLIENT,
+    key::PROTOCOL_VERSION,
+    key::CLIENT_CAPABILITIES,
+    key::CLIENT_INFO,
     key::LOG_LEVEL,
-    key::SUBSCRIPTION,
+    key::SUBSCRIPTION_ID,
     "protocolVersion",
     "capabilities",
     "clientInfo",
@@ -131,7 +131,7 @@ fn object(inner: impl Strategy<Value = Value>) -> impl Strategy<Value = Value> {
 }
 
 /// Puts `value` in the place of some part of `whole`.
-fn graft(whole: &mut Value, at: Index, value: Value) {
+fn replace_part(whole: &mut Value, at: Index, value: Value) {
     fn parts(value: &Value, path: &str, paths: &mut Vec<String>) {
         paths.push(path.to_owned());
         match value {
@@ -151,8 +151,8 @@ fn graft(whole: &mut Value, at: Index, value: Value) {
     *whole.pointer_mut(&path).expect("a path of its own") = value;
 }
 
-fn valid(write: impl FnOnce(&mut Vec<u8>)) {
-    super::written(write);
+fn assert_valid_json(write: impl FnOnce(&mut Vec<u8>)) {
+    super::to_raw(write);
 }
 
 /// Made once: a case should cost what it tries, not what it tries it on.
@@ -161,14 +161,14 @@ static OUTCOMES: LazyLock<Vec<(Call, Outcome)>> = LazyLock::new(samples::outcome
 static CALLS: LazyLock<Vec<Call>> = LazyLock::new(samples::calls);
 
 /// One call of each method.
-static METHODS: LazyLock<Vec<Call>> = LazyLock::new(|| {
+static CALL_PER_METHOD: LazyLock<Vec<Call>> = LazyLock::new(|| {
     let mut calls = samples::calls();
     calls.sort_by_key(Call::method);
     calls.dedup_by_key(|call| call.method());
     calls
 });
 
-static NOTICES: [&str; 13] = [
+static NOTIFICATION_METHODS: [&str; 13] = [
     "notifications/initialized",
     "notifications/cancelled",
     "notifications/progress",
@@ -185,45 +185,45 @@ static NOTICES: [&str; 13] = [
 ];
 
 /// Feeds one object to everything that reads params.
-fn read_params(params: &Raw) {
+fn read_params(params: &RawJson) {
     let _ = read_meta(Some(params));
-    let _ = read_version(Some(params));
-    let _ = read_greeting(Some(params));
-    for edition in Edition::ALL {
-        for method in METHODS.iter().map(Call::method) {
+    let _ = read_protocol_version(Some(params));
+    let _ = read_client_info(Some(params));
+    for edition in ProtocolVersion::ALL {
+        for method in CALL_PER_METHOD.iter().map(Call::method) {
             if let Ok(call) = read_call(edition, method, Some(params)) {
                 let meta = read_meta(Some(params)).unwrap_or_default();
-                valid(|out| write_call_params(out, edition, &call, None, &meta));
+                assert_valid_json(|out| write_call_params(out, edition, &call, None, &meta));
             }
         }
         for method in ["elicitation/create", "sampling/createMessage", "roots/list"] {
-            if let Ok(ask) = read_ask(edition, method, Some(params)) {
-                can_ask(edition, &ask);
-                valid(|out| write_ask_params(out, edition, &ask));
+            if let Ok(ask) = read_server_request(edition, method, Some(params)) {
+                supports_request(edition, &ask);
+                assert_valid_json(|out| write_server_request_params(out, edition, &ask));
             }
         }
-        for method in NOTICES {
-            if let Some((notice, tag)) = read_notice(edition, method, Some(params)) {
-                valid(|out| assert!(write_notice(out, edition, &notice, tag.as_ref())));
+        for method in NOTIFICATION_METHODS {
+            if let Some((notice, tag)) = read_notification(edition, method, Some(params)) {
+                assert_valid_json(|out| assert!(write_notification(out, edition, &notice, tag.as_ref())));
             }
         }
     }
 }
 
 /// Feeds one object to everything that reads results.
-fn read_results(calls: &[Call], asks: &[Ask], result: &Raw) {
-    for edition in Edition::ALL {
+fn read_results(calls: &[Call], asks: &[ServerRequest], result: &RawJson) {
+    for edition in ProtocolVersion::ALL {
         for call in calls {
             if let Ok(outcome) = read_outcome(edition, call, result) {
                 // Read in one edition, it must be possible to write it in each.
-                for edition in Edition::ALL {
-                    valid(|out| write_outcome(out, edition, &outcome, None));
+                for edition in ProtocolVersion::ALL {
+                    assert_valid_json(|out| write_outcome(out, edition, &outcome, None));
                 }
             }
         }
         for ask in asks {
-            if let Ok(answer) = read_answer(edition, ask, result) {
-                valid(|out| write_answer(out, edition, &answer));
+            if let Ok(answer) = read_client_result(edition, ask, result) {
+                assert_valid_json(|out| write_client_result(out, edition, &answer));
             }
         }
     }
@@ -234,13 +234,13 @@ proptest! {
 
     #[test]
     fn any_params_are_read_or_refused(params in object(json())) {
-        read_params(&Raw::from(params));
+        read_params(&RawJson::from(params));
     }
 
     #[test]
     fn any_result_is_read_or_refused(result in object(json())) {
-        let asks = samples::asks();
-        read_results(&METHODS, &asks, &Raw::from(result));
+        let asks = samples::server_requests();
+        read_results(&CALL_PER_METHOD, &asks, &RawJson::from(result));
     }
 
     #[test]
@@ -248,36 +248,36 @@ proptest! {
         which in any::<Index>(), at in any::<Index>(), part in json(),
     ) {
         let call = which.get(&CALLS);
-        let client = samples::clients(Edition::NEWEST).remove(0);
+        let client = samples::clients(ProtocolVersion::LATEST).remove(0);
         let mut out = Vec::new();
-        write_call_params(&mut out, Edition::NEWEST, call, Some(&client), &samples::metas()[1]);
+        write_call_params(&mut out, ProtocolVersion::LATEST, call, Some(&client), &samples::metas()[1]);
         let mut params = super::raw(out).to_value();
-        graft(&mut params, at, part);
-        read_params(&Raw::from(params));
+        replace_part(&mut params, at, part);
+        read_params(&RawJson::from(params));
     }
 
     #[test]
     fn a_result_with_a_foreign_part_is_read_or_refused(
-        which in any::<Index>(), at in any::<Index>(), part in json(), edition in select(Edition::ALL.as_slice()),
+        which in any::<Index>(), at in any::<Index>(), part in json(), edition in select(ProtocolVersion::ALL.as_slice()),
     ) {
         let (call, outcome) = which.get(&OUTCOMES);
-        let mut result = super::written(|out| write_outcome(out, edition, outcome, None)).to_value();
-        graft(&mut result, at, part);
-        read_results(std::slice::from_ref(call), &[], &Raw::from(result));
+        let mut result = super::to_raw(|out| write_outcome(out, edition, outcome, None)).to_value();
+        replace_part(&mut result, at, part);
+        read_results(std::slice::from_ref(call), &[], &RawJson::from(result));
     }
 
     #[test]
     fn a_question_or_answer_with_a_foreign_part_is_read_or_refused(
         which in any::<Index>(), at in any::<Index>(), part in json(),
     ) {
-        let asks: Vec<Ask> = samples::asks().into_iter().chain(samples::new_asks()).collect();
-        let mut params = super::written(|out| write_ask_params(out, Edition::NEWEST, which.get(&asks))).to_value();
-        graft(&mut params, at, part.clone());
-        read_params(&Raw::from(params));
-        let answers = samples::answers();
+        let asks: Vec<ServerRequest> = samples::server_requests().into_iter().chain(samples::new_server_requests()).collect();
+        let mut params = super::to_raw(|out| write_server_request_params(out, ProtocolVersion::LATEST, which.get(&asks))).to_value();
+        replace_part(&mut params, at, part.clone());
+        read_params(&RawJson::from(params));
+        let answers = samples::client_results();
         let (ask, answer) = which.get(&answers);
-        let mut result = super::written(|out| write_answer(out, Edition::NEWEST, answer)).to_value();
-        graft(&mut result, at, part);
-        read_results(&[], std::slice::from_ref(ask), &Raw::from(result));
+        let mut result = super::to_raw(|out| write_client_result(out, ProtocolVersion::LATEST, answer)).to_value();
+        replace_part(&mut result, at, part);
+        read_results(&[], std::slice::from_ref(ask), &RawJson::from(result));
     }
 }

@@ -7,7 +7,7 @@ use toolgate_wire::model::Implementation;
 use super::*;
 
 fn client() -> Client {
-    Client { edition: Edition::NEWEST_HANDSHAKE, capabilities: ClientCapabilities::default(), info: None }
+    Client { protocol_version: ProtocolVersion::LATEST_WITH_HANDSHAKE, capabilities: ClientCapabilities::default(), info: None }
 }
 
 fn open(sessions: &Sessions, clock: &Clock) -> Option<Arc<Session>> {
@@ -177,7 +177,7 @@ fn clients_that_are_alike_are_one_and_only_so_many_are_known() {
         assert!(Arc::ptr_eq(&named(&format!("other {n}")), &other));
     }
     assert_eq!(sessions.greeted.lock().unwrap().len(), GREETED);
-    let older = sessions.known(Client { edition: Edition::ALL[0], ..(*first).clone() });
+    let older = sessions.known(Client { protocol_version: ProtocolVersion::ALL[0], ..(*first).clone() });
     assert!(!Arc::ptr_eq(&older, &first), "the same program in another edition is another client");
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
-use toolgate_wire::{Edition, codec};
+use toolgate_wire::{ProtocolVersion, codec};
 
 use super::kin::Place;
 use super::lock;
@@ -282,7 +282,7 @@ impl Changes {
 
     /// Tells what comes after `place`; false if there was nothing.
     async fn tell(&self, session: &Session, out: &Stream, place: &Place) -> Result<bool, Unfed> {
-        let (edition, wants) = (session.client.edition, session.subscriber());
+        let (edition, wants) = (session.client.protocol_version, session.subscriber());
         let changes = match self.since(place.told.load(Ordering::Relaxed)).await.map_err(Unfed::Store)? {
             Since::Changes(changes) => changes,
             Since::TooMuch(newest) => vec![(newest, Change::Everything)],
@@ -325,7 +325,7 @@ impl Changes {
         while let Some(late) = rest.pop() {
             let topic = Topic::Resource(late.uri.clone());
             match self.has_changed(&topic, late.since, late.until).await {
-                Ok(true) => write(out, session.client.edition, &topic, None).await?,
+                Ok(true) => write(out, session.client.protocol_version, &topic, None).await?,
                 Ok(false) => {}
                 Err(error) => {
                     rest.push(late);
@@ -366,7 +366,7 @@ impl From<Gone> for Unfed {
     }
 }
 
-async fn write_all(out: &Stream, edition: Edition, topics: &[Topic], number: u64) -> Result<(), Gone> {
+async fn write_all(out: &Stream, edition: ProtocolVersion, topics: &[Topic], number: u64) -> Result<(), Gone> {
     for (index, topic) in topics.iter().enumerate() {
         // Whoever leaves in the middle hears it all again.
         let is_last = index + 1 == topics.len();
@@ -375,10 +375,10 @@ async fn write_all(out: &Stream, edition: Edition, topics: &[Topic], number: u64
     Ok(())
 }
 
-async fn write(out: &Stream, edition: Edition, topic: &Topic, number: Option<u64>) -> Result<(), Gone> {
+async fn write(out: &Stream, edition: ProtocolVersion, topic: &Topic, number: Option<u64>) -> Result<(), Gone> {
     let mut message = Vec::with_capacity(160);
     let notice = notice_of(topic.clone());
-    if notice.is_some_and(|notice| codec::write_notice(&mut message, edition, &notice, None)) {
+    if notice.is_some_and(|notice| codec::write_notification(&mut message, edition, &notice, None)) {
         out.send_as(message.into(), number).await?;
     }
     Ok(())

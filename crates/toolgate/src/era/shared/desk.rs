@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
-use toolgate_wire::model::Filter;
-use toolgate_wire::{Fault, FaultKind, Raw, RequestId, codec};
+use toolgate_wire::model::SubscriptionFilter;
+use toolgate_wire::{ProtocolError, ProtocolErrorKind, RawJson, RequestId, codec};
 
 use super::kin::Place;
 use super::{Shared, away, lock, space};
@@ -98,9 +98,9 @@ impl Writer {
         let raw = written::read(bytes)?;
         let mut requests = Vec::new();
         for request in raw.view().get("requests")?.items() {
-            requests.push(request.as_text()?.into_owned());
+            requests.push(request.as_string()?.into_owned());
         }
-        Some(Writer { node: raw.view().get("node")?.as_text()?.into_owned(), requests })
+        Some(Writer { node: raw.view().get("node")?.as_string()?.into_owned(), requests })
     }
 }
 
@@ -197,8 +197,8 @@ impl Shared {
         self: &Arc<Self>,
         session: Arc<Session>,
         last_event: Option<&str>,
-    ) -> Result<Stood, Fault> {
-        let none_of_ours = || Fault::invalid("last-event-id is none of ours");
+    ) -> Result<Stood, ProtocolError> {
+        let none_of_ours = || ProtocolError::invalid_request("last-event-id is none of ours");
         match last_event.map(|id| read_event_id(id).ok_or_else(none_of_ours)).transpose()? {
             None => self.stand_still(session, None).await,
             Some((0, after)) => self.stand_still(session, Some(after)).await,
@@ -209,12 +209,12 @@ impl Shared {
     /// Tells of the tasks of this session's owner, as long as somebody reads. They have no place in the log of changes,
     /// so nobody can come back behind such an event.
     async fn tell_tasks(&self, session: &Session, out: &Stream) {
-        if session.client.edition.facts().tasks != toolgate_wire::Tasks::Core {
+        if session.client.protocol_version.behavior().tasks != toolgate_wire::TasksMode::Core {
             return std::future::pending().await;
         }
         let owner = owner(&session.principal, Some(&session.id));
-        let subscriber = self.hub.subscribe_to_all(Filter::default(), owner);
-        tell_all(&self.works, &subscriber, out, &session.client.edition.into(), None).await;
+        let subscriber = self.hub.subscribe_to_all(SubscriptionFilter::default(), owner);
+        tell_all(&self.works, &subscriber, out, &session.client.protocol_version.into(), None).await;
         std::future::pending().await
     }
 
@@ -222,7 +222,7 @@ impl Shared {
         self: &Arc<Self>,
         session: Arc<Session>,
         after: Option<u64>,
-    ) -> Result<Stood, Fault> {
+    ) -> Result<Stood, ProtocolError> {
         if let Some(after) = after
             && !self.changes.is_place(after).await.map_err(away)?
         {
@@ -290,7 +290,7 @@ impl Shared {
         session: Arc<Session>,
         number: u64,
         after: u64,
-    ) -> Result<Stood, Fault> {
+    ) -> Result<Stood, ProtocolError> {
         let desk = Desk { shared: Arc::clone(self), session, number };
         let writer = desk.writer().await?;
         let store = &self.bus.cellar.store;
@@ -422,7 +422,7 @@ impl Desk {
     }
 
     /// Who writes it, or has written it.
-    async fn writer(&self) -> Result<Writer, Fault> {
+    async fn writer(&self) -> Result<Writer, ProtocolError> {
         let key = self.key("call");
         for again in [true, true, false] {
             let found = within(self.shared.bus.cellar.store.get(&key)).await.map_err(away)?;
@@ -434,7 +434,7 @@ impl Desk {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
-        Err(Fault::invalid("that stream cannot be resumed any more"))
+        Err(ProtocolError::invalid_request("that stream cannot be resumed any more"))
     }
 
     /// Whether somebody still writes it.
@@ -520,12 +520,12 @@ impl Desk {
 
     /// Answers in place of a writer that is gone.
     async fn end_for(&self, writer: &Writer) {
-        let fault = Fault::new(FaultKind::Internal, "the process that ran this call has ended; call again");
+        let fault = ProtocolError::new(ProtocolErrorKind::Internal, "the process that ran this call has ended; call again");
         let ids: Vec<RequestId> = writer.requests.iter().filter_map(|id| read_id(id)).collect();
         let mut lines: Vec<Line> = Vec::new();
         for id in &ids {
             let mut message = Vec::new();
-            codec::write_fault(&mut message, self.session.client.edition, Some(id), &fault);
+            codec::write_protocol_error(&mut message, self.session.client.protocol_version, Some(id), &fault);
             lines.push(Line::Message(message.into()));
         }
         let end = match lines.pop() {
@@ -698,11 +698,11 @@ impl Pump {
 }
 
 fn read_id(text: &str) -> Option<RequestId> {
-    RequestId::read(Raw::parse(text.to_owned().into()).ok()?.view())
+    RequestId::read(RawJson::parse(text.to_owned().into()).ok()?.view())
 }
 
-fn no_place() -> Fault {
-    Fault::invalid("that place in the stream is gone or never was")
+fn no_place() -> ProtocolError {
+    ProtocolError::invalid_request("that place in the stream is gone or never was")
 }
 
 /// 53 bits: whoever reads event ids as numbers of a script gets them right. Never 0, which is the standing stream.

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use serde::Serialize;
-use toolgate_wire::model::{Call, Filter, Hello, LogLevel};
-use toolgate_wire::{Client, Edition, Meta, Raw, codec};
+use toolgate_wire::model::{Call, SubscriptionFilter, InitializeParams, LogLevel};
+use toolgate_wire::{Client, ProtocolVersion, Meta, RawJson, codec};
 
 use crate::written;
 
@@ -30,15 +30,15 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub(super) fn new(hello: &Hello, principal: Option<&str>, lists: [bool; 3]) -> Record {
+    pub(super) fn new(hello: &InitializeParams, principal: Option<&str>, lists: [bool; 3]) -> Record {
         let mut text = Vec::new();
-        let greeting = Call::Hello(hello.clone());
-        codec::write_call_params(&mut text, Edition::NEWEST_HANDSHAKE, &greeting, None, &Meta::default());
+        let greeting = Call::Initialize(hello.clone());
+        codec::write_call_params(&mut text, ProtocolVersion::LATEST_WITH_HANDSHAKE, &greeting, None, &Meta::default());
         Record {
             revision: 1,
             edition: hello.version.clone(),
             hello: String::from_utf8_lossy(&text).into_owned(),
-            is_nameless: hello.client.is_none(),
+            is_nameless: hello.client_info.is_none(),
             principal: principal.map(str::to_owned),
             level: LogLevel::Info as u8,
             lists,
@@ -70,16 +70,16 @@ impl Record {
     fn parts(bytes: &[u8]) -> Option<Record> {
         let raw = written::read(Bytes::copy_from_slice(bytes))?;
         let whole = raw.view();
-        let text = |name: &str| Some(whole.get(name)?.as_text()?.into_owned());
+        let text = |name: &str| Some(whole.get(name)?.as_string()?.into_owned());
         let number = |name: &str| whole.get(name)?.as_u64();
         let principal = match whole.get("principal").filter(|principal| !principal.is_null()) {
-            Some(principal) => Some(principal.as_text()?.into_owned()),
+            Some(principal) => Some(principal.as_string()?.into_owned()),
             None => None,
         };
         let mut lists = whole.get("lists")?.items().map_while(|list| list.as_bool());
         let mut uris = Vec::new();
         for uri in whole.get("uris")?.items() {
-            uris.push(uri.as_text()?.into_owned());
+            uris.push(uri.as_string()?.into_owned());
         }
         Some(Record {
             revision: number("revision")?,
@@ -97,11 +97,11 @@ impl Record {
 
     /// The client as it introduced itself.
     pub(super) fn client(&self) -> Option<Client> {
-        let hello = Raw::parse(self.hello.clone().into()).ok()?;
-        let call = codec::read_call(Edition::NEWEST_HANDSHAKE, "initialize", Some(&hello)).ok()?;
-        let Call::Hello(Hello { capabilities, client, .. }) = call else { return None };
+        let hello = RawJson::parse(self.hello.clone().into()).ok()?;
+        let call = codec::read_call(ProtocolVersion::LATEST_WITH_HANDSHAKE, "initialize", Some(&hello)).ok()?;
+        let Call::Initialize(InitializeParams { capabilities, client_info: client, .. }) = call else { return None };
         let info = client.filter(|_| !self.is_nameless);
-        Some(Client { edition: Edition::of(&self.edition)?, capabilities, info })
+        Some(Client { protocol_version: ProtocolVersion::parse(&self.edition)?, capabilities, info })
     }
 
     pub(super) fn level(&self) -> LogLevel {
@@ -112,9 +112,9 @@ impl Record {
         self.level = level as u8;
     }
 
-    pub(super) fn wants(&self) -> Filter {
+    pub(super) fn wants(&self) -> SubscriptionFilter {
         let [tools, prompts, resources] = self.lists;
-        Filter { tools, prompts, resources, uris: self.uris.clone(), ..Filter::default() }
+        SubscriptionFilter { tools, prompts, resources, uris: self.uris.clone(), ..SubscriptionFilter::default() }
     }
 
     /// False if that would be too many.
@@ -143,15 +143,15 @@ mod tests {
             None,
             Some(Implementation { name: "n".into(), version: "1".into(), ..Implementation::default() }),
         ] {
-            for edition in Edition::ALL.into_iter().filter(|edition| edition.shakes_hands()) {
+            for edition in ProtocolVersion::ALL.into_iter().filter(|edition| edition.has_handshake()) {
                 let capabilities = ClientCapabilities::default();
-                let hello = Hello { version: edition.date().into(), capabilities, client: client.clone() };
+                let hello = InitializeParams { version: edition.as_str().into(), capabilities, client_info: client.clone() };
                 let record = Record::new(&hello, Some("ada"), [true, false, true]).beginning(7, 9);
                 let read = Record::read(&record.write()).unwrap();
                 assert_eq!(read, record);
                 let found = read.client().unwrap();
                 assert_eq!(
-                    (found.edition, found.capabilities, found.info),
+                    (found.protocol_version, found.capabilities, found.info),
                     (edition, hello.capabilities, client.clone())
                 );
                 assert_eq!(read.level(), LogLevel::Info);

@@ -2,7 +2,7 @@ use std::io;
 
 use proptest::prelude::*;
 use serde_json::json;
-use toolgate_wire::{Raw, RequestId};
+use toolgate_wire::{RawJson, RequestId};
 
 use super::super::event::{Incoming, Transport};
 use super::super::{Asked, Finished, Refusal, Subject, Verdict, Watch};
@@ -43,9 +43,9 @@ fn call(watch: &Watch, id: &str, finished: &Finished<'_>, params: Value) {
     headers.insert("x-plain", "hdr-plain".parse().unwrap());
     let mut sight = watch.begin();
     let incoming = Incoming {
-        id: Some(&RequestId::Text(id.into())),
+        id: Some(&RequestId::String(id.into())),
         method: finished.method,
-        params: Some(&Raw::from(params)),
+        params: Some(&RawJson::from(params)),
         headers: &Arc::new(headers.into()),
         remote: Some("[2001:db8::1]:80".parse().unwrap()),
         principal: &Principal::new("ada"),

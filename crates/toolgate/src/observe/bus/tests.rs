@@ -1,7 +1,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use serde_json::{Value, json};
-use toolgate_wire::{Raw, RequestId};
+use toolgate_wire::{RawJson, RequestId};
 
 use super::super::event::{Incoming, RequestInfo, ServerChange, Transport};
 use super::super::stats::Stats;
@@ -17,9 +17,9 @@ fn note(seen: &Seen, what: impl Into<String>) {
 
 fn request_with(params: Value) -> RequestEvent {
     let incoming = Incoming {
-        id: Some(&RequestId::Text("a".into())),
+        id: Some(&RequestId::String("a".into())),
         method: "tools/call",
-        params: Some(&Raw::from(params)),
+        params: Some(&RawJson::from(params)),
         headers: &Arc::default(),
         remote: None,
         principal: &Principal::anonymous(),

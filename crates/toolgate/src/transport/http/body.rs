@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use http::Response;
 use http_body::{Frame, SizeHint};
 use tokio::time::Sleep;
-use toolgate_wire::Fault;
+use toolgate_wire::ProtocolError;
 
 use super::BoxError;
 use super::headers::too_long;
@@ -121,11 +121,11 @@ pub(super) enum Unread {
 }
 
 impl Unread {
-    pub(super) fn fault(&self, limit: usize) -> Fault {
+    pub(super) fn fault(&self, limit: usize) -> ProtocolError {
         match self {
             Unread::TooLong => too_long(limit),
-            Unread::Broken => Fault::invalid("the body ended early or was malformed"),
-            Unread::Late => Fault::invalid("the body did not arrive in time").with_status(408),
+            Unread::Broken => ProtocolError::invalid_request("the body ended early or was malformed"),
+            Unread::Late => ProtocolError::invalid_request("the body did not arrive in time").with_status(408),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use toolgate_wire::{Fault, FaultKind};
+use toolgate_wire::{ProtocolError, ProtocolErrorKind};
 
 use super::sse::Events;
 use super::{Body, Inner, Place, Way, event_stream, peer, refuse_at};
@@ -74,17 +74,17 @@ impl Drop for Seat {
 
 impl Inner {
     pub(super) fn pair_stream(self: &Arc<Self>, parts: &Asked, way: &Way, pass: Pass) -> Response<Body> {
-        let refused = |fault: &Fault| refuse_at(&parts.headers, way.dialect.as_ref(), fault);
+        let refused = |fault: &ProtocolError| refuse_at(&parts.headers, way.dialect.as_ref(), fault);
         if !parts.headers.glance().accepts.stream {
             return refused(
-                &Fault::invalid("this address needs `Accept: text/event-stream`").with_status(406),
+                &ProtocolError::invalid_request("this address needs `Accept: text/event-stream`").with_status(406),
             );
         }
         let out = Stream::new(Capacity::default());
         let line = Line::new(Arc::clone(&out), None);
         let calls = Tracker::new();
         let Some(seat) = self.pairs.open(&line, pass.principal, &calls) else {
-            return refused(&Fault::new(FaultKind::Busy, "too many connections of this kind are open"));
+            return refused(&ProtocolError::new(ProtocolErrorKind::Busy, "too many connections of this kind are open"));
         };
         // Behind a router the own path is not known; relative to this address, the other one always is.
         let slash = if matches!(way.place, Place::Path(_)) { "/" } else { "" };
@@ -110,16 +110,16 @@ impl Inner {
         pass: Pass,
         bytes: Bytes,
     ) -> Response<Body> {
-        let refused = |parts: &Asked, fault: &Fault| self.turn_back(parts, way, fault);
+        let refused = |parts: &Asked, fault: &ProtocolError| self.turn_back(parts, way, fault);
         let name = parts.uri.query().and_then(|query| query.strip_prefix("session="));
         let Some((line, under_way)) = name.and_then(|name| self.pairs.find(name, &pass.principal)) else {
             let said = "no such connection; open the stream again";
-            return refused(&parts, &Fault::new(FaultKind::Session, said));
+            return refused(&parts, &ProtocolError::new(ProtocolErrorKind::SessionNotFound, said));
         };
         let out = Arc::clone(&line.out);
         if !out.has_room() {
             let said = "the answers that are there already are not being read";
-            return refused(&parts, &Fault::new(FaultKind::Busy, said));
+            return refused(&parts, &ProtocolError::new(ProtocolErrorKind::Busy, said));
         }
         let mut call = self.begin(bytes, peer(parts, Road::Line(line), way, pass), &out);
         match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

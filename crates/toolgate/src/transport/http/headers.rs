@@ -1,7 +1,7 @@
 //! What the head of a POST must say before its body is read.
 
 use http::HeaderValue;
-use toolgate_wire::{Dialect, Fault, FaultKind};
+use toolgate_wire::{Dialect, ProtocolError, ProtocolErrorKind};
 
 use crate::letterhead::{Accepts, Glance, Length, Letterhead, SESSION, VERSION};
 
@@ -10,7 +10,7 @@ pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/even
 
 /// What a client takes, without streams to those who name no edition where a dialect has none, or none but for answers.
 pub(super) fn for_dialect(accepts: Accepts, headers: &Letterhead, dialect: Option<&Dialect>) -> Accepts {
-    let Some(dialect) = dialect.filter(|dialect| dialect.json_only || dialect.answers_alone) else {
+    let Some(dialect) = dialect.filter(|dialect| dialect.json_only || dialect.no_interim_messages) else {
         return accepts;
     };
     match headers.contains_key(SESSION) || headers.contains_key(VERSION) {
@@ -20,8 +20,8 @@ pub(super) fn for_dialect(accepts: Accepts, headers: &Letterhead, dialect: Optio
 }
 
 /// Judges the head of a POST.
-pub(super) fn check(glance: &Glance, limit: usize) -> Result<Accepts, Fault> {
-    let refuse = |status, why: &str| Err(Fault::invalid(why).with_status(status));
+pub(super) fn check(glance: &Glance, limit: usize) -> Result<Accepts, ProtocolError> {
+    let refuse = |status, why: &str| Err(ProtocolError::invalid_request(why).with_status(status));
     match glance.length {
         Length::Bytes(length) if length > limit as u64 => return Err(too_long(limit)),
         Length::Malformed => return refuse(400, "header content-length is malformed"),
@@ -40,8 +40,8 @@ pub(super) fn check(glance: &Glance, limit: usize) -> Result<Accepts, Fault> {
 }
 
 /// A body is longer than is read here.
-pub(super) fn too_long(limit: usize) -> Fault {
-    Fault::new(FaultKind::TooLarge, format!("Request body too large (max: {limit} bytes)"))
+pub(super) fn too_long(limit: usize) -> ProtocolError {
+    ProtocolError::new(ProtocolErrorKind::TooLarge, format!("Request body too large (max: {limit} bytes)"))
 }
 
 #[cfg(test)]

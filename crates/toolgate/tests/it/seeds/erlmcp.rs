@@ -84,12 +84,12 @@ async fn s2_69_a_listener_may_refuse_in_the_terms_of_the_catalogue() {
     let error = ErlmcpError::AuthorizationFailed;
     let _listening = server.on_request(move |request| {
         if request.method() == "tools/call" {
-            request.reject_with(200, error.code(), error.words());
+            request.reject_with(200, error.code(), error.message());
         }
     });
     let answer = ask(&server, "tools/call", json!({ "name": "admin" })).await;
     assert_eq!(answer["error"]["code"], -32052, "{answer}");
-    assert_eq!(ErlmcpError::of(-32052).map(ErlmcpError::family), Some("auth"));
+    assert_eq!(ErlmcpError::from_code(-32052).map(ErlmcpError::family), Some("auth"));
 }
 
 #[tokio::test]

@@ -395,7 +395,7 @@ async fn a_result_without_end_is_cut() {
             (10, &json!(true)),
             "{driver:?}"
         );
-        assert!(output.structured.as_ref().unwrap().as_str().len() <= 1024 * 1024 + 100);
+        assert!(output.structured_content.as_ref().unwrap().as_str().len() <= 1024 * 1024 + 100);
         assert!(peak() - before < 150, "{driver:?}: {} MiB", peak() - before);
 
         if driver == Driver::Postgres {
