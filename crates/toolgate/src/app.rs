@@ -731,7 +731,7 @@ fn query(uri: &Uri, name: &str) -> Option<String> {
 /// A part of an address without its escapes.
 fn decoded(text: &str, is_query: bool) -> String {
     let plus = if is_query { text.replace('+', " ") } else { text.to_owned() };
-    String::from_utf8_lossy(&percent::decoded(plus.as_bytes())).into_owned()
+    String::from_utf8_lossy(&percent::decode(plus.as_bytes())).into_owned()
 }
 
 #[cfg(test)]

@@ -14,10 +14,10 @@ pub(crate) struct Cancel(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    has_fallen: AtomicBool,
+    is_cancelled: AtomicBool,
     /// Somebody waits, or has waited: most calls end and nobody ever did.
-    is_awaited: AtomicBool,
-    waiting: Notify,
+    has_waiters: AtomicBool,
+    notify: Notify,
 }
 
 /// Lets it fall when dropped.
@@ -32,14 +32,14 @@ impl Cancel {
     /// Lets it fall.
     pub(crate) fn cancel(&self) {
         // Falling and looking for waiters here, waiting and looking for the fall there: one of the two sees the other.
-        let is_first = !self.0.has_fallen.swap(true, Ordering::SeqCst);
-        if is_first && self.0.is_awaited.load(Ordering::SeqCst) {
-            self.0.waiting.notify_waiters();
+        let is_first = !self.0.is_cancelled.swap(true, Ordering::SeqCst);
+        if is_first && self.0.has_waiters.load(Ordering::SeqCst) {
+            self.0.notify.notify_waiters();
         }
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.0.has_fallen.load(Ordering::Acquire)
+        self.0.is_cancelled.load(Ordering::Acquire)
     }
 
     /// Waits until it falls.
@@ -47,20 +47,20 @@ impl Cancel {
     /// Cancel safe: yes.
     pub(crate) async fn cancelled(&self) {
         // Made before the look at the flag: whoever lets it fall after that look wakes this one.
-        let woken = self.0.waiting.notified();
-        self.0.is_awaited.store(true, Ordering::SeqCst);
-        if !self.0.has_fallen.load(Ordering::SeqCst) {
+        let woken = self.0.notify.notified();
+        self.0.has_waiters.store(true, Ordering::SeqCst);
+        if !self.0.is_cancelled.load(Ordering::SeqCst) {
             woken.await;
         }
     }
 
-    pub(crate) fn on_drop(&self) -> CancelOnDrop {
+    pub(crate) fn cancel_on_drop(&self) -> CancelOnDrop {
         CancelOnDrop(self.clone())
     }
 }
 
 impl CancelOnDrop {
-    pub(crate) fn cancel(&self) -> &Cancel {
+    pub(crate) fn cancellation(&self) -> &Cancel {
         &self.0
     }
 }
@@ -88,7 +88,7 @@ mod tests {
             .collect();
         tokio::task::yield_now().await;
         assert!(!cancel.is_cancelled());
-        drop(cancel.on_drop());
+        drop(cancel.cancel_on_drop());
         for one in waiting {
             tokio::time::timeout(Duration::from_secs(5), one).await.unwrap().unwrap();
         }
@@ -98,7 +98,7 @@ mod tests {
 
     /// Falling at the same moment as somebody begins to wait must not be missed.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn no_fall_is_missed() {
+    async fn no_cancellation_is_missed() {
         for _ in 0..2000 {
             let (cancel, other) = (Cancel::new(), Cancel::new());
             let (waits, falls) = (cancel.clone(), cancel);

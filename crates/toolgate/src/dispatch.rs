@@ -17,44 +17,44 @@ use toolgate_wire::model::{
 };
 use toolgate_wire::{ProtocolError, ProtocolErrorKind, RawJson, key};
 
-use crate::desk::{Hold, Spread};
+use crate::desk::{AlignedArc, ShardedArc};
 use crate::handler::{Context, Failed, Found, Luggage, Rejection, Shared, Voice};
 use crate::observe::Subject;
 use crate::profile::Profile;
 use crate::registry::{Pager, Registry, Roots, Snapshot, ToolEntry, View, is_right, read_within};
-use crate::request::{BoxFuture, Caller, Failure, Request, Stop, TaskWay, owner};
-use crate::seal::reference;
-use crate::seldom::Seldom;
+use crate::request::{BoxFuture, Caller, ToolFailure, Request, CallError, ClientTaskSupport, task_owner};
+use crate::seal::error_reference;
+use crate::seldom::OptionCell;
 use crate::task::{Crew, Job, Tasks, Wish};
 
 /// The kind of handlers whose failures are results.
-const TOOL: &str = "tool";
+const TOOL_KIND: &str = "tool";
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Hall {
+pub(crate) struct Dispatcher {
     pub(crate) registry: Arc<Registry>,
-    pub(crate) shared: Spread<Shared>,
+    pub(crate) shared: ShardedArc<Shared>,
     pub(crate) pager: Pager,
     /// How long a handler may run, unless its tool says otherwise.
     pub(crate) timeout: Duration,
     /// Arguments of the wrong type are refused even if it is plain what was meant.
-    pub(crate) strict: bool,
+    pub(crate) is_strict: bool,
     /// What anybody may see. None: everything.
-    pub(crate) shown: Arc<Seldom<Profile>>,
+    pub(crate) default_profile: Arc<OptionCell<Profile>>,
     /// The workspace that files are read from. None: handlers read what they like.
     pub(crate) roots: Mutex<Option<Arc<Roots>>>,
     pub(crate) tasks: Arc<Tasks>,
 }
 
-impl Hall {
+impl Dispatcher {
     /// What reading is confined to, if it is.
     pub(crate) fn roots(&self) -> Option<Arc<Roots>> {
         self.lock_roots().clone()
     }
 
     /// The same. If it was not confined, it is from now on, to nothing.
-    pub(crate) fn some_roots(&self) -> Arc<Roots> {
+    pub(crate) fn roots_or_insert(&self) -> Arc<Roots> {
         Arc::clone(self.lock_roots().get_or_insert_with(|| Arc::new(Roots::new([""; 0]))))
     }
 
@@ -68,11 +68,11 @@ impl Hall {
 
     /// The tools that somebody sees, in their order.
     #[cfg(feature = "http")]
-    pub(crate) fn tools_for(
+    pub(crate) fn visible_tools(
         &self,
         principal: &crate::request::Principal,
     ) -> Vec<Arc<toolgate_wire::model::Tool>> {
-        let (catalog, shown) = (self.registry.snapshot(), self.shown.load());
+        let (catalog, shown) = (self.registry.snapshot(), self.default_profile.load());
         let view = View::new(shown.as_deref(), principal.profile());
         let seen = catalog.tools.iter().filter(|entry| view.shows_tool(&entry.tool.name));
         seen.map(|entry| Arc::clone(&entry.tool)).collect()
@@ -82,36 +82,36 @@ impl Hall {
     /// (greeting, subscribing) are not for the hall.
     ///
     /// Not `async`, so that nothing of the request has to be kept while its handler runs.
-    pub(crate) fn begin(&self, request: Request, voice: Arc<dyn Voice>) -> Result<Work, Stop> {
+    pub(crate) fn begin(&self, request: Request, voice: Arc<dyn Voice>) -> Result<PendingCall, CallError> {
         let Request { call, caller, cancel } = request;
         let context = |caller: Box<Caller>, voice: Arc<dyn Voice>, timeout: Option<Duration>| {
-            Context::new(caller, voice, cancel, self.shared.hold(), timeout.unwrap_or(self.timeout))
+            Context::new(caller, voice, cancel, self.shared.acquire(), timeout.unwrap_or(self.timeout))
         };
         let catalog = self.registry.snapshot();
         // Some dialects are told that nothing of a kind is an empty list.
-        if !caller.empty_lists && !is_offered(&self.registry, &call) {
+        if !caller.allows_empty_lists && !is_offered(&self.registry, &call) {
             return Err(ProtocolError::method_not_found(call.method()).into());
         }
-        let (shown, principal) = (self.shown.load(), caller.principal.clone());
+        let (shown, principal) = (self.default_profile.load(), caller.principal.clone());
         let view = View::new(shown.as_deref(), principal.profile());
         match call {
             Call::CallTool { name, arguments, task, .. } => {
                 let entry = catalog.tools.find(&name).filter(|entry| view.shows_tool(&entry.tool.name));
                 let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &name))?;
-                let stage = Stage::of(entry, &caller, task)?;
-                let mending = Mending::of(self.strict, &caller);
-                let arguments = ready_arguments(entry, arguments, mending, &caller, &*voice)?;
+                let stage = ExecutionMode::of(entry, &caller, task)?;
+                let mending = Coercion::of(self.is_strict, &caller);
+                let arguments = prepare_arguments(entry, arguments, mending, &caller, &*voice)?;
                 let entry = Arc::clone(entry);
                 match stage {
-                    Stage::Here => {
+                    ExecutionMode::Inline => {
                         let cx = context(caller, voice, entry.timeout);
                         Ok(begin_tool(entry, arguments, mending, cx, None))
                     }
-                    Stage::Later => {
+                    ExecutionMode::Deferrable => {
                         let cx = context(caller, voice, entry.timeout).deferrable();
                         Ok(begin_tool(entry, arguments, mending, cx, Some(Arc::clone(&self.tasks))))
                     }
-                    Stage::Task { ttl } => {
+                    ExecutionMode::Task { ttl } => {
                         let luggage = Luggage::default();
                         let (tool, usual) = (entry.tool.name.clone(), entry.task_ttl);
                         let caller = *caller;
@@ -123,37 +123,37 @@ impl Hall {
             Call::CreateTask { tool, arguments, timeout_ms } => {
                 let entry = catalog.tools.find(&tool).filter(|entry| view.shows_tool(&entry.tool.name));
                 let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &tool))?;
-                Stage::of(entry, &caller, Some(None))?;
-                let mending = Mending::of(self.strict, &caller);
-                let arguments = ready_arguments(entry, arguments, mending, &caller, &*voice)?;
+                ExecutionMode::of(entry, &caller, Some(None))?;
+                let mending = Coercion::of(self.is_strict, &caller);
+                let arguments = prepare_arguments(entry, arguments, mending, &caller, &*voice)?;
                 let luggage = Luggage::default();
                 let tool = entry.tool.name.clone();
                 let (ttl, usual, timeout) = (None, entry.task_ttl, timeout_ms);
                 let wish = Wish { tool, arguments, caller: *caller, ttl, usual, timeout, luggage };
                 let run = self.tasks.create(wish);
                 let run = Box::pin(async move { Ok(Outcome::TaskCreated(Box::new(run.await?))) });
-                Ok(Work::Task { entry: Some(Arc::clone(entry)), run })
+                Ok(PendingCall::Task { entry: Some(Arc::clone(entry)), future: run })
             }
             Call::GetTask { .. }
             | Call::UpdateTask { .. }
             | Call::CancelTask { .. }
             | Call::ListTasks { .. }
-            | Call::TaskResult { .. } => begin_looking(&self.tasks, call, &caller, voice),
+            | Call::TaskResult { .. } => begin_task_query(&self.tasks, call, &caller, voice),
             Call::ListTools { cursor } => {
                 let page = self.pager.page("tools", &catalog.tools, cursor.as_deref(), view)?;
-                Ok(Work::Done(Outcome::Tools(page)))
+                Ok(PendingCall::Done(Outcome::Tools(page)))
             }
             Call::ListResources { cursor } => {
                 let page = self.pager.page("resources", &catalog.resources, cursor.as_deref(), view)?;
-                Ok(Work::Done(Outcome::Resources(page)))
+                Ok(PendingCall::Done(Outcome::Resources(page)))
             }
             Call::ListTemplates { cursor } => {
                 let page = self.pager.page("templates", &catalog.templates, cursor.as_deref(), view)?;
-                Ok(Work::Done(Outcome::Templates(page)))
+                Ok(PendingCall::Done(Outcome::Templates(page)))
             }
             Call::ListPrompts { cursor } => {
                 let page = self.pager.page("prompts", &catalog.prompts, cursor.as_deref(), view)?;
-                Ok(Work::Done(Outcome::Prompts(page)))
+                Ok(PendingCall::Done(Outcome::Prompts(page)))
             }
             Call::ReadResource { uri, retry } => {
                 if !view.shows_reading(&uri) {
@@ -170,12 +170,12 @@ impl Hall {
                     }
                 };
                 let cx = context(caller, voice, None);
-                let run = Running::start("resource", cx, |cx| {
+                let run = GuardedHandler::start("resource", cx, |cx| {
                     read_within(self.roots(), run, cx.clone(), uri.clone(), words)
                 })?;
                 // What depends on answers of this caller is good for nobody else.
                 let cache = cache.filter(|_| retry.is_empty()).unwrap_or_default();
-                Ok(Work::Read { uri, cache, run })
+                Ok(PendingCall::Read { uri, cache, handler: run })
             }
             Call::GetPrompt { name, arguments, .. } => {
                 let entry = catalog.prompts.get(&name).filter(|_| view.shows_prompt(&name));
@@ -189,18 +189,18 @@ impl Hall {
                     return Err(ProtocolError::invalid_params(said).into());
                 }
                 let cx = context(caller, voice, None);
-                let run = Running::start("prompt", cx, |cx| {
+                let run = GuardedHandler::start("prompt", cx, |cx| {
                     (entry.run)(cx.clone(), arguments.into_iter().collect())
                 })?;
-                Ok(Work::Prompt { prompt: Arc::clone(&entry.prompt), run })
+                Ok(PendingCall::Prompt { prompt: Arc::clone(&entry.prompt), handler: run })
             }
             Call::Complete(completing) => {
-                let Some(completer) = completer(&catalog, view, &completing)? else {
-                    return Ok(Work::Done(Outcome::Completion(Completion::default())));
+                let Some(completer) = find_completer(&catalog, view, &completing)? else {
+                    return Ok(PendingCall::Done(Outcome::Completion(Completion::default())));
                 };
-                let caller = Caller { given: Some(completing.context), ..*caller };
+                let caller = Caller { other_arguments: Some(completing.context), ..*caller };
                 let cx = context(Box::new(caller), voice, None);
-                Ok(Work::Complete(Running::start("completion", cx, |cx| {
+                Ok(PendingCall::Complete(GuardedHandler::start("completion", cx, |cx| {
                     completer(cx.clone(), completing.value)
                 })?))
             }
@@ -209,7 +209,7 @@ impl Hall {
                 // Who is shown only a part of the house does not move its walls.
                 let roots = roots.as_ref().filter(|_| matches!(call, Call::ListRoots) || view.is_whole());
                 let roots = roots.ok_or_else(|| ProtocolError::method_not_found(call.method()))?;
-                Ok(Work::Done(roots.answer(&call, &self.shared.hub)?))
+                Ok(PendingCall::Done(roots.answer(&call, &self.shared.hub)?))
             }
             other => Err(ProtocolError::method_not_found(other.method()).into()),
         }
@@ -235,35 +235,35 @@ fn is_offered(registry: &Registry, call: &Call) -> bool {
 }
 
 /// Checks whether a tool can be called like this, and gives the arguments as they were meant.
-fn ready_arguments(
+fn prepare_arguments(
     entry: &ToolEntry,
     arguments: Option<RawJson>,
-    mending: Mending,
+    mending: Coercion,
     caller: &Caller,
     voice: &dyn Voice,
-) -> Result<RawJson, Stop> {
+) -> Result<RawJson, CallError> {
     let mut arguments = arguments.unwrap_or_else(RawJson::empty_object);
-    if caller.mirrors && !entry.mirrors.is_empty() {
+    if caller.requires_header_params && !entry.mirrors.is_empty() {
         crate::registry::agree(&entry.mirrors, &arguments, &caller.headers)?;
     }
-    check_needs(entry, caller)?;
-    check_luggage(voice)?;
+    check_required_capabilities(entry, caller)?;
+    check_replay_state(voice)?;
     if let Some(prepare) = &entry.prepare {
         let given = arguments.to_value();
         let prepared = std::panic::catch_unwind(AssertUnwindSafe(|| prepare(given)));
         arguments = RawJson::from(prepared.map_err(|panic| {
-            let (reference, panic) = (reference(), words(panic.as_ref()));
+            let (reference, panic) = (error_reference(), panic_message(panic.as_ref()));
             tracing::error!(tool = %entry.tool.name, reference, panic, "preparing the arguments panicked");
             let said = format!("the tool failed unexpectedly, ref {reference}");
-            Stop::Tool(Failure::Broken, Box::new(ToolOutput::error(said)))
+            CallError::Tool(ToolFailure::Internal, Box::new(ToolOutput::error(said)))
         })?);
     }
     if entry.check.is_needed()
         && let Some(faults) = entry.check.faults(&arguments)
     {
-        match mending.mend(entry, &arguments) {
+        match mending.coerce(entry, &arguments) {
             Some(mended) => arguments = mended,
-            None => return Err(bad_arguments(&faults)),
+            None => return Err(invalid_arguments(&faults)),
         }
     }
     Ok(arguments)
@@ -273,44 +273,44 @@ fn ready_arguments(
 fn begin_tool(
     entry: Arc<ToolEntry>,
     arguments: RawJson,
-    mending: Mending,
+    mending: Coercion,
     cx: Context,
     later: Option<Arc<Tasks>>,
-) -> Work {
-    let run = Running::begin(TOOL, cx, |cx| (entry.run)(cx, &arguments));
-    Work::Tool { entry, arguments, run, mending, later }
+) -> PendingCall {
+    let run = GuardedHandler::start_unchecked(TOOL_KIND, cx, |cx| (entry.run)(cx, &arguments));
+    PendingCall::Tool { entry, arguments, handler: run, coercion: mending, defer_to: later }
 }
 
-fn begin_task(tasks: &Tasks, entry: Arc<ToolEntry>, wish: Wish) -> Work {
+fn begin_task(tasks: &Tasks, entry: Arc<ToolEntry>, wish: Wish) -> PendingCall {
     let run = tasks.create(wish);
-    Work::Task { entry: Some(entry), run: Box::pin(async move { run.await.map(Outcome::TaskStarted) }) }
+    PendingCall::Task { entry: Some(entry), future: Box::pin(async move { run.await.map(Outcome::TaskStarted) }) }
 }
 
 /// Where a tool runs.
-enum Stage {
+enum ExecutionMode {
     /// In the call.
-    Here,
+    Inline,
     /// In a task, kept for so many milliseconds if the client says so.
     Task { ttl: Option<u64> },
     /// In the call, until its handler wants a task.
-    Later,
+    Deferrable,
 }
 
-impl Stage {
+impl ExecutionMode {
     /// `wish` is what a client says that asks for tasks.
-    fn of(entry: &ToolEntry, caller: &Caller, wish: Option<Option<u64>>) -> Result<Stage, ProtocolError> {
+    fn of(entry: &ToolEntry, caller: &Caller, wish: Option<Option<u64>>) -> Result<ExecutionMode, ProtocolError> {
         let name = &entry.tool.name;
         let refuse = |said: &str| Err(ProtocolError::new(ProtocolErrorKind::MethodNotFound, format!("tool `{name}` {said}")));
-        match (entry.tool.task_support, caller.tasks) {
-            (TaskSupport::Forbidden, TaskWay::Asked) if wish.is_some() => refuse("does not run as a task"),
-            (TaskSupport::Forbidden, _) => Ok(Stage::Here),
-            (_, TaskWay::Free) if entry.later => Ok(Stage::Later),
-            (_, TaskWay::Free) => Ok(Stage::Task { ttl: None }),
-            (_, TaskWay::Asked) if let Some(ttl) = wish => Ok(Stage::Task { ttl }),
-            (TaskSupport::Optional, _) => Ok(Stage::Here),
-            (TaskSupport::Required, TaskWay::Asked) => refuse("runs as a task only: call it with `task`"),
-            (TaskSupport::Required, TaskWay::Undeclared) => Err(undeclared()),
-            (TaskSupport::Required, TaskWay::Never) => {
+        match (entry.tool.task_support, caller.task_support) {
+            (TaskSupport::Forbidden, ClientTaskSupport::OnRequest) if wish.is_some() => refuse("does not run as a task"),
+            (TaskSupport::Forbidden, _) => Ok(ExecutionMode::Inline),
+            (_, ClientTaskSupport::ServerChoice) if entry.later => Ok(ExecutionMode::Deferrable),
+            (_, ClientTaskSupport::ServerChoice) => Ok(ExecutionMode::Task { ttl: None }),
+            (_, ClientTaskSupport::OnRequest) if let Some(ttl) = wish => Ok(ExecutionMode::Task { ttl }),
+            (TaskSupport::Optional, _) => Ok(ExecutionMode::Inline),
+            (TaskSupport::Required, ClientTaskSupport::OnRequest) => refuse("runs as a task only: call it with `task`"),
+            (TaskSupport::Required, ClientTaskSupport::Undeclared) => Err(tasks_undeclared()),
+            (TaskSupport::Required, ClientTaskSupport::Unsupported) => {
                 refuse("runs as a task only, which this protocol version does not have")
             }
         }
@@ -318,27 +318,27 @@ impl Stage {
 }
 
 /// The client would have to say that it knows what a task is.
-pub(crate) fn undeclared() -> ProtocolError {
+pub(crate) fn tasks_undeclared() -> ProtocolError {
     let mut missing = ClientCapabilities::default();
     missing.extensions.insert(key::TASKS_EXTENSION.to_owned(), RawJson::empty_object());
     ProtocolError::missing_capability(&missing, "the client does not declare the tasks extension")
 }
 
 /// Looks after a task that is there already.
-fn begin_looking(
+fn begin_task_query(
     tasks: &Arc<Tasks>,
     call: Call,
     caller: &Caller,
     voice: Arc<dyn Voice>,
-) -> Result<Work, Stop> {
-    if caller.tasks == TaskWay::Undeclared {
-        return Err(undeclared().into());
+) -> Result<PendingCall, CallError> {
+    if caller.task_support == ClientTaskSupport::Undeclared {
+        return Err(tasks_undeclared().into());
     }
-    let is_asked = caller.tasks == TaskWay::Asked;
+    let is_asked = caller.task_support == ClientTaskSupport::OnRequest;
     let known = caller.owner.is_some() || caller.principal.id().is_some();
-    let owner = caller.owner.clone().unwrap_or_else(|| owner(&caller.principal, None));
+    let owner = caller.owner.clone().unwrap_or_else(|| task_owner(&caller.principal, None));
     let tasks = Arc::clone(tasks);
-    let run: BoxFuture<'static, Result<Outcome, Stop>> = match call {
+    let run: BoxFuture<'static, Result<Outcome, CallError>> = match call {
         Call::GetTask { id } => Box::pin(async move {
             let task = tasks.get(&owner, &id).await?;
             Ok(Outcome::TaskStatus(Box::new(task)))
@@ -371,26 +371,26 @@ fn begin_looking(
         Call::TaskResult { id } => Box::pin(async move { tasks.result(&owner, &id, &*voice).await }),
         other => return Err(ProtocolError::method_not_found(other.method()).into()),
     };
-    Ok(Work::Task { entry: None, run })
+    Ok(PendingCall::Task { entry: None, future: run })
 }
 
 /// Who does the work of tasks: the same as in the hall, without a call around it.
 #[derive(Debug)]
-pub(crate) struct Hands {
+pub(crate) struct ToolTaskExecutor {
     pub(crate) registry: Arc<Registry>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) strict: bool,
+    pub(crate) is_strict: bool,
 }
 
-impl Crew for Hands {
-    fn start(&self, job: Job) -> Option<BoxFuture<'static, Result<Outcome, Stop>>> {
+impl Crew for ToolTaskExecutor {
+    fn start(&self, job: Job) -> Option<BoxFuture<'static, Result<Outcome, CallError>>> {
         let Job { tool, arguments, caller, voice, cancel, limit } = job;
         let entry = Arc::clone(self.registry.snapshot().tools.get(&tool)?);
-        let mending = Mending::of(self.strict, &caller);
+        let mending = Coercion::of(self.is_strict, &caller);
         let limit = entry.timeout.unwrap_or(limit);
-        let shared = Hold::of(&self.shared);
+        let shared = AlignedArc::new_ref(&self.shared);
         let cx = Context::new(Box::new(caller), voice, cancel, shared, limit);
-        Some(match check_luggage(&**cx.voice()) {
+        Some(match check_replay_state(&**cx.voice()) {
             Ok(()) => {
                 let mut work = begin_tool(entry, arguments, mending, cx, None);
                 Box::pin(poll_fn(move |task| work.poll(task)))
@@ -410,81 +410,81 @@ impl Crew for Hands {
 
 /// What is done about arguments of the wrong type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mending {
+pub(crate) enum Coercion {
     /// They are refused.
     Never,
     /// Texts are read as what is wanted.
-    Texts,
+    Strings,
     /// And everything is read as a text where one is wanted.
-    Everything,
+    All,
 }
 
-impl Mending {
-    fn of(strict: bool, caller: &Caller) -> Mending {
-        match (strict, caller.lenient) {
-            (true, _) => Mending::Never,
-            (false, false) => Mending::Texts,
-            (false, true) => Mending::Everything,
+impl Coercion {
+    fn of(strict: bool, caller: &Caller) -> Coercion {
+        match (strict, caller.is_lenient) {
+            (true, _) => Coercion::Never,
+            (false, false) => Coercion::Strings,
+            (false, true) => Coercion::All,
         }
     }
 
-    fn mend(self, entry: &ToolEntry, arguments: &RawJson) -> Option<RawJson> {
+    fn coerce(self, entry: &ToolEntry, arguments: &RawJson) -> Option<RawJson> {
         match self {
-            Mending::Never => None,
-            Mending::Texts => entry.check.mend(arguments, false),
-            Mending::Everything => entry.check.mend(arguments, true),
+            Coercion::Never => None,
+            Coercion::Strings => entry.check.mend(arguments, false),
+            Coercion::All => entry.check.mend(arguments, true),
         }
     }
 }
 
 /// A wish that is being fulfilled.
-pub(crate) enum Work {
+pub(crate) enum PendingCall {
     Done(Outcome),
     Tool {
         entry: Arc<ToolEntry>,
         arguments: RawJson,
-        run: Running<ToolOutput>,
-        mending: Mending,
+        handler: GuardedHandler<ToolOutput>,
+        coercion: Coercion,
         /// Where it may go on as a task.
-        later: Option<Arc<Tasks>>,
+        defer_to: Option<Arc<Tasks>>,
     },
     /// A task that begins, or is looked after. `entry`: the tool that it is of, if it begins.
     Task {
         entry: Option<Arc<ToolEntry>>,
-        run: BoxFuture<'static, Result<Outcome, Stop>>,
+        future: BoxFuture<'static, Result<Outcome, CallError>>,
     },
     Read {
         uri: String,
         cache: CacheHint,
-        run: Running<Found>,
+        handler: GuardedHandler<Found>,
     },
     Prompt {
         prompt: Arc<Prompt>,
-        run: Running<PromptOutput>,
+        handler: GuardedHandler<PromptOutput>,
     },
-    Complete(Running<Vec<String>>),
+    Complete(GuardedHandler<Vec<String>>),
 }
 
-impl Work {
+impl PendingCall {
     /// What it is about, if it is about one thing.
     pub(crate) fn subject(&self) -> Option<Subject<'_>> {
         match self {
-            Work::Tool { entry, .. } | Work::Task { entry: Some(entry), .. } => {
+            PendingCall::Tool { entry, .. } | PendingCall::Task { entry: Some(entry), .. } => {
                 Some(Subject::Tool(&entry.tool.name))
             }
-            Work::Read { uri, .. } => Some(Subject::Uri(uri)),
-            Work::Prompt { prompt, .. } => Some(Subject::Prompt(&prompt.name)),
-            Work::Done(_) | Work::Complete(_) | Work::Task { entry: None, .. } => None,
+            PendingCall::Read { uri, .. } => Some(Subject::Uri(uri)),
+            PendingCall::Prompt { prompt, .. } => Some(Subject::Prompt(&prompt.name)),
+            PendingCall::Done(_) | PendingCall::Complete(_) | PendingCall::Task { entry: None, .. } => None,
         }
     }
 
     /// Waits for what comes of it. By hand, so that what waits is this value and nothing around it.
     ///
     /// Cancel safe: yes, whoever drops it drops the handler.
-    pub(crate) fn poll(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<Outcome, Stop>> {
+    pub(crate) fn poll(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<Outcome, CallError>> {
         match ready!(self.poll_once(task)) {
-            Err(Stop::Later) => {
-                *self = self.deferred()?;
+            Err(CallError::Deferred) => {
+                *self = self.to_task()?;
                 self.poll_once(task)
             }
             ended => Poll::Ready(ended),
@@ -492,9 +492,9 @@ impl Work {
     }
 
     /// A call that goes on as a task: the handler runs once more, with what it has found out.
-    fn deferred(&self) -> Result<Work, Stop> {
+    fn to_task(&self) -> Result<PendingCall, CallError> {
         match self {
-            Work::Tool { entry, arguments, run, later: Some(tasks), .. } => {
+            PendingCall::Tool { entry, arguments, handler: run, defer_to: Some(tasks), .. } => {
                 let wish = Wish {
                     tool: entry.tool.name.clone(),
                     arguments: arguments.clone(),
@@ -506,91 +506,91 @@ impl Work {
                 };
                 Ok(begin_task(tasks, Arc::clone(entry), wish))
             }
-            _ => Err(ProtocolError::internal(&reference()).into()),
+            _ => Err(ProtocolError::internal(&error_reference()).into()),
         }
     }
 
-    fn poll_once(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<Outcome, Stop>> {
+    fn poll_once(&mut self, task: &mut TaskContext<'_>) -> Poll<Result<Outcome, CallError>> {
         Poll::Ready(match self {
-            Work::Done(outcome) => Ok(std::mem::replace(outcome, Outcome::Empty)),
-            Work::Task { run, .. } => return run.as_mut().poll(task),
-            Work::Tool { entry, arguments, run, mending, .. } => loop {
+            PendingCall::Done(outcome) => Ok(std::mem::replace(outcome, Outcome::Empty)),
+            PendingCall::Task { future: run, .. } => return run.as_mut().poll(task),
+            PendingCall::Tool { entry, arguments, handler: run, coercion: mending, .. } => loop {
                 let ended = ready!(run.poll(task));
-                let ended = run.settle(&entry.tool.name, ended)?;
+                let ended = run.resolve(&entry.tool.name, ended)?;
                 // Its type has refused them, so nothing was done yet. It gets them once more, as they were meant.
                 if let Err(Failed::Arguments(Rejection::Arguments(_))) = &ended
-                    && let Some(mended) = std::mem::replace(mending, Mending::Never).mend(entry, arguments)
+                    && let Some(mended) = std::mem::replace(mending, Coercion::Never).coerce(entry, arguments)
                 {
                     *arguments = mended;
-                    *run = Running::start(TOOL, run.cx.clone(), |cx| (entry.run)(cx, arguments))?;
+                    *run = GuardedHandler::start(TOOL_KIND, run.cx.clone(), |cx| (entry.run)(cx, arguments))?;
                     continue;
                 }
-                break end_tool(entry, arguments, ended);
+                break finish_tool(entry, arguments, ended);
             },
-            Work::Read { uri, cache, run } => {
+            PendingCall::Read { uri, cache, handler: run } => {
                 let ended = ready!(run.poll(task));
-                match run.settle(uri, ended)? {
+                match run.resolve(uri, ended)? {
                     Ok(Found::Contents(contents)) => Ok(Outcome::ReadResource { contents, cache: *cache }),
                     // Variables that do not fit the template's type name nothing: there is no such resource.
                     Ok(Found::Nothing) | Err(Failed::Arguments(Rejection::Arguments(_))) => {
                         Err(ProtocolError::resource_not_found(uri).into())
                     }
-                    Err(failed) => Err(failed_fault("resource", uri, &failed).into()),
+                    Err(failed) => Err(handler_protocol_error("resource", uri, &failed).into()),
                 }
             }
-            Work::Prompt { prompt, run } => {
+            PendingCall::Prompt { prompt, handler: run } => {
                 let name = &prompt.name;
                 let ended = ready!(run.poll(task));
-                match run.settle(name, ended)? {
+                match run.resolve(name, ended)? {
                     // What it is for is told with it, unless the handler has said it better.
                     Ok(filled) => Ok(Outcome::Prompt(PromptOutput {
                         description: filled.description.or_else(|| prompt.description.clone()),
                         ..filled
                     })),
                     Err(Failed::Arguments(Rejection::Arguments(error))) => Err(ProtocolError::invalid_params(error).into()),
-                    Err(failed) => Err(failed_fault("prompt", name, &failed).into()),
+                    Err(failed) => Err(handler_protocol_error("prompt", name, &failed).into()),
                 }
             }
-            Work::Complete(run) => {
+            PendingCall::Complete(run) => {
                 let ended = ready!(run.poll(task));
-                Ok(Outcome::Completion(completion(run.settle("", ended)?.unwrap_or_default())))
+                Ok(Outcome::Completion(completion(run.resolve("", ended)?.unwrap_or_default())))
             }
         })
     }
 }
 
-fn end_tool(entry: &ToolEntry, arguments: &RawJson, ended: Result<ToolOutput, Failed>) -> Result<Outcome, Stop> {
+fn finish_tool(entry: &ToolEntry, arguments: &RawJson, ended: Result<ToolOutput, Failed>) -> Result<Outcome, CallError> {
     let name = &entry.tool.name;
     match ended {
         // However it is said: some ways of speaking have an error for it.
         Ok(output) if output.is_error => {
-            let how = if output.is_unavailable { Failure::Unavailable } else { Failure::Returned };
-            Err(Stop::Tool(how, Box::new(output)))
+            let how = if output.is_unavailable { ToolFailure::Unavailable } else { ToolFailure::ReturnedError };
+            Err(CallError::Tool(how, Box::new(output)))
         }
-        Ok(output) => match broken_promise(entry, &output) {
+        Ok(output) => match output_schema_error(entry, &output) {
             None => Ok(Outcome::Tool(output)),
             Some(fault) => {
-                let reference = reference();
+                let reference = error_reference();
                 tracing::error!(tool = %name, reference, fault, "the output does not fit its schema");
                 let said = format!("the tool gave a result that does not fit its schema, ref {reference}");
-                Err(Stop::Tool(Failure::Broken, Box::new(ToolOutput::error(said))))
+                Err(CallError::Tool(ToolFailure::Internal, Box::new(ToolOutput::error(said))))
             }
         },
-        Err(Failed::Handler(output)) => Err(Stop::Tool(Failure::Returned, output)),
+        Err(Failed::Handler(output)) => Err(CallError::Tool(ToolFailure::ReturnedError, output)),
         Err(Failed::Fault(fault)) => Err(fault.into()),
         Err(Failed::Arguments(Rejection::Arguments(error))) => {
             // The type has refused; the schema says it in words that name the parameter.
             let faults = entry.check.faults(arguments).unwrap_or(error);
-            Err(bad_arguments(&faults))
+            Err(invalid_arguments(&faults))
         }
         Err(failed @ Failed::Arguments(Rejection::State(_))) => {
-            Err(failed_fault("tool", name, &failed).into())
+            Err(handler_protocol_error("tool", name, &failed).into())
         }
     }
 }
 
 /// Why an output is not what its schema promised. What a type describes is right by itself.
-fn broken_promise(entry: &ToolEntry, output: &ToolOutput) -> Option<String> {
+fn output_schema_error(entry: &ToolEntry, output: &ToolOutput) -> Option<String> {
     let check = entry.output_check.as_ref().filter(|_| !output.is_error)?;
     match &output.structured_content {
         Some(structured) => check.faults(structured),
@@ -605,76 +605,76 @@ fn completion(mut values: Vec<String>) -> Completion {
 }
 
 /// A handler inside walls: its panic, its hanging and its questions stay its own.
-pub(crate) struct Running<T> {
+pub(crate) struct GuardedHandler<T> {
     kind: &'static str,
     cx: Context,
     /// What it said if it panicked before its future existed: in a closure's own code, or reading arguments.
-    run: Result<BoxFuture<'static, Result<T, Failed>>, String>,
+    future: Result<BoxFuture<'static, Result<T, Failed>>, String>,
     sleep: Option<Pin<Box<Sleep>>>,
     /// Questions counted when the timer was last set: a human's time is not the handler's.
-    asked: u32,
+    asked_count: u32,
 }
 
-impl<T> Running<T> {
+impl<T> GuardedHandler<T> {
     fn start(
         kind: &'static str,
         cx: Context,
         start: impl FnOnce(&Context) -> BoxFuture<'static, Result<T, Failed>>,
-    ) -> Result<Running<T>, Stop> {
-        check_luggage(&**cx.voice())?;
-        Ok(Running::begin(kind, cx, start))
+    ) -> Result<GuardedHandler<T>, CallError> {
+        check_replay_state(&**cx.voice())?;
+        Ok(GuardedHandler::start_unchecked(kind, cx, start))
     }
 
     /// The same, where what the client carries was looked at before.
-    fn begin(
+    fn start_unchecked(
         kind: &'static str,
         cx: Context,
         start: impl FnOnce(&Context) -> BoxFuture<'static, Result<T, Failed>>,
-    ) -> Running<T> {
+    ) -> GuardedHandler<T> {
         let run = std::panic::catch_unwind(AssertUnwindSafe(|| start(&cx)));
-        Running { kind, cx, run: run.map_err(|panic| words(panic.as_ref())), sleep: None, asked: 0 }
+        GuardedHandler { kind, cx, future: run.map_err(|panic| panic_message(panic.as_ref())), sleep: None, asked_count: 0 }
     }
 
     /// What an end means.
-    fn settle(&self, name: &str, ended: Ended<T>) -> Result<Result<T, Failed>, Stop> {
-        let Running { kind, cx, .. } = self;
+    fn resolve(&self, name: &str, ended: HandlerEnd<T>) -> Result<Result<T, Failed>, CallError> {
+        let GuardedHandler { kind, cx, .. } = self;
         match ended {
-            Ended::Returned(Err(failed)) => match cx.voice().stopped(said(&failed)) {
+            HandlerEnd::Returned(Err(failed)) => match cx.voice().stopped(error_text(&failed)) {
                 // It gave up because an answer is missing: that is no failure.
                 Some(stop) => Err(stop),
-                None if cx.is_deferred() => Err(Stop::Later),
+                None if cx.is_deferred() => Err(CallError::Deferred),
                 None => Ok(Err(failed)),
             },
-            Ended::Returned(returned) => Ok(returned),
-            Ended::Panicked(what) => {
-                let reference = reference();
+            HandlerEnd::Returned(returned) => Ok(returned),
+            HandlerEnd::Panicked(what) => {
+                let reference = error_reference();
                 tracing::error!(kind, name, reference, panic = %what, "handler panicked");
-                self.broken(Failure::Broken, format!("the {kind} failed unexpectedly, ref {reference}"))
+                self.fail(ToolFailure::Internal, format!("the {kind} failed unexpectedly, ref {reference}"))
             }
-            Ended::TimedOut => {
+            HandlerEnd::TimedOut => {
                 let limit = cx.limit();
                 tracing::warn!(kind, name, ?limit, "handler ran out of time");
-                self.broken(Failure::Late, format!("timeout: the {kind} did not finish within {limit:?}"))
+                self.fail(ToolFailure::TimedOut, format!("timeout: the {kind} did not finish within {limit:?}"))
             }
         }
     }
 
-    fn broken(&self, how: Failure, said: String) -> Result<Result<T, Failed>, Stop> {
+    fn fail(&self, how: ToolFailure, said: String) -> Result<Result<T, Failed>, CallError> {
         let output = Box::new(ToolOutput::error(said));
-        if self.kind == TOOL { Err(Stop::Tool(how, output)) } else { Ok(Err(Failed::Handler(output))) }
+        if self.kind == TOOL_KIND { Err(CallError::Tool(how, output)) } else { Ok(Err(Failed::Handler(output))) }
     }
 
     /// Panics are caught and time is bounded. No timer is set before the first time it has to wait: most
     /// handlers never do.
-    fn poll(&mut self, task: &mut TaskContext<'_>) -> Poll<Ended<T>> {
-        let run = match &mut self.run {
+    fn poll(&mut self, task: &mut TaskContext<'_>) -> Poll<HandlerEnd<T>> {
+        let run = match &mut self.future {
             Ok(run) => run,
-            Err(what) => return Poll::Ready(Ended::Panicked(std::mem::take(what))),
+            Err(what) => return Poll::Ready(HandlerEnd::Panicked(std::mem::take(what))),
         };
         match std::panic::catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(task))) {
-            Ok(Poll::Ready(returned)) => return Poll::Ready(Ended::Returned(returned)),
+            Ok(Poll::Ready(returned)) => return Poll::Ready(HandlerEnd::Returned(returned)),
             Ok(Poll::Pending) => {}
-            Err(panic) => return Poll::Ready(Ended::Panicked(words(panic.as_ref()))),
+            Err(panic) => return Poll::Ready(HandlerEnd::Panicked(panic_message(panic.as_ref()))),
         }
         let cx = &self.cx;
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(cx.deadline())));
@@ -682,23 +682,23 @@ impl<T> Running<T> {
         // time would never be seen to be over.
         while std::pin::pin!(tokio::task::unconstrained(sleep.as_mut())).poll(task).is_ready() {
             let asked = cx.asked();
-            if !cx.is_asking() && asked == self.asked {
-                return Poll::Ready(Ended::TimedOut);
+            if !cx.is_asking() && asked == self.asked_count {
+                return Poll::Ready(HandlerEnd::TimedOut);
             }
-            self.asked = asked;
+            self.asked_count = asked;
             sleep.as_mut().reset(cx.extend());
         }
         Poll::Pending
     }
 }
 
-enum Ended<T> {
+enum HandlerEnd<T> {
     Returned(Result<T, Failed>),
     Panicked(String),
     TimedOut,
 }
 
-fn said(failed: &Failed) -> &str {
+fn error_text(failed: &Failed) -> &str {
     match failed {
         Failed::Handler(output) => {
             output.content.first().and_then(|content| content.as_text()).unwrap_or_default()
@@ -707,12 +707,12 @@ fn said(failed: &Failed) -> &str {
     }
 }
 
-fn bad_arguments(faults: &str) -> Stop {
-    let said = format!("Validation error: {}", clip(faults, 2000));
-    Stop::Tool(Failure::Arguments, Box::new(ToolOutput::error(said)))
+fn invalid_arguments(faults: &str) -> CallError {
+    let said = format!("Validation error: {}", truncate_chars(faults, 2000));
+    CallError::Tool(ToolFailure::InvalidArguments, Box::new(ToolOutput::error(said)))
 }
 
-fn check_needs(entry: &ToolEntry, caller: &Caller) -> Result<(), ProtocolError> {
+fn check_required_capabilities(entry: &ToolEntry, caller: &Caller) -> Result<(), ProtocolError> {
     let mut unmet = entry.needs.iter().filter(|need| !need.is_met(&caller.client.capabilities)).peekable();
     if unmet.peek().is_none() {
         return Ok(());
@@ -725,17 +725,17 @@ fn check_needs(entry: &ToolEntry, caller: &Caller) -> Result<(), ProtocolError> 
 
 /// What the client carried from an earlier run must be what it was given, before anything runs with it: a
 /// handler that finds nothing of its earlier steps would do them again.
-fn check_luggage(voice: &dyn Voice) -> Result<(), Stop> {
+fn check_replay_state(voice: &dyn Voice) -> Result<(), CallError> {
     voice.stopped("").map_or(Ok(()), Err)
 }
 
 fn unknown_tool(catalog: &Snapshot, view: View<'_>, name: &str) -> ProtocolError {
     let names = catalog.tools.iter().map(|entry| entry.tool.name.as_str());
-    ProtocolError::tool_not_found(name, { names }.find(|known| view.shows_tool(known) && is_close(known, name)))
+    ProtocolError::tool_not_found(name, { names }.find(|known| view.shows_tool(known) && is_similar(known, name)))
 }
 
 /// The same but for case and separators, or for one character.
-fn is_close(known: &str, name: &str) -> bool {
+fn is_similar(known: &str, name: &str) -> bool {
     let plain = |text: &str| -> Vec<u8> {
         text.bytes().filter(u8::is_ascii_alphanumeric).map(|byte| byte.to_ascii_lowercase()).collect()
     };
@@ -750,26 +750,26 @@ fn is_close(known: &str, name: &str) -> bool {
     rest - same_end.count() <= 1 && same_start > 0
 }
 
-fn clip(text: &str, most: usize) -> &str {
+fn truncate_chars(text: &str, most: usize) -> &str {
     text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end])
 }
 
 /// Why a handler gave nothing. Its own words are for the caller; what is missing in the server is not.
-fn failed_fault(kind: &str, name: &str, failed: &Failed) -> ProtocolError {
+fn handler_protocol_error(kind: &str, name: &str, failed: &Failed) -> ProtocolError {
     if let Failed::Fault(fault) = failed {
         return fault.clone();
     }
     if let Failed::Arguments(Rejection::State(missing)) = failed {
-        let reference = reference();
+        let reference = error_reference();
         tracing::error!(kind, name, reference, missing, "the server was built without this state");
         return ProtocolError::internal(&reference);
     }
-    let said = said(failed);
+    let said = error_text(failed);
     tracing::warn!(kind, name, said, "handler failed");
     ProtocolError::new(ProtocolErrorKind::Internal, said)
 }
 
-fn completer(
+fn find_completer(
     catalog: &Snapshot,
     view: View<'_>,
     completing: &CompleteParams,
@@ -785,14 +785,14 @@ fn completer(
             Some(entry) => &entry.completers,
             None => match catalog.resources.get(uri).filter(|_| view.shows_resource(uri)) {
                 Some(entry) => &entry.completers,
-                None => return Err(ProtocolError::invalid_params(format!("unknown resource template: {}", clip(uri, 128)))),
+                None => return Err(ProtocolError::invalid_params(format!("unknown resource template: {}", truncate_chars(uri, 128)))),
             },
         },
     };
     Ok(completers.get(argument).cloned())
 }
 
-fn words(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
 }
@@ -802,11 +802,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_of_the_pen_is_recognized() {
-        assert!(is_close("add", "ad"));
-        assert!(is_close("echo_message", "echoMessage"));
-        assert!(is_close("search", "serch"));
-        assert!(!is_close("search", "delete"));
-        assert!(!is_close("add", "sub"));
+    fn a_typo_in_a_tool_name_is_recognized() {
+        assert!(is_similar("add", "ad"));
+        assert!(is_similar("echo_message", "echoMessage"));
+        assert!(is_similar("search", "serch"));
+        assert!(!is_similar("search", "delete"));
+        assert!(!is_similar("add", "sub"));
     }
 }

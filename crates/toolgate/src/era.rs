@@ -32,208 +32,208 @@ use toolgate_wire::{
     RequestId, codec, key,
 };
 
-pub(crate) use feed::Listening;
-pub(crate) use session::{Line, Opened, SessionLimits, Sessions, event_id};
-pub(crate) use shared::{Shared, Stood};
-pub(crate) use speech::refuse_head;
+pub(crate) use feed::ListenSubscription;
+pub(crate) use session::{DuplexConnection, ResumeInfo, SessionLimits, Sessions, event_id};
+pub(crate) use shared::{ClusterSessions, ClusterStream};
+pub(crate) use speech::reject_head;
 
 use crate::cancel::{Cancel, CancelOnDrop};
 use crate::clock::Clock;
-use crate::dispatch::undeclared;
+use crate::dispatch::tasks_undeclared;
 use crate::handler::Voice;
-use crate::hub::Hub;
+use crate::hub::Subscriptions;
 use crate::letterhead::Letterhead;
 use crate::observe::SessionInfo;
 use crate::observe::Transport;
 use crate::parcel::Parcel;
 use crate::profile::Profile;
-use crate::request::{BARE_OWNER, BoxFuture, Caller, Principal, Request, Stop, TaskWay, owner};
+use crate::request::{UNVERSIONED_OWNER, BoxFuture, Caller, Principal, Request, CallError, ClientTaskSupport, task_owner};
 use crate::seal::Seal;
-use crate::seldom::Seldom;
+use crate::seldom::OptionCell;
 use crate::stream::Stream;
 use crate::task::Tasks;
-use ask_retry::{Kit, Retrying};
-use ask_reverse::Reversing;
-use each::Greeted;
-use list::Lists;
-use session::{Session, Ticket};
-use speech::Speech;
-use stranger::Strangers;
+use ask_retry::{StateSealer, RetryChannel};
+use ask_reverse::ReverseChannel;
+use each::StatelessRequest;
+use list::ListCache;
+use session::{Session, InFlightGuard};
+use speech::WireFormat;
+use stranger::SessionlessClients;
 
 /// Who sent a message, and over what.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) principal: Principal,
     pub(crate) headers: Arc<Letterhead>,
-    pub(crate) remote: Option<SocketAddr>,
-    pub(crate) road: Road,
+    pub(crate) remote_addr: Option<SocketAddr>,
+    pub(crate) via: Channel,
     /// How those are spoken to who name no edition. None: as the protocol says.
     pub(crate) dialect: Option<Arc<Dialect>>,
     /// For those who listen.
     pub(crate) transport: Transport,
     /// Somebody who listens has made another request of it: what its headers say is no longer about it.
-    pub(crate) is_changed: bool,
+    pub(crate) is_rewritten: bool,
 }
 
 /// What a message came over.
 #[derive(Clone, Debug)]
-pub(crate) enum Road {
+pub(crate) enum Channel {
     /// A request of its own. `streams`: its answer may be a stream.
-    Post { streams: bool },
+    Post { accepts_stream: bool },
     /// A standing connection, on which everything is answered.
-    Line(Arc<Line>),
+    Duplex(Arc<DuplexConnection>),
 }
 
 /// What a transport sends back.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum Reply {
     /// Nothing: it was no question.
     Accepted,
     /// Nothing: the question was taken back.
-    Silence,
+    NoResponse,
     /// One message, with the status it has where there are statuses.
-    Body { status: u16, body: Parcel, session: Option<Box<str>>, told: Told },
+    Body { status: u16, body: Parcel, session_id: Option<Box<str>>, kind: ReplyKind },
 }
 
 /// What an answer tells, for those who keep count.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum ReplyKind {
     /// What was wanted.
-    Well,
+    Success,
     /// That a greeting was heard; this message follows at once.
-    Greeted(Bytes),
+    Initialized(Bytes),
     /// That a tool failed, in its result.
-    Failed(Box<str>),
+    ToolError(Box<str>),
     /// That there is no answer.
-    Fault { code: i64, message: Box<str> },
+    ProtocolError { code: i64, message: Box<str> },
 }
 
 /// What became of a message in the vestibule.
 // The largest variant is the common one, and lives for a moment.
 #[allow(clippy::large_enum_variant)]
-pub(crate) enum Arrival {
+pub(crate) enum DecodedMessage {
     /// It is answered.
-    Answered(Answer),
+    Reply(Reply),
     /// It is answered when something is kept, or told to another node.
-    Later(BoxFuture<'static, Answer>),
+    Deferred(BoxFuture<'static, Reply>),
     /// It goes on to the hall.
-    Visit(Visit),
+    Call(PreparedCall),
     /// It stays here, listening.
-    Listening(Box<Listening>),
+    Subscription(Box<ListenSubscription>),
 }
 
 /// What the server says of itself. It may change while the server runs.
 #[derive(Clone, Debug)]
-pub(crate) struct Face {
-    pub(crate) info: Implementation,
+pub(crate) struct ServerInfo {
+    pub(crate) implementation: Implementation,
     /// The same as each edition says it.
-    pub(crate) signatures: [codec::EncodedServerInfo; ProtocolVersion::ALL.len()],
+    pub(crate) encoded_info: [codec::EncodedServerInfo; ProtocolVersion::ALL.len()],
     pub(crate) instructions: Option<String>,
-    pub(crate) cache: CacheHint,
+    pub(crate) cache_hint: CacheHint,
 }
 
-impl Face {
-    pub(crate) fn new(info: Implementation, instructions: Option<String>, cache: CacheHint) -> Face {
-        let signatures = ProtocolVersion::ALL.map(|edition| codec::EncodedServerInfo::new(edition, &info));
-        Face { info, signatures, instructions, cache }
+impl ServerInfo {
+    pub(crate) fn new(implementation: Implementation, instructions: Option<String>, cache_hint: CacheHint) -> ServerInfo {
+        let encoded_info = ProtocolVersion::ALL.map(|edition| codec::EncodedServerInfo::new(edition, &implementation));
+        ServerInfo { implementation, encoded_info, instructions, cache_hint }
     }
 }
 
 /// What a server offers now.
-pub(crate) type Offering = Box<dyn Fn() -> ServerCapabilities + Send + Sync>;
+pub(crate) type CapabilitiesFn = Box<dyn Fn() -> ServerCapabilities + Send + Sync>;
 
 /// See the module.
-pub(crate) struct Era {
-    pub(crate) face: Arc<ArcSwap<Face>>,
-    offering: Offering,
+pub(crate) struct Protocol {
+    pub(crate) server_info: Arc<ArcSwap<ServerInfo>>,
+    capabilities: CapabilitiesFn,
     sessions: Arc<Sessions>,
     /// Those who have none.
-    strangers: Strangers,
+    sessionless: SessionlessClients,
     /// What is known of sessions in other processes, where there are any.
-    pub(crate) shared: Option<Arc<Shared>>,
+    pub(crate) cluster: Option<Arc<ClusterSessions>>,
     clock: Clock,
-    kit: Arc<Kit>,
-    pub(crate) hub: Arc<Hub>,
+    state_sealer: Arc<StateSealer>,
+    pub(crate) subscriptions: Arc<Subscriptions>,
     /// Falls when the house closes: streams end.
     pub(crate) drain: CancellationToken,
-    lists: Lists,
+    list_cache: ListCache,
     /// Clients that introduced themselves lately.
-    pub(crate) greetings: codec::ClientCache,
+    pub(crate) client_cache: codec::ClientCache,
     /// What anybody may see, here as in the hall.
-    shown: Arc<Seldom<Profile>>,
+    default_profile: Arc<OptionCell<Profile>>,
     /// Nothing is served but `ping`.
-    pub(crate) paused: AtomicBool,
+    pub(crate) is_paused: AtomicBool,
     /// What changes are told of.
     tasks: Arc<Tasks>,
 }
 
 /// A request on its way through the house, and what is needed to answer it.
-pub(crate) struct Visit {
+pub(crate) struct PreparedCall {
     pub(crate) request: Request,
-    pub(crate) voice: Arc<dyn Voice>,
-    pub(crate) closing: Closing,
+    pub(crate) client_channel: Arc<dyn Voice>,
+    pub(crate) response_context: ResponseContext,
 }
 
 /// What is needed to answer a request.
-pub(crate) struct Closing {
-    speech: Speech,
+pub(crate) struct ResponseContext {
+    wire_format: WireFormat,
     id: RequestId,
     pub(crate) method: &'static str,
     /// Where answers wait that the client must bring.
-    retrying: Option<Arc<Retrying>>,
+    retry_channel: Option<Arc<RetryChannel>>,
     /// Keeps the request cancellable while it runs.
-    _ticket: Option<Ticket>,
+    _in_flight: Option<InFlightGuard>,
     /// Whoever drops this without an answer has left: work that was moved elsewhere should know.
-    leaving: CancelOnDrop,
+    cancel_on_drop: CancelOnDrop,
 }
 
-impl Closing {
+impl ResponseContext {
     /// Falls when the request is cancelled.
-    pub(crate) fn cancel(&self) -> &Cancel {
-        self.leaving.cancel()
+    pub(crate) fn cancellation(&self) -> &Cancel {
+        self.cancel_on_drop.cancellation()
     }
 }
 
-impl Era {
+impl Protocol {
     /// What is known of every session here.
-    pub(crate) fn known_sessions(&self) -> Vec<SessionInfo> {
-        self.sessions.each(self.clock.uptime())
+    pub(crate) fn session_infos(&self) -> Vec<SessionInfo> {
+        self.sessions.infos(self.clock.uptime())
     }
 
     /// Ends every session here.
-    pub(crate) fn forget_sessions(&self) -> usize {
+    pub(crate) fn clear_sessions(&self) -> usize {
         self.sessions.clear()
     }
 
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn new(
-        face: Face,
-        offering: Offering,
+        face: ServerInfo,
+        capabilities: CapabilitiesFn,
         sessions: Arc<Sessions>,
-        shared: Option<Arc<Shared>>,
+        cluster: Option<Arc<ClusterSessions>>,
         seal: Seal,
         clock: Clock,
-        hub: Arc<Hub>,
-        shown: Arc<Seldom<Profile>>,
+        subscriptions: Arc<Subscriptions>,
+        default_profile: Arc<OptionCell<Profile>>,
         drain: CancellationToken,
         tasks: Arc<Tasks>,
-    ) -> Era {
-        let face = Arc::new(ArcSwap::from_pointee(face));
-        let kit = Arc::new(Kit { server: Arc::clone(&face), seal, clock: clock.clone() });
-        Era {
-            face,
-            offering,
+    ) -> Protocol {
+        let server_info = Arc::new(ArcSwap::from_pointee(face));
+        let state_sealer = Arc::new(StateSealer { server_info: Arc::clone(&server_info), seal, clock: clock.clone() });
+        Protocol {
+            server_info,
+            capabilities,
             sessions,
-            strangers: Strangers::default(),
-            shared,
+            sessionless: SessionlessClients::default(),
+            cluster,
             clock,
-            kit,
-            hub,
+            state_sealer,
+            subscriptions,
             drain,
-            lists: Lists::default(),
-            greetings: codec::ClientCache::default(),
-            shown,
-            paused: AtomicBool::new(false),
+            list_cache: ListCache::default(),
+            client_cache: codec::ClientCache::default(),
+            default_profile,
+            is_paused: AtomicBool::new(false),
             tasks,
         }
     }
@@ -241,7 +241,7 @@ impl Era {
     /// Reads a request.
     #[allow(clippy::too_many_arguments)]
     #[inline]
-    pub(crate) fn arrive(
+    pub(crate) fn decode_request(
         &self,
         id: &RequestId,
         method: &str,
@@ -250,93 +250,93 @@ impl Era {
         peer: &Peer,
         out: &Arc<Stream>,
         in_batch: bool,
-    ) -> Arrival {
-        match self.request(id, method, params, index, peer, out, in_batch) {
+    ) -> DecodedMessage {
+        match self.try_decode_request(id, method, params, index, peer, out, in_batch) {
             Ok(arrival) => arrival,
-            Err((speech, fault)) => Arrival::Answered(speech.refusal(Some(id), &fault)),
+            Err((speech, fault)) => DecodedMessage::Reply(speech.error_reply(Some(id), &fault)),
         }
     }
 
     /// A request as it was meant, where this peer names no edition and its dialect overlooks small mistakes. None if it
     /// needs no mending.
-    pub(crate) fn mend(
+    pub(crate) fn normalize(
         &self,
         method: &str,
         params: Option<&RawJson>,
         peer: &Peer,
     ) -> Option<(String, Option<RawJson>)> {
-        let (mended, changed) = bare::mend(peer, method, params)?;
+        let (mended, changed) = bare::normalize(peer, method, params)?;
         let names_none = codec::read_protocol_version(params).is_none();
-        (names_none && matches!(self.speaker(peer), Ok(Speaker::Bare))).then(|| (mended.to_owned(), changed))
+        (names_none && matches!(self.client_state(peer), Ok(ClientState::Unversioned))).then(|| (mended.to_owned(), changed))
     }
 
     /// Hears a message that is no request.
-    pub(crate) fn hear(&self, frame: Frame, peer: &Peer) -> Arrival {
-        let refused = |(speech, fault): (Speech, ProtocolError)| speech.refusal(None, &fault);
+    pub(crate) fn receive(&self, frame: Frame, peer: &Peer) -> DecodedMessage {
+        let refused = |(speech, fault): (WireFormat, ProtocolError)| speech.error_reply(None, &fault);
         let answer = match frame {
             Frame::Notification { method, params } => {
-                match self.notification(&method, params.as_ref(), peer) {
-                    Ok(None) => Answer::Accepted,
-                    Ok(Some(later)) => return Arrival::Later(later),
+                match self.receive_notification(&method, params.as_ref(), peer) {
+                    Ok(None) => Reply::Accepted,
+                    Ok(Some(later)) => return DecodedMessage::Deferred(later),
                     Err(error) => refused(error),
                 }
             }
-            Frame::Response { id, outcome } => match self.speaker(peer) {
-                Ok(Speaker::Session(session)) => {
-                    let elsewhere = self.shared.as_ref().filter(|_| session.kin.is_some());
-                    if let Some(told) = elsewhere.and_then(|shared| shared.answer(&session, &id, &outcome)) {
-                        return Arrival::Later(accepted(session.client.protocol_version.into(), told));
+            Frame::Response { id, outcome } => match self.client_state(peer) {
+                Ok(ClientState::Session(session)) => {
+                    let elsewhere = self.cluster.as_ref().filter(|_| session.replica.is_some());
+                    if let Some(told) = elsewhere.and_then(|shared| shared.forward_response(&session, &id, &outcome)) {
+                        return DecodedMessage::Deferred(accept_after(session.client.protocol_version.into(), told));
                     }
-                    session.hear(&id, outcome);
-                    Answer::Accepted
+                    session.resolve_response(&id, outcome);
+                    Reply::Accepted
                 }
-                Ok(_) => self.stray(peer),
+                Ok(_) => self.receive_unexpected_response(peer),
                 Err(error) => refused(error),
             },
-            Frame::ErrorWithoutId { .. } | Frame::Request { .. } => self.stray(peer),
+            Frame::ErrorWithoutId { .. } | Frame::Request { .. } => self.receive_unexpected_response(peer),
         };
-        Arrival::Answered(answer)
+        DecodedMessage::Reply(answer)
     }
 
     /// What must be fetched before a message of this peer can be read; nothing where there is one process only.
     pub(crate) fn prepare<'a>(&'a self, peer: &'a Peer) -> Option<BoxFuture<'a, Result<(), ProtocolError>>> {
-        self.shared.as_ref()?.prepare(peer)
+        self.cluster.as_ref()?.prepare(peer)
     }
 
     /// Refuses a message before it was read.
-    pub(crate) fn unprepared(&self, id: Option<&RequestId>, fault: &ProtocolError) -> Answer {
-        Speech::from(ProtocolVersion::LATEST_WITH_HANDSHAKE).refusal(id, fault)
+    pub(crate) fn reject_unprepared(&self, id: Option<&RequestId>, fault: &ProtocolError) -> Reply {
+        WireFormat::from(ProtocolVersion::LATEST_WITH_HANDSHAKE).error_reply(id, fault)
     }
 
     /// Begins to listen to other processes, if there are any.
-    pub(crate) fn wake(&self) {
-        if let Some(shared) = &self.shared {
-            shared.wake();
+    pub(crate) fn start_cluster(&self) {
+        if let Some(shared) = &self.cluster {
+            shared.start_in_background();
         }
     }
 
     /// The stream that a GET asks for, where any process can give it.
-    pub(crate) async fn stand_anywhere(
+    pub(crate) async fn open_cluster_stream(
         &self,
-        shared: &Arc<Shared>,
+        shared: &Arc<ClusterSessions>,
         peer: &Peer,
         last_event: Option<&str>,
-    ) -> Result<Stood, ProtocolError> {
+    ) -> Result<ClusterStream, ProtocolError> {
         let session = self.session_of(peer)?;
-        shared.stand(session, last_event).await
+        shared.open_get_stream(session, last_event).await
     }
 
     /// A response that nobody waits for.
-    fn stray(&self, peer: &Peer) -> Answer {
-        match (&peer.road, self.speaker(peer)) {
-            (Road::Line(_), _) | (_, Ok(Speaker::Session(_))) => Answer::Accepted,
-            (_, Ok(Speaker::Bare)) if peer.dialect().ignore_unmatched_responses => Answer::Accepted,
-            _ => self.speech(peer).refusal(None, &ProtocolError::invalid_request("a response to nothing that was asked")),
+    fn receive_unexpected_response(&self, peer: &Peer) -> Reply {
+        match (&peer.via, self.client_state(peer)) {
+            (Channel::Duplex(_), _) | (_, Ok(ClientState::Session(_))) => Reply::Accepted,
+            (_, Ok(ClientState::Unversioned)) if peer.dialect().ignore_unmatched_responses => Reply::Accepted,
+            _ => self.wire_format(peer).error_reply(None, &ProtocolError::invalid_request("a response to nothing that was asked")),
         }
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn request(
+    fn try_decode_request(
         &self,
         id: &RequestId,
         method: &str,
@@ -345,94 +345,94 @@ impl Era {
         peer: &Peer,
         out: &Arc<Stream>,
         in_batch: bool,
-    ) -> Result<Arrival, (Speech, ProtocolError)> {
-        if self.paused.load(Ordering::Relaxed) && method != "ping" {
+    ) -> Result<DecodedMessage, (WireFormat, ProtocolError)> {
+        if self.is_paused.load(Ordering::Relaxed) && method != "ping" {
             let said = "the server is paused; try again later";
-            return Err((self.speech(peer), ProtocolError::new(ProtocolErrorKind::Paused, said)));
+            return Err((self.wire_format(peer), ProtocolError::new(ProtocolErrorKind::Paused, said)));
         }
-        let said = codec::ParamsView::with_index(params, index).map_err(|fault| (self.speech(peer), fault))?;
+        let said = codec::ParamsView::with_index(params, index).map_err(|fault| (self.wire_format(peer), fault))?;
         let labels = peer.headers.labels();
-        if self.is_each(method, &said, labels) {
-            let newest = |fault| (Speech::from(ProtocolVersion::LATEST), fault);
+        if self.is_stateless(method, &said, labels) {
+            let newest = |fault| (WireFormat::from(ProtocolVersion::LATEST), fault);
             if in_batch {
                 return Err(newest(ProtocolError::invalid_request("a request of this kind cannot be part of a batch")));
             }
-            if let Road::Line(line) = &peer.road {
-                line.note_each();
+            if let Channel::Duplex(line) = &peer.via {
+                line.mark_stateless();
             }
-            let greeted = self.greet_each(method, &said, peer, labels).map_err(newest)?;
-            let Greeted { edition, call, client, meta, mirrors } = greeted;
-            if let Some(answer) = self.answer_at_once(&edition.into(), id, &call) {
-                return Ok(Arrival::Answered(answer));
+            let greeted = self.decode_stateless(method, &said, peer, labels).map_err(newest)?;
+            let StatelessRequest { version: edition, call, client, meta, requires_header_params: mirrors } = greeted;
+            if let Some(answer) = self.immediate_reply(&edition.into(), id, &call) {
+                return Ok(DecodedMessage::Reply(answer));
             }
-            let caller = self.caller(peer, client, meta, mirrors);
-            return self.seat(&edition.into(), id, call, params, caller, None, peer, out);
+            let caller = self.build_caller(peer, client, meta, mirrors);
+            return self.route_call(&edition.into(), id, call, params, caller, None, peer, out);
         }
         if method == "initialize" {
             if in_batch {
                 let fault = ProtocolError::invalid_request("`initialize` cannot be part of a batch");
                 return Err((ProtocolVersion::LATEST_WITH_HANDSHAKE.into(), fault));
             }
-            if let Some(answer) = self.nod(id, params, peer) {
-                return Ok(Arrival::Answered(answer));
+            if let Some(answer) = self.lenient_initialize(id, params, peer) {
+                return Ok(DecodedMessage::Reply(answer));
             }
-            self.check_greeting(params, peer)?;
+            self.check_initialize(params, peer)?;
             return self
-                .shake_hands(id, params, peer)
+                .initialize(id, params, peer)
                 .map_err(|fault| (ProtocolVersion::LATEST_WITH_HANDSHAKE.into(), fault));
         }
-        let (speech, session) = match self.speaker_of(peer, labels)? {
-            Speaker::Session(session) => (session.client.protocol_version.into(), Some(session)),
-            Speaker::Stranger(edition) if !edition.has_handshake() => {
+        let (speech, session) = match self.client_state_from(peer, labels)? {
+            ClientState::Session(session) => (session.client.protocol_version.into(), Some(session)),
+            ClientState::Sessionless(edition) if !edition.has_handshake() => {
                 let said = "say who you are in the `_meta` of each request, or send `initialize` first";
                 return Err((edition.into(), ProtocolError::invalid_params(said)));
             }
-            Speaker::Stranger(edition) => (edition.into(), None),
-            Speaker::Bare if self.waits_for_greeting(method, peer) => {
+            ClientState::Sessionless(edition) => (edition.into(), None),
+            ClientState::Unversioned if self.requires_initialize(method, peer) => {
                 let fault = ProtocolError::new(ProtocolErrorKind::NotInitialized, "send `initialize` first");
-                return Err((Speech::bare(peer), fault));
+                return Err((WireFormat::unversioned(peer), fault));
             }
-            Speaker::Bare => (Speech::bare(peer), None),
+            ClientState::Unversioned => (WireFormat::unversioned(peer), None),
         };
         if method == "shutdown"
-            && let Road::Line(line) = &peer.road
-            && line.close()
+            && let Channel::Duplex(line) = &peer.via
+            && line.request_shutdown()
         {
-            return Ok(Arrival::Answered(self.answer(&speech, id, &Outcome::Empty)));
+            return Ok(DecodedMessage::Reply(self.reply(&speech, id, &Outcome::Empty)));
         }
         let told = |fault| (speech.clone(), fault);
         let call = match &speech {
-            Speech::Named(edition) => said.read_call(*edition, method),
-            Speech::Bare(_) => said.read_unversioned_call(peer.dialect(), method),
+            WireFormat::Versioned(edition) => said.read_call(*edition, method),
+            WireFormat::Unversioned(_) => said.read_unversioned_call(peer.dialect(), method),
         };
         let call = call.map_err(told)?;
         let meta = said.meta().map_err(told)?;
-        if let Some(answer) = self.answer_at_once(&speech, id, &call) {
-            return Ok(Arrival::Answered(answer));
+        if let Some(answer) = self.immediate_reply(&speech, id, &call) {
+            return Ok(DecodedMessage::Reply(answer));
         }
         let client = match &session {
             Some(session) => Arc::clone(&session.client),
-            None => self.sessions.stranger(speech.edition()),
+            None => self.sessions.default_client(speech.version()),
         };
-        let mut caller = self.caller(peer, client, meta, false);
-        if matches!(speech, Speech::Bare(_)) {
-            caller.lenient = peer.dialect().lenient;
-            caller.empty_lists = peer.dialect().empty_lists;
+        let mut caller = self.build_caller(peer, client, meta, false);
+        if matches!(speech, WireFormat::Unversioned(_)) {
+            caller.is_lenient = peer.dialect().lenient;
+            caller.allows_empty_lists = peer.dialect().empty_lists;
             if peer.dialect().tasks_create {
-                caller.tasks = TaskWay::Asked;
-                caller.owner = caller.principal.id().is_none().then(|| BARE_OWNER.into());
+                caller.task_support = ClientTaskSupport::OnRequest;
+                caller.owner = caller.principal.id().is_none().then(|| UNVERSIONED_OWNER.into());
             }
         }
-        self.seat(&speech, id, call, params, caller, session, peer, out)
+        self.route_call(&speech, id, call, params, caller, session, peer, out)
     }
 
     /// What needs to know nothing of its caller.
-    fn answer_at_once(&self, speech: &Speech, id: &RequestId, call: &Call) -> Option<Answer> {
+    fn immediate_reply(&self, speech: &WireFormat, id: &RequestId, call: &Call) -> Option<Reply> {
         match call {
-            Call::Ping => Some(self.answer(speech, id, &Outcome::Empty)),
+            Call::Ping => Some(self.reply(speech, id, &Outcome::Empty)),
             Call::Discover => {
                 let discovery = Outcome::Discover(Box::new(self.discovery()));
-                Some(self.answer(speech, id, &discovery))
+                Some(self.reply(speech, id, &discovery))
             }
             _ => None,
         }
@@ -440,9 +440,9 @@ impl Era {
 
     /// Gives a request its place: what is about the connection is answered here, the rest goes on.
     #[allow(clippy::too_many_arguments)]
-    fn seat(
+    fn route_call(
         &self,
-        speech: &Speech,
+        speech: &WireFormat,
         id: &RequestId,
         call: Call,
         params: Option<&RawJson>,
@@ -450,33 +450,33 @@ impl Era {
         session: Option<Arc<Session>>,
         peer: &Peer,
         out: &Arc<Stream>,
-    ) -> Result<Arrival, (Speech, ProtocolError)> {
-        if caller.tasks == TaskWay::Asked
+    ) -> Result<DecodedMessage, (WireFormat, ProtocolError)> {
+        if caller.task_support == ClientTaskSupport::OnRequest
             && let Some(session) = &session
-            && is_about_tasks(&call)
+            && is_task_call(&call)
         {
-            caller.owner = Some(owner(&caller.principal, Some(&session.id)));
+            caller.owner = Some(task_owner(&caller.principal, Some(&session.id)));
         }
         let told = |fault| (speech.clone(), fault);
-        let answered = |outcome| Ok(Arrival::Answered(self.answer(speech, id, &outcome)));
-        if let (Some(shared), Some(session)) = (&self.shared, &session)
-            && session.kin.is_some()
+        let answered = |outcome| Ok(DecodedMessage::Reply(self.reply(speech, id, &outcome)));
+        if let (Some(shared), Some(session)) = (&self.cluster, &session)
+            && session.replica.is_some()
             && matches!(call, Call::SetLevel(_) | Call::Subscribe { .. } | Call::Unsubscribe { .. })
         {
             if let Call::Subscribe { uri } = &call
-                && self.hides(&caller, uri)
+                && self.is_resource_hidden(&caller, uri)
             {
                 return Err(told(ProtocolError::resource_not_found(uri)));
             }
             let (shared, session) = (Arc::clone(shared), Arc::clone(session));
-            let (answer, speech, id) = (self.answer(speech, id, &Outcome::Empty), speech.clone(), id.clone());
-            return Ok(Arrival::Later(Box::pin(async move {
-                let kept = shared.remember(&session, &call).await;
-                kept.map_or_else(|fault| speech.refusal(Some(&id), &fault), |()| answer)
+            let (answer, speech, id) = (self.reply(speech, id, &Outcome::Empty), speech.clone(), id.clone());
+            return Ok(DecodedMessage::Deferred(Box::pin(async move {
+                let kept = shared.update_session(&session, &call).await;
+                kept.map_or_else(|fault| speech.error_reply(Some(&id), &fault), |()| answer)
             })));
         }
-        if !is_about_connection(&call) {
-            return self.visit(speech.clone(), id, call, params, caller, session, peer, out).map_err(told);
+        if !is_connection_call(&call) {
+            return self.prepare_call(speech.clone(), id, call, params, caller, session, peer, out).map_err(told);
         }
         match (call, &session) {
             (Call::Initialize(_), _) => Err(told(ProtocolError::method_not_found("initialize"))),
@@ -487,7 +487,7 @@ impl Era {
                 answered(Outcome::Empty)
             }
             (Call::Subscribe { uri }, Some(session)) => {
-                if self.hides(&caller, &uri) {
+                if self.is_resource_hidden(&caller, &uri) {
                     return Err(told(ProtocolError::resource_not_found(&uri)));
                 }
                 session.subscribe(&uri).map_err(told)?;
@@ -497,38 +497,38 @@ impl Era {
                 session.unsubscribe(&uri);
                 answered(Outcome::Empty)
             }
-            (Call::Subscribe { uri }, None) if self.subscribes_unnamed(speech, peer) => {
-                if self.hides(&caller, &uri) {
+            (Call::Subscribe { uri }, None) if self.can_subscribe_sessionless(speech, peer) => {
+                if self.is_resource_hidden(&caller, &uri) {
                     return Err(told(ProtocolError::resource_not_found(&uri)));
                 }
-                self.subscribe_unnamed(peer, &uri).map_err(told)?;
+                self.subscribe_sessionless(peer, &uri).map_err(told)?;
                 answered(Outcome::Empty)
             }
-            (Call::Unsubscribe { uri }, None) if self.subscribes_unnamed(speech, peer) => {
-                self.unsubscribe_unnamed(peer, &uri);
+            (Call::Unsubscribe { uri }, None) if self.can_subscribe_sessionless(speech, peer) => {
+                self.unsubscribe_sessionless(peer, &uri);
                 answered(Outcome::Empty)
             }
             (call @ (Call::Subscribe { .. } | Call::Unsubscribe { .. }), None) => {
                 Err(told(ProtocolError::method_not_found(call.method())))
             }
             (Call::Listen(mut filter), _) => {
-                filter.uris.retain(|uri| !self.hides(&caller, uri));
-                let offered = || (self.offering)().extensions.contains_key(key::TASKS_EXTENSION);
-                if !filter.tasks.is_empty() && caller.tasks == TaskWay::Undeclared && offered() {
-                    return Err(told(undeclared()));
+                filter.uris.retain(|uri| !self.is_resource_hidden(&caller, uri));
+                let offered = || (self.capabilities)().extensions.contains_key(key::TASKS_EXTENSION);
+                if !filter.tasks.is_empty() && caller.task_support == ClientTaskSupport::Undeclared && offered() {
+                    return Err(told(tasks_undeclared()));
                 }
-                let (cancel, ticket) = self.ticket(id, session.as_ref(), peer).map_err(told)?;
-                let listening = self.listen(speech.edition(), id, filter, cancel, ticket, &caller, peer, out);
-                Ok(Arrival::Listening(Box::new(listening)))
+                let (cancel, ticket) = self.register_in_flight(id, session.as_ref(), peer).map_err(told)?;
+                let listening = self.open_subscription(speech.version(), id, filter, cancel, ticket, &caller, peer, out);
+                Ok(DecodedMessage::Subscription(Box::new(listening)))
             }
             (call, _) => Err(told(ProtocolError::method_not_found(call.method()))),
         }
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn visit(
+    fn prepare_call(
         &self,
-        speech: Speech,
+        speech: WireFormat,
         id: &RequestId,
         call: Call,
         params: Option<&RawJson>,
@@ -536,116 +536,116 @@ impl Era {
         session: Option<Arc<Session>>,
         peer: &Peer,
         out: &Arc<Stream>,
-    ) -> Result<Arrival, ProtocolError> {
-        let (cancel, ticket) = self.ticket(id, session.as_ref(), peer)?;
-        let edition = speech.edition();
-        let posted = matches!(peer.road, Road::Post { .. });
+    ) -> Result<DecodedMessage, ProtocolError> {
+        let (cancel, ticket) = self.register_in_flight(id, session.as_ref(), peer)?;
+        let edition = speech.version();
+        let posted = matches!(peer.via, Channel::Post { .. });
         if !edition.behavior().disconnect_cancels {
-            out.outlive_reader();
+            out.set_outlives_reader();
         }
-        let streams = match &peer.road {
-            Road::Post { streams } => *streams,
-            Road::Line(_) => true,
+        let streams = match &peer.via {
+            Channel::Post { accepts_stream: streams } => *streams,
+            Channel::Duplex(_) => true,
         };
         let method = call.method();
-        if posted && self.shared.is_some() {
-            out.asks(id);
+        if posted && self.cluster.is_some() {
+            out.add_request_id(id);
         }
         let out = streams.then(|| Arc::clone(out));
         let (voice, retrying): (Arc<dyn Voice>, _) = match edition.behavior().server_requests {
             ServerRequestMode::Reverse => {
-                let level = self.level_unnamed(&speech);
-                let voice = Reversing::new(edition, session, out, cancel.clone(), posted).hearing(level);
+                let level = self.sessionless_log_level(&speech);
+                let voice = ReverseChannel::new(edition, session, out, cancel.clone(), posted).with_log_level(level);
                 (Arc::new(voice), None)
             }
             ServerRequestMode::Retry => {
-                let retrying = Arc::new(Retrying::new(edition, &call, params, &caller, out, self));
+                let retrying = Arc::new(RetryChannel::new(edition, &call, params, &caller, out, self));
                 (Arc::clone(&retrying) as Arc<dyn Voice>, Some(retrying))
             }
         };
-        let leaving = cancel.on_drop();
-        let closing = Closing { speech, id: id.clone(), method, retrying, _ticket: ticket, leaving };
+        let leaving = cancel.cancel_on_drop();
+        let closing = ResponseContext { wire_format: speech, id: id.clone(), method, retry_channel: retrying, _in_flight: ticket, cancel_on_drop: leaving };
         let request = Request { call, caller, cancel };
-        Ok(Arrival::Visit(Visit { request, voice, closing }))
+        Ok(DecodedMessage::Call(PreparedCall { request, client_channel: voice, response_context: closing }))
     }
 
     /// A token that falls when the request is cancelled, and its entry where cancellations are looked up.
-    fn ticket(
+    fn register_in_flight(
         &self,
         id: &RequestId,
         session: Option<&Arc<Session>>,
         peer: &Peer,
-    ) -> Result<(Cancel, Option<Ticket>), ProtocolError> {
+    ) -> Result<(Cancel, Option<InFlightGuard>), ProtocolError> {
         let cancel = Cancel::new();
-        let calls = match (&peer.road, session) {
-            (Road::Line(line), _) => {
-                if line.calls.contains(id) {
+        let calls = match (&peer.via, session) {
+            (Channel::Duplex(line), _) => {
+                if line.in_flight.contains(id) {
                     return Err(ProtocolError::invalid_request("a request with this id is in flight"));
                 }
-                line.check_room()?;
-                &line.calls
+                line.check_call_limit()?;
+                &line.in_flight
             }
-            (Road::Post { .. }, Some(session)) => {
-                session.check_room()?;
-                &session.calls
+            (Channel::Post { .. }, Some(session)) => {
+                session.check_call_limit()?;
+                &session.in_flight
             }
-            (Road::Post { .. }, None) => return Ok((cancel, None)),
+            (Channel::Post { .. }, None) => return Ok((cancel, None)),
         };
-        let ticket = calls.enter(id, &cancel);
+        let ticket = calls.insert(id, &cancel);
         Ok((cancel, Some(ticket)))
     }
 
-    fn caller(&self, peer: &Peer, client: Arc<Client>, meta: Meta, mirrors: bool) -> Box<Caller> {
+    fn build_caller(&self, peer: &Peer, client: Arc<Client>, meta: Meta, mirrors: bool) -> Box<Caller> {
         Box::new(Caller {
-            tasks: task_way(&client),
+            task_support: client_task_support(&client),
             owner: None,
             principal: peer.principal.clone(),
             client,
             headers: Arc::clone(&peer.headers),
-            remote: peer.remote,
+            remote_addr: peer.remote_addr,
             meta,
-            mirrors,
-            lenient: false,
-            empty_lists: false,
-            given: None,
+            requires_header_params: mirrors,
+            is_lenient: false,
+            allows_empty_lists: false,
+            other_arguments: None,
         })
     }
 
     /// Hears a notification; what is still to be done if it concerns another process.
-    fn notification(
+    fn receive_notification(
         &self,
         method: &str,
         params: Option<&RawJson>,
         peer: &Peer,
-    ) -> Result<Option<BoxFuture<'static, Answer>>, (Speech, ProtocolError)> {
-        let said = codec::ParamsView::new(params).map_err(|fault| (self.speech(peer), fault))?;
-        if self.is_each(method, &said, peer.headers.labels()) {
-            if let Road::Line(line) = &peer.road
+    ) -> Result<Option<BoxFuture<'static, Reply>>, (WireFormat, ProtocolError)> {
+        let said = codec::ParamsView::new(params).map_err(|fault| (self.wire_format(peer), fault))?;
+        if self.is_stateless(method, &said, peer.headers.labels()) {
+            if let Channel::Duplex(line) = &peer.via
                 && let Some((Notification::Cancelled { request: Some(id), .. }, _)) =
                     codec::read_notification(ProtocolVersion::LATEST, method, params)
             {
-                line.calls.cancel(&id);
+                line.in_flight.cancel(&id);
             }
-            let checked = each::check_method_if_sent(method, peer);
+            let checked = each::check_method_header(method, peer);
             return checked.map(|()| None).map_err(|fault| (ProtocolVersion::LATEST.into(), fault));
         }
-        let (edition, calls) = match self.speaker(peer)? {
-            Speaker::Session(session) => (session.client.protocol_version, Some(session)),
-            Speaker::Stranger(edition) => (edition, None),
-            Speaker::Bare => (ProtocolVersion::FALLBACK, None),
+        let (edition, calls) = match self.client_state(peer)? {
+            ClientState::Session(session) => (session.client.protocol_version, Some(session)),
+            ClientState::Sessionless(edition) => (edition, None),
+            ClientState::Unversioned => (ProtocolVersion::FALLBACK, None),
         };
         let notice = codec::read_notification(edition, method, params).map(|(notice, _)| notice);
         if let Some(Notification::Cancelled { request: Some(id), .. }) = notice {
             // A stdio client of an edition without a handshake says nothing of itself in a notification.
-            match (&peer.road, calls) {
-                (Road::Line(line), _) => {
-                    line.calls.cancel(&id);
+            match (&peer.via, calls) {
+                (Channel::Duplex(line), _) => {
+                    line.in_flight.cancel(&id);
                 }
                 (_, Some(session)) => {
-                    if !session.calls.cancel(&id)
-                        && let Some(shared) = self.shared.as_ref().filter(|_| session.kin.is_some())
+                    if !session.in_flight.cancel(&id)
+                        && let Some(shared) = self.cluster.as_ref().filter(|_| session.replica.is_some())
                     {
-                        return Ok(Some(accepted(edition.into(), shared.cancel(&session, &id))));
+                        return Ok(Some(accept_after(edition.into(), shared.forward_cancel(&session, &id))));
                     }
                 }
                 _ => {}
@@ -655,111 +655,111 @@ impl Era {
     }
 
     /// Answers bytes that are no message.
-    pub(crate) fn broken(&self, broken: &FrameError, peer: &Peer) -> Answer {
+    pub(crate) fn reject_frame(&self, broken: &FrameError, peer: &Peer) -> Reply {
         let kind = match broken.kind {
             FrameErrorKind::ParseError => ProtocolErrorKind::ParseError,
             FrameErrorKind::InvalidRequest => ProtocolErrorKind::InvalidRequest,
             FrameErrorKind::InvalidParams => ProtocolErrorKind::InvalidParams,
         };
-        self.speech(peer).refusal(broken.id.as_ref(), &ProtocolError::new(kind, broken.detail.clone()))
+        self.wire_format(peer).error_reply(broken.id.as_ref(), &ProtocolError::new(kind, broken.detail.clone()))
     }
 
     /// Refuses a message that somebody who listens would not have.
-    pub(crate) fn reject(&self, id: Option<&RequestId>, peer: &Peer, fault: &ProtocolError) -> Answer {
-        self.speech(peer).refusal(id, fault)
+    pub(crate) fn reject(&self, id: Option<&RequestId>, peer: &Peer, fault: &ProtocolError) -> Reply {
+        self.wire_format(peer).error_reply(id, fault)
     }
 
     /// Whether this peer may send arrays of messages.
-    pub(crate) fn takes_batches(&self, peer: &Peer) -> bool {
-        match self.speaker(peer) {
-            Ok(Speaker::Session(session)) => session.client.protocol_version.behavior().batches,
-            Ok(Speaker::Stranger(edition)) => edition.behavior().batches,
-            Ok(Speaker::Bare) => match (peer.dialect().batches, &peer.road) {
+    pub(crate) fn accepts_batches(&self, peer: &Peer) -> bool {
+        match self.client_state(peer) {
+            Ok(ClientState::Session(session)) => session.client.protocol_version.behavior().batches,
+            Ok(ClientState::Sessionless(edition)) => edition.behavior().batches,
+            Ok(ClientState::Unversioned) => match (peer.dialect().batches, &peer.via) {
                 (Some(takes), _) => takes,
-                (None, Road::Post { .. }) => ProtocolVersion::FALLBACK.behavior().batches,
+                (None, Channel::Post { .. }) => ProtocolVersion::FALLBACK.behavior().batches,
                 // Nobody who speaks on a standing connection has ever sent one before a greeting.
-                (None, Road::Line(_)) => false,
+                (None, Channel::Duplex(_)) => false,
             },
             Err(_) => false,
         }
     }
 
     /// Whether a caller may not know of this resource.
-    fn hides(&self, caller: &Caller, uri: &str) -> bool {
-        let shown = self.shown.load();
+    fn is_resource_hidden(&self, caller: &Caller, uri: &str) -> bool {
+        let shown = self.default_profile.load();
         let profiles = [shown.as_deref(), caller.principal.profile()];
         profiles.into_iter().flatten().any(|profile| !profile.allows_reading(uri))
     }
 
-    fn answer(&self, speech: &Speech, id: &RequestId, outcome: &Outcome) -> Answer {
-        let body = self.write(speech, id, outcome, &self.face.load());
+    fn reply(&self, speech: &WireFormat, id: &RequestId, outcome: &Outcome) -> Reply {
+        let body = self.encode_response(speech, id, outcome, &self.server_info.load());
         let told = match outcome {
-            Outcome::Tool(output) if output.is_error => Told::Failed(first_words(output).into()),
-            _ => Told::Well,
+            Outcome::Tool(output) if output.is_error => ReplyKind::ToolError(first_text(output).into()),
+            _ => ReplyKind::Success,
         };
-        Answer::Body { status: 200, body, session: None, told }
+        Reply::Body { status: 200, body, session_id: None, kind: told }
     }
 
     /// Answers a request that went through the house.
-    pub(crate) fn close(&self, closing: &Closing, ended: Result<Outcome, Stop>) -> Answer {
-        let Closing { speech, id, method, retrying, .. } = closing;
-        let refuse = |fault: &ProtocolError| speech.refusal(Some(id), fault);
-        if let Some(fault) = retrying.as_ref().and_then(|retrying| retrying.forged()) {
+    pub(crate) fn encode_result(&self, closing: &ResponseContext, ended: Result<Outcome, CallError>) -> Reply {
+        let ResponseContext { wire_format: speech, id, method, retry_channel: retrying, .. } = closing;
+        let refuse = |fault: &ProtocolError| speech.error_reply(Some(id), fault);
+        if let Some(fault) = retrying.as_ref().and_then(|retrying| retrying.state_error()) {
             return refuse(&fault);
         }
         match ended {
             Ok(outcome) => {
-                if retrying.as_ref().is_some_and(|retrying| retrying.is_waiting()) {
+                if retrying.as_ref().is_some_and(|retrying| retrying.has_pending()) {
                     tracing::warn!(method, "a handler ended well although its question was not answered");
                 }
-                self.answer(speech, id, &outcome)
+                self.reply(speech, id, &outcome)
             }
-            Err(Stop::Fault(fault)) => refuse(&fault),
-            Err(Stop::Tool(failure, output)) => match speech.tool_fault(failure, first_words(&output)) {
+            Err(CallError::Protocol(fault)) => refuse(&fault),
+            Err(CallError::Tool(failure, output)) => match speech.tool_error(failure, first_text(&output)) {
                 Some(fault) => refuse(&fault),
                 None => {
-                    let output = speech.reworded(failure, *output);
-                    self.answer(speech, id, &Outcome::Tool(output))
+                    let output = speech.reword_failure(failure, *output);
+                    self.reply(speech, id, &Outcome::Tool(output))
                 }
             },
-            Err(Stop::Cancelled) => Answer::Silence,
+            Err(CallError::Cancelled) => Reply::NoResponse,
             // The hall makes a task of it.
-            Err(Stop::Later) => refuse(&ProtocolError::internal(&crate::seal::reference())),
-            Err(Stop::NeedsInput) => match retrying.as_ref().map(|retrying| retrying.suspend()) {
-                Some(Ok(outcome)) => self.answer(speech, id, &outcome),
+            Err(CallError::Deferred) => refuse(&ProtocolError::internal(&crate::seal::error_reference())),
+            Err(CallError::InputRequired) => match retrying.as_ref().map(|retrying| retrying.suspend()) {
+                Some(Ok(outcome)) => self.reply(speech, id, &outcome),
                 Some(Err(fault)) => refuse(&fault),
-                None => refuse(&ProtocolError::internal(&crate::seal::reference())),
+                None => refuse(&ProtocolError::internal(&crate::seal::error_reference())),
             },
         }
     }
 }
 
 /// Taken, once somebody else has been told.
-fn accepted(
-    speech: Speech,
+fn accept_after(
+    speech: WireFormat,
     told: impl Future<Output = Result<(), ProtocolError>> + Send + 'static,
-) -> BoxFuture<'static, Answer> {
+) -> BoxFuture<'static, Reply> {
     Box::pin(
-        async move { told.await.map_or_else(|fault| speech.refusal(None, &fault), |()| Answer::Accepted) },
+        async move { told.await.map_or_else(|fault| speech.error_reply(None, &fault), |()| Reply::Accepted) },
     )
 }
 
 /// How a client's way of speaking deals with work that takes long.
-fn task_way(client: &Client) -> TaskWay {
+fn client_task_support(client: &Client) -> ClientTaskSupport {
     match client.protocol_version.behavior().tasks {
-        toolgate_wire::TasksMode::Never => TaskWay::Never,
-        toolgate_wire::TasksMode::Core => TaskWay::Asked,
+        toolgate_wire::TasksMode::Never => ClientTaskSupport::Unsupported,
+        toolgate_wire::TasksMode::Core => ClientTaskSupport::OnRequest,
         toolgate_wire::TasksMode::Extension => {
             match client.capabilities.extensions.contains_key(key::TASKS_EXTENSION) {
-                true => TaskWay::Free,
-                false => TaskWay::Undeclared,
+                true => ClientTaskSupport::ServerChoice,
+                false => ClientTaskSupport::Undeclared,
             }
         }
     }
 }
 
 /// Whether a wish is fulfilled here, and not in the hall.
-fn is_about_connection(call: &Call) -> bool {
+fn is_connection_call(call: &Call) -> bool {
     matches!(
         call,
         Call::Initialize(_)
@@ -771,7 +771,7 @@ fn is_about_connection(call: &Call) -> bool {
 }
 
 /// Whether it matters whose tasks a caller may see.
-fn is_about_tasks(call: &Call) -> bool {
+fn is_task_call(call: &Call) -> bool {
     matches!(
         call,
         Call::CallTool { task: Some(_), .. }
@@ -785,22 +785,22 @@ fn is_about_tasks(call: &Call) -> bool {
 }
 
 /// What a tool's output begins with.
-fn first_words(output: &ToolOutput) -> &str {
+fn first_text(output: &ToolOutput) -> &str {
     output.content.first().and_then(|content| content.as_text()).unwrap_or_default()
 }
 
 /// Who sends a message of a handshake edition.
-enum Speaker {
+enum ClientState {
     /// One whose greeting is remembered.
     Session(Arc<Session>),
     /// One who names an edition, of whom nothing is remembered, because nothing ever is.
-    Stranger(ProtocolVersion),
+    Sessionless(ProtocolVersion),
     /// One who says nothing of itself.
-    Bare,
+    Unversioned,
 }
 
 /// A refusal before a message was looked at, or more of it than its id.
-pub(crate) fn refuse(id: Option<&RequestId>, fault: &ProtocolError) -> Bytes {
+pub(crate) fn encode_error(id: Option<&RequestId>, fault: &ProtocolError) -> Bytes {
     let mut out = Vec::with_capacity(256);
     codec::write_protocol_error(&mut out, ProtocolVersion::LATEST, id, fault);
     out.into()

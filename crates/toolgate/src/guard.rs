@@ -44,7 +44,7 @@ pub use token::Token;
 
 use crate::clock::Clock;
 use crate::letterhead::Glance;
-use crate::maps::ByName;
+use crate::maps::NameMap;
 use crate::request::Principal;
 use crate::store::Cellar;
 use authorization::{Authorization, Given};
@@ -83,7 +83,7 @@ pub(crate) struct Guards {
     per_address: Option<Arc<Limiter>>,
     per_principal: Option<Arc<Limiter>>,
     /// For those of whom something else was said.
-    of_principals: ByName<Arc<Limiter>>,
+    of_principals: NameMap<Arc<Limiter>>,
     failures: Arc<Limiter>,
     clock: Clock,
     /// Settings that could not be made. As long as there are any, nobody comes in: a guard that is not there must not
@@ -210,7 +210,7 @@ impl Guards {
             headers: SecurityHeaders::default(),
             per_address: None,
             per_principal: None,
-            of_principals: ByName::default(),
+            of_principals: NameMap::default(),
             failures: Arc::new(Limiter::new(failures(), clock)),
             clock: clock.clone(),
             missing: Vec::new(),
@@ -739,7 +739,7 @@ fn announced(headers: &HeaderMap) -> Result<Option<u64>, ()> {
 impl Pass {
     /// The caller is this one. Who proved something before stays who they are, and may see no more than before.
     fn becomes(&mut self, principal: &Principal) {
-        self.principal = std::mem::take(&mut self.principal).joined(principal);
+        self.principal = std::mem::take(&mut self.principal).merge(principal);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Percent escapes, taken off once.
 
 /// Bytes without percent escapes. What is no escape stays as it is.
-pub(crate) fn decoded(text: &[u8]) -> Vec<u8> {
+pub(crate) fn decode(text: &[u8]) -> Vec<u8> {
     let hex = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
     let mut plain = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -34,8 +34,8 @@ mod tests {
             ("%C3%A9", "é"),
             ("%", "%"),
         ] {
-            assert_eq!(decoded(text.as_bytes()), plain.as_bytes(), "{text}");
+            assert_eq!(decode(text.as_bytes()), plain.as_bytes(), "{text}");
         }
-        assert_eq!(decoded(b"%ff"), [0xff]);
+        assert_eq!(decode(b"%ff"), [0xff]);
     }
 }

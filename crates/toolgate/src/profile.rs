@@ -120,7 +120,7 @@ impl Profile {
     pub(crate) fn allows_reading(&self, uri: &str) -> bool {
         self.allows_resource(uri)
             && (!uri.contains('%')
-                || self.allows_resource(&String::from_utf8_lossy(&percent::decoded(uri.as_bytes()))))
+                || self.allows_resource(&String::from_utf8_lossy(&percent::decode(uri.as_bytes()))))
     }
 
     /// Whether it shows everything, as [`Profile::admin`] does.

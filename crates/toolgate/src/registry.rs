@@ -37,7 +37,7 @@ pub use roots::Roots;
 pub use template::{TemplateError, UriTemplate, UriValue};
 pub use tool::{Need, ToolSpec};
 
-use crate::hub::{Hub, Topic};
+use crate::hub::{Subscriptions, ChangeTopic};
 
 /// Everything a server offers at one moment.
 #[derive(Clone, Debug, Default)]
@@ -205,7 +205,7 @@ pub(crate) struct Registry {
     offer: Offered,
     /// Held while a change is made, so that no change is lost to another.
     changing: Mutex<()>,
-    hub: Arc<Hub>,
+    hub: Arc<Subscriptions>,
 }
 
 /// What a server offers at all.
@@ -266,7 +266,7 @@ impl Offered {
 
 impl Registry {
     /// Offers what there is, and what is promised.
-    pub(crate) fn new(snapshot: Snapshot, promised: Offer, hub: Arc<Hub>) -> Registry {
+    pub(crate) fn new(snapshot: Snapshot, promised: Offer, hub: Arc<Subscriptions>) -> Registry {
         let offer = Offered::default();
         offer.note(promised.with(&snapshot));
         Registry { current: ArcSwap::from_pointee(snapshot), offer, changing: Mutex::new(()), hub }
@@ -281,11 +281,11 @@ impl Registry {
     }
 
     /// Changes what is offered, if `change` says that it did, and tells clients which list changed.
-    pub(crate) fn change(&self, topic: &Topic, change: impl FnOnce(&mut Snapshot) -> bool) -> bool {
+    pub(crate) fn change(&self, topic: &ChangeTopic, change: impl FnOnce(&mut Snapshot) -> bool) -> bool {
         self.change_so(topic, Box::new(change))
     }
 
-    fn change_so(&self, topic: &Topic, change: Box<dyn FnOnce(&mut Snapshot) -> bool + '_>) -> bool {
+    fn change_so(&self, topic: &ChangeTopic, change: Box<dyn FnOnce(&mut Snapshot) -> bool + '_>) -> bool {
         {
             let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
             let mut next = Snapshot::clone(&self.current.load());
@@ -318,21 +318,21 @@ impl Registry {
 
 impl Snapshot {
     /// Which lists look otherwise than those of another snapshot.
-    fn differs(&self, other: &Snapshot) -> Vec<Topic> {
+    fn differs(&self, other: &Snapshot) -> Vec<ChangeTopic> {
         let mut topics = Vec::new();
         if !self.tools.iter().map(|entry| &entry.tool).eq(other.tools.iter().map(|entry| &entry.tool)) {
-            topics.push(Topic::Tools);
+            topics.push(ChangeTopic::Tools);
         }
         let resources =
             |of: &Snapshot| of.resources.iter().map(|entry| Arc::clone(&entry.resource)).collect::<Vec<_>>();
         let templates =
             |of: &Snapshot| of.templates.iter().map(|entry| Arc::clone(&entry.template)).collect::<Vec<_>>();
         if resources(self) != resources(other) || templates(self) != templates(other) {
-            topics.push(Topic::Resources);
+            topics.push(ChangeTopic::Resources);
         }
         if !self.prompts.iter().map(|entry| &entry.prompt).eq(other.prompts.iter().map(|entry| &entry.prompt))
         {
-            topics.push(Topic::Prompts);
+            topics.push(ChangeTopic::Prompts);
         }
         topics
     }

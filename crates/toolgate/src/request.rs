@@ -65,14 +65,14 @@ impl Principal {
     /// The same, who sees and may call only what this profile allows.
     #[must_use]
     pub fn with_profile(mut self, profile: Profile) -> Principal {
-        self.known().profile = Some(profile);
+        self.identity_mut().profile = Some(profile);
         self
     }
 
     /// The same, of whom this is known too: a tenant, a plan, a role.
     #[must_use]
     pub fn with_attribute(mut self, name: impl Into<String>, value: impl Into<Value>) -> Principal {
-        self.known().attributes.insert(name.into(), value.into());
+        self.identity_mut().attributes.insert(name.into(), value.into());
         self
     }
 
@@ -95,7 +95,7 @@ impl Principal {
 
     /// The same, of whom somebody else proved something more: the first identity stays, what is known of both is known,
     /// and what either may not see is not seen.
-    pub(crate) fn joined(self, other: &Principal) -> Principal {
+    pub(crate) fn merge(self, other: &Principal) -> Principal {
         let (Some(own), Some(more)) = (&self.0, &other.0) else {
             return if self.0.is_some() { self } else { other.clone() };
         };
@@ -109,7 +109,7 @@ impl Principal {
         Principal(Some(Arc::new(joined)))
     }
 
-    fn known(&mut self) -> &mut Identity {
+    fn identity_mut(&mut self) -> &mut Identity {
         Arc::make_mut(self.0.get_or_insert_default())
     }
 }
@@ -149,39 +149,39 @@ pub(crate) struct Caller {
     pub(crate) client: Arc<Client>,
     /// Empty where there is no HTTP.
     pub(crate) headers: Arc<Letterhead>,
-    pub(crate) remote: Option<SocketAddr>,
+    pub(crate) remote_addr: Option<SocketAddr>,
     pub(crate) meta: Meta,
     /// Marked arguments must stand in headers too, and agree.
-    pub(crate) mirrors: bool,
+    pub(crate) requires_header_params: bool,
     /// It named no edition, and the server overlooks what it can: a text may be sent as any JSON.
-    pub(crate) lenient: bool,
+    pub(crate) is_lenient: bool,
     /// It named no edition, and is told of an empty list where nothing of a kind is offered.
-    pub(crate) empty_lists: bool,
+    pub(crate) allows_empty_lists: bool,
     /// What the other arguments are already, while one of them is completed.
-    pub(crate) given: Option<BTreeMap<String, String>>,
+    pub(crate) other_arguments: Option<BTreeMap<String, String>>,
     /// How its way of speaking deals with work that takes long.
-    pub(crate) tasks: TaskWay,
+    pub(crate) task_support: ClientTaskSupport,
     /// Whose tasks it may see. Known where the call is about tasks.
     pub(crate) owner: Option<Arc<str>>,
 }
 
 /// How a client's way of speaking deals with work that takes long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum TaskWay {
+pub(crate) enum ClientTaskSupport {
     /// Not at all.
     #[default]
-    Never,
+    Unsupported,
     /// A call becomes a task when the client asks for it.
-    Asked,
+    OnRequest,
     /// A call becomes a task when the server likes: the client has said that it knows what that is.
-    Free,
+    ServerChoice,
     /// The same, but this client has not said so.
     Undeclared,
 }
 
 /// Who may see a task, as a name that tells nothing about them: the caller if it is known, else the session, else
 /// whoever knows the id of the task.
-pub(crate) fn owner(principal: &Principal, session: Option<&str>) -> Arc<str> {
+pub(crate) fn task_owner(principal: &Principal, session: Option<&str>) -> Arc<str> {
     let digest = |kind: char, of: &str| -> Arc<str> {
         let digest = Sha256::digest(of.as_bytes());
         format!("{kind}{}", URL_SAFE_NO_PAD.encode(&digest[..18])).into()
@@ -194,7 +194,7 @@ pub(crate) fn owner(principal: &Principal, session: Option<&str>) -> Arc<str> {
 }
 
 /// Whoever names no edition and has no session: they see each other's tasks.
-pub(crate) const BARE_OWNER: &str = "bare";
+pub(crate) const UNVERSIONED_OWNER: &str = "bare";
 
 /// One wish, ready for the hall.
 #[derive(Debug)]
@@ -208,36 +208,36 @@ pub(crate) struct Request {
 
 /// Why a call has no outcome.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum CallError {
     /// The peer is told this.
-    Fault(ProtocolError),
+    Protocol(ProtocolError),
     /// A tool failed. That is told as its result, unless the client's way of speaking has an error for it.
-    Tool(Failure, Box<ToolOutput>),
+    Tool(ToolFailure, Box<ToolOutput>),
     /// The client must bring answers first; the voice of the call knows which.
-    NeedsInput,
+    InputRequired,
     /// The handler wants to go on as a task.
-    Later,
+    Deferred,
     /// Nobody waits any more.
     Cancelled,
 }
 
 /// How a tool failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum ToolFailure {
     /// It does not take these arguments.
-    Arguments,
+    InvalidArguments,
     /// It said so itself.
-    Returned,
+    ReturnedError,
     /// It said that something it needs is not there now.
     Unavailable,
     /// It took too long.
-    Late,
+    TimedOut,
     /// It panicked, or gave what it did not promise.
-    Broken,
+    Internal,
 }
 
-impl From<ProtocolError> for Stop {
-    fn from(fault: ProtocolError) -> Stop {
-        Stop::Fault(fault)
+impl From<ProtocolError> for CallError {
+    fn from(fault: ProtocolError) -> CallError {
+        CallError::Protocol(fault)
     }
 }

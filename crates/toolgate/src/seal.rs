@@ -12,43 +12,43 @@ use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use sha2::{Digest, Sha256};
 
-const NONCE: usize = 24;
+const NONCE_BYTES: usize = 24;
 
 /// A ring of keys. The first seals; all open. Clones are the same ring.
 #[derive(Clone)]
 pub(crate) struct Seal {
-    keys: Arc<RwLock<Vec<Key>>>,
+    keys: Arc<RwLock<Vec<SealKey>>>,
 }
 
 #[derive(Clone)]
-struct Key {
+struct SealKey {
     /// Tells keys apart; says nothing about them.
     id: String,
     cipher: XChaCha20Poly1305,
 }
 
-impl Key {
-    fn of(secret: [u8; 32]) -> Key {
+impl SealKey {
+    fn from_secret(secret: [u8; 32]) -> SealKey {
         let id = Sha256::digest([b"toolgate key id".as_slice(), &secret].concat());
-        Key { id: URL_SAFE_NO_PAD.encode(&id[..4]), cipher: XChaCha20Poly1305::new(&secret.into()) }
+        SealKey { id: URL_SAFE_NO_PAD.encode(&id[..4]), cipher: XChaCha20Poly1305::new(&secret.into()) }
     }
 }
 
 /// A sealed text that none of our keys made, or that was made for another purpose.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Forged;
+pub(crate) struct InvalidSeal;
 
 impl Seal {
     /// A ring with one key that nobody knows and that ends with this process.
     pub(crate) fn random() -> Seal {
         let mut secret = [0; 32];
-        fill(&mut secret);
+        fill_random(&mut secret);
         Seal::from_secrets([secret])
     }
 
     /// A ring of shared secrets, newest first.
     pub(crate) fn from_secrets(secrets: impl IntoIterator<Item = [u8; 32]>) -> Seal {
-        let keys = secrets.into_iter().map(Key::of).collect();
+        let keys = secrets.into_iter().map(SealKey::from_secret).collect();
         Seal { keys: Arc::new(RwLock::new(keys)) }
     }
 
@@ -57,26 +57,26 @@ impl Seal {
     }
 
     /// From now on this secret seals. What was sealed before still opens.
-    pub(crate) fn adopt(&self, secret: [u8; 32]) {
-        let newest = Key::of(secret);
+    pub(crate) fn add_secret(&self, secret: [u8; 32]) {
+        let newest = SealKey::from_secret(secret);
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         keys.retain(|key| key.id != newest.id);
         keys.insert(0, newest);
     }
 
-    fn keys(&self) -> RwLockReadGuard<'_, Vec<Key>> {
+    fn keys(&self) -> RwLockReadGuard<'_, Vec<SealKey>> {
         self.keys.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Seals `plain` for one purpose.
     pub(crate) fn seal(&self, purpose: &[u8], plain: &[u8]) -> String {
-        let mut sealed = vec![0; NONCE];
-        fill(&mut sealed);
+        let mut sealed = vec![0; NONCE_BYTES];
+        fill_random(&mut sealed);
         let keys = self.keys();
         let Some(key) = keys.first() else {
             return String::new();
         };
-        let nonce = XNonce::try_from(&sealed[..NONCE]).expect("the nonce has the length of a nonce");
+        let nonce = XNonce::try_from(&sealed[..NONCE_BYTES]).expect("the nonce has the length of a nonce");
         let payload = Payload { msg: plain, aad: purpose };
         let body =
             key.cipher.encrypt(&nonce, payload).expect("encryption into memory fails only beyond 256 GiB");
@@ -85,31 +85,31 @@ impl Seal {
     }
 
     /// Opens what was sealed for the same purpose.
-    pub(crate) fn open(&self, purpose: &[u8], sealed: &str) -> Result<Vec<u8>, Forged> {
-        let (id, body) = sealed.strip_prefix("v1.").and_then(|rest| rest.split_once('.')).ok_or(Forged)?;
+    pub(crate) fn open(&self, purpose: &[u8], sealed: &str) -> Result<Vec<u8>, InvalidSeal> {
+        let (id, body) = sealed.strip_prefix("v1.").and_then(|rest| rest.split_once('.')).ok_or(InvalidSeal)?;
         let keys = self.keys();
-        let key = keys.iter().find(|key| key.id == id).ok_or(Forged)?;
-        let bytes = URL_SAFE_NO_PAD.decode(body).map_err(|_| Forged)?;
-        let (nonce, body) = bytes.split_at_checked(NONCE).ok_or(Forged)?;
-        let nonce = XNonce::try_from(nonce).map_err(|_| Forged)?;
-        key.cipher.decrypt(&nonce, Payload { msg: body, aad: purpose }).map_err(|_| Forged)
+        let key = keys.iter().find(|key| key.id == id).ok_or(InvalidSeal)?;
+        let bytes = URL_SAFE_NO_PAD.decode(body).map_err(|_| InvalidSeal)?;
+        let (nonce, body) = bytes.split_at_checked(NONCE_BYTES).ok_or(InvalidSeal)?;
+        let nonce = XNonce::try_from(nonce).map_err(|_| InvalidSeal)?;
+        key.cipher.decrypt(&nonce, Payload { msg: body, aad: purpose }).map_err(|_| InvalidSeal)
     }
 }
 
 /// Fills a buffer with bytes that cannot be guessed.
-pub(crate) fn fill(buffer: &mut [u8]) {
+pub(crate) fn fill_random(buffer: &mut [u8]) {
     getrandom::fill(buffer).expect("a machine without randomness cannot keep secrets, so it must not serve");
 }
 
 /// Leads from what a peer was told to a line in the log.
-pub(crate) fn reference() -> String {
-    token().split_off(19)
+pub(crate) fn error_reference() -> String {
+    random_token().split_off(19)
 }
 
 /// A fresh identifier of 160 unguessable bits, in characters that need no escaping anywhere.
-pub(crate) fn token() -> String {
+pub(crate) fn random_token() -> String {
     let mut bytes = [0; 20];
-    fill(&mut bytes);
+    fill_random(&mut bytes);
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
@@ -122,8 +122,8 @@ mod tests {
         let seal = Seal::random();
         let sealed = seal.seal(b"state", b"plain");
         assert_eq!(seal.open(b"state", &sealed).unwrap(), b"plain");
-        assert_eq!(seal.open(b"cursor", &sealed), Err(Forged));
-        assert_eq!(Seal::random().open(b"state", &sealed), Err(Forged));
+        assert_eq!(seal.open(b"cursor", &sealed), Err(InvalidSeal));
+        assert_eq!(Seal::random().open(b"state", &sealed), Err(InvalidSeal));
         assert_ne!(seal.seal(b"state", b"plain"), sealed, "each round differs");
     }
 
@@ -131,17 +131,17 @@ mod tests {
     fn any_change_is_noticed() {
         let seal = Seal::random();
         let sealed = seal.seal(b"state", b"plain");
-        assert_eq!(seal.open(b"state", &format!("{sealed}-TAMPERED")), Err(Forged));
+        assert_eq!(seal.open(b"state", &format!("{sealed}-TAMPERED")), Err(InvalidSeal));
         for index in 0..sealed.len() {
             let mut bytes = sealed.clone().into_bytes();
             bytes[index] ^= 1;
             // The last character of base64 may hold bits that decode to nothing: refused by the decoder.
             if let Ok(text) = String::from_utf8(bytes) {
-                assert_eq!(seal.open(b"state", &text), Err(Forged), "at {index}");
+                assert_eq!(seal.open(b"state", &text), Err(InvalidSeal), "at {index}");
             }
         }
         for garbage in ["", "v1", "v1.", "v1..", "v1.x.y", "v2.a.b"] {
-            assert_eq!(seal.open(b"state", garbage), Err(Forged));
+            assert_eq!(seal.open(b"state", garbage), Err(InvalidSeal));
         }
     }
 
@@ -151,7 +151,7 @@ mod tests {
         let new = Seal::from_secrets([[2; 32], [1; 32]]);
         let sealed = old.seal(b"p", b"plain");
         assert_eq!(new.open(b"p", &sealed).unwrap(), b"plain");
-        assert_eq!(old.open(b"p", &new.seal(b"p", b"plain")), Err(Forged));
+        assert_eq!(old.open(b"p", &new.seal(b"p", b"plain")), Err(InvalidSeal));
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
         let (ours, theirs) = (Seal::random(), Seal::from_secrets([[3; 32]]));
         let (before, other) = (ours.seal(b"p", b"before"), ours.clone());
         for _ in 0..2 {
-            ours.adopt([3; 32]);
+            ours.add_secret([3; 32]);
         }
         assert_eq!(theirs.open(b"p", &other.seal(b"p", b"after")).unwrap(), b"after");
         assert_eq!(ours.open(b"p", &before).unwrap(), b"before");

@@ -23,20 +23,20 @@ use toolgate_wire::model::{
 };
 use toolgate_wire::{Dialect, Limits, RawJson, key};
 
-use crate::bus::Bus;
+use crate::bus::ClusterBus;
 use crate::clock::Clock;
 use crate::collect::{Offers, Sorted, sort};
 #[cfg(feature = "macros")]
 use crate::collect::{Scope, collected, nothing_in};
-use crate::desk::Spread;
-use crate::dispatch::{Hall, Hands};
-use crate::entry::Entry;
-use crate::era::{Era, Face, SessionLimits, Sessions, Shared as SharedSessions};
+use crate::desk::ShardedArc;
+use crate::dispatch::{Dispatcher, ToolTaskExecutor};
+use crate::entry::Engine;
+use crate::era::{Protocol, ServerInfo, SessionLimits, Sessions, ClusterSessions as SharedSessions};
 use crate::error::{Error, ErrorKind};
 #[cfg(feature = "http")]
 use crate::guard::Guards;
 use crate::handler::{Changes, Context, Handler, IntoContents, IntoOutput, IntoPrompt, Needs, Shared};
-use crate::hub::{Hub, Topic};
+use crate::hub::{Subscriptions, ChangeTopic};
 use crate::observe::{ErrorContext, ErrorEvent, Events, Watch};
 use crate::profile::Profile;
 use crate::registry::{
@@ -44,7 +44,7 @@ use crate::registry::{
     cache_hint,
 };
 use crate::seal::Seal;
-use crate::seldom::Seldom;
+use crate::seldom::OptionCell;
 use crate::store::{Cellar, MemoryStore, Store};
 use crate::task::{Means, TaskLimits, Tasks};
 use crate::tracker;
@@ -80,12 +80,12 @@ use crate::transport::{signal, stdio};
 pub struct Server(Arc<House>);
 
 struct House {
-    entry: Arc<Entry>,
+    entry: Arc<Engine>,
     drain: Duration,
     /// What was wrong with what it was given since it runs.
     faults: Mutex<Vec<String>>,
     #[cfg(feature = "http")]
-    guards: Arc<ArcSwap<Spread<Guards>>>,
+    guards: Arc<ArcSwap<ShardedArc<Guards>>>,
     #[cfg(feature = "http")]
     endpoint: Endpoint,
     #[cfg(feature = "http")]
@@ -94,7 +94,7 @@ struct House {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("info", &self.0.entry.era.face.load().info).finish_non_exhaustive()
+        f.debug_struct("Server").field("info", &self.0.entry.protocol.server_info.load().implementation).finish_non_exhaustive()
     }
 }
 
@@ -117,12 +117,12 @@ impl Server {
         self.is_sound()?;
         let io = |error| Error::io("cannot serve standard input and output", error);
         let (input, output, flushed) = stdio::process().map_err(io)?;
-        self.0.entry.rise();
+        self.0.entry.start_background();
         let asked = signal::signal();
         let stop = CancellationToken::new();
         // A task, so that whoever reads and whoever calls are on the same threads. It ends with this future.
         let connection = stdio::serve(Arc::clone(&self.0.entry), input, output, stop.clone(), self.0.drain);
-        let mut serving = tracker::send_on(&Handle::current(), connection).bound();
+        let mut serving = tracker::spawn_on(&Handle::current(), connection).abort_on_drop();
         let served = tokio::select! {
             biased;
             served = &mut serving => served,
@@ -135,7 +135,7 @@ impl Server {
         };
         let served = served.unwrap_or(Err(std::io::ErrorKind::BrokenPipe.into()));
         flushed.wait(self.0.drain).await;
-        let tasks = &self.0.entry.hall.tasks;
+        let tasks = &self.0.entry.dispatcher.tasks;
         // Where nobody could ask for them any more, they are not waited for.
         if tasks.outlive_process() {
             self.shut_down();
@@ -153,7 +153,7 @@ impl Server {
         R: AsyncRead + Unpin + Send,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        let stop = self.0.entry.era.drain.clone();
+        let stop = self.0.entry.protocol.drain.clone();
         let served = stdio::serve(Arc::clone(&self.0.entry), input, output, stop, self.0.drain).await;
         served.map_err(|error| Error::io("the connection broke", error))
     }
@@ -179,10 +179,10 @@ impl Server {
     pub async fn serve(&self, listener: tokio::net::TcpListener) -> Result<(), Error> {
         self.is_sound()?;
         let endpoint = self.0.endpoint.at("/mcp");
-        let (options, over) = (self.0.listen.clone(), self.0.entry.era.drain.clone());
+        let (options, over) = (self.0.listen.clone(), self.0.entry.protocol.drain.clone());
         let end = || self.shut_down();
         // What a client left behind is finished too.
-        self.0.entry.rise();
+        self.0.entry.start_background();
         let settle = self.settle();
         let served = run(listener, endpoint, options, over, self.0.drain, end, settle).await;
         served.map_err(|error| Error::io("cannot go on listening", error))
@@ -215,12 +215,12 @@ impl Server {
         self.0.endpoint.settle().await;
         // Also where the listener broke and nobody asked for the end: tasks may have hours left otherwise.
         self.shut_down();
-        self.0.entry.hall.tasks.settle().await;
+        self.0.entry.dispatcher.tasks.settle().await;
     }
 
     /// Looks after tasks that other processes have left.
     pub(crate) fn rise(&self) {
-        self.0.entry.rise();
+        self.0.entry.start_background();
     }
 
     /// A server that could not be described. It offers nothing and lets nobody in, and says why when somebody tries to
@@ -234,14 +234,14 @@ impl Server {
 
     /// Ends streams and stops taking connections; calls under way are finished.
     pub fn shut_down(&self) {
-        self.0.entry.era.drain.cancel();
+        self.0.entry.protocol.drain.cancel();
     }
 
     /// Tells clients that something has changed.
     #[must_use]
     pub fn changes(&self) -> Changes {
-        self.0.entry.era.wake();
-        Changes(Arc::clone(&self.0.entry.era.hub))
+        self.0.entry.protocol.start_cluster();
+        Changes(Arc::clone(&self.0.entry.protocol.subscriptions))
     }
 
     /// Adds a tool, or replaces the one of that name, and tells connected clients.
@@ -254,7 +254,7 @@ impl Server {
         self.meets(&tool.demands).map_err(fault)?;
         let entry = tool.finish().map_err(fault)?;
         let mut clash = None;
-        self.registry().change(&Topic::Tools, |catalog| {
+        self.registry().change(&ChangeTopic::Tools, |catalog| {
             clash = catalog.tools.clash(&entry);
             clash.is_none() && catalog.tools.put(entry)
         });
@@ -264,7 +264,7 @@ impl Server {
     /// Takes a tool away, with its aliases, and tells connected clients; false if there was none of that name.
     #[must_use]
     pub fn remove_tool(&self, name: &str) -> bool {
-        self.registry().change(&Topic::Tools, |catalog| catalog.tools.remove(name))
+        self.registry().change(&ChangeTopic::Tools, |catalog| catalog.tools.remove(name))
     }
 
     /// Adds a resource, or replaces the one of that URI, and tells connected clients.
@@ -276,14 +276,14 @@ impl Server {
         let fault = |fault| description(&[format!("resource `{uri}`: {fault}")]);
         self.meets(&resource.demands).map_err(fault)?;
         let entry = resource.finish().map_err(fault)?;
-        self.registry().change(&Topic::Resources, |catalog| catalog.resources.put(entry));
+        self.registry().change(&ChangeTopic::Resources, |catalog| catalog.resources.put(entry));
         Ok(())
     }
 
     /// Takes a resource away and tells connected clients; false if there was none of that URI.
     #[must_use]
     pub fn remove_resource(&self, uri: &str) -> bool {
-        self.registry().change(&Topic::Resources, |catalog| catalog.resources.remove(uri))
+        self.registry().change(&ChangeTopic::Resources, |catalog| catalog.resources.remove(uri))
     }
 
     /// Adds a template, or replaces the one of that text, and tells connected clients.
@@ -295,14 +295,14 @@ impl Server {
         let fault = |fault| description(&[format!("template `{text}`: {fault}")]);
         self.meets(&template.demands).map_err(fault)?;
         let entry = template.finish().map_err(fault)?;
-        self.registry().change(&Topic::Resources, |catalog| catalog.templates.put(entry));
+        self.registry().change(&ChangeTopic::Resources, |catalog| catalog.templates.put(entry));
         Ok(())
     }
 
     /// Takes a template away and tells connected clients; false if there was none of that text.
     #[must_use]
     pub fn remove_template(&self, uri_template: &str) -> bool {
-        self.registry().change(&Topic::Resources, |catalog| catalog.templates.remove(uri_template))
+        self.registry().change(&ChangeTopic::Resources, |catalog| catalog.templates.remove(uri_template))
     }
 
     /// Adds a prompt, or replaces the one of that name, and tells connected clients.
@@ -314,24 +314,24 @@ impl Server {
         let fault = |fault| description(&[format!("prompt `{name}`: {fault}")]);
         self.meets(&prompt.demands).map_err(fault)?;
         let entry = prompt.finish().map_err(fault)?;
-        self.registry().change(&Topic::Prompts, |catalog| catalog.prompts.put(entry));
+        self.registry().change(&ChangeTopic::Prompts, |catalog| catalog.prompts.put(entry));
         Ok(())
     }
 
     /// Takes a prompt away and tells connected clients; false if there was none of that name.
     #[must_use]
     pub fn remove_prompt(&self, name: &str) -> bool {
-        self.registry().change(&Topic::Prompts, |catalog| catalog.prompts.remove(name))
+        self.registry().change(&ChangeTopic::Prompts, |catalog| catalog.prompts.remove(name))
     }
 
     fn meets(&self, demands: &Needs) -> Result<(), String> {
-        let states = &self.0.entry.hall.shared.states;
+        let states = &self.0.entry.dispatcher.shared.states;
         demands.unmet(|state| states.contains_key(state)).map_or(Ok(()), Err)
     }
 
     fn registry(&self) -> &Registry {
-        self.0.entry.era.wake();
-        &self.0.entry.hall.registry
+        self.0.entry.protocol.start_cluster();
+        &self.0.entry.dispatcher.registry
     }
 }
 
@@ -625,12 +625,12 @@ impl<L: Last> Builder<L> {
 
     /// How long a session that says nothing is remembered. Half an hour unless said otherwise.
     pub fn session_idle(self, idle: Duration) -> Builder<L> {
-        self.set(|parts| parts.sessions.idle = idle)
+        self.set(|parts| parts.sessions.idle_timeout = idle)
     }
 
     /// How many sessions may be open at once. 10 000 unless said otherwise.
     pub fn max_sessions(self, sessions: usize) -> Builder<L> {
-        self.set(|parts| parts.sessions.total = sessions)
+        self.set(|parts| parts.sessions.max_sessions = sessions)
     }
 
     /// How long a task is kept from its beginning, its result included, unless the client says otherwise. An hour
@@ -743,7 +743,7 @@ impl<L: Last> Builder<L> {
     /// may have other numbers), and no other revision is offered to them instead. Clients that say who they are in each
     /// request need no greeting.
     pub fn require_initialize(self) -> Builder<L> {
-        self.set(|parts| parts.sessions.required = true)
+        self.set(|parts| parts.sessions.requires_initialize = true)
     }
 
     /// Confines the reading of `file:` resources to these directories; see [`Server::with_workspace_roots`].
@@ -757,7 +757,7 @@ impl<L: Last> Builder<L> {
     /// Remembers no client between requests: `initialize` opens no session, and each request of a handshake
     /// revision is served for itself. Such clients hear of no changes and cannot be asked.
     pub fn stateless(self) -> Builder<L> {
-        self.set(|parts| parts.sessions.off = true)
+        self.set(|parts| parts.sessions.is_disabled = true)
     }
 
     /// The server, ready to serve.
@@ -930,14 +930,14 @@ fn description(faults: &[String]) -> Error {
 }
 
 fn open(parts: Parts) -> Server {
-    let hub = Arc::new(Hub::default());
+    let hub = Arc::new(Subscriptions::default());
     let has_keys = parts.seal.is_some();
     let seal = parts.seal.unwrap_or_else(Seal::random);
     let registry = Arc::new(Registry::new(parts.catalog, parts.promised, Arc::clone(&hub)));
     let name: Arc<str> = parts.info.name.as_str().into();
     let store = parts.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
     let cellar = Cellar::new(store, &name);
-    let face = Face::new(parts.info, parts.instructions, parts.cache);
+    let face = ServerInfo::new(parts.info, parts.instructions, parts.cache);
     let offering = Box::new({
         let registry = Arc::clone(&registry);
         move || capabilities(registry.offer())
@@ -947,10 +947,10 @@ fn open(parts: Parts) -> Server {
     let drain = CancellationToken::new();
     let events = Events::of_server(parts.events.as_ref());
     let watch = Watch::new(name, clock.clone(), events);
-    let shown = Arc::new(Seldom::new(parts.shown));
+    let shown = Arc::new(OptionCell::new(parts.shown));
     let shared =
         Arc::new(Shared { states: parts.states, hub: Arc::clone(&hub), cellar: Some(cellar.clone()) });
-    let hands = Hands { registry: Arc::clone(&registry), shared: Arc::clone(&shared), strict: parts.strict };
+    let hands = ToolTaskExecutor { registry: Arc::clone(&registry), shared: Arc::clone(&shared), is_strict: parts.strict };
     let tasks = Arc::new(Tasks::new(Means {
         cellar: cellar.clone(),
         crew: Arc::new(hands),
@@ -966,10 +966,10 @@ fn open(parts: Parts) -> Server {
         let (sessions, hub, drain) = (Arc::clone(&sessions), Arc::clone(&hub), drain.clone());
         // Keys that were given are the same everywhere, or are meant not to be.
         let seal = (!has_keys).then(|| seal.clone());
-        let bus = Bus::new(cellar.clone());
+        let bus = ClusterBus::new(cellar.clone());
         SharedSessions::new(bus, sessions, hub, seal, clock.clone(), drain, Arc::clone(&tasks))
     });
-    let era = Era::new(
+    let era = Protocol::new(
         face,
         offering,
         sessions,
@@ -981,30 +981,30 @@ fn open(parts: Parts) -> Server {
         drain,
         Arc::clone(&tasks),
     );
-    let hall = Hall {
+    let hall = Dispatcher {
         registry,
-        shared: Spread::new(shared),
+        shared: ShardedArc::new(shared),
         tasks,
         pager: Pager { size: parts.page_size, cache: parts.cache, seal },
         timeout: parts.timeout,
-        strict: parts.strict,
-        shown,
+        is_strict: parts.strict,
+        default_profile: shown,
         roots: Mutex::new(parts.roots.map(Arc::new)),
     };
     if !parts.stats {
         watch.stats.disable();
     }
-    let entry = Arc::new(Entry {
-        era,
-        hall,
-        cellar,
+    let entry = Arc::new(Engine {
+        protocol: era,
+        dispatcher: hall,
+        scoped_store: cellar,
         limits: parts.limits,
-        dialect: Seldom::new(parts.dialect),
-        watch,
-        is_awake: AtomicBool::new(false),
+        dialect: OptionCell::new(parts.dialect),
+        observer: watch,
+        is_started: AtomicBool::new(false),
     });
     #[cfg(feature = "http")]
-    let guards = Arc::new(ArcSwap::from_pointee(Spread::new(parts.guards)));
+    let guards = Arc::new(ArcSwap::from_pointee(ShardedArc::new(parts.guards)));
     Server(Arc::new(House {
         #[cfg(feature = "http")]
         endpoint: Endpoint::new(Arc::clone(&entry), Arc::clone(&guards), parts.http),
@@ -1144,7 +1144,7 @@ impl Server {
 
     /// Tells who listens what could not be taken in.
     fn scanned(&self, taken: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> {
-        let watch = &self.0.entry.watch;
+        let watch = &self.0.entry.observer;
         taken.inspect_err(|error| {
             watch.events.tell(ErrorEvent::new(&watch.server, ErrorContext::ScanClass, error.to_string()));
         })
@@ -1176,7 +1176,7 @@ impl Server {
             return Err(description(&faults));
         }
         let registry = self.registry();
-        registry.change(&Topic::Tools, |catalog| {
+        registry.change(&ChangeTopic::Tools, |catalog| {
             let mut changed = false;
             for entry in tools {
                 match catalog.tools.clash(&entry) {
@@ -1189,11 +1189,11 @@ impl Server {
         if !faults.is_empty() {
             return Err(description(&faults));
         }
-        registry.change(&Topic::Resources, |catalog| {
+        registry.change(&ChangeTopic::Resources, |catalog| {
             let changed = resources.into_iter().fold(false, |_, entry| catalog.resources.put(entry));
             templates.into_iter().fold(changed, |_, entry| catalog.templates.put(entry))
         });
-        registry.change(&Topic::Prompts, |catalog| {
+        registry.change(&ChangeTopic::Prompts, |catalog| {
             prompts.into_iter().fold(false, |_, entry| catalog.prompts.put(entry))
         });
         Ok(names)

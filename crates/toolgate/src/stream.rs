@@ -31,19 +31,19 @@ impl Default for Capacity {
 
 /// A message and its place in its stream.
 #[derive(Clone, Debug)]
-pub(crate) struct Event {
+pub(crate) struct StreamMessage {
     /// Counts from 1. 0 is the place before the first message.
     seq: u64,
     pub(crate) data: Bytes,
     /// Under which number a reader can come back behind it: the place above, or one that a log elsewhere gave.
-    pub(crate) number: Option<NonZeroU64>,
+    pub(crate) resume_number: Option<NonZeroU64>,
     /// Nobody is worse off without it.
     pub(crate) is_hint: bool,
 }
 
 /// The reader is gone and will not come back.
 #[derive(Debug)]
-pub(crate) struct Gone;
+pub(crate) struct ReaderGone;
 
 /// See the module.
 #[derive(Debug)]
@@ -52,39 +52,39 @@ pub(crate) struct Stream {
     /// The work behind this stream goes on when its reader leaves.
     outlives_reader: AtomicBool,
     /// Woken when room appears or the reader leaves.
-    room: Notify,
+    room_available: Notify,
 }
 
 #[derive(Debug)]
 struct Inner {
     capacity: Capacity,
     /// Kept messages, oldest first: those not yet read, before them those that may be asked for again.
-    log: VecDeque<Event>,
+    log: VecDeque<StreamMessage>,
     log_bytes: usize,
     /// What the reader has not taken yet, of `log_bytes`.
     unread_bytes: usize,
     /// The next message gets this number.
-    next: u64,
+    next_seq: u64,
     /// The reader wants this number next.
-    wanted: u64,
+    next_read_seq: u64,
     /// Read messages stay in the log, so that a reader can come back.
-    kept: bool,
+    is_resumable: bool,
     /// Nothing more will come.
-    finished: bool,
+    is_finished: bool,
     /// The present reader is to leave and to come back after this time.
-    cut: Option<Duration>,
+    retry_after: Option<Duration>,
     /// Each attached reader has a number; only the latest one reads.
-    reader: u64,
+    reader_number: u64,
     /// The latest reader is still there.
-    read: bool,
+    has_reader: bool,
     /// Nobody reads, and nobody will come back.
-    gone: bool,
+    is_abandoned: bool,
     /// The number of the last message that was read and has one; before the first, where the stream began.
-    taken: u64,
+    last_read_number: u64,
     /// A log elsewhere gives the numbers: what is not in it has none.
-    is_of_log: bool,
+    has_external_numbers: bool,
     /// Requests that are answered here, where somebody else may have to do so.
-    asked: Vec<RequestId>,
+    request_ids: Vec<RequestId>,
     waker: Option<Waker>,
 }
 
@@ -96,32 +96,32 @@ impl Stream {
                 log: VecDeque::new(),
                 log_bytes: 0,
                 unread_bytes: 0,
-                next: 1,
-                wanted: 1,
-                kept: false,
-                finished: false,
-                cut: None,
-                reader: 0,
-                read: false,
-                gone: false,
-                taken: 0,
-                is_of_log: false,
-                asked: Vec::new(),
+                next_seq: 1,
+                next_read_seq: 1,
+                is_resumable: false,
+                is_finished: false,
+                retry_after: None,
+                reader_number: 0,
+                has_reader: false,
+                is_abandoned: false,
+                last_read_number: 0,
+                has_external_numbers: false,
+                request_ids: Vec::new(),
                 waker: None,
             }),
             outlives_reader: AtomicBool::new(false),
-            room: Notify::new(),
+            room_available: Notify::new(),
         })
     }
 
     /// Keeps messages that were read, so that a reader can come back for them.
-    pub(crate) fn keep(&self) {
-        self.lock().kept = true;
-        self.outlive_reader();
+    pub(crate) fn make_resumable(&self) {
+        self.lock().is_resumable = true;
+        self.set_outlives_reader();
     }
 
     /// The work behind this stream goes on when its reader leaves.
-    pub(crate) fn outlive_reader(&self) {
+    pub(crate) fn set_outlives_reader(&self) {
         self.outlives_reader.store(true, Ordering::Relaxed);
     }
 
@@ -130,19 +130,19 @@ impl Stream {
     }
 
     /// Its numbers are those of a log elsewhere, and it begins behind this one.
-    pub(crate) fn begin_behind(&self, number: u64) {
+    pub(crate) fn start_after(&self, number: u64) {
         let mut inner = self.lock();
-        inner.is_of_log = true;
-        inner.taken = number;
+        inner.has_external_numbers = true;
+        inner.last_read_number = number;
     }
 
     /// Adds a message if there is room, and says whether there was.
     pub(crate) fn hint(&self, data: Bytes) -> bool {
         let mut inner = self.lock();
-        if inner.gone || inner.finished || !inner.has_room() {
+        if inner.is_abandoned || inner.is_finished || !inner.has_room() {
             return false;
         }
-        let number = inner.own_number();
+        let number = inner.next_own_number();
         inner.add(data, number, true);
         true
     }
@@ -150,25 +150,25 @@ impl Stream {
     /// Adds a message, waiting for room.
     ///
     /// Cancel safe: yes, a dropped wait has added nothing.
-    pub(crate) async fn send(&self, data: Bytes) -> Result<(), Gone> {
-        self.add(data, Inner::own_number).await
+    pub(crate) async fn send(&self, data: Bytes) -> Result<(), ReaderGone> {
+        self.add(data, Inner::next_own_number).await
     }
 
     /// Adds a message that has a number elsewhere, or none, waiting for room.
     ///
     /// Cancel safe: yes, a dropped wait has added nothing.
-    pub(crate) async fn send_as(&self, data: Bytes, number: Option<u64>) -> Result<(), Gone> {
+    pub(crate) async fn send_numbered(&self, data: Bytes, number: Option<u64>) -> Result<(), ReaderGone> {
         self.add(data, |_| number.and_then(NonZeroU64::new)).await
     }
 
-    async fn add(&self, data: Bytes, number: impl FnOnce(&Inner) -> Option<NonZeroU64>) -> Result<(), Gone> {
+    async fn add(&self, data: Bytes, number: impl FnOnce(&Inner) -> Option<NonZeroU64>) -> Result<(), ReaderGone> {
         loop {
             // Created before the look, so that room made in between is not missed.
-            let room = self.room.notified();
+            let room = self.room_available.notified();
             {
                 let mut inner = self.lock();
-                if inner.gone {
-                    return Err(Gone);
+                if inner.is_abandoned {
+                    return Err(ReaderGone);
                 }
                 if inner.has_room() {
                     let number = number(&inner);
@@ -186,19 +186,19 @@ impl Stream {
     }
 
     /// Whether nobody reads any more, and nobody will.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.lock().gone
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.lock().is_abandoned
     }
 
     /// Waits until there is room for one more message, or nobody reads any more.
     ///
     /// Cancel safe: yes, it changes nothing.
-    pub(crate) async fn room(&self) {
+    pub(crate) async fn wait_for_room(&self) {
         loop {
-            let room = self.room.notified();
+            let room = self.room_available.notified();
             {
                 let inner = self.lock();
-                if inner.gone || inner.has_room() {
+                if inner.is_abandoned || inner.has_room() {
                     return;
                 }
             }
@@ -210,88 +210,88 @@ impl Stream {
     /// is bounded by the number of requests.
     pub(crate) fn push(&self, data: Bytes) {
         let mut inner = self.lock();
-        if !inner.gone {
-            let number = inner.own_number();
+        if !inner.is_abandoned {
+            let number = inner.next_own_number();
             inner.add(data, number, false);
         }
     }
 
     /// Adds the last message, and nothing more will come: nobody sees the one without the other.
-    pub(crate) fn conclude(&self, last: Option<Bytes>) {
+    pub(crate) fn finish_with(&self, last: Option<Bytes>) {
         let mut inner = self.lock();
-        inner.finished = true;
-        if let Some(data) = last.filter(|_| !inner.gone) {
-            let number = inner.own_number();
+        inner.is_finished = true;
+        if let Some(data) = last.filter(|_| !inner.is_abandoned) {
+            let number = inner.next_own_number();
             inner.add(data, number, false);
         }
         inner.wake();
     }
 
     /// Sends the present reader away for good: somebody else reads what this one would have.
-    pub(crate) fn dismiss(&self) {
+    pub(crate) fn detach_reader(&self) {
         let mut inner = self.lock();
-        inner.reader += 1;
-        inner.read = false;
-        inner.gone = true;
+        inner.reader_number += 1;
+        inner.has_reader = false;
+        inner.is_abandoned = true;
         inner.wake();
         drop(inner);
-        self.room.notify_waiters();
+        self.room_available.notify_waiters();
     }
 
     /// Notes a request that is answered here.
-    pub(crate) fn asks(&self, id: &RequestId) {
-        self.lock().asked.push(id.clone());
+    pub(crate) fn add_request_id(&self, id: &RequestId) {
+        self.lock().request_ids.push(id.clone());
     }
 
     /// The requests that are answered here.
-    pub(crate) fn asked(&self) -> Vec<RequestId> {
-        self.lock().asked.clone()
+    pub(crate) fn request_ids(&self) -> Vec<RequestId> {
+        self.lock().request_ids.clone()
     }
 
     /// The number of the last message that was read, if there are others that were not.
-    pub(crate) fn behind(&self) -> Option<u64> {
+    pub(crate) fn resume_position(&self) -> Option<u64> {
         let inner = self.lock();
-        (inner.wanted < inner.next).then_some(inner.taken)
+        (inner.next_read_seq < inner.next_seq).then_some(inner.last_read_number)
     }
 
     /// Nothing more will come; the reader ends when it has read the rest.
     pub(crate) fn finish(&self) {
         let mut inner = self.lock();
-        inner.finished = true;
+        inner.is_finished = true;
         inner.wake();
     }
 
     /// How many bytes it holds.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn held_bytes(&self) -> usize {
         self.lock().log_bytes
     }
 
     /// Whether somebody reads it now.
-    pub(crate) fn is_read(&self) -> bool {
-        self.lock().read
+    pub(crate) fn has_reader(&self) -> bool {
+        self.lock().has_reader
     }
 
     /// Whether nothing more will come.
     pub(crate) fn is_finished(&self) -> bool {
-        self.lock().finished
+        self.lock().is_finished
     }
 
     /// Sends the present reader away, to come back after `retry`.
-    pub(crate) fn cut(&self, retry: Duration) {
+    pub(crate) fn disconnect_reader(&self, retry: Duration) {
         let mut inner = self.lock();
-        inner.cut = Some(retry);
+        inner.retry_after = Some(retry);
         inner.wake();
     }
 
     /// Whether something waits to be read, or the reader is to leave.
-    pub(crate) fn is_stirred(&self) -> bool {
-        self.lock().is_stirred()
+    pub(crate) fn is_ready(&self) -> bool {
+        self.lock().is_ready()
     }
 
     /// The same. Wakes the task when that changes.
-    pub(crate) fn poll_stirred(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut inner = self.lock();
-        if inner.is_stirred() {
+        if inner.is_ready() {
             return Poll::Ready(());
         }
         inner.waker = Some(cx.waker().clone());
@@ -301,29 +301,29 @@ impl Stream {
     /// Reads from the message after `seq`. An earlier reader ends. None if that place is not known.
     pub(crate) fn attach(self: &Arc<Self>, seq: u64) -> Option<Reader> {
         let mut inner = self.lock();
-        let oldest = inner.log.front().map_or(inner.next, |event| event.seq);
-        if seq >= inner.next || seq + 1 < oldest {
+        let oldest = inner.log.front().map_or(inner.next_seq, |event| event.seq);
+        if seq >= inner.next_seq || seq + 1 < oldest {
             return None;
         }
-        inner.wanted = seq + 1;
+        inner.next_read_seq = seq + 1;
         inner.unread_bytes =
             inner.log.iter().filter(|event| event.seq > seq).map(|event| event.data.len()).sum();
-        inner.reader += 1;
-        inner.read = true;
-        inner.cut = None;
-        inner.gone = false;
+        inner.reader_number += 1;
+        inner.has_reader = true;
+        inner.retry_after = None;
+        inner.is_abandoned = false;
         inner.wake();
-        Some(Reader { number: inner.reader, stream: Arc::clone(self) })
+        Some(Reader { number: inner.reader_number, stream: Arc::clone(self) })
     }
 
     /// Reads from where the last reader stopped.
     pub(crate) fn reader(self: &Arc<Self>) -> Reader {
         let mut inner = self.lock();
-        inner.reader += 1;
-        inner.read = true;
-        inner.gone = false;
+        inner.reader_number += 1;
+        inner.has_reader = true;
+        inner.is_abandoned = false;
         inner.wake();
-        Reader { number: inner.reader, stream: Arc::clone(self) }
+        Reader { number: inner.reader_number, stream: Arc::clone(self) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -334,16 +334,16 @@ impl Stream {
 
 impl Inner {
     /// The number of a message that has none elsewhere.
-    fn own_number(&self) -> Option<NonZeroU64> {
-        NonZeroU64::new(self.next).filter(|_| !self.is_of_log)
+    fn next_own_number(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(self.next_seq).filter(|_| !self.has_external_numbers)
     }
 
-    fn is_stirred(&self) -> bool {
-        self.wanted < self.next || self.cut.is_some() || self.finished
+    fn is_ready(&self) -> bool {
+        self.next_read_seq < self.next_seq || self.retry_after.is_some() || self.is_finished
     }
 
     fn has_room(&self) -> bool {
-        let unread = self.next - self.wanted;
+        let unread = self.next_seq - self.next_read_seq;
         unread < self.capacity.messages as u64 && self.unread_bytes < self.capacity.bytes
     }
 
@@ -354,8 +354,8 @@ impl Inner {
             // Most streams never hold more than one.
             self.log.reserve_exact(1);
         }
-        self.log.push_back(Event { seq: self.next, data, number, is_hint });
-        self.next += 1;
+        self.log.push_back(StreamMessage { seq: self.next_seq, data, resume_number: number, is_hint });
+        self.next_seq += 1;
         self.evict();
         self.wake();
     }
@@ -364,7 +364,7 @@ impl Inner {
     fn evict(&mut self) {
         while let Some(oldest) = self.log.front() {
             let over = self.log.len() > self.capacity.messages || self.log_bytes > self.capacity.bytes;
-            if oldest.seq >= self.wanted || (self.kept && !over) {
+            if oldest.seq >= self.next_read_seq || (self.is_resumable && !over) {
                 break;
             }
             self.log_bytes -= oldest.data.len();
@@ -388,45 +388,45 @@ pub(crate) struct Reader {
 
 /// What a reader finds.
 #[derive(Debug)]
-pub(crate) enum Next {
-    Event(Event),
+pub(crate) enum ReadResult {
+    Message(StreamMessage),
     /// Leave, and come back after this time.
-    Cut(Duration),
+    Disconnect(Duration),
     /// Nothing more will come, or another reader has taken over.
     End,
 }
 
 impl Reader {
     /// The next message.
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<ReadResult> {
         let mut inner = self.stream.lock();
-        if inner.reader != self.number {
-            return Poll::Ready(Next::End);
+        if inner.reader_number != self.number {
+            return Poll::Ready(ReadResult::End);
         }
-        if inner.wanted == inner.next
-            && let Some(retry) = inner.cut.take()
+        if inner.next_read_seq == inner.next_seq
+            && let Some(retry) = inner.retry_after.take()
         {
-            return Poll::Ready(Next::Cut(retry));
+            return Poll::Ready(ReadResult::Disconnect(retry));
         }
-        if inner.wanted < inner.next {
-            let first = inner.log.front().map_or(inner.next, |event| event.seq);
-            let index = usize::try_from(inner.wanted.saturating_sub(first)).unwrap_or(usize::MAX);
+        if inner.next_read_seq < inner.next_seq {
+            let first = inner.log.front().map_or(inner.next_seq, |event| event.seq);
+            let index = usize::try_from(inner.next_read_seq.saturating_sub(first)).unwrap_or(usize::MAX);
             let event =
-                if inner.kept || index != 0 { inner.log.get(index).cloned() } else { inner.log.pop_front() };
+                if inner.is_resumable || index != 0 { inner.log.get(index).cloned() } else { inner.log.pop_front() };
             if let Some(event) = event {
-                if !inner.kept && index == 0 {
+                if !inner.is_resumable && index == 0 {
                     inner.log_bytes -= event.data.len();
                 }
                 inner.unread_bytes = inner.unread_bytes.saturating_sub(event.data.len());
-                inner.wanted = event.seq + 1;
-                inner.taken = event.number.map_or(inner.taken, NonZeroU64::get);
+                inner.next_read_seq = event.seq + 1;
+                inner.last_read_number = event.resume_number.map_or(inner.last_read_number, NonZeroU64::get);
                 drop(inner);
-                self.stream.room.notify_waiters();
-                return Poll::Ready(Next::Event(event));
+                self.stream.room_available.notify_waiters();
+                return Poll::Ready(ReadResult::Message(event));
             }
         }
-        if inner.finished {
-            return Poll::Ready(Next::End);
+        if inner.is_finished {
+            return Poll::Ready(ReadResult::End);
         }
         inner.waker = Some(cx.waker().clone());
         Poll::Pending
@@ -435,20 +435,20 @@ impl Reader {
     /// Whether everything was read, and nothing more will come.
     pub(crate) fn is_at_end(&self) -> bool {
         let inner = self.stream.lock();
-        inner.finished && inner.wanted == inner.next
+        inner.is_finished && inner.next_read_seq == inner.next_seq
     }
 
     /// The next message, if it is there already.
-    pub(crate) fn ready(&mut self) -> Option<Event> {
+    pub(crate) fn try_next(&mut self) -> Option<StreamMessage> {
         {
             // A cut is for whoever waits, and must not be taken here.
             let inner = self.stream.lock();
-            if inner.wanted >= inner.next {
+            if inner.next_read_seq >= inner.next_seq {
                 return None;
             }
         }
         match self.poll_next(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Next::Event(event)) => Some(event),
+            Poll::Ready(ReadResult::Message(event)) => Some(event),
             _ => None,
         }
     }
@@ -456,7 +456,7 @@ impl Reader {
     /// The next message.
     ///
     /// Cancel safe: yes, a message is taken only when it is returned.
-    pub(crate) async fn next(&mut self) -> Next {
+    pub(crate) async fn next(&mut self) -> ReadResult {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
 }
@@ -464,14 +464,14 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         let mut inner = self.stream.lock();
-        if inner.reader != self.number {
+        if inner.reader_number != self.number {
             return;
         }
-        inner.read = false;
-        if !inner.kept {
-            inner.gone = true;
+        inner.has_reader = false;
+        if !inner.is_resumable {
+            inner.is_abandoned = true;
             drop(inner);
-            self.stream.room.notify_waiters();
+            self.stream.room_available.notify_waiters();
         }
     }
 }
@@ -486,7 +486,7 @@ mod tests {
 
     async fn text(reader: &mut Reader) -> String {
         match reader.next().await {
-            Next::Event(event) => String::from_utf8(event.data.to_vec()).unwrap(),
+            ReadResult::Message(event) => String::from_utf8(event.data.to_vec()).unwrap(),
             other => format!("{other:?}"),
         }
     }
@@ -532,7 +532,7 @@ mod tests {
     #[tokio::test]
     async fn a_kept_stream_can_be_read_again_from_the_middle() {
         let stream = Stream::new(Capacity::default());
-        stream.keep();
+        stream.make_resumable();
         for text in ["a", "b", "c"] {
             stream.push(message(text));
         }
@@ -549,7 +549,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_evicted_cannot_be_asked_for() {
         let stream = Stream::new(Capacity { messages: 2, bytes: 100 });
-        stream.keep();
+        stream.make_resumable();
         let mut reader = stream.reader();
         for text in ["a", "b", "c", "d"] {
             stream.push(message(text));
@@ -570,40 +570,40 @@ mod tests {
     #[tokio::test]
     async fn what_is_not_in_the_log_that_numbers_a_stream_has_no_number() {
         let stream = Stream::new(Capacity::default());
-        stream.begin_behind(70);
+        stream.start_after(70);
         let mut reader = stream.reader();
         assert!(stream.hint(message("a hint")));
-        assert_eq!(stream.behind(), Some(70), "nothing was read, so it is where it began");
-        stream.send_as(message("a change"), Some(71)).await.unwrap();
+        assert_eq!(stream.resume_position(), Some(70), "nothing was read, so it is where it began");
+        stream.send_numbered(message("a change"), Some(71)).await.unwrap();
         stream.push(message("more"));
         let numbers =
-            [reader.ready(), reader.ready()].map(|event| event.unwrap().number.map(NonZeroU64::get));
+            [reader.try_next(), reader.try_next()].map(|event| event.unwrap().resume_number.map(NonZeroU64::get));
         assert_eq!(numbers, [None, Some(71)]);
-        assert_eq!(stream.behind(), Some(71));
-        assert_eq!(reader.ready().unwrap().number, None);
-        assert_eq!(stream.behind(), None);
+        assert_eq!(stream.resume_position(), Some(71));
+        assert_eq!(reader.try_next().unwrap().resume_number, None);
+        assert_eq!(stream.resume_position(), None);
     }
 
     #[tokio::test]
     async fn looking_for_more_does_not_take_the_cut() {
         let stream = Stream::new(Capacity::default());
-        stream.keep();
+        stream.make_resumable();
         stream.push(message("a"));
-        stream.cut(Duration::from_millis(5));
+        stream.disconnect_reader(Duration::from_millis(5));
         let mut reader = stream.reader();
-        assert!(reader.ready().is_some());
-        assert!(reader.ready().is_none());
-        assert!(matches!(reader.next().await, Next::Cut(_)));
+        assert!(reader.try_next().is_some());
+        assert!(reader.try_next().is_none());
+        assert!(matches!(reader.next().await, ReadResult::Disconnect(_)));
     }
 
     #[tokio::test]
     async fn a_cut_reader_gets_what_was_written_before_it() {
         let stream = Stream::new(Capacity::default());
-        stream.keep();
+        stream.make_resumable();
         stream.push(message("a"));
-        stream.cut(Duration::from_millis(5));
+        stream.disconnect_reader(Duration::from_millis(5));
         let mut reader = stream.reader();
         assert_eq!(text(&mut reader).await, "a");
-        assert!(matches!(reader.next().await, Next::Cut(_)));
+        assert!(matches!(reader.next().await, ReadResult::Disconnect(_)));
     }
 }

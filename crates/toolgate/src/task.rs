@@ -30,12 +30,12 @@ use toolgate_wire::model::{
 use toolgate_wire::{ProtocolError, ProtocolErrorKind, ProgressToken, RawJson, codec};
 
 use crate::cancel::Cancel;
-use crate::clock::{Clock, iso8601, tick};
+use crate::clock::{Clock, format_iso8601, timer_now};
 use crate::handler::{AskErrorKind, Luggage, Voice};
-use crate::hub::{Hub, Topic};
-use crate::maps::ByName;
-use crate::request::{BoxFuture, Caller, Failure, Stop};
-use crate::seal::{Seal, token};
+use crate::hub::{Subscriptions, ChangeTopic};
+use crate::maps::NameMap;
+use crate::request::{BoxFuture, Caller, ToolFailure, CallError};
+use crate::seal::{Seal, random_token};
 use crate::store::{Cellar, Expect, Key, Reach, StoreError, Version};
 use crate::tracker::Tracker;
 use desk::Desk;
@@ -106,7 +106,7 @@ impl Default for TaskLimits {
 /// Who does the work of a task.
 pub(crate) trait Crew: Send + Sync {
     /// Begins to run a tool. None if there is none of that name.
-    fn start(&self, job: Job) -> Option<BoxFuture<'static, Result<Outcome, Stop>>>;
+    fn start(&self, job: Job) -> Option<BoxFuture<'static, Result<Outcome, CallError>>>;
 
     /// Whether a task of this tool may be run again.
     fn is_resumable(&self, tool: &str) -> bool;
@@ -156,7 +156,7 @@ impl std::fmt::Debug for Tasks {
 struct Core {
     cellar: Cellar,
     crew: Arc<dyn Crew>,
-    hub: Arc<Hub>,
+    hub: Arc<Subscriptions>,
     clock: Clock,
     seal: Seal,
     limits: TaskLimits,
@@ -167,7 +167,7 @@ struct Core {
     /// What has ended here.
     kept: Mutex<Kept>,
     /// Who waits for which task to change. Bounded by the calls under way.
-    waiting: Mutex<ByName<Arc<Notify>>>,
+    waiting: Mutex<NameMap<Arc<Notify>>>,
     is_up: AtomicBool,
     /// Something was missed of what other processes say.
     missed: AtomicBool,
@@ -184,9 +184,9 @@ struct Core {
 /// Bounded by [`TaskLimits::running`].
 #[derive(Default)]
 struct Running {
-    desks: ByName<Arc<Desk>>,
+    desks: NameMap<Arc<Desk>>,
     /// How many of each owner, those that are about to begin included.
-    owners: ByName<usize>,
+    owners: NameMap<usize>,
     total: usize,
 }
 
@@ -194,7 +194,7 @@ struct Running {
 pub(crate) struct Means {
     pub(crate) cellar: Cellar,
     pub(crate) crew: Arc<dyn Crew>,
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) hub: Arc<Subscriptions>,
     pub(crate) clock: Clock,
     pub(crate) seal: Seal,
     pub(crate) limits: TaskLimits,
@@ -213,7 +213,7 @@ impl Tasks {
             clock,
             seal,
             limits,
-            node: token().into(),
+            node: random_token().into(),
             running: Mutex::default(),
             kept: Mutex::default(),
             waiting: Mutex::default(),
@@ -250,7 +250,7 @@ impl Tasks {
     }
 
     /// Begins a task. It is kept before this ends, so whoever hears of it finds it.
-    pub(crate) fn create(&self, wish: Wish) -> BoxFuture<'static, Result<Task, Stop>> {
+    pub(crate) fn create(&self, wish: Wish) -> BoxFuture<'static, Result<Task, CallError>> {
         self.rise();
         let core = Arc::clone(&self.core);
         Box::pin(core.create(wish))
@@ -346,7 +346,7 @@ impl Tasks {
     /// voice.
     ///
     /// Cancel safe: yes, it may be begun again.
-    pub(crate) async fn result(&self, owner: &str, id: &str, voice: &dyn Voice) -> Result<Outcome, Stop> {
+    pub(crate) async fn result(&self, owner: &str, id: &str, voice: &dyn Voice) -> Result<Outcome, CallError> {
         self.rise();
         let core = &self.core;
         // What this client will not or cannot answer; somebody else may.
@@ -387,15 +387,15 @@ impl Tasks {
 }
 
 impl Core {
-    async fn create(self: Arc<Core>, wish: Wish) -> Result<Task, Stop> {
+    async fn create(self: Arc<Core>, wish: Wish) -> Result<Task, CallError> {
         let owner = wish.caller.owner.clone();
-        let owner = owner.unwrap_or_else(|| crate::request::owner(&wish.caller.principal, None));
+        let owner = owner.unwrap_or_else(|| crate::request::task_owner(&wish.caller.principal, None));
         let place = self.reserve(&owner)?;
         let life = match wish.ttl {
             Some(ttl) => Duration::from_millis(ttl).clamp(LIVES.0, LIVES.1),
             None => wish.usual.unwrap_or(self.limits.ttl).min(TaskLimits::LONGEST),
         };
-        let id = token();
+        let id = random_token();
         let record = first_record(&id, &wish, self.clock.unix_millis(), life, self.limits.poll);
         let lease = self.claim(&owner, &id).await?;
         let version = match self.keep_first(&owner, &record, life).await {
@@ -417,7 +417,7 @@ impl Core {
 
     /// Takes the lease of a new task, if its owner may have one more. It comes before everything else: who sees that a
     /// task is under way must not find it without one.
-    async fn claim(&self, owner: &str, id: &str) -> Result<Version, Stop> {
+    async fn claim(&self, owner: &str, id: &str) -> Result<Version, CallError> {
         let key = self.cellar.key(LEASES, id);
         let lease = self.cellar.store.put(&key, self.lease_bytes(), Some(LEASE), Expect::Absent);
         let (run, mine) = (self.cellar.space(RUN), format!("{owner}."));
@@ -529,7 +529,7 @@ impl Core {
         if !is_own && let Some(desk) = lock(&self.running).desks.get(id) {
             desk.nudge();
         }
-        self.hub.publish(&Topic::Task { owner: owner.into(), id: id.into() });
+        self.hub.publish(&ChangeTopic::Task { owner: owner.into(), id: id.into() });
     }
 
     /// Waits until a question is no longer asked.
@@ -547,7 +547,7 @@ impl Core {
     }
 
     fn wait_for<'a>(&'a self, id: &'a str) -> Waiting<'a> {
-        let notify = Arc::clone(lock(&self.waiting).or_default(id));
+        let notify = Arc::clone(lock(&self.waiting).get_or_default(id));
         Waiting { core: self, id, notify }
     }
 
@@ -570,7 +570,7 @@ impl Core {
 
     /// Counts what has ended, and lets go of what there is no room for.
     async fn shelve(&self, owner: &str, record: &Record) {
-        let until = tick() + self.left_of(record).unwrap_or_default();
+        let until = timer_now() + self.left_of(record).unwrap_or_default();
         let ended = Ended { id: record.task.id.as_str().into(), bytes: record.write().len(), until };
         let gone = lock(&self.kept).add(owner, ended, &self.limits);
         for (owner, id) in gone {
@@ -581,7 +581,7 @@ impl Core {
     }
 
     /// Takes a place among what runs here.
-    fn reserve(self: &Arc<Core>, owner: &Arc<str>) -> Result<Place, Stop> {
+    fn reserve(self: &Arc<Core>, owner: &Arc<str>) -> Result<Place, CallError> {
         let mut running = lock(&self.running);
         let mine = running.owners.get(owner).copied().unwrap_or(0);
         if mine >= self.limits.each || running.total >= self.limits.running {
@@ -676,8 +676,8 @@ fn first_record(id: &str, wish: &Wish, now: u64, life: Duration, poll: Duration)
             id: id.to_owned(),
             status: TaskStatus::Working,
             status_message: None,
-            created_at: iso8601(now),
-            last_updated_at: iso8601(now),
+            created_at: format_iso8601(now),
+            last_updated_at: format_iso8601(now),
             ttl_ms: Some(millis(life)),
             poll_interval_ms: Some(millis(poll).max(1)),
             input_requests: BTreeMap::new(),
@@ -703,7 +703,7 @@ fn told_by(id: &str, raw: Option<RawJson>) -> toolgate_wire::Meta {
 }
 
 /// What `tasks/result` gives.
-fn payload(task: Task) -> Result<Outcome, Stop> {
+fn payload(task: Task) -> Result<Outcome, CallError> {
     match (task.status, task.outcome) {
         (TaskStatus::Cancelled, _) => {
             Err(ProtocolError::new(ProtocolErrorKind::Internal, "the task was cancelled, so it has no result").into())
@@ -718,7 +718,7 @@ fn payload(task: Task) -> Result<Outcome, Stop> {
 fn named(ask: ServerRequest) -> ServerRequest {
     match ask {
         ServerRequest::Elicitation(ElicitRequest::Url { message, url, id }) if id.is_empty() => {
-            ServerRequest::Elicitation(ElicitRequest::Url { message, url, id: token() })
+            ServerRequest::Elicitation(ElicitRequest::Url { message, url, id: random_token() })
         }
         ask => ask,
     }
@@ -743,7 +743,7 @@ fn brief(task: Task) -> Task {
 /// Which process this is: a new name each time it starts, the same for all servers in it.
 fn process() -> &'static str {
     static PROCESS: OnceLock<String> = OnceLock::new();
-    PROCESS.get_or_init(token)
+    PROCESS.get_or_init(random_token)
 }
 
 fn space_of(owner: &str) -> String {
@@ -771,9 +771,9 @@ fn away(error: &StoreError) -> ProtocolError {
 
 const AWAY: &str = "storage unavailable, try again";
 
-fn unkept(error: &StoreError) -> Stop {
+fn unkept(error: &StoreError) -> CallError {
     tracing::warn!(%error, "a task could not be kept");
-    Stop::Tool(Failure::Broken, Box::new(ToolOutput::error(AWAY)))
+    CallError::Tool(ToolFailure::Internal, Box::new(ToolOutput::error(AWAY)))
 }
 
 /// Two random ids were the same, or an operation was done although it said otherwise.
@@ -781,9 +781,9 @@ fn taken() -> StoreError {
     StoreError::Unavailable("it is there already".into())
 }
 
-fn too_many() -> Stop {
+fn too_many() -> CallError {
     let said = "too many tasks: wait for some of them to end, or cancel them";
-    Stop::Tool(Failure::Broken, Box::new(ToolOutput::error(said)))
+    CallError::Tool(ToolFailure::Internal, Box::new(ToolOutput::error(said)))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -14,10 +14,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 /// Any work that somebody waits for the end of.
-type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+type BoxedTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-const CLOSED: usize = 1;
-const ONE: usize = 2;
+const CLOSED_BIT: usize = 1;
+const TASK_UNIT: usize = 2;
 
 /// Counts tasks. Clones count together.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,7 @@ pub(crate) struct Tracker(Arc<Inner>);
 struct Inner {
     /// How many are under way, times two; and one if there will be no end of more.
     state: AtomicUsize,
-    waiting: Notify,
+    notify: Notify,
 }
 
 impl Tracker {
@@ -37,29 +37,29 @@ impl Tracker {
 
     /// Begins a task that is counted until it ends or is dropped with its runtime.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        tokio::spawn(Task { work: Box::pin(work), _tracked: Some(self.token()) });
+        tokio::spawn(TrackedTask { future: Box::pin(work), _token: Some(self.token()) });
     }
 
     /// Begins a task of the whole house, see [`make_home`].
-    pub(crate) fn spawn_home(&self, work: impl Future<Output = ()> + Send + 'static) {
-        begin_home(Task { work: Box::pin(work), _tracked: Some(self.token()) });
+    pub(crate) fn spawn_main(&self, work: impl Future<Output = ()> + Send + 'static) {
+        spawn_on_main(TrackedTask { future: Box::pin(work), _token: Some(self.token()) });
     }
 
     /// Counts something that is no task, until it is dropped.
-    pub(crate) fn token(&self) -> Tracked {
-        self.0.state.fetch_add(ONE, Ordering::Relaxed);
-        Tracked(Arc::clone(&self.0))
+    pub(crate) fn token(&self) -> TrackerToken {
+        self.0.state.fetch_add(TASK_UNIT, Ordering::Relaxed);
+        TrackerToken(Arc::clone(&self.0))
     }
 
     /// How many are under way.
     pub(crate) fn len(&self) -> usize {
-        self.0.state.load(Ordering::Relaxed) / ONE
+        self.0.state.load(Ordering::Relaxed) / TASK_UNIT
     }
 
     /// From now on an empty count is the end. More may still be begun.
     pub(crate) fn close(&self) {
-        if self.0.state.fetch_or(CLOSED, Ordering::AcqRel) == 0 {
-            self.0.waiting.notify_waiters();
+        if self.0.state.fetch_or(CLOSED_BIT, Ordering::AcqRel) == 0 {
+            self.0.notify.notify_waiters();
         }
     }
 
@@ -68,8 +68,8 @@ impl Tracker {
     /// Cancel safe: yes.
     pub(crate) async fn wait(&self) {
         // Made before the look at the count: whoever is the last after that look wakes this one.
-        let woken = self.0.waiting.notified();
-        if self.0.state.load(Ordering::Acquire) != CLOSED {
+        let woken = self.0.notify.notified();
+        if self.0.state.load(Ordering::Acquire) != CLOSED_BIT {
             woken.await;
         }
     }
@@ -77,115 +77,115 @@ impl Tracker {
 
 /// One that is counted.
 #[derive(Debug)]
-pub(crate) struct Tracked(Arc<Inner>);
+pub(crate) struct TrackerToken(Arc<Inner>);
 
-impl Drop for Tracked {
+impl Drop for TrackerToken {
     fn drop(&mut self) {
-        if self.0.state.fetch_sub(ONE, Ordering::AcqRel) == ONE | CLOSED {
-            self.0.waiting.notify_waiters();
+        if self.0.state.fetch_sub(TASK_UNIT, Ordering::AcqRel) == TASK_UNIT | CLOSED_BIT {
+            self.0.notify.notify_waiters();
         }
     }
 }
 
 /// Begins a task of the whole house, see [`make_home`], that nobody waits for.
-pub(crate) fn spawn_home(work: impl Future<Output = ()> + Send + 'static) {
-    begin_home(Task { work: Box::pin(work), _tracked: None });
+pub(crate) fn spawn_main(work: impl Future<Output = ()> + Send + 'static) {
+    spawn_on_main(TrackedTask { future: Box::pin(work), _token: None });
 }
 
 thread_local! {
-    static HOME: OnceCell<Handle> = const { OnceCell::new() };
+    static MAIN_RUNTIME: OnceCell<Handle> = const { OnceCell::new() };
 }
 
 /// From now on, tasks of the whole house that are begun on this thread run there: the runtime of this one serves
 /// connections, may be kept busy by their calls, and ends with their listener.
 #[cfg(feature = "http")]
-pub(crate) fn make_home(home: Handle) {
-    HOME.with(|cell| {
+pub(crate) fn set_main_runtime(home: Handle) {
+    MAIN_RUNTIME.with(|cell| {
         let _ = cell.set(home);
     });
 }
 
-fn begin_home(task: Task) {
-    HOME.with(|home| match home.get() {
+fn spawn_on_main(task: TrackedTask) {
+    MAIN_RUNTIME.with(|home| match home.get() {
         Some(home) => drop(home.spawn(task)),
         None => drop(tokio::spawn(task)),
     });
 }
 
 /// The one type of future that the runtime is given. What it worked with is gone before it counts as ended.
-struct Task {
-    work: Work,
-    _tracked: Option<Tracked>,
+struct TrackedTask {
+    future: BoxedTask,
+    _token: Option<TrackerToken>,
 }
 
-impl Future for Task {
+impl Future for TrackedTask {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.work.as_mut().poll(cx)
+        self.future.as_mut().poll(cx)
     }
 }
 
 /// A task that brings something back. `None` if it panicked or was ended.
 #[derive(Debug)]
-pub(crate) struct Errand<T> {
+pub(crate) struct SpawnHandle<T> {
     task: JoinHandle<()>,
     /// It ends with whoever waits for it.
-    is_bound: bool,
+    aborts_on_drop: bool,
     /// Not the output of the task: all tasks are of one type.
-    brought: Arc<Mutex<Option<T>>>,
+    output: Arc<Mutex<Option<T>>>,
 }
 
 /// Sends somebody on an errand, on this runtime.
-pub(crate) fn send_on<T: Send + 'static>(
+pub(crate) fn spawn_on<T: Send + 'static>(
     here: &Handle,
     work: impl Future<Output = T> + Send + 'static,
-) -> Errand<T> {
+) -> SpawnHandle<T> {
     let brought = Arc::new(Mutex::new(None));
     let place = Arc::clone(&brought);
     let work = Box::pin(async move {
         let found = work.await;
         *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
     });
-    Errand { task: here.spawn(Task { work, _tracked: None }), is_bound: false, brought }
+    SpawnHandle { task: here.spawn(TrackedTask { future: work, _token: None }), aborts_on_drop: false, output: brought }
 }
 
 /// Sends somebody on an errand that may block its thread.
-pub(crate) fn send_aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Errand<T> {
+pub(crate) fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> SpawnHandle<T> {
     let brought = Arc::new(Mutex::new(None));
     let place = Arc::clone(&brought);
     let work: Box<dyn FnOnce() + Send> = Box::new(move || {
         let found = work();
         *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
     });
-    Errand { task: tokio::task::spawn_blocking(work), is_bound: false, brought }
+    SpawnHandle { task: tokio::task::spawn_blocking(work), aborts_on_drop: false, output: brought }
 }
 
-impl<T> Errand<T> {
+impl<T> SpawnHandle<T> {
     /// The same, which ends with whoever waits for it.
-    pub(crate) fn bound(mut self) -> Errand<T> {
-        self.is_bound = true;
+    pub(crate) fn abort_on_drop(mut self) -> SpawnHandle<T> {
+        self.aborts_on_drop = true;
         self
     }
 
-    pub(crate) fn end(&self) {
+    pub(crate) fn abort(&self) {
         self.task.abort();
     }
 }
 
-impl<T> Future for Errand<T> {
+impl<T> Future for SpawnHandle<T> {
     type Output = Option<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         let ended = Pin::new(&mut self.task).poll(cx);
-        ended.map(|_| self.brought.lock().unwrap_or_else(PoisonError::into_inner).take())
+        ended.map(|_| self.output.lock().unwrap_or_else(PoisonError::into_inner).take())
     }
 }
 
-impl<T> Drop for Errand<T> {
+impl<T> Drop for SpawnHandle<T> {
     fn drop(&mut self) {
-        if self.is_bound {
-            self.end();
+        if self.aborts_on_drop {
+            self.abort();
         }
     }
 }
@@ -193,12 +193,12 @@ impl<T> Drop for Errand<T> {
 /// A task that ends with whoever holds this.
 #[cfg(feature = "testing")]
 #[derive(Debug)]
-pub(crate) struct Leash<T>(tokio::task::JoinHandle<T>);
+pub(crate) struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
 
 #[cfg(feature = "testing")]
-impl<T> Leash<T> {
-    pub(crate) fn new(task: tokio::task::JoinHandle<T>) -> Leash<T> {
-        Leash(task)
+impl<T> AbortOnDrop<T> {
+    pub(crate) fn new(task: tokio::task::JoinHandle<T>) -> AbortOnDrop<T> {
+        AbortOnDrop(task)
     }
 
     pub(crate) fn abort(&self) {
@@ -211,7 +211,7 @@ impl<T> Leash<T> {
 }
 
 #[cfg(feature = "testing")]
-impl<T> Future for Leash<T> {
+impl<T> Future for AbortOnDrop<T> {
     type Output = Result<T, tokio::task::JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -220,7 +220,7 @@ impl<T> Future for Leash<T> {
 }
 
 #[cfg(feature = "testing")]
-impl<T> Drop for Leash<T> {
+impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -235,28 +235,28 @@ mod tests {
 
     use super::*;
 
-    const SOON: Duration = Duration::from_millis(100);
+    const SHORT_TIMEOUT: Duration = Duration::from_millis(100);
 
     #[tokio::test(start_paused = true)]
     async fn the_last_one_wakes_who_waits() {
         let tracker = Tracker::new();
-        assert!(timeout(SOON, tracker.wait()).await.is_err(), "it is not closed");
+        assert!(timeout(SHORT_TIMEOUT, tracker.wait()).await.is_err(), "it is not closed");
         let (go, gone) = oneshot::channel::<()>();
         tracker.spawn(async move {
             let _ = gone.await;
         });
         let token = tracker.token();
         tracker.close();
-        assert!(timeout(SOON, tracker.wait()).await.is_err(), "two are under way");
+        assert!(timeout(SHORT_TIMEOUT, tracker.wait()).await.is_err(), "two are under way");
         drop(token);
-        assert!(timeout(SOON, tracker.wait()).await.is_err(), "one is under way");
+        assert!(timeout(SHORT_TIMEOUT, tracker.wait()).await.is_err(), "one is under way");
         let waiting = tokio::spawn({
             let tracker = tracker.clone();
             async move { tracker.wait().await }
         });
         tokio::task::yield_now().await;
         go.send(()).unwrap();
-        timeout(SOON, waiting).await.unwrap().unwrap();
+        timeout(SHORT_TIMEOUT, waiting).await.unwrap().unwrap();
         tracker.wait().await;
     }
 
@@ -269,7 +269,7 @@ mod tests {
         });
         tokio::task::yield_now().await;
         tracker.close();
-        timeout(SOON, waiting).await.unwrap().unwrap();
+        timeout(SHORT_TIMEOUT, waiting).await.unwrap().unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -277,7 +277,7 @@ mod tests {
         let tracker = Tracker::new();
         tracker.spawn(async { panic!("on purpose") });
         tracker.close();
-        timeout(SOON, tracker.wait()).await.unwrap();
+        timeout(SHORT_TIMEOUT, tracker.wait()).await.unwrap();
     }
 
     /// What a task held is gone when the wait is over: an owner may count on it.
@@ -311,16 +311,16 @@ mod tests {
     /// A thread that serves connections hands on what belongs to the house, and may end before that does.
     #[cfg(feature = "http")]
     #[tokio::test]
-    async fn work_of_the_house_runs_at_home() {
+    async fn background_work_runs_on_the_main_runtime() {
         let (home, tracker) = (Handle::current(), Tracker::new());
         let (say, said) = oneshot::channel();
         let thread = std::thread::spawn({
             let tracker = tracker.clone();
             move || {
-                make_home(home);
+                set_main_runtime(home);
                 let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
                 runtime.block_on(async {
-                    tracker.spawn_home(async move {
+                    tracker.spawn_main(async move {
                         tokio::task::yield_now().await;
                         let _ = say.send(std::thread::current().id());
                     });

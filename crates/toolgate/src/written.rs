@@ -10,12 +10,12 @@ use toolgate_wire::{Limits, RawJson, View};
 const LIMITS: Limits = Limits { max_bytes: usize::MAX, max_depth: 127 };
 
 /// None if it is none.
-pub(crate) fn read(bytes: Bytes) -> Option<RawJson> {
+pub(crate) fn parse(bytes: Bytes) -> Option<RawJson> {
     RawJson::parse_with(bytes, &LIMITS).ok()
 }
 
 /// The members of an object in it, by name; none where there is no object of this name.
-pub(crate) fn entries(whole: &RawJson, object: &str) -> BTreeMap<String, RawJson> {
+pub(crate) fn object_members(whole: &RawJson, object: &str) -> BTreeMap<String, RawJson> {
     whole.view().get(object).map(|object| members(whole, object)).unwrap_or_default()
 }
 
@@ -30,6 +30,6 @@ pub(crate) fn members(whole: &RawJson, object: View<'_>) -> BTreeMap<String, Raw
 }
 
 /// An answer of ours as a tree. What users have serialized may have a key twice: the last counts.
-pub(crate) fn answer(bytes: &[u8]) -> Value {
+pub(crate) fn response_value(bytes: &[u8]) -> Value {
     toolgate_json::view_from_trusted(bytes).to_value()
 }

@@ -17,38 +17,38 @@ use toolgate_wire::model::{
 };
 use toolgate_wire::{Client, ProtocolVersion, ProtocolError, Kind, RawJson, codec};
 
-use super::{Era, Face};
+use super::{Protocol, ServerInfo};
 use crate::clock::Clock;
 use crate::handler::{AskError, AskErrorKind, Luggage, Voice};
 use crate::registry::is_right;
-use crate::request::{BoxFuture, Caller, Principal, Stop};
+use crate::request::{BoxFuture, Caller, Principal, CallError};
 use crate::seal::Seal;
 use crate::stream::Stream;
 use crate::written;
 
 /// How long a client may take to come back.
-const LIFETIME: Duration = Duration::from_secs(15 * 60);
+const STATE_TTL: Duration = Duration::from_secs(15 * 60);
 /// How often a call may ask.
-const ROUNDS: u64 = 16;
+const MAX_ROUNDS: u64 = 16;
 /// How much a client may be given to carry.
-const LUGGAGE: usize = 64 << 10;
+const MAX_STATE_BYTES: usize = 64 << 10;
 
 /// The voice of one run of a call whose client must call again to answer.
-pub(super) struct Retrying {
-    edition: ProtocolVersion,
+pub(super) struct RetryChannel {
+    version: ProtocolVersion,
     client: Arc<Client>,
     log_level: Option<LogLevel>,
     /// None: the client takes one message only, the answer.
     out: Option<Arc<Stream>>,
     is_tool: bool,
     /// What the sealed journal is bound to. Computed when needed: most calls ask nothing.
-    binding: Binding,
-    kit: Arc<Kit>,
+    binding: StateBinding,
+    state_sealer: Arc<StateSealer>,
     /// None as long as the client has brought nothing and nobody has asked: nearly always.
     journal: Mutex<Option<Box<Journal>>>,
 }
 
-struct Binding {
+struct StateBinding {
     principal: Principal,
     method: &'static str,
     /// As they came: what of them counts is read when it is asked for.
@@ -56,9 +56,9 @@ struct Binding {
 }
 
 /// What is needed to seal and to open, in one piece: every call keeps it, and hardly any uses it.
-pub(super) struct Kit {
+pub(super) struct StateSealer {
     /// Servers may share their keys; what one made up is not for the other.
-    pub(super) server: Arc<ArcSwap<Face>>,
+    pub(super) server_info: Arc<ArcSwap<ServerInfo>>,
     pub(super) seal: Seal,
     pub(super) clock: Clock,
 }
@@ -68,28 +68,28 @@ struct Journal {
     /// What the client carried; taken when it is opened.
     sealed: Option<String>,
     /// What the client brings this time. Stays raw until the question is known.
-    brought: BTreeMap<String, RawJson>,
+    responses: BTreeMap<String, RawJson>,
     round: u64,
     /// Answers of this and earlier runs.
     answers: BTreeMap<String, RawJson>,
     /// Steps and state of this and earlier runs.
-    memory: BTreeMap<String, RawJson>,
+    saved_values: BTreeMap<String, RawJson>,
     /// Asked in this run and not answered.
-    waiting: BTreeMap<String, ServerRequest>,
+    pending: BTreeMap<String, ServerRequest>,
     /// What the client would have to be able to do, and the words in which the handler was told.
-    missing: Option<(ClientCapabilities, String)>,
-    forged: Option<ProtocolError>,
+    missing_capabilities: Option<(ClientCapabilities, String)>,
+    state_error: Option<ProtocolError>,
 }
 
-impl Retrying {
+impl RetryChannel {
     pub(super) fn new(
-        edition: ProtocolVersion,
+        version: ProtocolVersion,
         call: &Call,
         params: Option<&RawJson>,
         caller: &Caller,
         out: Option<Arc<Stream>>,
-        era: &Era,
-    ) -> Retrying {
+        era: &Protocol,
+    ) -> RetryChannel {
         let retry = match call {
             Call::CallTool { retry, .. } | Call::GetPrompt { retry, .. } | Call::ReadResource { retry, .. } => {
                 Some(retry)
@@ -97,54 +97,54 @@ impl Retrying {
             _ => None,
         };
         let journal = retry.filter(|retry| !retry.is_empty()).map(|Retry { input_responses: responses, request_state: state }| {
-            Box::new(Journal { sealed: state.clone(), brought: responses.clone(), ..Journal::default() })
+            Box::new(Journal { sealed: state.clone(), responses: responses.clone(), ..Journal::default() })
         });
         let binding =
-            Binding { principal: caller.principal.clone(), method: call.method(), params: params.cloned() };
-        Retrying {
-            edition,
+            StateBinding { principal: caller.principal.clone(), method: call.method(), params: params.cloned() };
+        RetryChannel {
+            version,
             client: Arc::clone(&caller.client),
             log_level: caller.meta.log_level,
             out,
             is_tool: matches!(call, Call::CallTool { .. }),
             binding,
-            kit: Arc::clone(&era.kit),
+            state_sealer: Arc::clone(&era.state_sealer),
             journal: Mutex::new(journal),
         }
     }
 
     /// Why the journal that the client brought is refused.
-    pub(super) fn forged(&self) -> Option<ProtocolError> {
-        self.lock().as_ref()?.forged.clone()
+    pub(super) fn state_error(&self) -> Option<ProtocolError> {
+        self.lock().as_ref()?.state_error.clone()
     }
 
-    pub(super) fn is_waiting(&self) -> bool {
-        self.lock().as_ref().is_some_and(|journal| !journal.waiting.is_empty())
+    pub(super) fn has_pending(&self) -> bool {
+        self.lock().as_ref().is_some_and(|journal| !journal.pending.is_empty())
     }
 
     /// Ends this run: what the client is asked, and what it is given to carry.
     pub(super) fn suspend(&self) -> Result<Outcome, ProtocolError> {
         let mut kept = self.lock();
         let journal = kept.get_or_insert_default();
-        if journal.round >= ROUNDS {
-            let said = format!("the call asked for input {ROUNDS} times and is given up");
+        if journal.round >= MAX_ROUNDS {
+            let said = format!("the call asked for input {MAX_ROUNDS} times and is given up");
             return if self.is_tool {
                 Ok(Outcome::Tool(ToolOutput::error(said)))
             } else {
                 Err(ProtocolError::invalid_params(said))
             };
         }
-        let plain = journal.write(self.kit.clock.unix() + LIFETIME.as_secs());
-        let state = self.kit.seal.seal(&self.digest(), &plain);
-        if state.len() > LUGGAGE {
+        let plain = journal.encode(self.state_sealer.clock.unix_secs() + STATE_TTL.as_secs());
+        let state = self.state_sealer.seal.seal(&self.digest(), &plain);
+        if state.len() > MAX_STATE_BYTES {
             // Whoever brings too much is told so; it is no fault of ours.
-            if journal.answers.values().map(|raw| raw.as_bytes().len()).sum::<usize>() > LUGGAGE / 2 {
+            if journal.answers.values().map(|raw| raw.as_bytes().len()).sum::<usize>() > MAX_STATE_BYTES / 2 {
                 return Err(ProtocolError::invalid_params(format!(
                     "the answers are longer than {} bytes in all",
-                    LUGGAGE / 2
+                    MAX_STATE_BYTES / 2
                 )));
             }
-            let reference = crate::seal::reference();
+            let reference = crate::seal::error_reference();
             tracing::error!(
                 reference,
                 bytes = state.len(),
@@ -152,7 +152,7 @@ impl Retrying {
             );
             return Err(ProtocolError::internal(&reference));
         }
-        let asks = std::mem::take(&mut journal.waiting);
+        let asks = std::mem::take(&mut journal.pending);
         Ok(Outcome::InputRequired(InputRequired { input_requests: asks, request_state: Some(state) }))
     }
 
@@ -161,15 +161,15 @@ impl Retrying {
     }
 
     /// Opens what the client carried, the first time anybody wants to know.
-    fn open<'a>(&self, kept: &'a mut Option<Box<Journal>>) -> &'a mut Journal {
+    fn unseal<'a>(&self, kept: &'a mut Option<Box<Journal>>) -> &'a mut Journal {
         let journal = kept.get_or_insert_default();
         if let Some(sealed) = journal.sealed.take() {
-            let plain = self.kit.seal.open(&self.digest(), &sealed);
+            let plain = self.state_sealer.seal.open(&self.digest(), &sealed);
             if let Err(reason) =
-                plain.map_err(|_| "invalid").and_then(|plain| journal.read(&plain, self.kit.clock.unix()))
+                plain.map_err(|_| "invalid").and_then(|plain| journal.decode(&plain, self.state_sealer.clock.unix_secs()))
             {
                 let fault = ProtocolError::invalid_params(format!("requestState is {reason}"));
-                journal.forged = Some(fault.with_data(RawJson::from(json!({ "reason": reason }))));
+                journal.state_error = Some(fault.with_data(RawJson::from(json!({ "reason": reason }))));
             }
         }
         journal
@@ -177,39 +177,39 @@ impl Retrying {
 
     fn ask_now(&self, key: &str, ask: ServerRequest) -> Result<ClientResult, AskError> {
         let mut kept = self.lock();
-        let journal = self.open(&mut kept);
-        if journal.forged.is_some() {
+        let journal = self.unseal(&mut kept);
+        if journal.state_error.is_some() {
             return Err(AskError(AskErrorKind::Suspended));
         }
-        if let Some(known) = journal.answers.get(key).and_then(|raw| self.understand(&ask, raw)) {
+        if let Some(known) = journal.answers.get(key).and_then(|raw| self.parse_response(&ask, raw)) {
             return Ok(known);
         }
         // An answer that is none counts for nothing, and the question is asked again.
-        if let Some(raw) = journal.brought.get(key)
-            && let Some(answer) = self.understand(&ask, raw)
+        if let Some(raw) = journal.responses.get(key)
+            && let Some(answer) = self.parse_response(&ask, raw)
         {
             journal.answers.insert(key.to_owned(), raw.clone());
             return Ok(answer);
         }
         if let Some((what, missing)) = codec::missing_capabilities(&self.client, &ask) {
             let error = AskError(AskErrorKind::Unsupported(what));
-            journal.missing = Some((missing, error.to_string()));
+            journal.missing_capabilities = Some((missing, error.to_string()));
             return Err(error);
         }
-        if journal.waiting.insert(key.to_owned(), ask).is_some() {
+        if journal.pending.insert(key.to_owned(), ask).is_some() {
             tracing::error!(key, "two questions of one call have the same key; give each its own");
         }
         Err(AskError(AskErrorKind::Suspended))
     }
 
-    fn understand(&self, ask: &ServerRequest, raw: &RawJson) -> Option<ClientResult> {
-        let answer = codec::read_client_result(self.edition, ask, raw).ok()?;
+    fn parse_response(&self, ask: &ServerRequest, raw: &RawJson) -> Option<ClientResult> {
+        let answer = codec::read_client_result(self.version, ask, raw).ok()?;
         is_right(ask, &answer).ok()?;
         Some(answer)
     }
 }
 
-impl Voice for Retrying {
+impl Voice for RetryChannel {
     fn hears(&self, level: LogLevel) -> bool {
         self.out.is_some() && self.log_level.is_some_and(|wanted| level >= wanted)
     }
@@ -217,7 +217,7 @@ impl Voice for Retrying {
     fn tell(&self, notice: &Notification) -> bool {
         let Some(out) = &self.out else { return false };
         let mut message = Vec::with_capacity(192);
-        codec::write_notification(&mut message, self.edition, notice, None) && out.hint(message.into())
+        codec::write_notification(&mut message, self.version, notice, None) && out.hint(message.into())
     }
 
     fn ask<'a>(&'a self, key: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, AskError>> {
@@ -225,41 +225,41 @@ impl Voice for Retrying {
     }
 
     fn recall(&self, name: &str) -> Option<RawJson> {
-        self.open(&mut self.lock()).memory.get(name).cloned()
+        self.unseal(&mut self.lock()).saved_values.get(name).cloned()
     }
 
     fn remember(&self, name: &str, value: RawJson) {
-        self.open(&mut self.lock()).memory.insert(name.to_owned(), value);
+        self.unseal(&mut self.lock()).saved_values.insert(name.to_owned(), value);
     }
 
-    fn stopped(&self, said: &str) -> Option<Stop> {
+    fn stopped(&self, said: &str) -> Option<CallError> {
         let mut kept = self.lock();
         if kept.is_none() {
             return None;
         }
-        let journal = self.open(&mut kept);
-        if let Some(fault) = &journal.forged {
-            return Some(Stop::Fault(fault.clone()));
+        let journal = self.unseal(&mut kept);
+        if let Some(fault) = &journal.state_error {
+            return Some(CallError::Protocol(fault.clone()));
         }
-        if !journal.waiting.is_empty() {
-            return Some(Stop::NeedsInput);
+        if !journal.pending.is_empty() {
+            return Some(CallError::InputRequired);
         }
         // The handler could not do without, if what it says is what it was told.
-        let (missing, told) = journal.missing.as_ref()?;
-        said.contains(told.as_str()).then(|| Stop::Fault(ProtocolError::missing_capability(missing, told.as_str())))
+        let (missing, told) = journal.missing_capabilities.as_ref()?;
+        said.contains(told.as_str()).then(|| CallError::Protocol(ProtocolError::missing_capability(missing, told.as_str())))
     }
 
     fn send_away(&self, _: Duration) {}
 
     fn luggage(&self) -> Luggage {
         let mut kept = self.lock();
-        let journal = self.open(&mut kept);
-        Luggage { answers: journal.answers.clone(), memory: journal.memory.clone() }
+        let journal = self.unseal(&mut kept);
+        Luggage { answers: journal.answers.clone(), memory: journal.saved_values.clone() }
     }
 }
 
 impl Journal {
-    fn write(&self, expires: u64) -> Vec<u8> {
+    fn encode(&self, expires: u64) -> Vec<u8> {
         let object = |entries: &BTreeMap<String, RawJson>| {
             let mut object = Map::new();
             for (key, raw) in entries {
@@ -271,33 +271,33 @@ impl Journal {
             "expires": expires,
             "round": self.round + 1,
             "answers": object(&self.answers),
-            "memory": object(&self.memory),
+            "memory": object(&self.saved_values),
         });
         plain.to_string().into_bytes()
     }
 
-    fn read(&mut self, plain: &[u8], now: u64) -> Result<(), &'static str> {
-        let plain = written::read(Bytes::copy_from_slice(plain)).ok_or("invalid")?;
+    fn decode(&mut self, plain: &[u8], now: u64) -> Result<(), &'static str> {
+        let plain = written::parse(Bytes::copy_from_slice(plain)).ok_or("invalid")?;
         let number = |name: &str| plain.view().get(name)?.as_u64();
         if number("expires").is_none_or(|expires| expires < now) {
             return Err("expired");
         }
-        self.round = number("round").unwrap_or(ROUNDS);
-        self.answers = written::entries(&plain, "answers");
+        self.round = number("round").unwrap_or(MAX_ROUNDS);
+        self.answers = written::object_members(&plain, "answers");
         // What this run has already set aside is newer.
-        let mut memory = written::entries(&plain, "memory");
-        memory.extend(std::mem::take(&mut self.memory));
-        self.memory = memory;
+        let mut memory = written::object_members(&plain, "memory");
+        memory.extend(std::mem::take(&mut self.saved_values));
+        self.saved_values = memory;
         Ok(())
     }
 }
 
-impl Retrying {
+impl RetryChannel {
     /// What the sealed journal is bound to.
     fn digest(&self) -> [u8; 32] {
-        let Binding { principal, method, params } = &self.binding;
+        let StateBinding { principal, method, params } = &self.binding;
         // It was read before, so it can be read.
-        let call = codec::read_call(self.edition, method, params.as_ref()).ok();
+        let call = codec::read_call(self.version, method, params.as_ref()).ok();
         let subject = call.as_ref().and_then(Call::mirrored_name).unwrap_or_default();
         let arguments = match &call {
             Some(Call::CallTool { arguments, .. }) => arguments.clone(),
@@ -305,22 +305,22 @@ impl Retrying {
             _ => None,
         };
         let mut hash = Sha256::new();
-        let face = self.kit.server.load();
-        let parts = [&face.info.name, principal.id().unwrap_or_default(), method, subject];
+        let face = self.state_sealer.server_info.load();
+        let parts = [&face.implementation.name, principal.id().unwrap_or_default(), method, subject];
         for part in parts {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
         hash.update([u8::from(principal.id().is_some())]);
         if let Some(arguments) = &arguments {
-            canonical(&mut hash, arguments);
+            hash_canonical_json(&mut hash, arguments);
         }
         hash.finalize().into()
     }
 }
 
 /// The same for the same JSON, however its members are ordered and its strings escaped.
-fn canonical(hash: &mut Sha256, raw: &RawJson) {
+fn hash_canonical_json(hash: &mut Sha256, raw: &RawJson) {
     let value = raw.view();
     let text = |hash: &mut Sha256, text: &str| {
         hash.update((text.len() as u64).to_le_bytes());
@@ -333,12 +333,12 @@ fn canonical(hash: &mut Sha256, raw: &RawJson) {
             hash.update((members.len() as u64).to_le_bytes());
             for (key, member) in &members {
                 text(hash, key);
-                canonical(hash, member);
+                hash_canonical_json(hash, member);
             }
         }
         Kind::Array => {
             hash.update((value.items().count() as u64).to_le_bytes());
-            value.items().for_each(|item| canonical(hash, &raw.slice(item)));
+            value.items().for_each(|item| hash_canonical_json(hash, &raw.slice(item)));
         }
         Kind::String => text(hash, &value.as_string().unwrap_or_default()),
         _ => {

@@ -12,41 +12,41 @@ use super::session::Session;
 use crate::cancel::Cancel;
 use crate::handler::{AskError, AskErrorKind, Voice};
 use crate::registry::is_right;
-use crate::request::{BoxFuture, Stop};
+use crate::request::{BoxFuture, CallError};
 use crate::stream::Stream;
 
 /// How long a person may think.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
+const CLIENT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
 /// The voice of one call of a client that can be asked while it waits.
-pub(super) struct Reversing {
-    edition: ProtocolVersion,
+pub(super) struct ReverseChannel {
+    version: ProtocolVersion,
     session: Option<Arc<Session>>,
     /// None: the client takes one message only, the answer.
     out: Option<Arc<Stream>>,
     cancel: Cancel,
     /// From which level on a client without a session hears log lines.
-    level: Option<LogLevel>,
+    log_level: Option<LogLevel>,
     /// It came by a request of its own, whose connection can be freed.
-    posted: bool,
+    is_post: bool,
     /// There is one run only; what is set aside stays here.
-    memory: Mutex<BTreeMap<String, RawJson>>,
+    saved_values: Mutex<BTreeMap<String, RawJson>>,
 }
 
-impl Reversing {
+impl ReverseChannel {
     pub(super) fn new(
-        edition: ProtocolVersion,
+        version: ProtocolVersion,
         session: Option<Arc<Session>>,
         out: Option<Arc<Stream>>,
         cancel: Cancel,
-        posted: bool,
-    ) -> Reversing {
-        Reversing { edition, session, out, cancel, level: None, posted, memory: Mutex::default() }
+        is_post: bool,
+    ) -> ReverseChannel {
+        ReverseChannel { version, session, out, cancel, log_level: None, is_post, saved_values: Mutex::default() }
     }
 
     /// The same, which tells log lines to a client without a session too.
-    pub(super) fn hearing(self, level: Option<LogLevel>) -> Reversing {
-        Reversing { level, ..self }
+    pub(super) fn with_log_level(self, level: Option<LogLevel>) -> ReverseChannel {
+        ReverseChannel { log_level: level, ..self }
     }
 
     /// `task`: the core task that wants to know.
@@ -57,12 +57,12 @@ impl Reversing {
         ask: &ServerRequest,
         task: Option<&str>,
     ) -> Result<ClientResult, AskError> {
-        let (id, answer) = session.expect().ok_or(AskError(AskErrorKind::Gone))?;
-        let mut forget = Forget { session, id: &id, taken_back: Some((out, self.edition)) };
+        let (id, answer) = session.register_request().ok_or(AskError(AskErrorKind::Gone))?;
+        let mut forget = PendingRequestGuard { session, id: &id, cancel_target: Some((out, self.version)) };
         let mut params = Vec::new();
         match task {
-            Some(task) => codec::write_task_request_params(&mut params, self.edition, ask, task),
-            None => codec::write_server_request_params(&mut params, self.edition, ask),
+            Some(task) => codec::write_task_request_params(&mut params, self.version, ask, task),
+            None => codec::write_server_request_params(&mut params, self.version, ask),
         }
         let mut message = Vec::with_capacity(params.len() + 128);
         write_request(&mut message, &id, ask.method(), Some(&params));
@@ -73,20 +73,20 @@ impl Reversing {
         let outcome = tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Err(AskError(AskErrorKind::Gone)),
-            outcome = tokio::time::timeout(PATIENCE, asking) => outcome,
+            outcome = tokio::time::timeout(CLIENT_RESPONSE_TIMEOUT, asking) => outcome,
         };
         let result = outcome.map_err(|_| AskError(AskErrorKind::TimedOut))??;
-        forget.taken_back = None;
+        forget.cancel_target = None;
         let result = result.map_err(|error| AskError(AskErrorKind::Refused(error.message)))?;
         let refused = |why: String| AskError(AskErrorKind::Refused(why));
         let answer =
-            codec::read_client_result(self.edition, ask, &result).map_err(|fault| refused(fault.to_string()))?;
+            codec::read_client_result(self.version, ask, &result).map_err(|fault| refused(fault.to_string()))?;
         is_right(ask, &answer).map_err(refused)?;
         Ok(answer)
     }
 }
 
-impl Reversing {
+impl ReverseChannel {
     async fn ask_related(&self, ask: ServerRequest, task: Option<&str>) -> Result<ClientResult, AskError> {
         let (Some(session), Some(out)) = (&self.session, &self.out) else {
             return Err(AskError(AskErrorKind::Unsupported("questions on this connection")));
@@ -98,19 +98,19 @@ impl Reversing {
     }
 }
 
-impl Voice for Reversing {
+impl Voice for ReverseChannel {
     fn hears(&self, level: LogLevel) -> bool {
         self.out.is_some()
             && match &self.session {
-                Some(session) => session.hears(level),
-                None => self.level.is_some_and(|from| level >= from),
+                Some(session) => session.accepts_log_level(level),
+                None => self.log_level.is_some_and(|from| level >= from),
             }
     }
 
     fn tell(&self, notice: &Notification) -> bool {
         let Some(out) = &self.out else { return false };
         let mut message = Vec::with_capacity(192);
-        codec::write_notification(&mut message, self.edition, notice, None) && out.hint(message.into())
+        codec::write_notification(&mut message, self.version, notice, None) && out.hint(message.into())
     }
 
     fn ask<'a>(&'a self, _: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, AskError>> {
@@ -122,40 +122,40 @@ impl Voice for Reversing {
     }
 
     fn recall(&self, name: &str) -> Option<RawJson> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        self.saved_values.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
     fn remember(&self, name: &str, value: RawJson) {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), value);
+        self.saved_values.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), value);
     }
 
-    fn stopped(&self, _: &str) -> Option<Stop> {
+    fn stopped(&self, _: &str) -> Option<CallError> {
         None
     }
 
     fn send_away(&self, retry: Duration) {
-        if self.posted
-            && self.edition.behavior().resumability == Resumability::Polling
+        if self.is_post
+            && self.version.behavior().resumability == Resumability::Polling
             && self.session.is_some()
             && let Some(out) = &self.out
         {
-            out.cut(retry);
+            out.disconnect_reader(retry);
         }
     }
 }
 
 /// Nobody waits for the answer any more, however the waiting ended.
-struct Forget<'a> {
+struct PendingRequestGuard<'a> {
     session: &'a Session,
     id: &'a RequestId,
     /// Where the client is told that the question is taken back, unless it was answered.
-    taken_back: Option<(&'a Stream, ProtocolVersion)>,
+    cancel_target: Option<(&'a Stream, ProtocolVersion)>,
 }
 
-impl Drop for Forget<'_> {
+impl Drop for PendingRequestGuard<'_> {
     fn drop(&mut self) {
         // Where all questions were dropped at once, the client has left.
-        let (true, Some((out, edition))) = (self.session.forget(self.id), self.taken_back) else {
+        let (true, Some((out, edition))) = (self.session.forget_request(self.id), self.cancel_target) else {
             return;
         };
         let notice = Notification::Cancelled { request: Some(self.id.clone()), reason: None };

@@ -8,23 +8,23 @@ use toolgate_wire::model::{Call, DiscoverResult};
 use toolgate_wire::{Client, ProtocolVersion, ProtocolError, ProtocolErrorKind, Lifecycle, Meta};
 
 use super::header;
-use super::{Era, Peer, Road};
+use super::{Protocol, Peer, Channel};
 use crate::letterhead::{Field, Labels, METHOD, NAME, VERSION, single};
 use crate::registry::decode;
 
 /// A request that says who sends it.
-pub(super) struct Greeted {
-    pub(super) edition: ProtocolVersion,
+pub(super) struct StatelessRequest {
+    pub(super) version: ProtocolVersion,
     pub(super) call: Call,
     pub(super) client: Arc<Client>,
     pub(super) meta: Meta,
     /// Marked arguments must stand in headers too.
-    pub(super) mirrors: bool,
+    pub(super) requires_header_params: bool,
 }
 
-impl Era {
+impl Protocol {
     /// Whether a message is to be read by the rules of these editions.
-    pub(super) fn is_each(&self, method: &str, said: &ParamsView<'_>, labels: &Labels) -> bool {
+    pub(super) fn is_stateless(&self, method: &str, said: &ParamsView<'_>, labels: &Labels) -> bool {
         if method == "server/discover" {
             return true;
         }
@@ -35,26 +35,26 @@ impl Era {
         if method == "initialize" {
             return false;
         }
-        let named = header::edition(&labels.version);
+        let named = header::parse_version(&labels.version);
         named.is_some_and(|edition| edition.behavior().lifecycle == Lifecycle::Stateless)
     }
 
     /// Checks what a request says of itself, in the order that clients rely on, and reads what it wants.
-    pub(super) fn greet_each(
+    pub(super) fn decode_stateless(
         &self,
         method: &str,
         said: &ParamsView<'_>,
         peer: &Peer,
         labels: &Labels,
-    ) -> Result<Greeted, ProtocolError> {
-        let (version, client) = self.greetings.resolve(said)?;
-        let posted = matches!(peer.road, Road::Post { .. });
+    ) -> Result<StatelessRequest, ProtocolError> {
+        let (version, client) = self.client_cache.resolve(said)?;
+        let posted = matches!(peer.via, Channel::Post { .. });
         if posted
             && !labels.version.is(&version)
-            && required(&labels.version, &VERSION)? != version
-            && !peer.is_changed
+            && required_header(&labels.version, &VERSION)? != version
+            && !peer.is_rewritten
         {
-            return Err(mismatch(&VERSION, "the `_meta` of the body"));
+            return Err(header_mismatch(&VERSION, "the `_meta` of the body"));
         }
         let edition = match ProtocolVersion::parse(&version) {
             Some(edition) if !edition.has_handshake() => edition,
@@ -64,46 +64,46 @@ impl Era {
         };
         if posted
             && !labels.method.is(method)
-            && required(&labels.method, &METHOD)? != method
-            && !peer.is_changed
+            && required_header(&labels.method, &METHOD)? != method
+            && !peer.is_rewritten
         {
-            return Err(mismatch(&METHOD, "the method of the body"));
+            return Err(header_mismatch(&METHOD, "the method of the body"));
         }
         let call = said.read_call(edition, method)?;
-        let mirrors = posted && edition.behavior().mirror_headers && !peer.is_changed;
+        let mirrors = posted && edition.behavior().mirror_headers && !peer.is_rewritten;
         if let (true, Some(subject)) = (mirrors, call.mirrored_name()) {
             // Most names stand there as they are.
             let is_plain = labels.name.is(subject) && !subject.starts_with("=?");
-            if !is_plain && decode(required(&labels.name, &NAME)?.as_bytes()).as_deref() != Some(subject) {
-                return Err(mismatch(&NAME, "the body"));
+            if !is_plain && decode(required_header(&labels.name, &NAME)?.as_bytes()).as_deref() != Some(subject) {
+                return Err(header_mismatch(&NAME, "the body"));
             }
         }
-        Ok(Greeted { edition, call, client, meta: said.meta()?, mirrors })
+        Ok(StatelessRequest { version: edition, call, client, meta: said.meta()?, requires_header_params: mirrors })
     }
 
     /// What `server/discover` tells.
     pub(super) fn discovery(&self) -> DiscoverResult {
-        let face = self.face.load();
+        let face = self.server_info.load();
         DiscoverResult {
             versions: ProtocolVersion::supported().map(str::to_owned).collect(),
-            capabilities: (self.offering)(),
+            capabilities: (self.capabilities)(),
             instructions: face.instructions.clone(),
-            server_info: Some(face.info.clone()),
-            cache: face.cache,
+            server_info: Some(face.implementation.clone()),
+            cache: face.cache_hint,
         }
     }
 }
 
 /// Notifications need not mirror themselves; one that does must tell the truth.
-pub(super) fn check_method_if_sent(method: &str, peer: &Peer) -> Result<(), ProtocolError> {
+pub(super) fn check_method_header(method: &str, peer: &Peer) -> Result<(), ProtocolError> {
     match single(&peer.headers, &METHOD) {
         Ok(None) => Ok(()),
         Ok(Some(sent)) if sent == method => Ok(()),
-        _ => Err(mismatch(&METHOD, "the method of the body")),
+        _ => Err(header_mismatch(&METHOD, "the method of the body")),
     }
 }
 
-fn required<'a>(label: &'a Field, name: &HeaderName) -> Result<&'a str, ProtocolError> {
+fn required_header<'a>(label: &'a Field, name: &HeaderName) -> Result<&'a str, ProtocolError> {
     match label.text() {
         Ok(Some(value)) => Ok(value),
         Ok(None) => Err(ProtocolError::new(ProtocolErrorKind::HeaderMismatch, format!("header {name} is missing"))),
@@ -111,6 +111,6 @@ fn required<'a>(label: &'a Field, name: &HeaderName) -> Result<&'a str, Protocol
     }
 }
 
-fn mismatch(name: &HeaderName, other: &str) -> ProtocolError {
+fn header_mismatch(name: &HeaderName, other: &str) -> ProtocolError {
     ProtocolError::new(ProtocolErrorKind::HeaderMismatch, format!("header {name} differs from {other}"))
 }

@@ -5,7 +5,7 @@ use toolgate_wire::ProtocolVersion;
 use crate::letterhead::Field;
 
 /// The edition that a header names, if it does.
-pub(super) fn edition(version: &Field) -> Option<ProtocolVersion> {
+pub(super) fn parse_version(version: &Field) -> Option<ProtocolVersion> {
     let mut all = ProtocolVersion::ALL.into_iter().rev();
     all.find(|edition| version.is(edition.as_str())).or_else(|| ProtocolVersion::parse(version.text().ok()??))
 }

@@ -24,157 +24,157 @@ use toolgate_wire::{
     write_result,
 };
 
-pub(crate) use desk::Stood;
-pub(super) use kin::Kin;
+pub(crate) use desk::ClusterStream;
+pub(super) use kin::SessionReplica;
 
-use super::handshake::no_session;
-use super::session::{SUBSCRIBED, Session, SessionLimits, Sessions, lists};
-use super::{Peer, Road};
-use crate::bus::{Bus, Ear, Word, jittered, pause, within};
+use super::handshake::session_not_found;
+use super::session::{MAX_SUBSCRIBED_URI_BYTES, Session, SessionLimits, Sessions, list_change_filter};
+use super::{Peer, Channel};
+use crate::bus::{ClusterBus, MessageSink, NodeMessage, retry_delay, sleep_or_cancelled, with_store_timeout};
 use crate::clock::Clock;
-use crate::hub::{Hub, Subscriber};
+use crate::hub::{Subscriptions, Subscriber};
 use crate::letterhead::{SESSION, single};
 use crate::request::{BoxFuture, Principal};
-use crate::seal::{Seal, token};
+use crate::seal::{Seal, random_token};
 use crate::store::{Expect, Key, StoreError};
 use crate::task::Tasks;
 use crate::tracker::Tracker;
-use changes::Changes;
-use desk::Paces;
-use newcomers::Newcomers;
-use record::Record;
+use changes::ChangeLog;
+use desk::Backlogs;
+use newcomers::NewSessionLimiter;
+use record::SessionRecord;
 
 /// Sessions whose life is being prolonged at once. More wait for their next message.
-const TOUCHING: usize = 64;
+const MAX_CONCURRENT_TOUCHES: usize = 64;
 /// How often a change of a record is tried again because somebody else made one.
-const TRIES: usize = 16;
+const MAX_UPDATE_ATTEMPTS: usize = 16;
 /// A session that nobody has used since its greeting is kept for so long.
-const UNUSED: Duration = Duration::from_secs(60);
+const UNUSED_RECORD_TTL: Duration = Duration::from_secs(60);
 /// A store that did not answer is left alone for so long.
-const REST: Duration = Duration::from_secs(1);
+const STORE_BACKOFF: Duration = Duration::from_secs(1);
 
 /// A change of what is remembered of a session.
-type Change<'a> = &'a (dyn Fn(&mut Record) -> Result<(), ProtocolError> + Sync);
+type SessionRecordUpdate<'a> = &'a (dyn Fn(&mut SessionRecord) -> Result<(), ProtocolError> + Sync);
 
 /// See the module.
-pub(crate) struct Shared {
-    bus: Arc<Bus>,
+pub(crate) struct ClusterSessions {
+    bus: Arc<ClusterBus>,
     sessions: Arc<Sessions>,
     /// Takes the secret that all nodes have; none if each was given its own.
     seal: Option<Seal>,
     clock: Clock,
-    changes: Arc<Changes>,
+    changes: Arc<ChangeLog>,
     /// It listens, and has what it needs to begin.
     ready: OnceCell<()>,
-    is_waking: AtomicBool,
+    is_starting: AtomicBool,
     /// When the store last failed us, in milliseconds of uptime; 0 if never.
-    failed: AtomicU64,
+    last_failure_ms: AtomicU64,
     /// Grows when words may have been missed: copies from before are compared again.
     epoch: AtomicU64,
     /// Counts what was heard of sessions, for those who fetch one meanwhile.
-    heard: AtomicU64,
+    updates_received: AtomicU64,
     /// Woken when words may have been missed.
-    missed: Arc<Notify>,
-    touching: Arc<Semaphore>,
+    lagged: Arc<Notify>,
+    touch_permits: Arc<Semaphore>,
     /// Who greeted here lately.
-    newcomers: Mutex<Newcomers>,
+    new_sessions: Mutex<NewSessionLimiter>,
     /// Who writes which log here.
-    desks: Mutex<Paces>,
+    backlogs: Mutex<Backlogs>,
     pub(super) drain: CancellationToken,
-    hub: Arc<Hub>,
+    subscriptions: Arc<Subscriptions>,
     /// Long work, of which sessions are told.
-    works: Arc<Tasks>,
-    tasks: Tracker,
-    over: CancellationToken,
-    _over: DropGuard,
+    mcp_tasks: Arc<Tasks>,
+    tracker: Tracker,
+    shutdown: CancellationToken,
+    _shutdown_guard: DropGuard,
 }
 
-impl Shared {
+impl ClusterSessions {
     pub(crate) fn new(
-        bus: Bus,
+        bus: ClusterBus,
         sessions: Arc<Sessions>,
-        hub: Arc<Hub>,
+        hub: Arc<Subscriptions>,
         seal: Option<Seal>,
         clock: Clock,
         drain: CancellationToken,
         works: Arc<Tasks>,
-    ) -> Arc<Shared> {
-        hub.relay();
+    ) -> Arc<ClusterSessions> {
+        hub.enable_outbox();
         let over = CancellationToken::new();
         let bus = Arc::new(bus);
-        Arc::new(Shared {
-            changes: Arc::new(Changes::new(Arc::clone(&bus), Arc::clone(&hub), sessions.limits.idle)),
+        Arc::new(ClusterSessions {
+            changes: Arc::new(ChangeLog::new(Arc::clone(&bus), Arc::clone(&hub), sessions.limits.idle_timeout)),
             bus,
             sessions,
             seal,
             clock,
             ready: OnceCell::new(),
-            is_waking: AtomicBool::new(false),
-            failed: AtomicU64::new(0),
+            is_starting: AtomicBool::new(false),
+            last_failure_ms: AtomicU64::new(0),
             epoch: AtomicU64::new(0),
-            heard: AtomicU64::new(0),
-            missed: Arc::default(),
-            touching: Arc::new(Semaphore::new(TOUCHING)),
-            newcomers: Mutex::default(),
-            desks: Mutex::default(),
+            updates_received: AtomicU64::new(0),
+            lagged: Arc::default(),
+            touch_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_TOUCHES)),
+            new_sessions: Mutex::default(),
+            backlogs: Mutex::default(),
             drain,
-            hub,
-            works,
-            tasks: Tracker::new(),
-            _over: over.clone().drop_guard(),
-            over,
+            subscriptions: hub,
+            mcp_tasks: works,
+            tracker: Tracker::new(),
+            _shutdown_guard: over.clone().drop_guard(),
+            shutdown: over,
         })
     }
 
     /// Begins to listen, if that has not happened yet.
-    pub(super) async fn ready(self: &Arc<Self>) -> Result<(), StoreError> {
+    pub(super) async fn ensure_ready(self: &Arc<Self>) -> Result<(), StoreError> {
         if self.ready.initialized() {
             return Ok(());
         }
-        let failed = Duration::from_millis(self.failed.load(Ordering::Relaxed));
-        if !failed.is_zero() && self.clock.uptime().saturating_sub(failed) < REST {
+        let failed = Duration::from_millis(self.last_failure_ms.load(Ordering::Relaxed));
+        if !failed.is_zero() && self.clock.uptime().saturating_sub(failed) < STORE_BACKOFF {
             return Err(StoreError::Unavailable("it did not answer a moment ago".into()));
         }
-        let opened = self.ready.get_or_try_init(|| self.open()).await;
+        let opened = self.ready.get_or_try_init(|| self.start()).await;
         opened.map(|_| ()).inspect_err(|_| {
             let now = u64::try_from(self.clock.uptime().as_millis()).unwrap_or(u64::MAX);
-            self.failed.store(now.max(1), Ordering::Relaxed);
+            self.last_failure_ms.store(now.max(1), Ordering::Relaxed);
         })
     }
 
-    async fn open(self: &Arc<Self>) -> Result<(), StoreError> {
+    async fn start(self: &Arc<Self>) -> Result<(), StoreError> {
         // Before anything is read: what changes from then on is heard.
-        let ears = self.bus.open().await?;
+        let ears = self.bus.join().await?;
         if let Some(seal) = &self.seal {
-            seal.adopt(within(self.bus.cellar.secret("seal")).await?);
+            seal.add_secret(with_store_timeout(self.bus.scoped_store.secret("seal")).await?);
         }
-        self.changes.begin().await?;
-        self.bus.attend(ears, Arc::downgrade(self), &self.tasks, &self.over);
-        self.tasks.spawn_home(Arc::clone(&self.changes).tend(self.over.clone()));
-        self.tasks.spawn_home(Shared::keep(
+        self.changes.start().await?;
+        self.bus.spawn_loops(ears, Arc::downgrade(self), &self.tracker, &self.shutdown);
+        self.tracker.spawn_main(Arc::clone(&self.changes).run(self.shutdown.clone()));
+        self.tracker.spawn_main(ClusterSessions::keep_sessions_alive(
             Arc::downgrade(self),
-            self.sessions.limits.idle,
-            self.over.clone(),
+            self.sessions.limits.idle_timeout,
+            self.shutdown.clone(),
         ));
         Ok(())
     }
 
     /// Begins without being waited for; where there is no runtime yet, the first message does it.
-    pub(crate) fn wake(self: &Arc<Self>) {
+    pub(crate) fn start_in_background(self: &Arc<Self>) {
         if self.ready.initialized()
             || tokio::runtime::Handle::try_current().is_err()
-            || self.is_waking.swap(true, Ordering::Relaxed)
+            || self.is_starting.swap(true, Ordering::Relaxed)
         {
             return;
         }
-        let (shared, over) = (Arc::downgrade(self), self.over.clone());
-        self.tasks.spawn_home(async move {
+        let (shared, over) = (Arc::downgrade(self), self.shutdown.clone());
+        self.tracker.spawn_main(async move {
             while let Some(shared) = shared.upgrade() {
-                if shared.ready().await.is_ok() {
+                if shared.ensure_ready().await.is_ok() {
                     return;
                 }
                 drop(shared);
-                if pause(jittered(), &over).await {
+                if sleep_or_cancelled(retry_delay(), &over).await {
                     return;
                 }
             }
@@ -186,70 +186,70 @@ impl Shared {
         self: &'a Arc<Self>,
         peer: &'a Peer,
     ) -> Option<BoxFuture<'a, Result<(), ProtocolError>>> {
-        if matches!(peer.road, Road::Line(_)) {
-            self.wake();
+        if matches!(peer.via, Channel::Duplex(_)) {
+            self.start_in_background();
             return None;
         }
-        let id = single(&peer.headers, &SESSION).ok().flatten().filter(|id| is_id(id));
-        if self.ready.initialized() && id.is_none_or(|id| self.knows(id)) {
+        let id = single(&peer.headers, &SESSION).ok().flatten().filter(|id| is_session_id(id));
+        if self.ready.initialized() && id.is_none_or(|id| self.has_fresh_replica(id)) {
             return None;
         }
         Some(Box::pin(async move {
-            let ready = self.ready().await;
+            let ready = self.ensure_ready().await;
             // Whoever has no session needs no store.
             let Some(id) = id else { return Ok(()) };
-            ready.map_err(away)?;
-            self.recall(id, &peer.principal).await
+            ready.map_err(store_unavailable)?;
+            self.load_session(id, &peer.principal).await
         }))
     }
 
     /// Whether there is a copy of this session here that can be relied on.
-    fn knows(self: &Arc<Self>, id: &str) -> bool {
-        let Some(session) = self.sessions.peek(id) else { return false };
-        let Some(kin) = &session.kin else { return true };
+    fn has_fresh_replica(self: &Arc<Self>, id: &str) -> bool {
+        let Some(session) = self.sessions.get(id) else { return false };
+        let Some(kin) = &session.replica else { return true };
         let is_fresh = kin.epoch.load(Ordering::Relaxed) == self.epoch.load(Ordering::Relaxed);
         let now = self.clock.uptime();
         // What nobody used for so long is over, unless another node knows better.
-        let is_forgotten = kin.is_unused() && session.silent(now) > UNUSED;
-        if !is_fresh || is_forgotten || session.is_stale(now) {
+        let is_forgotten = kin.is_unused() && session.idle_time(now) > UNUSED_RECORD_TTL;
+        if !is_fresh || is_forgotten || session.is_expired(now) {
             return false;
         }
-        self.prolong(&session);
+        self.schedule_touch(&session);
         true
     }
 
-    fn key(&self, session: &str) -> Key {
-        self.bus.cellar.key(&space(session), "record")
+    fn record_key(&self, session: &str) -> Key {
+        self.bus.scoped_store.key(&session_space(session), "record")
     }
 
     /// Fetches a session, whoever opened it. One that is not there, or is somebody else's, is not listed.
-    async fn recall(self: &Arc<Self>, id: &str, principal: &Principal) -> Result<(), ProtocolError> {
-        for _ in 0..TRIES {
-            let (heard, epoch) = (self.heard.load(Ordering::Acquire), self.epoch.load(Ordering::Relaxed));
-            let key = self.key(id);
-            let found = within(self.bus.cellar.store.get(&key)).await.map_err(away)?;
-            let known = self.sessions.peek(id);
-            let record = found.as_ref().and_then(|entry| Record::read(&entry.value));
+    async fn load_session(self: &Arc<Self>, id: &str, principal: &Principal) -> Result<(), ProtocolError> {
+        for _ in 0..MAX_UPDATE_ATTEMPTS {
+            let (heard, epoch) = (self.updates_received.load(Ordering::Acquire), self.epoch.load(Ordering::Relaxed));
+            let key = self.record_key(id);
+            let found = with_store_timeout(self.bus.scoped_store.store.get(&key)).await.map_err(store_unavailable)?;
+            let known = self.sessions.get(id);
+            let record = found.as_ref().and_then(|entry| SessionRecord::decode(&entry.value));
             match (record, known) {
                 (None, Some(session)) => self.sessions.close(&session),
                 (None, None) => {}
                 (Some(record), Some(session)) => {
                     // Since when it wants what is new in it was missed: better twice than never.
-                    session.adapt(&record, 0);
-                    session.renew(epoch, &self.clock);
-                    self.prolong(&session);
+                    session.apply_record(&record, 0);
+                    session.mark_fresh(epoch, &self.clock);
+                    self.schedule_touch(&session);
                 }
                 (Some(record), None) if record.principal.as_deref() != principal.id() => {}
                 (Some(record), None) => {
                     let Some(client) = record.client() else { return Ok(()) };
-                    let session = self.copy(id.into(), client, principal.clone(), &record);
-                    session.renew(epoch, &self.clock);
-                    let session = self.sessions.list(session, &self.clock).ok_or_else(full)?;
-                    self.prolong(&session);
+                    let session = self.create_replica(id.into(), client, principal.clone(), &record);
+                    session.mark_fresh(epoch, &self.clock);
+                    let session = self.sessions.insert(session, &self.clock).ok_or_else(too_many_sessions)?;
+                    self.schedule_touch(&session);
                 }
             }
             // What was heard meanwhile may have been about this one, which was not listed then.
-            if self.heard.load(Ordering::Acquire) == heard {
+            if self.updates_received.load(Ordering::Acquire) == heard {
                 break;
             }
         }
@@ -257,35 +257,35 @@ impl Shared {
     }
 
     /// This node's copy of a session.
-    fn copy(&self, id: Box<str>, client: Client, principal: Principal, record: &Record) -> Arc<Session> {
-        let subscriber = Subscriber::apart(record.wants());
-        let kin = Box::new(Kin::new(Arc::clone(&self.bus.node), record));
-        let client = self.sessions.known(client);
-        let session = self.sessions.made(id, client, principal, subscriber, Some(kin));
+    fn create_replica(&self, id: Box<str>, client: Client, principal: Principal, record: &SessionRecord) -> Arc<Session> {
+        let subscriber = Subscriber::detached(record.filter());
+        let kin = Box::new(SessionReplica::new(Arc::clone(&self.bus.node), record));
+        let client = self.sessions.intern_client(client);
+        let session = self.sessions.build_session(id, client, principal, subscriber, Some(kin));
         session.set_level(record.level());
         Arc::new(session)
     }
 
     /// Remembers a client that shook hands, here and in the store. Its id.
-    pub(super) async fn greet(
+    pub(super) async fn create_session(
         self: Arc<Self>,
         client: Client,
         principal: Principal,
         offered: ServerCapabilities,
     ) -> Result<Box<str>, ProtocolError> {
-        self.ready().await.map_err(away)?;
-        let (id, most): (Box<str>, _) = (token().into(), self.sessions.limits.total);
-        let (now, window) = (self.clock.uptime(), UNUSED.min(life(&self.sessions.limits)));
-        if self.sessions.are_full() || !lock(&self.newcomers).enter(&id, most, now, window) {
-            return Err(full());
+        self.ensure_ready().await.map_err(store_unavailable)?;
+        let (id, most): (Box<str>, _) = (random_token().into(), self.sessions.limits.max_sessions);
+        let (now, window) = (self.clock.uptime(), UNUSED_RECORD_TTL.min(session_ttl(&self.sessions.limits)));
+        if self.sessions.is_full() || !lock(&self.new_sessions).try_admit(&id, most, now, window) {
+            return Err(too_many_sessions());
         }
-        let admitted = self.admit(&id, client, principal, &offered, window).await;
-        admitted.inspect_err(|_| lock(&self.newcomers).leave(&id))?;
+        let admitted = self.store_new_session(&id, client, principal, &offered, window).await;
+        admitted.inspect_err(|_| lock(&self.new_sessions).release(&id))?;
         Ok(id)
     }
 
     /// Keeps a new session, for a short time: who comes back has it for longer.
-    async fn admit(
+    async fn store_new_session(
         &self,
         id: &str,
         client: Client,
@@ -298,53 +298,53 @@ impl Shared {
             capabilities: client.capabilities.clone(),
             client_info: client.info.clone(),
         };
-        let wants = lists(offered);
-        let (position, created) = (self.changes.seen(), self.clock.unix());
-        let record = Record::new(&hello, principal.id(), [wants.tools, wants.prompts, wants.resources])
-            .beginning(position, created);
-        let key = self.key(id);
-        let put = self.bus.cellar.store.put(&key, record.write(), Some(life), Expect::Absent);
-        within(put).await.map_err(away)?.ok_or_else(|| away(StoreError::Broken("two ids alike".into())))?;
-        let session = self.copy(id.into(), client, principal, &record);
-        session.renew(self.epoch.load(Ordering::Relaxed), &self.clock);
-        self.sessions.list(session, &self.clock).ok_or_else(full)?;
+        let wants = list_change_filter(offered);
+        let (position, created) = (self.changes.last_seen(), self.clock.unix_secs());
+        let record = SessionRecord::new(&hello, principal.id(), [wants.tools, wants.prompts, wants.resources])
+            .with_start(position, created);
+        let key = self.record_key(id);
+        let put = self.bus.scoped_store.store.put(&key, record.encode(), Some(life), Expect::Absent);
+        with_store_timeout(put).await.map_err(store_unavailable)?.ok_or_else(|| store_unavailable(StoreError::Broken("two ids alike".into())))?;
+        let session = self.create_replica(id.into(), client, principal, &record);
+        session.mark_fresh(self.epoch.load(Ordering::Relaxed), &self.clock);
+        self.sessions.insert(session, &self.clock).ok_or_else(too_many_sessions)?;
         Ok(())
     }
 
     /// Remembers what a client wants to hear of from now on, everywhere. Other wishes change nothing.
-    pub(super) async fn remember(&self, session: &Session, wish: &Call) -> Result<(), ProtocolError> {
-        let most = session.limits.subscriptions;
-        let change = |record: &mut Record| {
+    pub(super) async fn update_session(&self, session: &Session, wish: &Call) -> Result<(), ProtocolError> {
+        let most = session.limits.max_subscriptions;
+        let change = |record: &mut SessionRecord| {
             match wish {
                 Call::SetLevel(level) => record.set_level(*level),
                 Call::Unsubscribe { uri } => record.uris.retain(|known| known != uri),
-                Call::Subscribe { uri } if !record.subscribe(uri, most, SUBSCRIBED) => {
-                    return Err(session.too_many());
+                Call::Subscribe { uri } if !record.subscribe(uri, most, MAX_SUBSCRIBED_URI_BYTES) => {
+                    return Err(session.too_many_subscriptions());
                 }
                 _ => {}
             }
             Ok(())
         };
         // From before the change: whoever is told of it later than of something newer can make up for it.
-        let seen = self.changes.seen();
-        let record = self.rewrite(session, &change).await?;
-        session.adapt(&record, seen);
-        let text = String::from_utf8_lossy(&record.write()).into();
-        let word = Word::Record { session: session.id.clone(), record: text, seen };
-        self.bus.tell_all(&word).await.map_err(away)
+        let seen = self.changes.last_seen();
+        let record = self.update_record(session, &change).await?;
+        session.apply_record(&record, seen);
+        let text = String::from_utf8_lossy(&record.encode()).into();
+        let word = NodeMessage::SessionUpdated { session: session.id.clone(), record: text, seen };
+        self.bus.broadcast(&word).await.map_err(store_unavailable)
     }
 
     /// Changes a record, whoever else does so at the same time.
-    async fn rewrite(&self, session: &Session, change: Change<'_>) -> Result<Record, ProtocolError> {
-        let (key, life) = (self.key(&session.id), Some(life(&session.limits)));
-        let store = &self.bus.cellar.store;
-        for _ in 0..TRIES {
-            let found = within(store.get(&key)).await.map_err(away)?.ok_or_else(no_session)?;
-            let mut record = Record::read(&found.value).ok_or_else(no_session)?;
+    async fn update_record(&self, session: &Session, change: SessionRecordUpdate<'_>) -> Result<SessionRecord, ProtocolError> {
+        let (key, life) = (self.record_key(&session.id), Some(session_ttl(&session.limits)));
+        let store = &self.bus.scoped_store.store;
+        for _ in 0..MAX_UPDATE_ATTEMPTS {
+            let found = with_store_timeout(store.get(&key)).await.map_err(store_unavailable)?.ok_or_else(session_not_found)?;
+            let mut record = SessionRecord::decode(&found.value).ok_or_else(session_not_found)?;
             change(&mut record)?;
             record.revision += 1;
-            let put = store.put(&key, record.write(), life, Expect::Is(found.version));
-            if within(put).await.map_err(away)?.is_some() {
+            let put = store.put(&key, record.encode(), life, Expect::Is(found.version));
+            if with_store_timeout(put).await.map_err(store_unavailable)?.is_some() {
                 return Ok(record);
             }
         }
@@ -352,14 +352,14 @@ impl Shared {
     }
 
     /// Ends a session everywhere.
-    pub(super) async fn end(&self, session: &Session) -> Result<(), ProtocolError> {
-        let store = &self.bus.cellar.store;
-        let key = self.key(&session.id);
-        within(store.delete(&key, Expect::Anything)).await.map_err(away)?;
-        lock(&self.newcomers).leave(&session.id);
+    pub(super) async fn end_session(&self, session: &Session) -> Result<(), ProtocolError> {
+        let store = &self.bus.scoped_store.store;
+        let key = self.record_key(&session.id);
+        with_store_timeout(store.delete(&key, Expect::Anything)).await.map_err(store_unavailable)?;
+        lock(&self.new_sessions).release(&session.id);
         // From here on it is over. Who does not hear it now finds out when it looks.
-        let told = self.bus.tell_all(&Word::Over { session: session.id.clone() }).await;
-        let cleared = self.clear(&session.id).await;
+        let told = self.bus.broadcast(&NodeMessage::SessionEnded { session: session.id.clone() }).await;
+        let cleared = self.delete_logs(&session.id).await;
         if let Err(error) = told.and(cleared) {
             tracing::debug!(%error, "what a session left behind expires by itself");
         }
@@ -368,7 +368,7 @@ impl Shared {
 
     /// An answer of the client: to a question that was asked here, or on another node. None if nobody needs to be
     /// told.
-    pub(super) fn answer(
+    pub(super) fn forward_response(
         self: &Arc<Self>,
         session: &Session,
         id: &RequestId,
@@ -376,7 +376,7 @@ impl Shared {
     ) -> Option<impl Future<Output = Result<(), ProtocolError>> + use<>> {
         let RequestId::String(text) = id else { return None };
         let (node, _) = text.split_once('.')?;
-        if node == &*self.bus.node || !Bus::is_name(node) || session.expects(id) {
+        if node == &*self.bus.node || !ClusterBus::is_node_name(node) || session.is_request_pending(id) {
             return None;
         }
         let mut message = Vec::new();
@@ -388,13 +388,13 @@ impl Shared {
             }
         }
         let message = String::from_utf8_lossy(&message).into();
-        let word = Word::Answer { session: session.id.clone(), message };
+        let word = NodeMessage::Response { session: session.id.clone(), message };
         let (shared, node) = (Arc::clone(self), node.to_owned());
-        Some(async move { shared.bus.tell_node(&node, &word).await.map_err(away) })
+        Some(async move { shared.bus.send_to_node(&node, &word).await.map_err(store_unavailable) })
     }
 
     /// The client takes back a request that is not under way here.
-    pub(super) fn cancel(
+    pub(super) fn forward_cancel(
         self: &Arc<Self>,
         session: &Session,
         id: &RequestId,
@@ -402,45 +402,45 @@ impl Shared {
         let mut request = Vec::new();
         id.write(&mut request);
         let request = String::from_utf8_lossy(&request).into();
-        let word = Word::Cancel { session: session.id.clone(), request };
+        let word = NodeMessage::Cancel { session: session.id.clone(), request };
         let shared = Arc::clone(self);
-        async move { shared.bus.tell_all(&word).await.map_err(away) }
+        async move { shared.bus.broadcast(&word).await.map_err(store_unavailable) }
     }
 
     /// A session that is used lives on in the store too: told there at most eight times in its life.
-    fn prolong(self: &Arc<Self>, session: &Arc<Session>) {
-        let Some(kin) = &session.kin else { return };
-        if !kin.is_due(self.clock.uptime(), session.limits.idle / 8) {
+    fn schedule_touch(self: &Arc<Self>, session: &Arc<Session>) {
+        let Some(kin) = &session.replica else { return };
+        if !kin.is_touch_due(self.clock.uptime(), session.limits.idle_timeout / 8) {
             return;
         }
         // Nobody waits for it. Where many are at it, the next message tries again, if there is time for that.
-        if self.touching.available_permits() == 0 && !kin.is_unused() {
+        if self.touch_permits.available_permits() == 0 && !kin.is_unused() {
             return;
         }
-        let before = kin.note_touched(self.clock.uptime());
-        let (shared, touching) = (Arc::downgrade(self), Arc::clone(&self.touching));
-        let (session, over) = (Arc::clone(session), self.over.clone());
-        self.tasks.spawn(async move {
-            for _ in 0..TRIES {
+        let before = kin.mark_touched(self.clock.uptime());
+        let (shared, touching) = (Arc::downgrade(self), Arc::clone(&self.touch_permits));
+        let (session, over) = (Arc::clone(session), self.shutdown.clone());
+        self.tracker.spawn(async move {
+            for _ in 0..MAX_UPDATE_ATTEMPTS {
                 let Ok(permit) = touching.acquire().await else { return };
                 let Some(shared) = shared.upgrade() else { return };
                 if shared.touch(&session).await {
                     return;
                 }
                 drop((shared, permit));
-                if session.over.is_cancelled() || pause(jittered(), &over).await {
+                if session.closed.is_cancelled() || sleep_or_cancelled(retry_delay(), &over).await {
                     return;
                 }
             }
             // The next message tries again.
-            session.kin.as_deref().inspect(|kin| kin.take_back_touch(before));
+            session.replica.as_deref().inspect(|kin| kin.undo_touch(before));
         });
     }
 
     /// False if the store could not be told.
     async fn touch(&self, session: &Session) -> bool {
-        let key = self.key(&session.id);
-        match within(self.bus.cellar.store.touch(&key, life(&session.limits))).await {
+        let key = self.record_key(&session.id);
+        match with_store_timeout(self.bus.scoped_store.store.touch(&key, session_ttl(&session.limits))).await {
             Ok(true) => {}
             // Over there is over everywhere.
             Ok(false) => self.sessions.close(session),
@@ -454,27 +454,27 @@ impl Shared {
 
     /// Looks after sessions in which somebody waits, though they say nothing: prolongs their life, and compares them
     /// when something may have been missed.
-    async fn keep(shared: Weak<Shared>, idle: Duration, over: CancellationToken) {
+    async fn keep_sessions_alive(shared: Weak<ClusterSessions>, idle: Duration, over: CancellationToken) {
         let every = (idle / 8).clamp(Duration::from_millis(100), Duration::from_secs(60));
         let mut epoch = 0;
         loop {
             let Some(this) = shared.upgrade() else { return };
             let now = this.epoch.load(Ordering::Relaxed);
             let is_doubtful = std::mem::replace(&mut epoch, now) != now;
-            for session in this.sessions.busy() {
-                if is_doubtful && this.recall(&session.id, &Principal::anonymous()).await.is_err() {
+            for session in this.sessions.active() {
+                if is_doubtful && this.load_session(&session.id, &Principal::anonymous()).await.is_err() {
                     // The store is away again. What is doubtful stays so.
                     epoch = now.wrapping_sub(1);
                 }
-                let is_due = |kin: &&Kin| kin.is_due(this.clock.uptime(), idle / 8);
-                if let Some(kin) = session.kin.as_deref().filter(is_due) {
-                    let before = kin.note_touched(this.clock.uptime());
+                let is_due = |kin: &&SessionReplica| kin.is_touch_due(this.clock.uptime(), idle / 8);
+                if let Some(kin) = session.replica.as_deref().filter(is_due) {
+                    let before = kin.mark_touched(this.clock.uptime());
                     if !this.touch(&session).await {
-                        kin.take_back_touch(before);
+                        kin.undo_touch(before);
                     }
                 }
             }
-            let missed = Arc::clone(&this.missed);
+            let missed = Arc::clone(&this.lagged);
             drop(this);
             tokio::select! {
                 biased;
@@ -485,91 +485,91 @@ impl Shared {
         }
     }
 
-    fn desks(&self) -> MutexGuard<'_, Paces> {
-        self.desks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn backlogs(&self) -> MutexGuard<'_, Backlogs> {
+        self.backlogs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Ear for Shared {
-    fn hear(&self, word: Word) {
+impl MessageSink for ClusterSessions {
+    fn receive(&self, word: NodeMessage) {
         match word {
-            Word::Answer { session, message } => {
-                let Some(session) = self.sessions.peek(&session) else { return };
+            NodeMessage::Response { session, message } => {
+                let Some(session) = self.sessions.get(&session) else { return };
                 let bytes = message.into_string().into();
                 // Whoever took it has seen to its size.
                 let limits = Limits { max_bytes: usize::MAX, ..Limits::default() };
                 if let Ok(Message::Single(Frame::Response { id, outcome })) = read_message(&bytes, &limits) {
-                    session.hear(&id, outcome);
+                    session.resolve_response(&id, outcome);
                 }
             }
-            Word::Cancel { session, request } => {
+            NodeMessage::Cancel { session, request } => {
                 let id = RawJson::parse(request.into_string().into()).ok();
                 let id = id.and_then(|id| RequestId::read(id.view()));
-                if let (Some(session), Some(id)) = (self.sessions.peek(&session), id) {
-                    session.calls.cancel(&id);
+                if let (Some(session), Some(id)) = (self.sessions.get(&session), id) {
+                    session.in_flight.cancel(&id);
                 }
             }
-            Word::Record { session, record, seen } => {
-                self.heard.fetch_add(1, Ordering::AcqRel);
+            NodeMessage::SessionUpdated { session, record, seen } => {
+                self.updates_received.fetch_add(1, Ordering::AcqRel);
                 if let (Some(session), Some(record)) =
-                    (self.sessions.peek(&session), Record::read(record.as_bytes()))
+                    (self.sessions.get(&session), SessionRecord::decode(record.as_bytes()))
                 {
-                    session.adapt(&record, seen);
+                    session.apply_record(&record, seen);
                 }
             }
-            Word::Over { session } => {
-                self.heard.fetch_add(1, Ordering::AcqRel);
-                lock(&self.newcomers).leave(&session);
-                if let Some(session) = self.sessions.peek(&session) {
+            NodeMessage::SessionEnded { session } => {
+                self.updates_received.fetch_add(1, Ordering::AcqRel);
+                lock(&self.new_sessions).release(&session);
+                if let Some(session) = self.sessions.get(&session) {
                     self.sessions.close(&session);
                 }
             }
-            Word::Reading { session, stream, reader } => {
-                if let Some(pace) = self.desks().get(stream) {
-                    pace.note_read();
+            NodeMessage::ReaderAttached { session, stream, reader } => {
+                if let Some(pace) = self.backlogs().get(stream) {
+                    pace.reset();
                 }
                 // Without a name: somebody who is known already has come so far.
                 if !reader.is_empty()
-                    && let Some(session) = self.sessions.peek(&session)
-                    && let Some(kin) = &session.kin
+                    && let Some(session) = self.sessions.get(&session)
+                    && let Some(kin) = &session.replica
                 {
-                    kin.hear_reader(stream, &reader);
+                    kin.handle_reader_attached(stream, &reader);
                 }
             }
-            Word::Changed => self.changes.look(),
+            NodeMessage::ChangesAppended => self.changes.wake(),
         }
     }
 
-    fn miss(&self) {
+    fn handle_lag(&self) {
         self.epoch.fetch_add(1, Ordering::Relaxed);
-        self.missed.notify_one();
-        self.changes.look();
+        self.lagged.notify_one();
+        self.changes.wake();
     }
 }
 
 /// How long the store keeps a session that is used: it is not told of every use, so a little longer than it may be silent.
-fn life(limits: &SessionLimits) -> Duration {
-    limits.idle + limits.idle / 8
+fn session_ttl(limits: &SessionLimits) -> Duration {
+    limits.idle_timeout + limits.idle_timeout / 8
 }
 
 /// Where everything of one session is.
-fn space(session: &str) -> String {
+fn session_space(session: &str) -> String {
     format!("session/{session}")
 }
 
 /// Whether this could be one of our ids. Nothing else becomes part of a name in the store.
-fn is_id(id: &str) -> bool {
+fn is_session_id(id: &str) -> bool {
     id.len() == 27 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
 /// The store does not answer.
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
-fn away(error: StoreError) -> ProtocolError {
+fn store_unavailable(error: StoreError) -> ProtocolError {
     tracing::debug!(%error, "a request was refused because of the store");
     ProtocolError::new(ProtocolErrorKind::Busy, "sessions cannot be reached at the moment; try again in a few seconds")
 }
 
-fn full() -> ProtocolError {
+fn too_many_sessions() -> ProtocolError {
     ProtocolError::new(ProtocolErrorKind::Busy, "too many sessions are open; try again later")
 }
 

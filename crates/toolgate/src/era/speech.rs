@@ -8,112 +8,112 @@ use http::HeaderMap;
 use toolgate_wire::model::{Content, ContentKind, Notification, Outcome, ToolOutput};
 use toolgate_wire::{Dialect, ProtocolVersion, ProtocolError, ProtocolErrorKind, RequestId, codec};
 
-use super::{Answer, Era, Face, Peer, Speaker, Told};
+use super::{Reply, Protocol, ServerInfo, Peer, ClientState, ReplyKind};
 use crate::letterhead::{SESSION, VERSION, single};
 use crate::parcel::Parcel;
-use crate::request::Failure;
+use crate::request::ToolFailure;
 
 /// What nobody speaks who says nothing else.
-static OFFICIAL: Dialect = Dialect::official();
+static OFFICIAL_DIALECT: Dialect = Dialect::official();
 
 /// How an answer is put.
 #[derive(Clone, Debug)]
-pub(super) enum Speech {
+pub(super) enum WireFormat {
     /// The client named this edition, now or in its handshake.
-    Named(ProtocolVersion),
+    Versioned(ProtocolVersion),
     /// It named none. None: the server has no dialect of its own.
-    Bare(Option<Arc<Dialect>>),
+    Unversioned(Option<Arc<Dialect>>),
 }
 
-impl From<ProtocolVersion> for Speech {
-    fn from(edition: ProtocolVersion) -> Speech {
-        Speech::Named(edition)
+impl From<ProtocolVersion> for WireFormat {
+    fn from(edition: ProtocolVersion) -> WireFormat {
+        WireFormat::Versioned(edition)
     }
 }
 
 impl Peer {
     /// How this server speaks to those who name no edition.
     pub(super) fn dialect(&self) -> &Dialect {
-        self.dialect.as_deref().unwrap_or(&OFFICIAL)
+        self.dialect.as_deref().unwrap_or(&OFFICIAL_DIALECT)
     }
 }
 
-impl Speech {
-    pub(super) fn bare(peer: &Peer) -> Speech {
-        Speech::Bare(peer.dialect.clone())
+impl WireFormat {
+    pub(super) fn unversioned(peer: &Peer) -> WireFormat {
+        WireFormat::Unversioned(peer.dialect.clone())
     }
 
     /// The edition whose shapes these are.
-    pub(super) fn edition(&self) -> ProtocolVersion {
+    pub(super) fn version(&self) -> ProtocolVersion {
         match self {
-            Speech::Named(edition) => *edition,
-            Speech::Bare(_) => ProtocolVersion::FALLBACK,
+            WireFormat::Versioned(edition) => *edition,
+            WireFormat::Unversioned(_) => ProtocolVersion::FALLBACK,
         }
     }
 
     /// Writes a notice. False if these words have none for it.
-    pub(super) fn notice(&self, out: &mut Vec<u8>, notice: &Notification, tag: Option<&RequestId>) -> bool {
+    pub(super) fn write_notification(&self, out: &mut Vec<u8>, notice: &Notification, tag: Option<&RequestId>) -> bool {
         match self {
-            Speech::Named(edition) => codec::write_notification(out, *edition, notice, tag),
-            Speech::Bare(dialect) => {
-                codec::write_unversioned_notification(out, dialect.as_deref().unwrap_or(&OFFICIAL), notice)
+            WireFormat::Versioned(edition) => codec::write_notification(out, *edition, notice, tag),
+            WireFormat::Unversioned(dialect) => {
+                codec::write_unversioned_notification(out, dialect.as_deref().unwrap_or(&OFFICIAL_DIALECT), notice)
             }
         }
     }
 
     /// A message that says no.
-    pub(super) fn refusal(&self, id: Option<&RequestId>, fault: &ProtocolError) -> Answer {
+    pub(super) fn error_reply(&self, id: Option<&RequestId>, fault: &ProtocolError) -> Reply {
         let mut out = Vec::with_capacity(256);
         let (status, code) = match self {
-            Speech::Named(edition) => {
+            WireFormat::Versioned(edition) => {
                 codec::write_protocol_error(&mut out, *edition, id, fault);
                 (fault.status(*edition), fault.code(*edition))
             }
-            Speech::Bare(dialect) => {
-                let dialect = dialect.as_deref().unwrap_or(&OFFICIAL);
+            WireFormat::Unversioned(dialect) => {
+                let dialect = dialect.as_deref().unwrap_or(&OFFICIAL_DIALECT);
                 codec::write_unversioned_error(&mut out, dialect, id, fault);
                 (dialect.status(fault), dialect.code(fault))
             }
         };
-        let told = Told::Fault { code, message: fault.message().into() };
-        Answer::Body { status, body: out.into(), session: None, told }
+        let told = ReplyKind::ProtocolError { code, message: fault.message().into() };
+        Reply::Body { status, body: out.into(), session_id: None, kind: told }
     }
 
     /// A tool's failure as an error, where these words have one for it.
-    pub(super) fn tool_fault(&self, failure: Failure, said: &str) -> Option<ProtocolError> {
-        let Speech::Bare(Some(dialect)) = self else { return None };
+    pub(super) fn tool_error(&self, failure: ToolFailure, said: &str) -> Option<ProtocolError> {
+        let WireFormat::Unversioned(Some(dialect)) = self else { return None };
         match failure {
-            Failure::Arguments => dialect.invalid_arguments_code?,
-            Failure::Unavailable if let Some((code, _)) = dialect.unavailable => code,
-            Failure::Returned | Failure::Unavailable | Failure::Late | Failure::Broken => {
+            ToolFailure::InvalidArguments => dialect.invalid_arguments_code?,
+            ToolFailure::Unavailable if let Some((code, _)) = dialect.unavailable => code,
+            ToolFailure::ReturnedError | ToolFailure::Unavailable | ToolFailure::TimedOut | ToolFailure::Internal => {
                 dialect.tool_error_code?
             }
         };
         let kind = match failure {
-            Failure::Arguments => ProtocolErrorKind::InvalidArguments,
-            Failure::Unavailable if dialect.unavailable.is_some() => ProtocolErrorKind::Unavailable,
-            Failure::Returned | Failure::Unavailable => ProtocolErrorKind::ToolFailed,
-            Failure::Late | Failure::Broken => ProtocolErrorKind::Internal,
+            ToolFailure::InvalidArguments => ProtocolErrorKind::InvalidArguments,
+            ToolFailure::Unavailable if dialect.unavailable.is_some() => ProtocolErrorKind::Unavailable,
+            ToolFailure::ReturnedError | ToolFailure::Unavailable => ProtocolErrorKind::ToolFailed,
+            ToolFailure::TimedOut | ToolFailure::Internal => ProtocolErrorKind::Internal,
         };
         Some(ProtocolError::new(kind, said))
     }
 
     /// A tool's failure as a result, in these words.
-    pub(super) fn reworded(&self, failure: Failure, mut output: ToolOutput) -> ToolOutput {
-        let Speech::Bare(Some(dialect)) = self else { return output };
+    pub(super) fn reword_failure(&self, failure: ToolFailure, mut output: ToolOutput) -> ToolOutput {
+        let WireFormat::Unversioned(Some(dialect)) = self else { return output };
         let [Content { kind: ContentKind::Text(text), .. }] = output.content.as_mut_slice() else {
             return output;
         };
         match failure {
-            Failure::Arguments => {
+            ToolFailure::InvalidArguments => {
                 if let Some(words) = dialect.missing_argument_message {
-                    *text = missing_named(text, words);
+                    *text = reword_missing_arguments(text, words);
                 }
             }
-            Failure::Returned | Failure::Unavailable | Failure::Late => {
+            ToolFailure::ReturnedError | ToolFailure::Unavailable | ToolFailure::TimedOut => {
                 text.insert_str(0, dialect.tool_error_prefix);
             }
-            Failure::Broken => {
+            ToolFailure::Internal => {
                 if let Some(words) = dialect.internal_error_message {
                     // Whoever runs the server finds the rest by the reference.
                     let reference = text.rsplit_once(", ref ").map(|(_, reference)| reference);
@@ -125,24 +125,24 @@ impl Speech {
     }
 }
 
-impl Era {
+impl Protocol {
     /// How to speak to a peer of whom nothing but its headers and its connection are known.
-    pub(super) fn speech(&self, peer: &Peer) -> Speech {
-        match self.speaker(peer) {
-            Ok(Speaker::Session(session)) => session.client.protocol_version.into(),
-            Ok(Speaker::Stranger(edition)) => edition.into(),
-            Ok(Speaker::Bare) => Speech::bare(peer),
+    pub(super) fn wire_format(&self, peer: &Peer) -> WireFormat {
+        match self.client_state(peer) {
+            Ok(ClientState::Session(session)) => session.client.protocol_version.into(),
+            Ok(ClientState::Sessionless(edition)) => edition.into(),
+            Ok(ClientState::Unversioned) => WireFormat::unversioned(peer),
             Err((speech, _)) => speech,
         }
     }
 
     /// Writes a whole answer.
-    pub(super) fn write(
+    pub(super) fn encode_response(
         &self,
-        speech: &Speech,
+        speech: &WireFormat,
         id: &RequestId,
         outcome: &Outcome,
-        face: &Arc<Face>,
+        face: &Arc<ServerInfo>,
     ) -> Parcel {
         let mut out = SCRATCH.take();
         out.clear();
@@ -151,26 +151,26 @@ impl Era {
         out.extend_from_slice(b",\"result\":");
         match (speech, outcome) {
             (
-                Speech::Bare(Some(dialect)),
+                WireFormat::Unversioned(Some(dialect)),
                 Outcome::Prompt(_) | Outcome::ReadResource { .. } | Outcome::Completion(_) | Outcome::TaskCreated(_),
             ) => {
                 codec::write_unversioned_outcome(&mut out, dialect, outcome);
             }
-            _ => match self.lists.recall(speech.edition(), outcome, face) {
-                Some(tail) => return Parcel { head: taken(out), tail },
+            _ => match self.list_cache.get_or_encode(speech.version(), outcome, face) {
+                Some(tail) => return Parcel { head: copy_scratch(out), tail },
                 None => {
-                    let signature = &face.signatures[speech.edition() as usize];
+                    let signature = &face.encoded_info[speech.version() as usize];
                     codec::write_outcome_from(&mut out, outcome, signature);
                 }
             },
         }
         out.push(b'}');
-        taken(out).into()
+        copy_scratch(out).into()
     }
 }
 
 /// What is longer than this is not copied.
-const COPIED: usize = 4096;
+const MAX_COPIED_BYTES: usize = 4096;
 
 thread_local! {
     /// Where short answers are written. How long one is, is known behind it: then it gets a place of that size, and
@@ -178,8 +178,8 @@ thread_local! {
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-fn taken(written: Vec<u8>) -> Bytes {
-    if written.len() > COPIED {
+fn copy_scratch(written: Vec<u8>) -> Bytes {
+    if written.len() > MAX_COPIED_BYTES {
         return written.into();
     }
     let bytes = Bytes::copy_from_slice(&written);
@@ -188,7 +188,7 @@ fn taken(written: Vec<u8>) -> Bytes {
 }
 
 /// What the check says of arguments that are missing, in other words. The rest stays as it is.
-fn missing_named(said: &str, words: &str) -> String {
+fn reword_missing_arguments(said: &str, words: &str) -> String {
     let each = said.split("; ").map(|fault| {
         let (before, rest) = match fault.strip_prefix("Validation error: ") {
             Some(rest) => ("Validation error: ", rest),
@@ -201,21 +201,21 @@ fn missing_named(said: &str, words: &str) -> String {
 }
 
 /// A refusal as WordPress tells it.
-fn wordpress(fault: &ProtocolError, status: u16) -> Bytes {
+fn wordpress_error(fault: &ProtocolError, status: u16) -> Bytes {
     let data = serde_json::json!({ "status": status });
     let told = serde_json::json!({ "code": "rest_forbidden", "message": fault.message(), "data": data });
     told.to_string().into()
 }
 
 /// The refusal of a request of which only the head was looked at: status and body.
-pub(crate) fn refuse_head(
+pub(crate) fn reject_head(
     headers: &HeaderMap,
     dialect: Option<&Arc<Dialect>>,
     fault: &ProtocolError,
 ) -> (u16, Bytes) {
-    let newest = || Speech::from(ProtocolVersion::LATEST);
+    let newest = || WireFormat::from(ProtocolVersion::LATEST);
     let speech = match (single(headers, &VERSION), single(headers, &SESSION)) {
-        (Ok(None), Ok(None)) => Speech::Bare(dialect.cloned()),
+        (Ok(None), Ok(None)) => WireFormat::Unversioned(dialect.cloned()),
         (Ok(Some(version)), _) => match ProtocolVersion::parse(version) {
             Some(edition) if edition.has_handshake() => ProtocolVersion::LATEST_WITH_HANDSHAKE.into(),
             _ => newest(),
@@ -223,15 +223,15 @@ pub(crate) fn refuse_head(
         (Ok(None), Ok(Some(_))) => ProtocolVersion::LATEST_WITH_HANDSHAKE.into(),
         _ => newest(),
     };
-    if let Speech::Bare(Some(dialect)) = &speech
+    if let WireFormat::Unversioned(Some(dialect)) = &speech
         && dialect.wordpress_errors
         && fault.kind() == ProtocolErrorKind::Unauthorized
     {
         let status = dialect.status(fault);
-        return (status, wordpress(fault, status));
+        return (status, wordpress_error(fault, status));
     }
-    match speech.refusal(None, fault) {
-        Answer::Body { status, body, .. } => (status, body.whole()),
-        Answer::Accepted | Answer::Silence => (500, Bytes::new()),
+    match speech.error_reply(None, fault) {
+        Reply::Body { status, body, .. } => (status, body.whole()),
+        Reply::Accepted | Reply::NoResponse => (500, Bytes::new()),
     }
 }

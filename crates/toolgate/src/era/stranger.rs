@@ -9,134 +9,134 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use toolgate_wire::model::{SubscriptionFilter, LogLevel};
 use toolgate_wire::{ProtocolError, ProtocolErrorKind};
 
-use super::feed::tell_all;
-use super::speech::Speech;
-use super::{Era, Peer, Road};
-use crate::hub::{Hub, Subscriber};
-use crate::maps::ByName;
-use crate::request::{Principal, owner};
+use super::feed::send_changes;
+use super::speech::WireFormat;
+use super::{Protocol, Peer, Channel};
+use crate::hub::{Subscriptions, Subscriber};
+use crate::maps::NameMap;
+use crate::request::{Principal, task_owner};
 use crate::stream::Stream;
 
 /// Resources that one principal may subscribe to. One more takes the place of the oldest.
-const SUBSCRIPTIONS: usize = 1000;
+const MAX_SUBSCRIPTIONS: usize = 1000;
 /// How long the URI of one may be, in bytes.
-const LONGEST: usize = 2048;
+const MAX_URI_BYTES: usize = 2048;
 /// Principals whose subscriptions are kept. One more is refused, unless another has left.
-const PRINCIPALS: usize = 1000;
+const MAX_PRINCIPALS: usize = 1000;
 /// What those hear who cannot say from which level on.
-const LEVEL: LogLevel = LogLevel::Info;
+const DEFAULT_LOG_LEVEL: LogLevel = LogLevel::Info;
 
 /// What is kept of those who are not remembered, by owner.
 #[derive(Debug, Default)]
-pub(super) struct Strangers(Mutex<ByName<Stranger>>);
+pub(super) struct SessionlessClients(Mutex<NameMap<SessionlessClient>>);
 
 #[derive(Debug, Default)]
-struct Stranger {
+struct SessionlessClient {
     /// Oldest first.
     uris: Vec<String>,
     streams: Vec<Weak<Subscriber>>,
 }
 
-impl Strangers {
+impl SessionlessClients {
     /// A new stream's subscriber. None if there are too many principals.
-    fn open(&self, principal: &Principal, hub: &Hub) -> Option<Arc<Subscriber>> {
+    fn add_stream(&self, principal: &Principal, hub: &Subscriptions) -> Option<Arc<Subscriber>> {
         let mut known = self.lock();
-        let stranger = room(&mut known, principal)?;
+        let stranger = get_or_insert(&mut known, principal)?;
         let uris = stranger.uris.clone();
         let wants = SubscriptionFilter { tools: true, prompts: true, resources: true, uris, ..SubscriptionFilter::default() };
         let subscriber = hub.subscribe(wants);
-        subscriber.add_roots();
+        subscriber.subscribe_to_roots();
         stranger.streams.retain(|stream| stream.strong_count() > 0);
         stranger.streams.push(Arc::downgrade(&subscriber));
         Some(subscriber)
     }
 
     fn subscribe(&self, principal: &Principal, uri: &str) -> Result<(), ProtocolError> {
-        if uri.len() > LONGEST {
-            return Err(ProtocolError::invalid_params(format!("a URI of at most {LONGEST} bytes can be subscribed to")));
+        if uri.len() > MAX_URI_BYTES {
+            return Err(ProtocolError::invalid_params(format!("a URI of at most {MAX_URI_BYTES} bytes can be subscribed to")));
         }
         let mut known = self.lock();
-        let Some(stranger) = room(&mut known, principal) else {
+        let Some(stranger) = get_or_insert(&mut known, principal) else {
             return Err(ProtocolError::new(ProtocolErrorKind::Busy, "too many clients subscribe; try again later"));
         };
         stranger.uris.retain(|known| known != uri);
-        if stranger.uris.len() >= SUBSCRIPTIONS {
+        if stranger.uris.len() >= MAX_SUBSCRIPTIONS {
             let oldest = stranger.uris.remove(0);
-            stranger.streams().for_each(|stream| stream.remove(&oldest));
+            stranger.live_streams().for_each(|stream| stream.remove_uri(&oldest));
         }
         stranger.uris.push(uri.to_owned());
-        stranger.streams().for_each(|stream| {
-            stream.add(uri, SUBSCRIPTIONS, SUBSCRIPTIONS * LONGEST);
+        stranger.live_streams().for_each(|stream| {
+            stream.add_uri(uri, MAX_SUBSCRIPTIONS, MAX_SUBSCRIPTIONS * MAX_URI_BYTES);
         });
         Ok(())
     }
 
     fn unsubscribe(&self, principal: &Principal, uri: &str) {
-        if let Some(stranger) = self.lock().get_mut(&owner(principal, None)) {
+        if let Some(stranger) = self.lock().get_mut(&task_owner(principal, None)) {
             stranger.uris.retain(|known| known != uri);
-            stranger.streams().for_each(|stream| stream.remove(uri));
+            stranger.live_streams().for_each(|stream| stream.remove_uri(uri));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, ByName<Stranger>> {
+    fn lock(&self) -> MutexGuard<'_, NameMap<SessionlessClient>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Stranger {
-    fn streams(&self) -> impl Iterator<Item = Arc<Subscriber>> {
+impl SessionlessClient {
+    fn live_streams(&self) -> impl Iterator<Item = Arc<Subscriber>> {
         self.streams.iter().filter_map(Weak::upgrade)
     }
 }
 
 /// The place of a principal. Those that nobody listens for make room.
-fn room<'a>(known: &'a mut ByName<Stranger>, principal: &Principal) -> Option<&'a mut Stranger> {
-    let owner = owner(principal, None);
-    if !known.has(&owner) && known.len() >= PRINCIPALS {
-        known.retain(|stranger| stranger.streams().next().is_some());
-        if known.len() >= PRINCIPALS {
+fn get_or_insert<'a>(known: &'a mut NameMap<SessionlessClient>, principal: &Principal) -> Option<&'a mut SessionlessClient> {
+    let owner = task_owner(principal, None);
+    if !known.contains_key(&owner) && known.len() >= MAX_PRINCIPALS {
+        known.retain(|stranger| stranger.live_streams().next().is_some());
+        if known.len() >= MAX_PRINCIPALS {
             return None;
         }
     }
-    Some(known.or_default(&owner))
+    Some(known.get_or_default(&owner))
 }
 
-impl Era {
+impl Protocol {
     /// The subscriber of a GET that names neither a session nor an edition. None where such a GET is no question, or
     /// there is no room.
-    pub(crate) fn stand_unnamed(&self, peer: &Peer) -> Option<Arc<Subscriber>> {
-        let is_open = peer.dialect().sessionless_streams && matches!(self.speech(peer), Speech::Bare(_));
-        is_open.then(|| self.strangers.open(&peer.principal, &self.hub))?
+    pub(crate) fn open_sessionless_stream(&self, peer: &Peer) -> Option<Arc<Subscriber>> {
+        let is_open = peer.dialect().sessionless_streams && matches!(self.wire_format(peer), WireFormat::Unversioned(_));
+        is_open.then(|| self.sessionless.add_stream(&peer.principal, &self.subscriptions))?
     }
 
     /// Tells of changes on `out` until nobody reads or the house closes.
-    pub(crate) async fn feed_unnamed(&self, subscriber: &Subscriber, peer: &Peer, out: &Stream) {
-        let speech = Speech::bare(peer);
+    pub(crate) async fn send_sessionless_changes(&self, subscriber: &Subscriber, peer: &Peer, out: &Stream) {
+        let speech = WireFormat::unversioned(peer);
         tokio::select! {
             biased;
             () = self.drain.cancelled() => {}
-            () = tell_all(&self.tasks, subscriber, out, &speech, None) => {}
+            () = send_changes(&self.tasks, subscriber, out, &speech, None) => {}
         }
     }
 
     /// Whether this peer may subscribe although it is not remembered.
-    pub(super) fn subscribes_unnamed(&self, speech: &Speech, peer: &Peer) -> bool {
-        let is_posted = matches!(peer.road, Road::Post { .. });
-        is_posted && matches!(speech, Speech::Bare(_)) && peer.dialect().sessionless_streams
+    pub(super) fn can_subscribe_sessionless(&self, speech: &WireFormat, peer: &Peer) -> bool {
+        let is_posted = matches!(peer.via, Channel::Post { .. });
+        is_posted && matches!(speech, WireFormat::Unversioned(_)) && peer.dialect().sessionless_streams
     }
 
-    pub(super) fn subscribe_unnamed(&self, peer: &Peer, uri: &str) -> Result<(), ProtocolError> {
-        self.strangers.subscribe(&peer.principal, uri)
+    pub(super) fn subscribe_sessionless(&self, peer: &Peer, uri: &str) -> Result<(), ProtocolError> {
+        self.sessionless.subscribe(&peer.principal, uri)
     }
 
-    pub(super) fn unsubscribe_unnamed(&self, peer: &Peer, uri: &str) {
-        self.strangers.unsubscribe(&peer.principal, uri);
+    pub(super) fn unsubscribe_sessionless(&self, peer: &Peer, uri: &str) {
+        self.sessionless.unsubscribe(&peer.principal, uri);
     }
 
     /// From which level on log lines are told to a caller who has no session.
-    pub(super) fn level_unnamed(&self, speech: &Speech) -> Option<LogLevel> {
+    pub(super) fn sessionless_log_level(&self, speech: &WireFormat) -> Option<LogLevel> {
         match speech {
-            Speech::Bare(Some(dialect)) if dialect.sessionless_streams => Some(LEVEL),
+            WireFormat::Unversioned(Some(dialect)) if dialect.sessionless_streams => Some(DEFAULT_LOG_LEVEL),
             _ => None,
         }
     }
@@ -145,45 +145,45 @@ impl Era {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hub::Topic;
+    use crate::hub::ChangeTopic;
 
-    fn changed(hub: &Hub, subscriber: &Subscriber, uri: &str) -> bool {
-        hub.publish(&Topic::Resource(uri.into()));
-        subscriber.take().is_some()
+    fn is_notified(hub: &Subscriptions, subscriber: &Subscriber, uri: &str) -> bool {
+        hub.publish(&ChangeTopic::Resource(uri.into()));
+        subscriber.take_changed().is_some()
     }
 
     #[test]
     fn subscriptions_are_kept_by_principal_and_the_newest_count() {
-        let (strangers, hub) = (Strangers::default(), Hub::default());
+        let (strangers, hub) = (SessionlessClients::default(), Subscriptions::default());
         let (nobody, ada) = (Principal::anonymous(), Principal::new("ada"));
-        let early = strangers.open(&nobody, &hub).unwrap();
-        let hers = strangers.open(&ada, &hub).unwrap();
+        let early = strangers.add_stream(&nobody, &hub).unwrap();
+        let hers = strangers.add_stream(&ada, &hub).unwrap();
         strangers.subscribe(&nobody, "a://b").unwrap();
-        let late = strangers.open(&nobody, &hub).unwrap();
+        let late = strangers.add_stream(&nobody, &hub).unwrap();
         for stream in [&early, &late] {
-            assert!(changed(&hub, stream, "a://b"));
+            assert!(is_notified(&hub, stream, "a://b"));
         }
-        assert!(!changed(&hub, &hers, "a://b"));
-        for n in 0..SUBSCRIPTIONS {
+        assert!(!is_notified(&hub, &hers, "a://b"));
+        for n in 0..MAX_SUBSCRIPTIONS {
             strangers.subscribe(&nobody, &format!("a://{n}")).unwrap();
         }
-        while early.take().is_some() {}
-        assert!(!changed(&hub, &early, "a://b"), "the oldest has made room");
-        assert!(changed(&hub, &early, "a://999"));
+        while early.take_changed().is_some() {}
+        assert!(!is_notified(&hub, &early, "a://b"), "the oldest has made room");
+        assert!(is_notified(&hub, &early, "a://999"));
         strangers.unsubscribe(&nobody, "a://999");
-        assert!(!changed(&hub, &early, "a://999"));
-        assert!(strangers.subscribe(&nobody, &"x".repeat(LONGEST + 1)).is_err());
+        assert!(!is_notified(&hub, &early, "a://999"));
+        assert!(strangers.subscribe(&nobody, &"x".repeat(MAX_URI_BYTES + 1)).is_err());
     }
 
     #[test]
     fn principals_without_streams_make_room() {
-        let (strangers, hub) = (Strangers::default(), Hub::default());
-        let listening = strangers.open(&Principal::new("ada"), &hub).unwrap();
-        for n in 0..PRINCIPALS + 10 {
+        let (strangers, hub) = (SessionlessClients::default(), Subscriptions::default());
+        let listening = strangers.add_stream(&Principal::new("ada"), &hub).unwrap();
+        for n in 0..MAX_PRINCIPALS + 10 {
             strangers.subscribe(&Principal::new(n.to_string()), "a://b").unwrap();
         }
-        assert!(strangers.lock().len() <= PRINCIPALS);
-        assert!(strangers.lock().has(&owner(&Principal::new("ada"), None)));
+        assert!(strangers.lock().len() <= MAX_PRINCIPALS);
+        assert!(strangers.lock().contains_key(&task_owner(&Principal::new("ada"), None)));
         drop(listening);
     }
 }

@@ -18,9 +18,9 @@ use tokio::sync::Semaphore;
 
 use super::authorization::{Authorization, user_and_password};
 use super::secret::{Digest, Proven};
-use crate::clock::tick;
+use crate::clock::timer_now;
 use crate::request::Principal;
-use crate::seal::fill;
+use crate::seal::fill_random;
 use crate::tracker;
 
 /// Hashes that are computed at once.
@@ -91,7 +91,7 @@ pub(super) enum Unchecked {
 impl Default for Users {
     fn default() -> Users {
         let mut key = [0; 32];
-        fill(&mut key);
+        fill_random(&mut key);
         let hashing = Hashing {
             at_once: Arc::new(Semaphore::new(AT_ONCE)),
             in_all: Arc::new(Semaphore::new(IN_ALL)),
@@ -209,7 +209,7 @@ impl Users {
         let seat = Arc::clone(&self.hashing.in_all).try_acquire_owned().map_err(|_| Unchecked::TooMany)?;
         let turn = Arc::clone(&self.hashing.at_once).acquire_owned().await.map_err(|_| Unchecked::Broken)?;
         let users = self.clone();
-        let computed = tracker::send_aside(move || {
+        let computed = tracker::spawn_blocking(move || {
             let found = users.compute(&login);
             drop((turn, seat));
             found
@@ -236,7 +236,7 @@ impl Hashing {
         if right.len() >= REMEMBERED {
             right.clear();
         }
-        right.insert(*proof.bytes(), (tick(), principal.clone()));
+        right.insert(*proof.bytes(), (timer_now(), principal.clone()));
     }
 }
 

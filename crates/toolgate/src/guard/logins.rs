@@ -17,9 +17,9 @@ use tokio::time::Instant;
 use super::authorization::{Authorization, user_and_password};
 use super::keys::{KeyRequest, caught};
 use super::secret::{Digest, Proven};
-use crate::clock::tick;
+use crate::clock::timer_now;
 use crate::request::{BoxFuture, Principal};
-use crate::seal::fill;
+use crate::seal::fill_random;
 
 /// How long whoever is asked may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -128,7 +128,7 @@ impl Logins {
         V: Future<Output = Result<Principal, LoginError>> + Send + 'static,
     {
         let mut key = [0; 32];
-        fill(&mut key);
+        fill_random(&mut key);
         let asking = Asking {
             at_once: Semaphore::new(AT_ONCE),
             in_all: Semaphore::new(IN_ALL),
@@ -256,7 +256,7 @@ impl Asking {
         if right.len() >= REMEMBERED {
             right.clear();
         }
-        right.insert(*proof.bytes(), (tick(), principal.clone()));
+        right.insert(*proof.bytes(), (timer_now(), principal.clone()));
     }
 }
 

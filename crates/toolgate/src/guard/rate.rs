@@ -271,7 +271,7 @@ impl Limiter {
         if !self.rate.shared {
             return Ok(());
         }
-        let (per, now) = (self.rate.per.as_secs().max(1), self.clock.unix());
+        let (per, now) = (self.rate.per.as_secs().max(1), self.clock.unix_secs());
         let key = cellar.key("rate", &format!("{}-{per}-{}", whose.name(), now / per));
         let counting = cellar.store.count(&key, 1, self.rate.per * 2);
         // Whoever cannot count together counts alone, and does not keep anybody waiting for it.

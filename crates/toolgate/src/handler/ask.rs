@@ -10,7 +10,7 @@ use std::time::Duration;
 use toolgate_wire::RawJson;
 use toolgate_wire::model::{ClientResult, ServerRequest, LogLevel, Notification};
 
-use crate::request::{BoxFuture, Stop};
+use crate::request::{BoxFuture, CallError};
 
 /// How one call reaches its client while it runs.
 pub(crate) trait Voice: Send + Sync {
@@ -30,7 +30,7 @@ pub(crate) trait Voice: Send + Sync {
     fn remember(&self, name: &str, value: RawJson);
 
     /// Why a handler that ended with these words may have done so: because an answer is missing.
-    fn stopped(&self, said: &str) -> Option<Stop>;
+    fn stopped(&self, said: &str) -> Option<CallError>;
 
     /// Sends the client away, to come back after this time for the rest.
     fn send_away(&self, retry: Duration);

@@ -25,9 +25,9 @@ use super::ask::AskErrorKind;
 use super::schema::{schema_of, tidy};
 use super::{AskError, Elicited, Form, Voice};
 use crate::cancel::Cancel;
-use crate::clock::tick;
-use crate::desk::Held;
-use crate::hub::{Hub, Topic};
+use crate::clock::timer_now;
+use crate::desk::ShardedRef;
+use crate::hub::{Subscriptions, ChangeTopic};
 use crate::letterhead::Letterhead;
 use crate::request::{Caller, Principal};
 use crate::store::{Cellar, StoreError};
@@ -36,7 +36,7 @@ use crate::store::{Cellar, StoreError};
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) states: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) hub: Arc<Subscriptions>,
     /// Where things are kept; none in tests of handlers alone.
     pub(crate) cellar: Option<Cellar>,
 }
@@ -70,7 +70,7 @@ struct Inner {
     caller: Box<Caller>,
     voice: Arc<dyn Voice>,
     cancel: Cancel,
-    shared: Held<Shared>,
+    shared: ShardedRef<Shared>,
     /// Progress only ever grows; the last one told, as bits.
     progress: AtomicU64,
     /// Questions under way. While there are any, a human may be thinking, and the tool's time stands still.
@@ -96,7 +96,7 @@ impl Context {
         caller: Box<Caller>,
         voice: Arc<dyn Voice>,
         cancel: Cancel,
-        shared: Held<Shared>,
+        shared: ShardedRef<Shared>,
         limit: Duration,
     ) -> Context {
         Context(Arc::new(Inner {
@@ -134,7 +134,7 @@ impl Context {
 
     pub(crate) fn deadline(&self) -> Instant {
         let mut deadline = self.0.deadline.lock().unwrap_or_else(PoisonError::into_inner);
-        *deadline.get_or_insert_with(|| tick() + self.0.limit)
+        *deadline.get_or_insert_with(|| timer_now() + self.0.limit)
     }
 
     /// The handler's time begins anew: somebody was thinking.
@@ -179,7 +179,7 @@ impl Context {
     /// Where the call came from, over HTTP.
     #[must_use]
     pub fn remote(&self) -> Option<SocketAddr> {
-        self.0.caller.remote
+        self.0.caller.remote_addr
     }
 
     /// Who the client says it is. For display and logs: never a reason to trust it.
@@ -203,7 +203,7 @@ impl Context {
     /// In a completer: what another argument is already, if the client says so.
     #[must_use]
     pub fn given(&self, argument: &str) -> Option<&str> {
-        self.0.caller.given.as_ref()?.get(argument).map(String::as_str)
+        self.0.caller.other_arguments.as_ref()?.get(argument).map(String::as_str)
     }
 
     /// Whether nobody waits for the answer any more.
@@ -222,7 +222,7 @@ impl Context {
     /// handler's future is dropped and the client is told so.
     #[must_use]
     pub fn time_left(&self) -> Duration {
-        self.deadline().saturating_duration_since(tick())
+        self.deadline().saturating_duration_since(timer_now())
     }
 
     /// Tells the client how far the call has come, if it asked to know. `done` must grow.
@@ -330,7 +330,7 @@ impl Context {
         if !is_safe_link(url) {
             return Err(AskError(AskErrorKind::Refused("the link must be https".into())));
         }
-        let ask = ElicitRequest::Url { message: message.to_owned(), url: url.to_owned(), id: crate::seal::token() };
+        let ask = ElicitRequest::Url { message: message.to_owned(), url: url.to_owned(), id: crate::seal::random_token() };
         elicited(self.ask(key, ServerRequest::Elicitation(ask)).await?, |_| Ok(()))
     }
 
@@ -478,27 +478,27 @@ impl Context {
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Changes(pub(crate) Arc<Hub>);
+pub struct Changes(pub(crate) Arc<Subscriptions>);
 
 impl Changes {
     /// The list of tools has changed.
     pub fn tools(&self) {
-        self.0.publish(&Topic::Tools);
+        self.0.publish(&ChangeTopic::Tools);
     }
 
     /// The list of prompts has changed.
     pub fn prompts(&self) {
-        self.0.publish(&Topic::Prompts);
+        self.0.publish(&ChangeTopic::Prompts);
     }
 
     /// The list of resources or templates has changed.
     pub fn resources(&self) {
-        self.0.publish(&Topic::Resources);
+        self.0.publish(&ChangeTopic::Resources);
     }
 
     /// The resource at this URI has changed.
     pub fn resource(&self, uri: &str) {
-        self.0.publish(&Topic::Resource(uri.into()));
+        self.0.publish(&ChangeTopic::Resource(uri.into()));
     }
 }
 

@@ -21,7 +21,7 @@ use super::event::{ErrorContext, ErrorEvent, Event, RequestInfo, ResponseEvent};
 use super::mask::{mask, mask_uri};
 use super::names::clip;
 use super::view::ErrorCode;
-use crate::clock::{Clock, iso8601};
+use crate::clock::{Clock, format_iso8601};
 use crate::error::Error;
 
 /// How many lines wait to be written. When they are full, a new one is dropped and counted.
@@ -189,7 +189,7 @@ impl AuditLog {
     }
 
     fn line<'a>(&self) -> Line<'a> {
-        Line { time: iso8601(self.desk.clock.unix_millis()), ..Line::default() }
+        Line { time: format_iso8601(self.desk.clock.unix_millis()), ..Line::default() }
     }
 
     fn about<'a>(&self, line: Line<'a>, event: &'static str, request: &'a RequestInfo) -> Line<'a> {
@@ -363,7 +363,7 @@ impl<W: Write> Writer<W> {
         if dropped == 0 {
             return;
         }
-        let time = iso8601(self.clock.unix_millis());
+        let time = format_iso8601(self.clock.unix_millis());
         let line = Line { time, event: "dropped", dropped: Some(dropped), ..Line::default() }.to_bytes();
         let written = line.is_some_and(|line| self.out.write_all(&line).is_ok());
         if !written {

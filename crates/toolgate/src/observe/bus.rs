@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::event::{
     ErrorContext, ErrorEvent, Event, RequestEvent, ResponseEvent, ServerEvent, ToolEvent, Topic,
 };
-use crate::clock::tick;
+use crate::clock::timer_now;
 use crate::error::{Error, ErrorKind};
 use crate::request::BoxFuture;
 use crate::tracker;
@@ -727,7 +727,7 @@ impl Bus {
         let running = Running(Arc::clone(self));
         if tokio::runtime::Handle::try_current().is_ok() {
             // It belongs to the bus, whose last handle ends it; and to the runtime.
-            tracker::spawn_home(running.run());
+            tracker::spawn_main(running.run());
         }
     }
 
@@ -756,7 +756,7 @@ impl Bus {
 impl Listener {
     fn stalled(&self) {
         if self.n_stalls.fetch_add(1, Relaxed) + 1 >= STALLS {
-            *lock(&self.leave) = Some(tick() + LEAVE);
+            *lock(&self.leave) = Some(timer_now() + LEAVE);
         }
     }
 
@@ -764,7 +764,7 @@ impl Listener {
         if self.n_stalls.load(Relaxed) < STALLS {
             return false;
         }
-        lock(&self.leave).is_some_and(|until| tick() < until)
+        lock(&self.leave).is_some_and(|until| timer_now() < until)
     }
 }
 

@@ -547,7 +547,7 @@ impl ResponseEvent {
     /// The answer: a JSON-RPC message. Read when first asked for.
     #[must_use]
     pub fn response(&self) -> &Value {
-        self.read.get_or_init(|| written::answer(&self.body))
+        self.read.get_or_init(|| written::response_value(&self.body))
     }
 
     /// The answer as it is to be sent.

@@ -17,8 +17,8 @@ use super::view::{
     ErrorCode, ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, StatsDetail,
     StatsSummary, ToolCalls, ToolStats,
 };
-use crate::clock::{Clock, iso8601};
-use crate::desk::{Desks, Pen};
+use crate::clock::{Clock, format_iso8601};
+use crate::desk::{Sharded, ShardId};
 
 /// The longest message that is remembered of an error.
 const LONGEST_MESSAGE: usize = 256;
@@ -30,7 +30,7 @@ const MINUTE: u64 = 60;
 pub(crate) struct Stats {
     is_on: AtomicBool,
     /// Held by requests that are being answered. No part of the book: they outlive a reset.
-    active: Desks<Arc<Active>>,
+    active: Sharded<Arc<Active>>,
     clock: Clock,
     /// When it was made: on the clock, and in milliseconds since 1970.
     born: u64,
@@ -110,9 +110,9 @@ struct Active;
 
 /// Everything that a reset clears.
 struct Book {
-    sheets: Desks<Sheet>,
-    by_method: Names<Desks<AtomicU64>>,
-    by_tool: Names<Desks<Calls>>,
+    sheets: Sharded<Sheet>,
+    by_method: Names<Sharded<AtomicU64>>,
+    by_tool: Names<Sharded<Calls>>,
     by_uri: Names<AtomicU64>,
     by_prompt: Names<AtomicU64>,
     /// Also the number of errors.
@@ -159,8 +159,8 @@ impl Stats {
     pub(crate) fn new(clock: Clock) -> Arc<Stats> {
         Arc::new(Stats {
             is_on: AtomicBool::new(true),
-            active: Desks::new(),
-            born: clock.nanos(),
+            active: Sharded::new(),
+            born: clock.uptime_nanos(),
             created: clock.unix_millis(),
             clock,
             book: ArcSwap::from_pointee(Book::new()),
@@ -187,7 +187,7 @@ impl Stats {
 
     /// Now, on the clock that times are measured with.
     pub(crate) fn nanos(&self) -> u64 {
-        self.clock.nanos()
+        self.clock.uptime_nanos()
     }
 
     /// A request begins to be answered; none if nothing is counted.
@@ -196,13 +196,13 @@ impl Stats {
         if !self.is_on.load(Relaxed) {
             return None;
         }
-        let active = self.active.at(Pen::mine(), &Arc::default);
-        Some(Began { _active: Arc::clone(active), at: self.clock.nanos() })
+        let active = self.active.get_or_init(ShardId::current(), &Arc::default);
+        Some(Began { _active: Arc::clone(active), at: self.clock.uptime_nanos() })
     }
 
     /// A request is answered. How long it took, in nanoseconds.
     pub(crate) fn end(&self, began: Began, finished: &Finished<'_>) -> u64 {
-        let now = self.clock.nanos();
+        let now = self.clock.uptime_nanos();
         let took = now.saturating_sub(began.at);
         if self.is_on.load(Relaxed) {
             self.book.load().record(now, took, finished);
@@ -214,11 +214,11 @@ impl Stats {
     /// How long a request takes so far, in nanoseconds.
     #[cfg(test)]
     pub(crate) fn elapsed(&self, began: &Began) -> u64 {
-        self.clock.nanos().saturating_sub(began.at)
+        self.clock.uptime_nanos().saturating_sub(began.at)
     }
 
     fn active(&self) -> u64 {
-        self.active.each().map(|active| Arc::strong_count(active) as u64 - 1).sum()
+        self.active.iter().map(|active| Arc::strong_count(active) as u64 - 1).sum()
     }
 
     /// Somebody was not let in.
@@ -259,7 +259,7 @@ impl Stats {
         let book = self.book.load();
         StatsDetail {
             enabled: self.is_enabled(),
-            created_at: iso8601(self.created),
+            created_at: format_iso8601(self.created),
             uptime: self.uptime(),
             active_requests: self.active(),
             requests_per_minute: self.per_minute(&book),
@@ -298,11 +298,11 @@ impl Stats {
     }
 
     fn uptime(&self) -> u64 {
-        self.clock.nanos().saturating_sub(self.born) / 1_000_000
+        self.clock.uptime_nanos().saturating_sub(self.born) / 1_000_000
     }
 
     fn per_minute(&self, book: &Book) -> u64 {
-        let second = self.clock.nanos() / 1_000_000_000;
+        let second = self.clock.uptime_nanos() / 1_000_000_000;
         book.each(|sheet| &sheet.minute).map(|minute| minute.sum(second)).sum()
     }
 
@@ -315,7 +315,7 @@ impl Stats {
 
     /// A moment on the clock as a date: reckoned from the birth, so that recording reads one clock only.
     fn date(&self, nanos: u64) -> String {
-        iso8601(self.created + nanos.saturating_sub(self.born) / 1_000_000)
+        format_iso8601(self.created + nanos.saturating_sub(self.born) / 1_000_000)
     }
 }
 
@@ -334,7 +334,7 @@ impl std::fmt::Debug for Began {
 impl Book {
     fn new() -> Book {
         Book {
-            sheets: Desks::new(),
+            sheets: Sharded::new(),
             by_method: Names::new(),
             by_tool: Names::new(),
             by_uri: Names::new(),
@@ -347,7 +347,7 @@ impl Book {
 
     /// A part of each sheet.
     fn each<'a, T>(&'a self, part: fn(&'a Sheet) -> &'a T) -> impl Iterator<Item = &'a T> + Clone {
-        self.sheets.each().map(part)
+        self.sheets.iter().map(part)
     }
 
     fn record(&self, now: u64, took: u64, finished: &Finished<'_>) {
@@ -361,9 +361,9 @@ impl Book {
         if is_error {
             self.mishap(now, subject, verdict);
         }
-        let pen = Pen::mine();
-        let sheet = self.sheets.at(pen, &Sheet::new);
-        pen.add(self.by_method.get(method, most).at(pen, &AtomicU64::default), 1);
+        let pen = ShardId::current();
+        let sheet = self.sheets.get_or_init(pen, &Sheet::new);
+        pen.add(self.by_method.get(method, most).get_or_init(pen, &AtomicU64::default), 1);
         if most == MOST
             && let Some(subject) = subject
         {
@@ -374,10 +374,10 @@ impl Book {
         sheet.requests.record(pen, took);
     }
 
-    fn carried_out(&self, pen: Pen, sheet: &Sheet, subject: Subject<'_>, took: Sample, is_error: bool) {
+    fn carried_out(&self, pen: ShardId, sheet: &Sheet, subject: Subject<'_>, took: Sample, is_error: bool) {
         match subject {
             Subject::Tool(name) => {
-                let calls = self.by_tool.get(name, MOST).at(pen, &Calls::default);
+                let calls = self.by_tool.get(name, MOST).get_or_init(pen, &Calls::default);
                 pen.add(&calls.count, 1);
                 pen.add(&calls.sum, took.nanos);
                 if is_error {
@@ -422,7 +422,7 @@ impl Book {
             total,
             successful: total.saturating_sub(failed),
             failed,
-            by_method: self.by_method.each(|counts| counts.each().map(read).sum()),
+            by_method: self.by_method.each(|counts| counts.iter().map(read).sum()),
             response_times: newest(requests),
             avg_response_time: times.avg,
             min_response_time: times.min,
@@ -477,8 +477,8 @@ impl Sheet {
 }
 
 /// What is told of the calls of one tool.
-fn told(calls: &Desks<Calls>) -> ToolCalls {
-    let sum = |part: fn(&Calls) -> &AtomicU64| calls.each().map(part).map(read).sum::<u64>();
+fn told(calls: &Sharded<Calls>) -> ToolCalls {
+    let sum = |part: fn(&Calls) -> &AtomicU64| calls.iter().map(part).map(read).sum::<u64>();
     let (count, nanos) = (sum(|calls| &calls.count), sum(|calls| &calls.sum));
     ToolCalls {
         count,
@@ -509,7 +509,7 @@ impl Default for Minute {
 }
 
 impl Minute {
-    fn add(&self, pen: Pen, second: u64) {
+    fn add(&self, pen: ShardId, second: u64) {
         // One more than it is, so that an empty place belongs to no second.
         let tag = (second + 1) << 32;
         let place = &self.0[(second % MINUTE) as usize];

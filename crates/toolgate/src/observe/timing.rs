@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use crate::desk::Pen;
+use crate::desk::ShardId;
 
 /// How many samples are kept.
 pub(crate) const KEPT: usize = 1000;
@@ -79,7 +79,7 @@ impl Timing {
         }
     }
 
-    pub(crate) fn record(&self, pen: Pen, sample: Sample) {
+    pub(crate) fn record(&self, pen: ShardId, sample: Sample) {
         let Sample { nanos, at, step } = sample;
         let samples = self.samples.get_or_init(|| {
             let zero = || AtomicU64::new(0);
@@ -96,7 +96,7 @@ impl Timing {
         pen.add(&self.sum, nanos);
         pen.add(&samples.steps[step], 1);
         // Whoever sees the count sees the extremes of all that are counted.
-        let number = pen.count(&self.count);
+        let number = pen.increment(&self.count);
         let [ended, took] = &samples.newest[place_of(number)];
         ended.store(at, Relaxed);
         took.store(nanos.saturating_add(1), Relaxed);
@@ -219,7 +219,7 @@ mod tests {
     fn percentiles_are_near_the_truth() {
         let timing = Timing::new();
         for micros in 1..=10_000 {
-            timing.record(Pen::mine(), Sample::new(0, micros * 1000));
+            timing.record(ShardId::current(), Sample::new(0, micros * 1000));
         }
         let times = times([&timing].into_iter());
         for (name, is, should) in [("p50", times.p50, 5.0), ("p95", times.p95, 9.5), ("p99", times.p99, 9.9)]
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(newest([&timing].into_iter()), Vec::<f64>::new());
         assert_eq!(times([&timing].into_iter()), Times::default());
         for milli in 0..1500 {
-            timing.record(Pen::mine(), Sample::new(milli, milli * 1_000_000));
+            timing.record(ShardId::current(), Sample::new(milli, milli * 1_000_000));
         }
         let newest = newest([&timing].into_iter());
         assert_eq!(newest.len(), KEPT);
@@ -247,7 +247,7 @@ mod tests {
     fn two_sheets_are_told_as_one() {
         let sheets = [Timing::new(), Timing::new(), Timing::new()];
         for milli in 0..3000 {
-            sheets[milli as usize % 2].record(Pen::mine(), Sample::new(milli, milli * 1_000_000));
+            sheets[milli as usize % 2].record(ShardId::current(), Sample::new(milli, milli * 1_000_000));
         }
         let told = newest(sheets.iter());
         assert!(
@@ -261,8 +261,8 @@ mod tests {
     #[test]
     fn whatever_is_too_long_for_the_histogram_is_in_its_last_step() {
         let timing = Timing::new();
-        timing.record(Pen::mine(), Sample::new(0, u64::MAX / 2));
-        timing.record(Pen::mine(), Sample::new(0, u64::MAX / 2));
+        timing.record(ShardId::current(), Sample::new(0, u64::MAX / 2));
+        timing.record(ShardId::current(), Sample::new(0, u64::MAX / 2));
         assert_eq!(step_of(u64::MAX), N_STEPS - 1);
         let times = times([&timing].into_iter());
         assert_eq!(times.p99, times.max);
@@ -283,7 +283,7 @@ mod tests {
         #[test]
         fn the_figures_are_in_order(all in prop::collection::vec(0u64..(1 << 44), 1..50)) {
             let timing = Timing::new();
-            all.iter().for_each(|nanos| timing.record(Pen::mine(), Sample::new(0, *nanos)));
+            all.iter().for_each(|nanos| timing.record(ShardId::current(), Sample::new(0, *nanos)));
             let Times { avg, min, max, p50, p95, p99 } = times([&timing].into_iter());
             prop_assert!(min <= avg && avg <= max);
             prop_assert!(min <= p50 && p50 <= p95 && p95 <= p99 && p99 <= max);

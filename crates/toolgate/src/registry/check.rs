@@ -166,7 +166,7 @@ fn converted(value: &Value, wanted: Type, as_text: bool) -> Option<Value> {
 /// What a text is if it is JSON.
 #[cfg(feature = "validate")]
 fn inside(text: &str) -> Option<Value> {
-    written::read(Bytes::copy_from_slice(text.as_bytes())).map(|raw| raw.to_value())
+    written::parse(Bytes::copy_from_slice(text.as_bytes())).map(|raw| raw.to_value())
 }
 
 #[cfg(feature = "validate")]

@@ -13,14 +13,14 @@ use super::{Keyed, Listed, View};
 use crate::handler::{
     CompleteFn, Context, Handler, IntoPrompt, Needs, PromptFn, erase_complete, erase_prompt, tidy,
 };
-use crate::maps::ByName;
+use crate::maps::NameMap;
 
 /// A prompt as it is kept.
 pub(crate) struct PromptEntry {
     pub(crate) prompt: Arc<Prompt>,
     pub(crate) run: PromptFn,
     pub(crate) check: Option<WordsCheck>,
-    pub(crate) completers: ByName<CompleteFn>,
+    pub(crate) completers: NameMap<CompleteFn>,
 }
 
 /// What is wrong with the arguments of a prompt, if something is.
@@ -69,7 +69,7 @@ pub struct PromptSpec {
     prompt: Prompt,
     run: PromptFn,
     check: Option<WordsCheck>,
-    completers: ByName<CompleteFn>,
+    completers: NameMap<CompleteFn>,
     pub(crate) demands: Needs,
 }
 
@@ -92,7 +92,7 @@ impl PromptSpec {
     fn of(name: String, run: PromptFn, input: Option<Schema>, demands: Needs) -> PromptSpec {
         let arguments = input.map(|schema| arguments_of(&tidy(schema.to_value()))).unwrap_or_default();
         let prompt = Prompt { name, arguments, ..Prompt::default() };
-        PromptSpec { prompt, run, check: None, completers: ByName::default(), demands }
+        PromptSpec { prompt, run, check: None, completers: NameMap::default(), demands }
     }
 
     /// What it is for.
@@ -184,7 +184,7 @@ impl PromptSpec {
         check_name(&prompt.name)?;
         check_icons(&prompt.icons)?;
         if let Some(unknown) =
-            completers.names().find(|name| !prompt.arguments.iter().any(|a| a.name == **name))
+            completers.keys().find(|name| !prompt.arguments.iter().any(|a| a.name == **name))
         {
             return Err(format!("it completes `{unknown}`, which is none of its arguments"));
         }

@@ -11,7 +11,7 @@ use super::template::UriTemplate;
 use super::tool::check_icons;
 use super::{Keyed, Listed, View};
 use crate::handler::{CompleteFn, Context, Handler, IntoContents, Needs, ReadFn, erase_complete, erase_read};
-use crate::maps::ByName;
+use crate::maps::NameMap;
 
 /// Makes what reads a resource, once its media type is known.
 type MakeRead = Box<dyn FnOnce(Option<String>) -> ReadFn + Send>;
@@ -21,7 +21,7 @@ pub(crate) struct ResourceEntry {
     pub(crate) resource: Arc<Resource>,
     pub(crate) run: ReadFn,
     pub(crate) cache: Option<CacheHint>,
-    pub(crate) completers: ByName<CompleteFn>,
+    pub(crate) completers: NameMap<CompleteFn>,
 }
 
 /// A template as it is kept.
@@ -30,7 +30,7 @@ pub(crate) struct TemplateEntry {
     pub(crate) pattern: UriTemplate,
     pub(crate) run: ReadFn,
     pub(crate) cache: Option<CacheHint>,
-    pub(crate) completers: ByName<CompleteFn>,
+    pub(crate) completers: NameMap<CompleteFn>,
 }
 
 impl std::fmt::Debug for ResourceEntry {
@@ -93,7 +93,7 @@ pub struct ResourceSpec {
     resource: Resource,
     make: MakeRead,
     cache: Option<CacheHint>,
-    completers: ByName<CompleteFn>,
+    completers: NameMap<CompleteFn>,
     pub(crate) demands: Needs,
 }
 
@@ -115,7 +115,7 @@ pub struct TemplateSpec {
     template: ResourceTemplate,
     make: MakeRead,
     cache: Option<CacheHint>,
-    completers: ByName<CompleteFn>,
+    completers: NameMap<CompleteFn>,
     pub(crate) demands: Needs,
 }
 
@@ -203,7 +203,7 @@ impl ResourceSpec {
 
     fn of(uri: String, make: MakeRead, demands: Needs) -> ResourceSpec {
         let resource = Resource { name: last_part(&uri), uri, ..Resource::default() };
-        ResourceSpec { resource, make, cache: None, completers: ByName::default(), demands }
+        ResourceSpec { resource, make, cache: None, completers: NameMap::default(), demands }
     }
 
     /// How many bytes it has.
@@ -255,7 +255,7 @@ impl TemplateSpec {
     fn of(uri_template: String, make: MakeRead, demands: Needs) -> TemplateSpec {
         let template =
             ResourceTemplate { name: last_part(&uri_template), uri_template, ..ResourceTemplate::default() };
-        TemplateSpec { template, make, cache: None, completers: ByName::default(), demands }
+        TemplateSpec { template, make, cache: None, completers: NameMap::default(), demands }
     }
 
     /// How a variable could go on, given what is there so far.
@@ -279,7 +279,7 @@ impl TemplateSpec {
         let TemplateSpec { template, make, cache, completers, .. } = self;
         check_icons(&template.icons)?;
         let pattern = UriTemplate::parse(&template.uri_template).map_err(|error| error.to_string())?;
-        if let Some(unknown) = completers.names().find(|name| !pattern.names().any(|known| known == *name)) {
+        if let Some(unknown) = completers.keys().find(|name| !pattern.names().any(|known| known == *name)) {
             return Err(format!("it completes `{unknown}`, which is none of its variables"));
         }
         let run = make(template.mime.clone());

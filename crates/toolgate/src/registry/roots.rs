@@ -13,8 +13,8 @@ use toolgate_wire::ProtocolError;
 use toolgate_wire::model::{Call, Outcome, Root};
 
 use crate::handler::{Context, Failed, Found, ReadFn};
-use crate::hub::{Hub, Topic};
-use crate::percent::decoded;
+use crate::hub::{Subscriptions, ChangeTopic};
+use crate::percent::decode;
 use crate::request::BoxFuture;
 use crate::tracker;
 
@@ -119,7 +119,7 @@ impl Roots {
     }
 
     /// Answers what clients ask of the workspace, and tells of changes.
-    pub(crate) fn answer(&self, call: &Call, hub: &Hub) -> Result<Outcome, ProtocolError> {
+    pub(crate) fn answer(&self, call: &Call, hub: &Subscriptions) -> Result<Outcome, ProtocolError> {
         match (call, &self.writing) {
             (Call::ListRoots, _) => return Ok(Outcome::Roots(self.list())),
             (Call::AddRoot { uri, name }, Writing::Anything) => self.put(uri, name.as_deref(), None)?,
@@ -130,7 +130,7 @@ impl Roots {
             (Call::RemoveRoot { uri }, Writing::Below(limit)) => self.take(uri, Some(limit))?,
             (call, _) => return Err(ProtocolError::method_not_found(call.method())),
         }
-        hub.publish(&Topic::Roots);
+        hub.publish(&ChangeTopic::Roots);
         Ok(Outcome::Empty)
     }
 
@@ -185,7 +185,7 @@ pub(crate) fn read_within(
     let (run, sought) = (Arc::clone(run), uri.clone());
     Box::pin(async move {
         // File systems may take their time. A look that fails is a look at nothing.
-        let found = tracker::send_aside(move || roots.resolve(&sought)).await;
+        let found = tracker::spawn_blocking(move || roots.resolve(&sought)).await;
         match found {
             Some(Some(_)) => run(cx, uri, words).await,
             _ => Ok(Found::Nothing),
@@ -220,7 +220,7 @@ fn path_of(uri: &str) -> Result<PathBuf, &'static str> {
     if !path.split('%').skip(1).all(is_escape) {
         return Err("it has a broken escape");
     }
-    let path = String::from_utf8(decoded(path.as_bytes())).map_err(|_| "its path is no text")?;
+    let path = String::from_utf8(decode(path.as_bytes())).map_err(|_| "its path is no text")?;
     if path.contains(['\0', '\\']) {
         return Err("its path has a character that no path should have");
     }
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn clients_add_what_they_may() {
-        let hub = Hub::default();
+        let hub = Subscriptions::default();
         let add = |roots: &Roots, uri: &str| {
             roots.answer(&Call::AddRoot { uri: uri.into(), name: None }, &hub).map(|_| ())
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Builder, Last, Server};
-use crate::desk::Spread;
+use crate::desk::ShardedArc;
 use crate::error::{Error, ErrorKind};
 use crate::guard::{ApiKeys, Guards, KeyRequest, Logins, Mode, OneOrMany, Rate, SecurityHeaders, Token};
 use crate::request::Principal;
@@ -196,7 +196,7 @@ impl Server {
     pub(crate) fn close_gate(&self, why: &'static str) {
         let mut guards = Guards::clone(&self.0.guards.load());
         guards.note(why, false);
-        self.0.guards.store(Arc::new(Spread::new(guards)));
+        self.0.guards.store(Arc::new(ShardedArc::new(guards)));
     }
 
     fn change_guards(
@@ -217,7 +217,7 @@ impl Server {
             let changed = change(&mut guards);
             // A guard that could not be put up lets nobody in until it can.
             guards.note(what, changed.is_ok());
-            self.0.guards.store(Arc::new(Spread::new(guards)));
+            self.0.guards.store(Arc::new(ShardedArc::new(guards)));
             changed
         };
         self.fault(changed.map_err(|fault| Error::new(ErrorKind::Description, format!("{what}: {fault}"))))

@@ -13,10 +13,10 @@ use toolgate_wire::Dialect;
 use toolgate_wire::model::{Prompt, Resource, ResourceTemplate, Tool};
 
 use super::Server;
-use crate::entry::Entry;
-use crate::era::{Answer, Face, Line, Peer, Road};
+use crate::entry::Engine;
+use crate::era::{Reply, ServerInfo, DuplexConnection, Peer, Channel};
 use crate::error::{Error, ErrorKind};
-use crate::hub::Topic;
+use crate::hub::ChangeTopic;
 use crate::observe::{
     ErrorContext, ErrorEvent, Events, Measured, ServerChange, ServerEvent, SessionInfo, StatsDetail,
     StatsSummary, Subscription, Transport,
@@ -49,31 +49,31 @@ impl Server {
     /// The server's name. It does not change.
     #[must_use]
     pub fn name(&self) -> String {
-        self.face().info.name.clone()
+        self.face().implementation.name.clone()
     }
 
     /// The server's version.
     #[must_use]
     pub fn version(&self) -> String {
-        self.face().info.version.clone()
+        self.face().implementation.version.clone()
     }
 
     /// Gives the server another version. Clients that are connected were told the old one.
     pub fn set_version(&self, version: impl Into<String>) -> Server {
         let version = version.into();
-        self.reface(&|face| face.info.version = version.clone())
+        self.reface(&|face| face.implementation.version = version.clone())
     }
 
     /// What the server is, for people; empty if nobody said.
     #[must_use]
     pub fn description(&self) -> String {
-        self.face().info.description.clone().unwrap_or_default()
+        self.face().implementation.description.clone().unwrap_or_default()
     }
 
     /// Says what the server is, for people.
     pub fn set_description(&self, description: impl Into<String>) -> Server {
         let description = description.into();
-        self.reface(&|face| face.info.description = Some(description.clone()))
+        self.reface(&|face| face.implementation.description = Some(description.clone()))
     }
 
     /// How to use the server, for a model; empty if nobody said.
@@ -92,7 +92,7 @@ impl Server {
     #[must_use]
     pub fn server_info(&self) -> Value {
         let face = self.face();
-        json!({ "name": face.info.name, "version": face.info.version })
+        json!({ "name": face.implementation.name, "version": face.implementation.version })
     }
 
     /// What there is to know at a glance, as JSON: `name`, `version`, `description`, `paused`, `statsEnabled`, and the
@@ -105,9 +105,9 @@ impl Server {
             catalog.resources.iter().map(|entry| entry.resource.uri.as_str()).collect();
         let prompts: Vec<&str> = catalog.prompts.iter().map(|entry| entry.prompt.name.as_str()).collect();
         json!({
-            "name": face.info.name,
-            "version": face.info.version,
-            "description": face.info.description.clone().unwrap_or_default(),
+            "name": face.implementation.name,
+            "version": face.implementation.version,
+            "description": face.implementation.description.clone().unwrap_or_default(),
             "paused": self.is_paused(),
             "statsEnabled": self.is_stats_enabled(),
             "toolCount": tools.len(),
@@ -141,7 +141,7 @@ impl Server {
     /// # }
     /// ```
     pub fn with_dialect(&self, dialect: Dialect) -> Server {
-        self.0.entry.dialect.put(dialect);
+        self.0.entry.dialect.store(dialect);
         self.clone()
     }
 
@@ -168,8 +168,8 @@ impl Server {
         if let Err(fault) = roots.check() {
             return self.fault(Err(Error::new(ErrorKind::Description, fault)));
         }
-        self.0.entry.hall.set_roots(roots);
-        self.0.entry.era.hub.publish(&Topic::Roots);
+        self.0.entry.dispatcher.set_roots(roots);
+        self.0.entry.protocol.subscriptions.publish(&ChangeTopic::Roots);
         self.clone()
     }
 
@@ -178,19 +178,19 @@ impl Server {
     /// # Errors
     /// If this is no `file:` URI of a directory, or a root already.
     pub fn add_root(&self, uri: &str) -> Result<(), Error> {
-        let hall = &self.0.entry.hall;
-        let put = hall.some_roots().put(uri, None, None);
+        let hall = &self.0.entry.dispatcher;
+        let put = hall.roots_or_insert().put(uri, None, None);
         put.map_err(|fault| Error::new(ErrorKind::Description, fault.to_string()))?;
-        self.0.entry.era.hub.publish(&Topic::Roots);
+        self.0.entry.protocol.subscriptions.publish(&ChangeTopic::Roots);
         Ok(())
     }
 
     /// Takes a root away from the workspace and tells clients; false if it was none.
     #[must_use]
     pub fn remove_root(&self, uri: &str) -> bool {
-        let taken = self.0.entry.hall.roots().is_some_and(|roots| roots.take(uri, None).is_ok());
+        let taken = self.0.entry.dispatcher.roots().is_some_and(|roots| roots.take(uri, None).is_ok());
         if taken {
-            self.0.entry.era.hub.publish(&Topic::Roots);
+            self.0.entry.protocol.subscriptions.publish(&ChangeTopic::Roots);
         }
         taken
     }
@@ -211,7 +211,7 @@ impl Server {
     /// # }
     /// ```
     pub fn with_profile(&self, profile: Profile) -> Server {
-        self.0.entry.hall.shown.put(profile);
+        self.0.entry.dispatcher.default_profile.store(profile);
         self.clone()
     }
 
@@ -230,15 +230,15 @@ impl Server {
         self.0.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    fn face(&self) -> Arc<Face> {
-        self.0.entry.era.face.load_full()
+    fn face(&self) -> Arc<ServerInfo> {
+        self.0.entry.protocol.server_info.load_full()
     }
 
-    fn reface(&self, change: &dyn Fn(&mut Face)) -> Server {
-        self.0.entry.era.face.rcu(|face| {
-            let mut face = Face::clone(face);
+    fn reface(&self, change: &dyn Fn(&mut ServerInfo)) -> Server {
+        self.0.entry.protocol.server_info.rcu(|face| {
+            let mut face = ServerInfo::clone(face);
             change(&mut face);
-            Face::new(face.info, face.instructions, face.cache)
+            ServerInfo::new(face.implementation, face.instructions, face.cache_hint)
         });
         self.clone()
     }
@@ -252,7 +252,7 @@ impl Server {
         if let Err(error) = checked {
             let said = error.to_string();
             tracing::error!(server = self.name(), fault = said, "not changed");
-            let watch = &self.0.entry.watch;
+            let watch = &self.0.entry.observer;
             watch.events.tell(ErrorEvent::new(&watch.server, ErrorContext::Register, &*said));
             let mut faults = self.0.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             // A server that is given nonsense for ever remembers the first of it.
@@ -294,7 +294,7 @@ impl Server {
     /// # }
     /// ```
     pub fn pause(&self) -> Server {
-        if !self.0.entry.era.paused.swap(true, Ordering::Relaxed) {
+        if !self.0.entry.protocol.is_paused.swap(true, Ordering::Relaxed) {
             self.tell(ServerChange::Paused);
         }
         self.clone()
@@ -302,7 +302,7 @@ impl Server {
 
     /// Answers again.
     pub fn resume(&self) -> Server {
-        if self.0.entry.era.paused.swap(false, Ordering::Relaxed) {
+        if self.0.entry.protocol.is_paused.swap(false, Ordering::Relaxed) {
             self.tell(ServerChange::Resumed);
         }
         self.clone()
@@ -311,7 +311,7 @@ impl Server {
     /// Whether it is paused.
     #[must_use]
     pub fn is_paused(&self) -> bool {
-        self.0.entry.era.paused.load(Ordering::Relaxed)
+        self.0.entry.protocol.is_paused.load(Ordering::Relaxed)
     }
 }
 
@@ -321,7 +321,7 @@ impl Server {
     /// a list.
     #[must_use]
     pub fn events(&self) -> &Events {
-        &self.0.entry.watch.events
+        &self.0.entry.observer.events
     }
 
     /// Calls this before every request: it may look, change the request, or refuse it. Short for
@@ -345,9 +345,9 @@ impl Server {
     }
 
     pub(crate) fn tell(&self, change: ServerChange) {
-        let (face, watch) = (self.face(), &self.0.entry.watch);
-        let description = face.info.description.as_deref().unwrap_or_default();
-        watch.events.tell(ServerEvent::new(change, &watch.server, description, &face.info.version));
+        let (face, watch) = (self.face(), &self.0.entry.observer);
+        let description = face.implementation.description.as_deref().unwrap_or_default();
+        watch.events.tell(ServerEvent::new(change, &watch.server, description, &face.implementation.version));
     }
 }
 
@@ -388,7 +388,7 @@ impl Server {
 
     /// Takes all tools away.
     pub fn clear_tools(&self) -> Server {
-        self.registry().change(&Topic::Tools, |catalog| catalog.tools.clear());
+        self.registry().change(&ChangeTopic::Tools, |catalog| catalog.tools.clear());
         self.clone()
     }
 
@@ -435,7 +435,7 @@ impl Server {
 
     /// Takes all resources away. Templates stay.
     pub fn clear_resources(&self) -> Server {
-        self.registry().change(&Topic::Resources, |catalog| catalog.resources.clear());
+        self.registry().change(&ChangeTopic::Resources, |catalog| catalog.resources.clear());
         self.clone()
     }
 
@@ -476,7 +476,7 @@ impl Server {
 
     /// Takes all templates away.
     pub fn clear_templates(&self) -> Server {
-        self.registry().change(&Topic::Resources, |catalog| catalog.templates.clear());
+        self.registry().change(&ChangeTopic::Resources, |catalog| catalog.templates.clear());
         self.clone()
     }
 
@@ -499,7 +499,7 @@ impl Server {
 
     /// Takes all prompts away.
     pub fn clear_prompts(&self) -> Server {
-        self.registry().change(&Topic::Prompts, |catalog| catalog.prompts.clear());
+        self.registry().change(&ChangeTopic::Prompts, |catalog| catalog.prompts.clear());
         self.clone()
     }
 
@@ -535,18 +535,18 @@ impl Server {
     /// # Errors
     /// If the other one was given state that this one was not: its handlers would miss it. Nothing has changed then.
     pub fn replace_catalog(&self, with: &Server) -> Result<(), Error> {
-        let has = &self.0.entry.hall.shared.states;
-        if with.0.entry.hall.shared.states.keys().any(|state| !has.contains_key(state)) {
+        let has = &self.0.entry.dispatcher.shared.states;
+        if with.0.entry.dispatcher.shared.states.keys().any(|state| !has.contains_key(state)) {
             let said = "replace_catalog: the other server was given a state that this one was not";
             return Err(Error::new(ErrorKind::Description, said.to_owned()));
         }
         let next = with.face();
         self.reface(&|face| {
-            face.info.version.clone_from(&next.info.version);
-            face.info.title.clone_from(&next.info.title);
-            face.info.description.clone_from(&next.info.description);
-            face.info.website.clone_from(&next.info.website);
-            face.info.icons.clone_from(&next.info.icons);
+            face.implementation.version.clone_from(&next.implementation.version);
+            face.implementation.title.clone_from(&next.implementation.title);
+            face.implementation.description.clone_from(&next.implementation.description);
+            face.implementation.website.clone_from(&next.implementation.website);
+            face.implementation.icons.clone_from(&next.implementation.icons);
             face.instructions.clone_from(&next.instructions);
         });
         self.registry().replace(&with.catalog());
@@ -587,7 +587,7 @@ impl Server {
     /// ```
     pub async fn handle(&self, request: Value) -> Option<Value> {
         let answer = self.handle_bytes(request.to_string().into()).await?;
-        Some(written::answer(&answer))
+        Some(written::response_value(&answer))
     }
 
     /// The same with JSON text on both sides. Text that is no JSON is answered with -32700.
@@ -607,20 +607,20 @@ impl Server {
     }
 
     async fn handle_bytes(&self, request: Bytes) -> Option<Bytes> {
-        let entry: &Entry = &self.0.entry;
+        let entry: &Engine = &self.0.entry;
         let out = Stream::new(Capacity::default());
         let peer = Peer {
             principal: Principal::anonymous(),
             headers: Arc::default(),
-            remote: None,
-            road: Road::Line(Line::new(Arc::clone(&out), None)),
+            remote_addr: None,
+            via: Channel::Duplex(DuplexConnection::new(Arc::clone(&out), None)),
             dialect: entry.dialect.load(),
             transport: Transport::Memory,
-            is_changed: false,
+            is_rewritten: false,
         };
-        match entry.message(&request, &peer, &out).await {
-            Answer::Body { body, .. } => Some(body.whole()),
-            Answer::Accepted | Answer::Silence => None,
+        match entry.handle_message(&request, &peer, &out).await {
+            Reply::Body { body, .. } => Some(body.whole()),
+            Reply::Accepted | Reply::NoResponse => None,
         }
     }
 
@@ -704,19 +704,19 @@ impl Server {
     /// ```
     #[must_use]
     pub fn sessions(&self) -> Vec<SessionInfo> {
-        self.0.entry.era.known_sessions()
+        self.0.entry.protocol.session_infos()
     }
 
     /// Ends all sessions of this process; says how many there were. Calls of theirs are cancelled, and their clients have
     /// to greet again. Sessions that a [store](crate::store) keeps come back with their next request.
     pub fn clear_sessions(&self) -> usize {
-        self.0.entry.era.forget_sessions()
+        self.0.entry.protocol.clear_sessions()
     }
 
     /// How many tasks run here.
     #[must_use]
     pub fn running_tasks(&self) -> usize {
-        self.0.entry.hall.tasks.running()
+        self.0.entry.dispatcher.tasks.running()
     }
 }
 
@@ -736,13 +736,13 @@ impl Server {
     /// The few numbers that are worth a look often: cheap enough to be polled.
     #[must_use]
     pub fn stats_summary(&self) -> StatsSummary {
-        self.0.entry.watch.stats.summary()
+        self.0.entry.observer.stats.summary()
     }
 
     /// All numbers. Copies the newest samples, so it costs more than [`Server::stats_summary`].
     #[must_use]
     pub fn stats(&self) -> StatsDetail {
-        self.0.entry.watch.stats.detail()
+        self.0.entry.observer.stats.detail()
     }
 
     /// All numbers, to be written in another form.
@@ -753,24 +753,24 @@ impl Server {
     /// Whether it counts.
     #[must_use]
     pub fn is_stats_enabled(&self) -> bool {
-        self.0.entry.watch.stats.is_enabled()
+        self.0.entry.observer.stats.is_enabled()
     }
 
     /// Counts from now on.
     pub fn enable_stats(&self) -> Server {
-        self.0.entry.watch.stats.enable();
+        self.0.entry.observer.stats.enable();
         self.clone()
     }
 
     /// Stops counting; what was counted stays.
     pub fn disable_stats(&self) -> Server {
-        self.0.entry.watch.stats.disable();
+        self.0.entry.observer.stats.disable();
         self.clone()
     }
 
     /// Forgets what was counted.
     pub fn reset_stats(&self) -> Server {
-        self.0.entry.watch.stats.reset();
+        self.0.entry.observer.stats.reset();
         self.clone()
     }
 }

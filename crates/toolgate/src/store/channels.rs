@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 
 use super::{Heard, Listener};
-use crate::maps::ByName;
+use crate::maps::NameMap;
 
 /// Messages that a listener may be behind before it misses the oldest of them, and learns of a gap.
 const BEHIND: usize = 1024;
@@ -24,7 +24,7 @@ pub(super) struct Channels(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    listeners: ByName<Vec<Arc<Mailbox>>>,
+    listeners: NameMap<Vec<Arc<Mailbox>>>,
     is_closed: bool,
 }
 
@@ -58,7 +58,7 @@ impl Channels {
         let mailbox = Arc::new(Mailbox::default());
         let mut inner = lock(&self.0);
         lock(&mailbox.letters).is_closed = inner.is_closed;
-        inner.listeners.or_default(channel).push(Arc::clone(&mailbox));
+        inner.listeners.get_or_default(channel).push(Arc::clone(&mailbox));
         Listener::of(Ear { mailbox, channels: Arc::clone(self), channel: channel.into() })
     }
 
@@ -85,13 +85,13 @@ impl Channels {
     /// Whether anybody listens to this channel.
     #[cfg(feature = "redis")]
     pub(super) fn has(&self, channel: &str) -> bool {
-        lock(&self.0).listeners.has(channel)
+        lock(&self.0).listeners.contains_key(channel)
     }
 
     /// The channels that somebody listens to.
     #[cfg(feature = "redis")]
     pub(super) fn names(&self) -> Vec<Box<str>> {
-        lock(&self.0).listeners.names().map(Box::from).collect()
+        lock(&self.0).listeners.keys().map(Box::from).collect()
     }
 
     /// Nothing more will be said: listeners hear what waits for them, then the end.

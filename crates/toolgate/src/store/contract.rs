@@ -24,7 +24,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Entry, Expect, Key, Listener, Reach, Store, Version};
-use crate::clock::tick;
+use crate::clock::timer_now;
 
 /// How long something that must come may take. Reached only by failures.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -262,7 +262,7 @@ impl Room {
 
 /// Waits until something that looks every few milliseconds says yes, and tells how long that took.
 async fn eventually<F: Future<Output = bool>>(what: &str, mut look: impl FnMut() -> F) -> Duration {
-    let begun = tick();
+    let begun = timer_now();
     while !look().await {
         assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;

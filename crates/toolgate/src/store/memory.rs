@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::channels::Channels;
 use super::{Entry, Expect, Fetching, Key, Listener, Page, Reach, Store, StoreError, Version, meets};
-use crate::clock::tick;
+use crate::clock::timer_now;
 
 /// Spaces are spread over so many locks.
 const SHARDS: usize = 16;
@@ -155,7 +155,7 @@ impl MemoryStore {
 
     /// Clears away what has expired in a shard, at most so much.
     fn clear(&self, shard: &mut Shard, most: usize) {
-        let now = tick();
+        let now = timer_now();
         for _ in 0..most {
             match shard.0.first_key_value() {
                 Some((Row { what: What::Due(when), .. }, _)) if *when <= now => {}
@@ -263,7 +263,7 @@ impl MemoryStore {
         };
         // Entries come before counters.
         let to = Bound::Excluded(place(Kind::Count, ""));
-        let now = tick();
+        let now = timer_now();
         let mut found = Vec::new();
         for (row, cell) in shard.0.range((from, to)) {
             if found.len() >= most {
@@ -396,11 +396,11 @@ impl Store for MemoryStore {
 
 impl Shard {
     fn cell(&self, row: &Row) -> Option<&Cell> {
-        self.0.get(row).filter(|cell| cell.is_alive(tick()))
+        self.0.get(row).filter(|cell| cell.is_alive(timer_now()))
     }
 
     fn cell_mut(&mut self, row: &Row) -> Option<&mut Cell> {
-        self.0.get_mut(row).filter(|cell| cell.is_alive(tick()))
+        self.0.get_mut(row).filter(|cell| cell.is_alive(timer_now()))
     }
 
     /// Notes when a cell expires, instead of when it did.
@@ -456,7 +456,7 @@ impl Kept {
 
 /// When a life that begins now ends; one too long to reckon with does not.
 fn until(life: Duration) -> Option<Instant> {
-    tick().checked_add(life)
+    timer_now().checked_add(life)
 }
 
 fn ready<'a, T: Send + 'a>(value: Result<T, StoreError>) -> Fetching<'a, T> {

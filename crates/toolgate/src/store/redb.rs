@@ -21,7 +21,7 @@ use self::tables::{Change, Done};
 use self::writer::{Job, Opener, Order, Writer};
 use super::channels::Channels;
 use super::{Entry, Expect, Fetching, Key, Listener, Page, Reach, Store, StoreError, Version};
-use crate::clock::{Clock, tick};
+use crate::clock::{Clock, timer_now};
 
 /// Changes that wait to be written. Whoever comes when so many wait, waits for a place, and not longer than the deadline.
 const QUEUE: usize = 1024;
@@ -93,10 +93,10 @@ impl RedbStore {
 
     async fn open_with(path: PathBuf, opener: Opener) -> Result<RedbStore, StoreError> {
         let opened = tokio::task::spawn_blocking(move || {
-            let until = tick() + HELD;
+            let until = timer_now() + HELD;
             loop {
                 match opener() {
-                    Err(StoreError::Unavailable(_)) if tick() < until => {
+                    Err(StoreError::Unavailable(_)) if timer_now() < until => {
                         std::thread::sleep(Duration::from_millis(20));
                     }
                     opened => return opened.map(|database| (database, opener)),

@@ -15,9 +15,9 @@ use toolgate_wire::{Client, RawJson, codec};
 
 use super::record::Record;
 use super::{Amended, Change, Core, lock};
-use crate::clock::tick;
+use crate::clock::timer_now;
 use crate::handler::{AskError, AskErrorKind, Voice};
-use crate::request::{BoxFuture, Stop};
+use crate::request::{BoxFuture, CallError};
 use crate::store::{Expect, StoreError, Version};
 
 /// The longest message of a task, in characters.
@@ -76,7 +76,7 @@ impl Desk {
         version: Version,
         resumable: bool,
     ) -> Arc<Desk> {
-        let until = tick() + core.left_of(&record).unwrap_or_default();
+        let until = timer_now() + core.left_of(&record).unwrap_or_default();
         Arc::new(Desk {
             core: Arc::downgrade(core),
             until,
@@ -133,7 +133,7 @@ impl Desk {
     /// once more. False if its time is over, or something else is in its place.
     async fn put_back(&self, core: &Core) -> Result<bool, StoreError> {
         let mut record = self.record();
-        let left = self.until.saturating_duration_since(tick());
+        let left = self.until.saturating_duration_since(timer_now());
         if left < WORTH || core.left_of(&record).is_none() || !self.goes_on(&record) {
             return Ok(false);
         }
@@ -313,7 +313,7 @@ impl Voice for Desk {
         }))
     }
 
-    fn stopped(&self, _: &str) -> Option<Stop> {
+    fn stopped(&self, _: &str) -> Option<CallError> {
         None
     }
 
@@ -338,7 +338,7 @@ mod tests {
             id: "t".into(),
             attempt: 1,
             client: None,
-            until: tick(),
+            until: timer_now(),
             resumable: true,
             known: Mutex::new((record.clone(), Version(1))),
             said: Mutex::default(),

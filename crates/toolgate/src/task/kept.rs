@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::TaskLimits;
-use crate::maps::ByName;
+use crate::maps::NameMap;
 
 /// How many are counted, of all owners together.
 const MOST: usize = if cfg!(test) { 100 } else { 100_000 };
@@ -19,7 +19,7 @@ const MOST: usize = if cfg!(test) { 100 } else { 100_000 };
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    owners: ByName<Shelf>,
+    owners: NameMap<Shelf>,
     total: usize,
 }
 
@@ -46,7 +46,7 @@ impl Kept {
         ended: Ended,
         limits: &TaskLimits,
     ) -> Vec<(Arc<str>, Box<str>)> {
-        let shelf = self.owners.or_default(owner);
+        let shelf = self.owners.get_or_default(owner);
         shelf.bytes = shelf.bytes.saturating_add(ended.bytes);
         shelf.ended.push_back(ended);
         self.total += 1;
@@ -104,14 +104,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::clock::tick;
+    use crate::clock::timer_now;
 
     #[tokio::test(start_paused = true)]
     async fn the_oldest_goes_and_nobody_elses() {
         let limits = TaskLimits { kept: 3, kept_bytes: 100, ..TaskLimits::default() };
         let mut kept = Kept::default();
         let mut add = |owner: &str, id: &str, bytes: usize| {
-            let until = tick() + Duration::from_secs(60);
+            let until = timer_now() + Duration::from_secs(60);
             let gone = kept.add(owner, Ended { id: id.into(), bytes, until }, &limits);
             gone.into_iter().map(|(owner, id)| format!("{owner} {id}")).collect::<Vec<_>>()
         };
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(add("ada", "5", 85), ["ada 2", "ada 3"], "too large");
         assert_eq!(add("ada", "6", 1000), ["ada 4", "ada 5"], "the newest stays, however large");
         tokio::time::advance(Duration::from_secs(61)).await;
-        kept.forget(tick());
+        kept.forget(timer_now());
         assert_eq!((kept.total, kept.owners.len()), (0, 0));
     }
 
@@ -133,7 +133,7 @@ mod tests {
         let (limits, mut kept) = (TaskLimits::default(), Kept::default());
         for number in 0..3 * MOST {
             tokio::time::advance(Duration::from_millis(1)).await;
-            let (until, id) = (tick() + Duration::from_secs(60), format!("task {number}"));
+            let (until, id) = (timer_now() + Duration::from_secs(60), format!("task {number}"));
             let gone =
                 kept.add(&format!("owner {number}"), Ended { id: id.into(), bytes: 1, until }, &limits);
             let expected = number.checked_sub(MOST).map(|oldest| format!("task {oldest}"));

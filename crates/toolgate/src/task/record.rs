@@ -10,8 +10,8 @@ use bytes::Bytes;
 use toolgate_wire::model::{ServerRequest, Task, TaskOutcome, TaskStatus};
 use toolgate_wire::{Client, ProtocolError, ProtocolErrorKind, Kind, Limits, RawJson, codec};
 
-use crate::clock::iso8601;
-use crate::maps::take;
+use crate::clock::format_iso8601;
+use crate::maps::remove_entry;
 use crate::request::Principal;
 use crate::written;
 
@@ -59,7 +59,7 @@ impl Record {
 
     /// Takes a question off the list. One that nobody asked is none.
     pub(super) fn reply(&mut self, key: &str, reply: RawJson) -> bool {
-        if self.is_final() || take(&mut self.task.input_requests, key).is_none() {
+        if self.is_final() || remove_entry(&mut self.task.input_requests, key).is_none() {
             return false;
         }
         self.replies.insert(key.to_owned(), reply);
@@ -103,7 +103,7 @@ impl Record {
 
     /// It has changed at this time.
     pub(super) fn touch(&mut self, now: u64) {
-        self.task.last_updated_at = iso8601(now);
+        self.task.last_updated_at = format_iso8601(now);
     }
 
     /// Who called, as far as it is kept.
@@ -175,7 +175,7 @@ impl Record {
         let part = |name: &str| whole.get(name).map(|value| raw.slice(value));
         let text = |name: &str| Some(whole.get(name)?.as_string()?.into_owned());
         let number = |name: &str| whole.get(name)?.as_u64();
-        let mut replies = written::entries(&raw, "replies");
+        let mut replies = written::object_members(&raw, "replies");
         for reply in replies.values_mut() {
             if reply.view().kind() != Kind::String {
                 let answer = reply.slice(reply.view().get("answer")?);
@@ -191,7 +191,7 @@ impl Record {
             attributes: part("attributes").unwrap_or_else(RawJson::empty_object),
             meta: part("meta"),
             replies,
-            memory: written::entries(&raw, "memory"),
+            memory: written::object_members(&raw, "memory"),
             attempt: number("attempt")?,
             expires: number("expires")?,
             deadline: number("deadline"),
@@ -227,8 +227,8 @@ pub(super) fn sample() -> Record {
             id: "t".into(),
             status: TaskStatus::Working,
             status_message: None,
-            created_at: iso8601(0),
-            last_updated_at: iso8601(0),
+            created_at: format_iso8601(0),
+            last_updated_at: format_iso8601(0),
             ttl_ms: Some(1000),
             poll_interval_ms: Some(10),
             input_requests: BTreeMap::new(),

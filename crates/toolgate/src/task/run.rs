@@ -12,8 +12,8 @@ use super::desk::{Desk, Turn};
 use super::record::Record;
 use super::{Core, GRACE, Job, LEASE, LEASES, LEFT, Place, RUN, lock, run_name};
 use crate::cancel::Cancel;
-use crate::clock::tick;
-use crate::request::{Caller, Stop};
+use crate::clock::timer_now;
+use crate::request::{Caller, CallError};
 use crate::store::{Expect, Reach, StoreError, Version};
 use crate::tracker;
 
@@ -59,7 +59,7 @@ impl Core {
         place.desk = Some(desk.id.clone());
         lock(&self.running).desks.insert(&desk.id, Arc::clone(&desk));
         let (core, here) = (Arc::clone(self), Handle::current());
-        self.tracker.spawn_home(async move {
+        self.tracker.spawn_main(async move {
             let over = core.run(&desk, caller, &mut lease, &here).await;
             core.conclude(&desk, over, lease).await;
             drop(place);
@@ -71,7 +71,7 @@ impl Core {
     async fn run(&self, desk: &Arc<Desk>, caller: Caller, lease: &mut Version, here: &Handle) -> Over {
         let record = desk.record();
         let cancel = Cancel::new();
-        let _leaving = cancel.on_drop();
+        let _leaving = cancel.cancel_on_drop();
         let left = self.left_of(&record).unwrap_or_default();
         let job = Job {
             tool: record.tool,
@@ -84,8 +84,8 @@ impl Core {
         let Some(work) = self.crew.start(job) else {
             return Over::End(End::failed("the tool of this task is not there any more"));
         };
-        let mut working = tracker::send_on(here, work).bound();
-        let started = tick();
+        let mut working = tracker::spawn_on(here, work).abort_on_drop();
+        let started = timer_now();
         let forgotten = started + left;
         let late = record.deadline.map(|deadline| deadline.saturating_sub(self.clock.unix_millis()));
         // One after it is forgotten is none.
@@ -111,13 +111,13 @@ impl Core {
                     Ok(true) => {}
                     Ok(false) => return Over::Gone,
                     // The next look will tell.
-                    Err(_) => renewing = renewing.min(tick() + AGAIN),
+                    Err(_) => renewing = renewing.min(timer_now() + AGAIN),
                 },
                 () = desk.spoke.notified(), if writing.is_none() => {
-                    writing = Some((written + SLOWLY).max(tick()));
+                    writing = Some((written + SLOWLY).max(timer_now()));
                 }
                 () = sleep_until(due), if writing.is_some() => {
-                    written = tick();
+                    written = timer_now();
                     writing = match desk.amend(&mut |_| false).await {
                         Ok(Turn::Done) => None,
                         Ok(Turn::Over) => return Over::Gone,
@@ -125,7 +125,7 @@ impl Core {
                     };
                 }
                 () = sleep_until(renewing) => {
-                    renewing = tick() + match self.renew(desk, lease).await {
+                    renewing = timer_now() + match self.renew(desk, lease).await {
                         Some(true) => RENEW,
                         Some(false) => return Over::Gone,
                         None => AGAIN,
@@ -205,18 +205,18 @@ impl Core {
         Over::End(End::failed("the server was stopped before the task was done"))
     }
 
-    fn end_of(&self, ended: Result<Outcome, Stop>) -> End {
+    fn end_of(&self, ended: Result<Outcome, CallError>) -> End {
         let outcome = match ended {
             Ok(outcome) => outcome,
-            Err(Stop::Tool(_, output)) => Outcome::Tool(*output),
-            Err(Stop::Fault(fault)) => {
+            Err(CallError::Tool(_, output)) => Outcome::Tool(*output),
+            Err(CallError::Protocol(fault)) => {
                 let message = Some(fault.message().to_owned());
                 return End { state: TaskStatus::Failed, message, end: Some(TaskOutcome::Error(fault)) };
             }
-            Err(Stop::NeedsInput | Stop::Later) => {
+            Err(CallError::InputRequired | CallError::Deferred) => {
                 return End::failed("the tool asked for something that it cannot have in a task");
             }
-            Err(Stop::Cancelled) => return End { state: TaskStatus::Cancelled, message: None, end: None },
+            Err(CallError::Cancelled) => return End { state: TaskStatus::Cancelled, message: None, end: None },
         };
         End { state: TaskStatus::Completed, message: None, end: Some(TaskOutcome::Result(Arc::new(outcome))) }
     }

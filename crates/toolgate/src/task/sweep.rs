@@ -11,9 +11,9 @@ use super::desk::Desk;
 use super::record::Record;
 use super::run::RENEW;
 use super::{CHANNEL, Core, LEASE, LEASES, LEFT, RUN, lock, told_by};
-use crate::clock::tick;
-use crate::maps::ByName;
-use crate::request::{Caller, TaskWay};
+use crate::clock::timer_now;
+use crate::maps::NameMap;
+use crate::request::{Caller, ClientTaskSupport};
 use crate::store::{Entry, Expect, Heard, Reach, StoreError, Version};
 use crate::tracker;
 
@@ -34,7 +34,7 @@ struct Patrol {
     /// Whoever held a lease in another process is gone: only one process at a time sees the store.
     alone: bool,
     /// Since when tasks are known to have no lease. Bounded by what is under way.
-    missing: ByName<Instant>,
+    missing: NameMap<Instant>,
     /// The store was away. Whoever could not renew his lease meanwhile is given the time to do so.
     was_away: bool,
     /// Nothing is taken over before.
@@ -83,7 +83,7 @@ impl Core {
         }
         let core = Arc::clone(self);
         // Not tracked: these two end with the house, and nothing waits for them.
-        tracker::spawn_home(async move {
+        tracker::spawn_main(async move {
             tokio::select! {
                 biased;
                 () = core.over.cancelled() => {}
@@ -92,7 +92,7 @@ impl Core {
             }
         });
         let core = Arc::clone(self);
-        tracker::spawn_home(async move {
+        tracker::spawn_main(async move {
             tokio::select! {
                 biased;
                 () = core.over.cancelled() => {}
@@ -107,9 +107,9 @@ impl Core {
         let mut patrol = Patrol { alone, ..Patrol::default() };
         loop {
             if self.missed.swap(false, Ordering::Relaxed) {
-                patrol.heard_gap(tick());
+                patrol.heard_gap(timer_now());
             }
-            lock(&self.kept).forget(tick());
+            lock(&self.kept).forget(timer_now());
             match self.sweep(&mut patrol).await {
                 Ok(()) => patrol.alone = false,
                 Err(error) => {
@@ -117,16 +117,16 @@ impl Core {
                     tracing::debug!(%error, "tasks could not be looked after");
                 }
             }
-            let _ = tokio::time::timeout(patrol.pause(tick()), self.left.notified()).await;
+            let _ = tokio::time::timeout(patrol.pause(timer_now()), self.left.notified()).await;
         }
     }
 
     /// Takes over what nobody runs.
     async fn sweep(self: &Arc<Core>, patrol: &mut Patrol) -> Result<(), StoreError> {
         let under_way = self.all(RUN).await?;
-        patrol.is_back(tick());
+        patrol.is_back(timer_now());
         if under_way.is_empty() {
-            patrol.missing = ByName::default();
+            patrol.missing = NameMap::default();
             return Ok(());
         }
         // Asked for after the others: whatever is under way had its lease before that was known.
@@ -140,13 +140,13 @@ impl Core {
         for (name, entry) in under_way {
             let Some((owner, id)) = name.rsplit_once('.') else { continue };
             let lease = lease_of(id);
-            if lease.is_some_and(holds) || lock(&self.running).desks.has(id) {
+            if lease.is_some_and(holds) || lock(&self.running).desks.contains_key(id) {
                 continue;
             }
             let was_left = entry.value == LEFT.as_bytes();
             lost.push((owner.to_owned(), id.to_owned(), lease.map(|lease| lease.version), was_left));
         }
-        let now = tick();
+        let now = timer_now();
         let before = std::mem::take(&mut patrol.missing);
         for (_, id, ..) in &lost {
             patrol.missing.insert(id, before.get(id).copied().unwrap_or(now));
@@ -230,13 +230,13 @@ impl Core {
                     principal: amended.record.principal(),
                     client,
                     headers: Arc::default(),
-                    remote: None,
+                    remote_addr: None,
                     meta: told_by(id, amended.record.meta.clone()),
-                    mirrors: false,
-                    lenient: false,
-                    empty_lists: false,
-                    given: None,
-                    tasks: TaskWay::Never,
+                    requires_header_params: false,
+                    is_lenient: false,
+                    allows_empty_lists: false,
+                    other_arguments: None,
+                    task_support: ClientTaskSupport::Unsupported,
                     owner: Some(Arc::clone(&owner)),
                 };
                 let desk = Desk::new(self, owner, amended.record, amended.version, true);

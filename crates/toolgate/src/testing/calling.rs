@@ -11,7 +11,7 @@ use super::answer::Answer;
 use super::client::TestClient;
 use super::link::{Link, Reply};
 use crate::request::BoxFuture;
-use crate::tracker::Leash;
+use crate::tracker::AbortOnDrop;
 
 /// More questions in one call than a server asks that is right in its mind.
 const ROUNDS: usize = 64;
@@ -91,7 +91,7 @@ impl<T: Send + 'static> Calling<T> {
         let (sender, sent) = watch::channel(None);
         let client = self.client.clone();
         let task = tokio::spawn(self.run(Some(sender)));
-        Running { client, sent, task: Leash::new(task) }
+        Running { client, sent, task: AbortOnDrop::new(task) }
     }
 
     async fn run(mut self, sent: Option<watch::Sender<Option<i64>>>) -> Answer<T> {
@@ -192,7 +192,7 @@ pub struct Running<T> {
     client: TestClient,
     /// The id it was sent with last.
     sent: watch::Receiver<Option<i64>>,
-    task: Leash<Answer<T>>,
+    task: AbortOnDrop<Answer<T>>,
 }
 
 impl<T> Running<T> {

@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use super::PATIENCE;
 use super::answer::Fetched;
-use crate::tracker::Leash;
+use crate::tracker::AbortOnDrop;
 
 /// A request as clients make it: `host`, `accept` and, with a POST, `content-type` are there unless they are
 /// said otherwise. A header with the value `-` is not sent at all.
@@ -124,7 +124,7 @@ pub struct EventMessage {
 #[derive(Debug)]
 pub struct Exchange {
     pieces: mpsc::Receiver<Piece>,
-    task: Leash<()>,
+    task: AbortOnDrop<()>,
     head: Option<http::response::Parts>,
     buffer: Vec<u8>,
     ended: bool,
@@ -159,7 +159,7 @@ impl Exchange {
                 }
             }
         });
-        let task = Leash::new(task);
+        let task = AbortOnDrop::new(task);
         Exchange { pieces, task, head: None, buffer: Vec::new(), ended: false }
     }
 

@@ -26,7 +26,7 @@ use super::asked::Answers;
 #[cfg(feature = "http")]
 use super::web::Web;
 use crate::server::Server;
-use crate::tracker::Leash;
+use crate::tracker::AbortOnDrop;
 
 /// Answers may be longer than questions.
 pub(super) const LIMITS: Limits = Limits { max_bytes: 256 << 20, max_depth: 127 };
@@ -99,7 +99,7 @@ pub(super) struct Link {
     pub(super) welcome: Option<InitializeResult>,
     ids: AtomicI64,
     /// What reads and writes while the link lives.
-    tasks: Mutex<Vec<Leash<()>>>,
+    tasks: Mutex<Vec<AbortOnDrop<()>>>,
 }
 
 enum Road {
@@ -244,7 +244,7 @@ impl Link {
 
     /// Keeps a task for as long as the link lives.
     pub(super) fn keep(&self, task: tokio::task::JoinHandle<()>) {
-        lock(&self.tasks).push(Leash::new(task));
+        lock(&self.tasks).push(AbortOnDrop::new(task));
     }
 }
 
@@ -267,7 +267,7 @@ impl Asked<'_> {
 }
 
 /// A server on a pair of pipes.
-fn lines(server: Server, ear: &Arc<Ear>) -> (Road, Vec<Leash<()>>) {
+fn lines(server: Server, ear: &Arc<Ear>) -> (Road, Vec<AbortOnDrop<()>>) {
     let (mut input, theirs) = tokio::io::duplex(64 << 10);
     let (printed, output) = tokio::io::duplex(64 << 10);
     // Full: the test waits, as it would for a server that does not read.
@@ -300,7 +300,7 @@ fn lines(server: Server, ear: &Arc<Ear>) -> (Road, Vec<Leash<()>>) {
             ear.end();
         }
     });
-    (Road::Lines(writer), [serving, writing, reading].map(Leash::new).into())
+    (Road::Lines(writer), [serving, writing, reading].map(AbortOnDrop::new).into())
 }
 
 /// Hears what a server says: answers go to those who wait for them, questions to the test's closures, the

@@ -31,10 +31,10 @@ pub use body::Body;
 pub(crate) use numbers::{measures, no_numbers, told};
 pub(crate) use page::nowhere;
 
-use crate::clock::tick;
-use crate::desk::{Held, Spread};
-use crate::entry::{Entry, Started};
-use crate::era::{Answer, Opened, Peer, Road, Stood, Told, refuse_head};
+use crate::clock::timer_now;
+use crate::desk::{ShardedRef, ShardedArc};
+use crate::entry::{Engine, CallState};
+use crate::era::{Reply, ResumeInfo, Peer, Channel, ClusterStream, ReplyKind, reject_head};
 use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Pass, Refusal, Why};
 use crate::hub::Subscriber;
 use crate::letterhead::{Accepts, LAST_EVENT, METHOD, NAME, REQUEST_ID, SESSION, VERSION, single};
@@ -109,13 +109,13 @@ impl Default for HttpOptions {
 /// Cloning is cheap. See `Server::into_service`.
 #[derive(Clone)]
 pub struct Endpoint {
-    inner: Arc<Spread<Inner>>,
+    inner: Arc<ShardedArc<Inner>>,
     way: Way,
 }
 
 struct Inner {
-    entry: Arc<Entry>,
-    guards: Arc<ArcSwap<Spread<Guards>>>,
+    entry: Arc<Engine>,
+    guards: Arc<ArcSwap<ShardedArc<Guards>>>,
     options: HttpOptions,
     /// Calls whose client left and that go on all the same.
     tasks: Tracker,
@@ -133,7 +133,7 @@ impl Murmur {
 
     /// None: not now. Else how many were not written since the last second.
     fn may_speak(&self) -> Option<u64> {
-        let now = tick();
+        let now = timer_now();
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (second, count) = &mut *state;
         if second.is_none_or(|second| now.duration_since(second) >= Duration::from_secs(1)) {
@@ -154,14 +154,14 @@ impl std::fmt::Debug for Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(
-        entry: Arc<Entry>,
-        guards: Arc<ArcSwap<Spread<Guards>>>,
+        entry: Arc<Engine>,
+        guards: Arc<ArcSwap<ShardedArc<Guards>>>,
         options: HttpOptions,
     ) -> Endpoint {
         let (tasks, pairs) = (Tracker::new(), Pairs::default());
         let inner = Inner { entry, guards, options, tasks, pairs, murmur: Murmur::default() };
         Endpoint {
-            inner: Arc::new(Spread::new(inner)),
+            inner: Arc::new(ShardedArc::new(inner)),
             way: Way { place: Place::Mounted, dialect: None, remote: None },
         }
     }
@@ -180,7 +180,7 @@ impl Endpoint {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Body::spelled_out(Inner::serve(self.inner.hold(), asked, body, &way).await)
+        Body::spelled_out(Inner::serve(self.inner.acquire(), asked, body, &way).await)
     }
 
     /// Waits until calls whose clients left have ended.
@@ -213,7 +213,7 @@ impl Serve for Endpoint {
     }
 
     fn answer(&self, asked: Asked, body: Inbound) -> BoxFuture<'static, Response<Body>> {
-        Box::pin(Inner::serve(self.inner.hold(), asked, body, &self.way))
+        Box::pin(Inner::serve(self.inner.acquire(), asked, body, &self.way))
     }
 }
 
@@ -232,7 +232,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let serving = Inner::serve(self.inner.hold(), parts.into(), body, &self.way);
+        let serving = Inner::serve(self.inner.acquire(), parts.into(), body, &self.way);
         Box::pin(async move { Ok(Body::spelled_out(serving.await)) })
     }
 }
@@ -269,7 +269,7 @@ impl Inner {
     /// What can be judged by the head is judged before anything is waited for. Nearly all requests are messages of
     /// somebody who may come in: those keep nothing of their head but what is needed to answer them.
     fn serve<B>(
-        house: Held<Inner>,
+        house: ShardedRef<Inner>,
         mut parts: Asked,
         body: B,
         way: &Way,
@@ -278,7 +278,7 @@ impl Inner {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let guards = house.guards.load().hold();
+        let guards = house.guards.load().acquire();
         let usual = if way.dialect.is_none() { house.entry.dialect.load() } else { None };
         let usual = usual.map(|dialect| Way { dialect: Some(dialect), ..way.clone() });
         let way = usual.as_ref().unwrap_or(way);
@@ -294,7 +294,7 @@ impl Inner {
             (Ok(Gate::Open(pass)), Ok(accepts)) if is_message && !guards.counts_together() => {
                 let accepts = headers::for_dialect(accepts, &parts.headers, way.dialect.as_deref());
                 let dress = pass.dress.clone();
-                let peer = peer(parts, Road::Post { streams: accepts.stream }, way, pass);
+                let peer = peer(parts, Channel::Post { accepts_stream: accepts.stream }, way, pass);
                 Came::Message { peer, accepts, dress }
             }
             (gate, checked) => Came::Other(Box::new(Other { parts, way: way.clone(), gate, checked, door })),
@@ -366,11 +366,11 @@ impl Inner {
                 },
             };
             if guards.counts_together()
-                && let Err(refusal) = guards.count(&pass, &self.entry.cellar).await
+                && let Err(refusal) = guards.count(&pass, &self.entry.scoped_store).await
             {
                 break 'answer self.turn_away(&parts, &way, *refusal, &mut dress);
             }
-            let peer = peer(parts, Road::Post { streams: accepts.stream }, &way, pass);
+            let peer = peer(parts, Channel::Post { accepts_stream: accepts.stream }, &way, pass);
             return self.post(guards, &dress, &peer, accepts, bytes).await;
         };
         guards.dress(response.headers_mut(), &dress);
@@ -425,7 +425,7 @@ impl Inner {
             Err(refusal) => return self.turn_away(&parts, way, *refusal, dress),
         };
         if guards.counts_together()
-            && let Err(refusal) = guards.count(&pass, &self.entry.cellar).await
+            && let Err(refusal) = guards.count(&pass, &self.entry.scoped_store).await
         {
             return self.turn_away(&parts, way, *refusal, dress);
         }
@@ -439,7 +439,7 @@ impl Inner {
 
     fn gate(&self, guards: &Guards, parts: &Asked, way: &Way) -> Result<Gate, Box<Refusal>> {
         // Only who is asked for credentials is told who asks.
-        let face = guards.asks().then(|| self.entry.era.face.load());
+        let face = guards.asks().then(|| self.entry.protocol.server_info.load());
         guards.gate(&Head {
             method: &parts.method,
             uri: &parts.uri,
@@ -448,7 +448,7 @@ impl Inner {
             peer: way.remote(parts).map(|remote| remote.ip()),
             is_tls: false,
             principal: parts.extensions.get::<Principal>(),
-            server: face.as_ref().map_or("", |face| &face.info.name),
+            server: face.as_ref().map_or("", |face| &face.implementation.name),
             is_literal: way.dialect.as_ref().is_some_and(|dialect| dialect.cors_literal_wildcard),
         })
     }
@@ -466,7 +466,7 @@ impl Inner {
             Gate::Key(claim) | Gate::Prove(claim) => claim,
             Gate::Preflight(_) => return Ok(Pass::default()),
         };
-        let mut request = KeyRequest::new(&*self.entry.era.face.load().info.name)
+        let mut request = KeyRequest::new(&*self.entry.protocol.server_info.load().implementation.name)
             .with_body(body.clone())
             .with_headers(HeaderMap::clone(&parts.headers))
             .with_http_method(parts.method.clone())
@@ -479,7 +479,7 @@ impl Inner {
 
     /// Whether somebody may ask for the name of a request that has none.
     fn names(&self, way: &Way) -> bool {
-        way.dialect.as_ref().is_some_and(|dialect| dialect.lenient) || !self.entry.watch.events.is_silent()
+        way.dialect.as_ref().is_some_and(|dialect| dialect.lenient) || !self.entry.observer.events.is_silent()
     }
 
     /// What this request is called: as its sender says, or a name of our own.
@@ -489,7 +489,7 @@ impl Inner {
         {
             return (name.len() <= LONGEST_ID).then(|| Box::new(name.clone()));
         }
-        let name = HeaderValue::from_str(&crate::seal::token()).ok()?;
+        let name = HeaderValue::from_str(&crate::seal::random_token()).ok()?;
         Arc::make_mut(&mut parts.headers).set_name(name.clone());
         Some(Box::new(name))
     }
@@ -530,7 +530,7 @@ impl Inner {
             Why::BadHead | Why::Unavailable => None,
         };
         if let Some(counted) = counted {
-            self.entry.watch.refused(counted, observe::Transport::Http, self.origin(parts, way), message);
+            self.entry.observer.refused(counted, observe::Transport::Http, self.origin(parts, way), message);
         }
         if let Some(unsaid) = self.murmur.may_speak() {
             tracing::info!(?why, message, remote = ?self.origin(parts, way), unsaid, "refused");
@@ -548,7 +548,7 @@ impl Inner {
     fn turn_back(&self, parts: &Asked, way: &Way, fault: &ProtocolError) -> Response<Body> {
         if fault.kind() == ProtocolErrorKind::TooLarge {
             let (http, remote) = (observe::Transport::Http, self.origin(parts, way));
-            self.entry.watch.refused(observe::Refusal::BodySize, http, remote, fault.message());
+            self.entry.observer.refused(observe::Refusal::BodySize, http, remote, fault.message());
         }
         refuse_at(&parts.headers, way.dialect.as_ref(), fault)
     }
@@ -556,8 +556,8 @@ impl Inner {
     /// Says no because the body of a message cannot be read.
     fn unread(&self, peer: &Peer, fault: &ProtocolError) -> Response<Body> {
         if fault.kind() == ProtocolErrorKind::TooLarge {
-            let (http, remote) = (observe::Transport::Http, peer.remote);
-            self.entry.watch.refused(observe::Refusal::BodySize, http, remote, fault.message());
+            let (http, remote) = (observe::Transport::Http, peer.remote_addr);
+            self.entry.observer.refused(observe::Refusal::BodySize, http, remote, fault.message());
         }
         refuse_at(&peer.headers, peer.dialect.as_ref(), fault)
     }
@@ -574,7 +574,7 @@ impl Inner {
         let out = Stream::new(Capacity::default());
         let begun = poll_fn(|task| Poll::Ready(self.begin_here(&bytes, peer, &out, task))).await;
         let posted = match begun {
-            Begun::Answer(answer) if !out.is_stirred() => answered(answer, accepts),
+            Begun::Answer(answer) if !out.is_ready() => answered(answer, accepts),
             Begun::Answer(answer) => {
                 conclude(&out, answer);
                 Posted::Other(self.stream(peer, &out, None))
@@ -611,7 +611,7 @@ impl Inner {
     /// Waits for what a call does first.
     async fn wait(
         &self,
-        call: BoxFuture<'static, Answer>,
+        call: BoxFuture<'static, Reply>,
         peer: &Peer,
         out: Arc<Stream>,
         accepts: Accepts,
@@ -619,7 +619,7 @@ impl Inner {
         let mut driving = Driving { call: Some(call), out: Arc::clone(&out), tasks: self.tasks.clone() };
         let patience = accepts.stream.then_some(self.options.patience);
         match driving.first(patience).await {
-            First::Answer(answer) if !out.is_stirred() => answered(answer, accepts),
+            First::Answer(answer) if !out.is_ready() => answered(answer, accepts),
             First::Answer(answer) => {
                 conclude(&out, answer);
                 Posted::Other(self.stream(peer, &out, None))
@@ -640,28 +640,28 @@ impl Inner {
         out: &Arc<Stream>,
         task: &mut task::Context<'_>,
     ) -> Begun {
-        if self.entry.era.shared.is_some() {
+        if self.entry.protocol.cluster.is_some() {
             return Begun::Call(self.begin(bytes.clone(), peer.clone(), out));
         }
-        let mut started = self.entry.open(bytes, peer, out);
-        if let Some(answer) = self.entry.look(&mut started, task) {
+        let mut started = self.entry.begin(bytes, peer, out);
+        if let Some(answer) = self.entry.poll_once(&mut started, task) {
             return Begun::Answer(answer);
         }
         let entry = Arc::clone(&self.entry);
         Begun::Call(match started {
             // Thousands may listen, each for hours.
-            Started::Listening(listening) => Box::pin(async move { entry.era.tell(&listening).await }),
+            CallState::Subscription(listening) => Box::pin(async move { entry.protocol.serve_subscription(&listening).await }),
             started if started.needs_peer() => {
                 let (peer, out) = (peer.clone(), Arc::clone(out));
-                Box::pin(async move { entry.finish(started, &peer, &out).await })
+                Box::pin(async move { entry.complete(started, &peer, &out).await })
             }
-            mut started => Box::pin(async move { entry.conclude(&mut started).await }),
+            mut started => Box::pin(async move { entry.complete_without_peer(&mut started).await }),
         })
     }
 
-    fn begin(&self, bytes: Bytes, peer: Peer, out: &Arc<Stream>) -> BoxFuture<'static, Answer> {
+    fn begin(&self, bytes: Bytes, peer: Peer, out: &Arc<Stream>) -> BoxFuture<'static, Reply> {
         let (entry, out) = (Arc::clone(&self.entry), Arc::clone(out));
-        Box::pin(async move { entry.message(&bytes, &peer, &out).await })
+        Box::pin(async move { entry.handle_message(&bytes, &peer, &out).await })
     }
 
     /// Answers by a stream. A call that outlives its reader becomes a task of its own; any other lives in
@@ -670,11 +670,11 @@ impl Inner {
         &self,
         peer: &Peer,
         out: &Arc<Stream>,
-        call: Option<BoxFuture<'static, Answer>>,
+        call: Option<BoxFuture<'static, Reply>>,
     ) -> Response<Body> {
         let mut events;
-        match self.entry.era.open_stream(peer, out) {
-            Some(Opened { number, primes, pumped }) => {
+        match self.entry.protocol.make_resumable(peer, out) {
+            Some(ResumeInfo { number, sends_priming_event: primes, relay: pumped }) => {
                 let source = match pumped {
                     Some((source, pump)) => {
                         self.tasks.spawn(pump);
@@ -703,10 +703,10 @@ impl Inner {
         let headers = &parts.headers;
         let refused = |fault: &ProtocolError| refuse_at(headers, way.dialect.as_ref(), fault);
         let scheme = pass.dress.scheme();
-        let peer = peer_of(parts, Road::Post { streams: true }, way, pass);
+        let peer = peer_of(parts, Channel::Post { accepts_stream: true }, way, pass);
         if !headers.contains_key(SESSION) {
             if headers.glance().accepts.stream
-                && let Some(subscriber) = self.entry.era.stand_unnamed(&peer)
+                && let Some(subscriber) = self.entry.protocol.open_sessionless_stream(&peer)
             {
                 return self.stream_unnamed(subscriber, peer);
             }
@@ -716,7 +716,7 @@ impl Inner {
                     let came_to = parts.extensions.get::<CameTo>();
                     let path = came_to.map_or_else(|| parts.uri.path(), |came_to| &came_to.0);
                     let here = self.guards.load().hosts.address(scheme, &parts.uri, headers, path);
-                    self.entry.introduce(&peer, query_id(parts).as_deref(), &here)
+                    self.entry.discovery_document(&peer, query_id(parts).as_deref(), &here)
                 }
             };
             return introduced.map_or_else(|| not_allowed(parts, way, "POST"), |body| json(200, body));
@@ -731,15 +731,15 @@ impl Inner {
         if let Err(fault) = self.prepare(&peer).await {
             return refused(&fault);
         }
-        if let Some(shared) = &self.entry.era.shared {
-            return match self.entry.era.stand_anywhere(shared, &peer, last).await {
-                Ok(Stood { number, reader, feed }) => {
+        if let Some(shared) = &self.entry.protocol.cluster {
+            return match self.entry.protocol.open_cluster_stream(shared, &peer, last).await {
+                Ok(ClusterStream { number, reader, driver: feed }) => {
                     event_stream(Events::new(reader, self.options.heartbeat).numbered(number).feeding(feed))
                 }
                 Err(fault) => refused(&fault),
             };
         }
-        let standing = match self.entry.era.stand(&peer, last) {
+        let standing = match self.entry.protocol.open_get_stream(&peer, last) {
             Ok(standing) => standing,
             Err(fault) => return refused(&fault),
         };
@@ -757,8 +757,8 @@ impl Inner {
             let feeding = Box::pin({
                 let out = Arc::clone(&out);
                 async move {
-                    entry.era.feed(&session, &out).await;
-                    Answer::Silence
+                    entry.protocol.send_session_changes(&session, &out).await;
+                    Reply::NoResponse
                 }
             });
             events = events.feeding(feeding);
@@ -771,14 +771,14 @@ impl Inner {
         let (entry, out) = (Arc::clone(&self.entry), Stream::new(Capacity::default()));
         let events = Events::new(out.reader(), self.options.heartbeat).opening(sse::retry());
         event_stream(events.feeding(Box::pin(async move {
-            entry.era.feed_unnamed(&subscriber, &peer, &out).await;
-            Answer::Silence
+            entry.protocol.send_sessionless_changes(&subscriber, &peer, &out).await;
+            Reply::NoResponse
         })))
     }
 
     /// What must be fetched before a request without a body can be answered.
     async fn prepare(&self, peer: &Peer) -> Result<(), ProtocolError> {
-        match self.entry.era.prepare(peer) {
+        match self.entry.protocol.prepare(peer) {
             Some(preparing) => preparing.await,
             None => Ok(()),
         }
@@ -788,9 +788,9 @@ impl Inner {
         if !parts.headers.contains_key(SESSION) {
             return not_allowed(parts, way, "POST");
         }
-        let peer = peer_of(parts, Road::Post { streams: false }, way, pass);
+        let peer = peer_of(parts, Channel::Post { accepts_stream: false }, way, pass);
         let ended = match self.prepare(&peer).await {
-            Ok(()) => self.entry.era.end_session(&peer).await,
+            Ok(()) => self.entry.protocol.end_session(&peer).await,
             Err(fault) => Err(fault),
         };
         match ended {
@@ -810,31 +810,31 @@ fn explained(fault: ProtocolError, refusal: &Refusal, way: &Way) -> ProtocolErro
     }
 }
 
-fn peer_of(parts: &Asked, road: Road, way: &Way, pass: Pass) -> Peer {
+fn peer_of(parts: &Asked, road: Channel, way: &Way, pass: Pass) -> Peer {
     let headers = Arc::clone(&parts.headers);
     Peer {
-        remote: client_address(way.remote(parts), pass.client),
+        remote_addr: client_address(way.remote(parts), pass.client),
         principal: pass.principal,
         headers,
-        road,
+        via: road,
         dialect: way.dialect.clone(),
         transport: observe::Transport::Http,
-        is_changed: false,
+        is_rewritten: false,
     }
 }
 
-fn peer(parts: Asked, road: Road, way: &Way, pass: Pass) -> Peer {
+fn peer(parts: Asked, road: Channel, way: &Way, pass: Pass) -> Peer {
     let remote = client_address(way.remote(&parts), pass.client);
     let headers = parts.headers;
     let dialect = way.dialect.clone();
     Peer {
-        remote,
+        remote_addr: remote,
         principal: pass.principal,
         headers,
-        road,
+        via: road,
         dialect,
         transport: observe::Transport::Http,
-        is_changed: false,
+        is_rewritten: false,
     }
 }
 
@@ -882,14 +882,14 @@ struct Other {
 
 /// What became of a message at once.
 enum Begun {
-    Answer(Answer),
+    Answer(Reply),
     /// It has to wait.
-    Call(BoxFuture<'static, Answer>),
+    Call(BoxFuture<'static, Reply>),
 }
 
 /// What a call does first.
 enum First {
-    Answer(Answer),
+    Answer(Reply),
     /// It says something before it answers, or takes long.
     Stirred,
 }
@@ -897,7 +897,7 @@ enum First {
 /// A call while its connection waits for what it does first. If the connection goes away meanwhile, a call
 /// that outlives its reader goes on as a task.
 struct Driving {
-    call: Option<BoxFuture<'static, Answer>>,
+    call: Option<BoxFuture<'static, Reply>>,
     out: Arc<Stream>,
     tasks: Tracker,
 }
@@ -913,7 +913,7 @@ impl Driving {
                 self.call = None;
                 return Poll::Ready(First::Answer(answer));
             }
-            if self.out.poll_stirred(cx).is_ready() {
+            if self.out.poll_ready(cx).is_ready() {
                 return Poll::Ready(First::Stirred);
             }
             let Some(patience) = patience else {
@@ -936,15 +936,15 @@ impl Drop for Driving {
     }
 }
 
-async fn finish(call: BoxFuture<'static, Answer>, out: Arc<Stream>) {
+async fn finish(call: BoxFuture<'static, Reply>, out: Arc<Stream>) {
     conclude(&out, call.await);
 }
 
 /// The answer is the last message of a stream.
-fn conclude(out: &Stream, answer: Answer) {
-    out.conclude(match answer {
-        Answer::Body { body, .. } => Some(body.whole()),
-        Answer::Accepted | Answer::Silence => None,
+fn conclude(out: &Stream, answer: Reply) {
+    out.finish_with(match answer {
+        Reply::Body { body, .. } => Some(body.whole()),
+        Reply::Accepted | Reply::NoResponse => None,
     });
 }
 
@@ -959,18 +959,18 @@ enum Posted {
     Other(Response<Body>),
 }
 
-fn answered(answer: Answer, accepts: Accepts) -> Posted {
+fn answered(answer: Reply, accepts: Accepts) -> Posted {
     Posted::Other(match answer {
-        Answer::Accepted => plain(StatusCode::ACCEPTED),
+        Reply::Accepted => plain(StatusCode::ACCEPTED),
         // The client took its question back: an empty stream answers it with nothing.
-        Answer::Silence => {
+        Reply::NoResponse => {
             let mut response = plain(StatusCode::OK);
             response.headers_mut().insert(header::CONTENT_TYPE, headers::EVENT_STREAM);
             response
         }
-        Answer::Body { status: 200, body, session, told } if !accepts.json => {
+        Reply::Body { status: 200, body, session_id: session, kind: told } if !accepts.json => {
             let mut events = sse::event(None, &body.whole());
-            if let Told::Greeted(after) = &told {
+            if let ReplyKind::Initialized(after) = &told {
                 events = [events, sse::event(None, after)].concat().into();
             }
             let mut response = Response::new(Body::full(events));
@@ -978,13 +978,13 @@ fn answered(answer: Answer, accepts: Accepts) -> Posted {
             with_session(&mut response, session);
             response
         }
-        Answer::Body { status: 503, body, session, .. } => {
+        Reply::Body { status: 503, body, session_id: session, .. } => {
             let mut response = json(503, body.whole());
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
             with_session(&mut response, session);
             response
         }
-        Answer::Body { status, body, session, .. } => return Posted::Json { status, body, session },
+        Reply::Body { status, body, session_id: session, .. } => return Posted::Json { status, body, session },
     })
 }
 
@@ -1060,7 +1060,7 @@ pub(crate) fn refuse_at(
     dialect: Option<&Arc<Dialect>>,
     fault: &ProtocolError,
 ) -> Response<Body> {
-    let (status, body) = refuse_head(headers, dialect, fault);
+    let (status, body) = reject_head(headers, dialect, fault);
     let mut response = json(status, body);
     if status == 503 {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
@@ -1094,12 +1094,12 @@ mod tests {
     fn a_call_stays_small() {
         let Endpoint { inner, way } = crate::Server::new("small", "1").build().unwrap().into_service();
         let body = Full::<Bytes>::default();
-        let size = size_of_val(&Inner::serve(inner.hold(), Asked::default(), body, &way));
+        let size = size_of_val(&Inner::serve(inner.acquire(), Asked::default(), body, &way));
         assert!(size <= 1024, "serving takes {size} bytes");
-        let peer = peer(Asked::default(), Road::Post { streams: true }, &way, Pass::default());
+        let peer = peer(Asked::default(), Channel::Post { accepts_stream: true }, &way, Pass::default());
         let (bytes, out) = (Bytes::new(), Stream::new(Capacity::default()));
         let captured = size_of_val(&inner) + size_of_val(&bytes) + size_of_val(&peer) + size_of_val(&out);
-        let size = captured + size_of_val(&inner.entry.message(&bytes, &peer, &out));
+        let size = captured + size_of_val(&inner.entry.handle_message(&bytes, &peer, &out));
         assert!(size <= 1024, "a call takes {size} bytes");
     }
 }

@@ -18,13 +18,13 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::Dialect;
 
-use crate::entry::{Entry, Started};
-use crate::era::{Answer, Line, Peer, Road, Told};
+use crate::entry::{Engine, CallState};
+use crate::era::{Reply, DuplexConnection, Peer, Channel, ReplyKind};
 use crate::letterhead::Letterhead;
 use crate::observe::Transport;
 use crate::request::Principal;
-use crate::stream::{Capacity, Next, Reader, Stream};
-use crate::tracker::{Tracker, send_on};
+use crate::stream::{Capacity, ReadResult, Reader, Stream};
+use crate::tracker::{Tracker, spawn_on};
 
 /// Calls of one connection that may be under way at once. One more is refused: to wait for room would keep
 /// out the very messages that make some, answers and cancellations.
@@ -32,7 +32,7 @@ const AT_ONCE: usize = 1024;
 
 /// Serves one connection until its input ends or `stop` falls; calls under way get `drain` to finish.
 pub(crate) async fn serve<R, W>(
-    entry: Arc<Entry>,
+    entry: Arc<Engine>,
     input: R,
     output: W,
     stop: CancellationToken,
@@ -44,15 +44,15 @@ where
 {
     let out = Stream::new(Capacity { messages: 1024, bytes: 4 << 20 });
     let closing = CancellationToken::new();
-    let line = Line::new(Arc::clone(&out), Some(closing.clone()));
+    let line = DuplexConnection::new(Arc::clone(&out), Some(closing.clone()));
     let tasks = Tracker::new();
     let at_once = Arc::new(Semaphore::new(AT_ONCE));
-    let mut writer = send_on(&Handle::current(), write(out.reader(), output, Arc::clone(&at_once)));
+    let mut writer = spawn_on(&Handle::current(), write(out.reader(), output, Arc::clone(&at_once)));
     tasks.spawn({
         let (entry, line) = (Arc::clone(&entry), Arc::clone(&line));
-        async move { entry.era.feed_line(&line).await }
+        async move { entry.protocol.send_connection_changes(&line).await }
     });
-    entry.era.wake();
+    entry.protocol.start_cluster();
     let dialect = entry.dialect.load();
     let headers = Arc::default();
     let mut connection = Connection { entry, line, out, tasks, at_once, dialect, headers };
@@ -71,7 +71,7 @@ where
     let written = match tokio::time::timeout(drain, &mut writer).await {
         Ok(written) => broken(written),
         Err(_) => {
-            writer.end();
+            writer.abort();
             Err(io::ErrorKind::TimedOut.into())
         }
     };
@@ -79,8 +79,8 @@ where
 }
 
 struct Connection {
-    entry: Arc<Entry>,
-    line: Arc<Line>,
+    entry: Arc<Engine>,
+    line: Arc<DuplexConnection>,
     out: Arc<Stream>,
     tasks: Tracker,
     at_once: Arc<Semaphore>,
@@ -93,7 +93,7 @@ impl Connection {
     async fn read(&mut self, input: impl AsyncRead + Unpin) -> io::Result<()> {
         let mut lines = Lines::new(input, self.entry.limits.max_bytes);
         while let Some(line) = lines.next().await? {
-            self.out.room().await;
+            self.out.wait_for_room().await;
             self.message(&line);
         }
         Ok(())
@@ -104,7 +104,7 @@ impl Connection {
     fn message(&self, bytes: &Bytes) {
         let permit = Arc::clone(&self.at_once).try_acquire_owned().ok();
         if permit.is_none()
-            && let Some(refusal) = self.entry.too_many(bytes)
+            && let Some(refusal) = self.entry.reject_overload(bytes)
         {
             self.out.push(refusal);
             return;
@@ -112,18 +112,18 @@ impl Connection {
         let peer = Peer {
             principal: Principal::anonymous(),
             headers: Arc::clone(&self.headers),
-            remote: None,
-            road: Road::Line(Arc::clone(&self.line)),
+            remote_addr: None,
+            via: Channel::Duplex(Arc::clone(&self.line)),
             dialect: self.dialect.clone(),
             transport: Transport::Stdio,
-            is_changed: false,
+            is_rewritten: false,
         };
         let (entry, out) = (Arc::clone(&self.entry), Arc::clone(&self.out));
-        match self.entry.open(bytes, &peer, &self.out) {
-            Started::Answered(answer) => answer_on(&out, answer),
+        match self.entry.begin(bytes, &peer, &self.out) {
+            CallState::Finished(answer) => answer_on(&out, answer),
             started if started.needs_peer() => {
                 self.tasks.spawn(async move {
-                    answer_on(&out, entry.finish(started, &peer, &out).await);
+                    answer_on(&out, entry.complete(started, &peer, &out).await);
                     drop(permit);
                 });
             }
@@ -131,7 +131,7 @@ impl Connection {
                 // In a box, as a task is moved several times on its way to where it runs.
                 let mut started = Box::new(started);
                 self.tasks.spawn(async move {
-                    answer_on(&out, entry.conclude(&mut started).await);
+                    answer_on(&out, entry.complete_without_peer(&mut started).await);
                     drop(permit);
                 });
             }
@@ -140,7 +140,7 @@ impl Connection {
 
     /// Lets what is under way finish, then closes.
     async fn finish(self, drain: Duration) {
-        self.line.hang_up();
+        self.line.close_input();
         self.tasks.close();
         // Those that need longer are cancelled: their client has left.
         let _ = tokio::time::timeout(drain, self.tasks.wait()).await;
@@ -155,10 +155,10 @@ impl Drop for Connection {
     }
 }
 
-fn answer_on(out: &Stream, answer: Answer) {
-    if let Answer::Body { body, told, .. } = answer {
+fn answer_on(out: &Stream, answer: Reply) {
+    if let Reply::Body { body, kind: told, .. } = answer {
         out.push(body.whole());
-        if let Told::Greeted(after) = told {
+        if let ReplyKind::Initialized(after) = told {
             out.push(after);
         }
     }
@@ -173,10 +173,10 @@ async fn write(
     let mut buffer = Vec::new();
     loop {
         let event = match reader.next().await {
-            Next::Event(event) => event,
+            ReadResult::Message(event) => event,
             // A line is not freed and taken up again.
-            Next::Cut(_) => continue,
-            Next::End => break,
+            ReadResult::Disconnect(_) => continue,
+            ReadResult::End => break,
         };
         // Others are under way and may be ready by now: their turn first, and then one write for all.
         if at_once.available_permits() < AT_ONCE {
@@ -187,7 +187,7 @@ async fn write(
         while let Some(next) = event {
             buffer.extend_from_slice(&next.data);
             buffer.push(b'\n');
-            event = if buffer.len() < 64 << 10 { reader.ready() } else { None };
+            event = if buffer.len() < 64 << 10 { reader.try_next() } else { None };
         }
         output.write_all(&buffer).await?;
         output.flush().await?;

@@ -15,166 +15,166 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use toolgate_wire::{ProtocolVersion, codec};
 
-use super::kin::Place;
+use super::kin::StreamPosition;
 use super::lock;
-use crate::bus::{Bus, Word, jittered, pause, within};
-use crate::era::feed::notice_of;
+use crate::bus::{ClusterBus, NodeMessage, retry_delay, sleep_or_cancelled, with_store_timeout};
+use crate::era::feed::notification_for;
 use crate::era::session::Session;
-use crate::hub::{Hub, Pending, Topic};
+use crate::hub::{Subscriptions, PendingChanges, ChangeTopic};
 use crate::store::{Key, StoreError};
-use crate::stream::{Gone, Stream};
+use crate::stream::{ReaderGone, Stream};
 
 /// How many changes are kept.
-const MOST: usize = 10_000;
+const MAX_LOG_CHANGES: usize = 10_000;
 /// How long they are kept at least.
-const LIFE: Duration = Duration::from_secs(60 * 60);
+const MIN_LOG_TTL: Duration = Duration::from_secs(60 * 60);
 /// How many of them each node remembers, so that not every stream asks the store.
-const RECENT: usize = 1024;
+const MAX_RECENT_CHANGES: usize = 1024;
 /// How many are read at once.
-const PAGE: usize = 256;
+const READ_PAGE_SIZE: usize = 256;
 /// How often the log is looked at though nobody said that it grew.
-const LOOK: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The log of changes, as seen from this node.
-pub(super) struct Changes {
-    bus: Arc<Bus>,
-    hub: Arc<Hub>,
-    log: Key,
-    life: Duration,
+pub(super) struct ChangeLog {
+    bus: Arc<ClusterBus>,
+    subscriptions: Arc<Subscriptions>,
+    log_key: Key,
+    ttl: Duration,
     /// Oldest first.
-    recent: Mutex<Vec<(u64, Change)>>,
+    recent: Mutex<Vec<(u64, LogChange)>>,
     /// The number of the last change that was told here.
-    seen: watch::Sender<u64>,
-    look: Notify,
+    last_seen: watch::Sender<u64>,
+    wakeup: Notify,
 }
 
 /// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Change {
-    Topic(Topic),
-    Everything,
+enum LogChange {
+    Topic(ChangeTopic),
+    All,
     /// It only keeps the log alive, or is not understood here.
-    Nothing,
+    Noop,
 }
 
 /// What has changed since somewhere.
-enum Since {
-    Changes(Vec<(u64, Change)>),
+enum ChangesSince {
+    Complete(Vec<(u64, LogChange)>),
     /// More than is known. It is over with this number.
-    TooMuch(u64),
+    Truncated(u64),
 }
 
-impl Change {
-    fn write(&self) -> Bytes {
+impl LogChange {
+    fn encode(&self) -> Bytes {
         match self {
-            Change::Topic(Topic::Tools) => Bytes::from_static(b"tools"),
-            Change::Topic(Topic::Prompts) => Bytes::from_static(b"prompts"),
-            Change::Topic(Topic::Resources) => Bytes::from_static(b"resources"),
-            Change::Topic(Topic::Resource(uri)) => format!("uri {uri}").into(),
-            Change::Topic(Topic::Roots) => Bytes::from_static(b"roots"),
-            Change::Everything => Bytes::from_static(b"everything"),
+            LogChange::Topic(ChangeTopic::Tools) => Bytes::from_static(b"tools"),
+            LogChange::Topic(ChangeTopic::Prompts) => Bytes::from_static(b"prompts"),
+            LogChange::Topic(ChangeTopic::Resources) => Bytes::from_static(b"resources"),
+            LogChange::Topic(ChangeTopic::Resource(uri)) => format!("uri {uri}").into(),
+            LogChange::Topic(ChangeTopic::Roots) => Bytes::from_static(b"roots"),
+            LogChange::All => Bytes::from_static(b"everything"),
             // Of tasks every process hears by itself.
-            Change::Topic(Topic::Task { .. }) => Bytes::from_static(b"nothing"),
-            Change::Nothing => Bytes::from_static(b"nothing"),
+            LogChange::Topic(ChangeTopic::Task { .. }) => Bytes::from_static(b"nothing"),
+            LogChange::Noop => Bytes::from_static(b"nothing"),
         }
     }
 
-    fn read(bytes: &[u8]) -> Change {
+    fn decode(bytes: &[u8]) -> LogChange {
         match std::str::from_utf8(bytes) {
-            Ok("tools") => Change::Topic(Topic::Tools),
-            Ok("prompts") => Change::Topic(Topic::Prompts),
-            Ok("resources") => Change::Topic(Topic::Resources),
-            Ok("roots") => Change::Topic(Topic::Roots),
-            Ok("everything") => Change::Everything,
+            Ok("tools") => LogChange::Topic(ChangeTopic::Tools),
+            Ok("prompts") => LogChange::Topic(ChangeTopic::Prompts),
+            Ok("resources") => LogChange::Topic(ChangeTopic::Resources),
+            Ok("roots") => LogChange::Topic(ChangeTopic::Roots),
+            Ok("everything") => LogChange::All,
             Ok(text) => text
                 .strip_prefix("uri ")
-                .map_or(Change::Nothing, |uri| Change::Topic(Topic::Resource(uri.into()))),
-            Err(_) => Change::Nothing,
+                .map_or(LogChange::Noop, |uri| LogChange::Topic(ChangeTopic::Resource(uri.into()))),
+            Err(_) => LogChange::Noop,
         }
     }
 }
 
-impl Changes {
-    pub(super) fn new(bus: Arc<Bus>, hub: Arc<Hub>, idle: Duration) -> Changes {
-        let log = bus.cellar.key("changes", "log");
+impl ChangeLog {
+    pub(super) fn new(bus: Arc<ClusterBus>, subscriptions: Arc<Subscriptions>, idle: Duration) -> ChangeLog {
+        let log_key = bus.scoped_store.key("changes", "log");
         // As long as a session that says nothing: it may come back to where it was.
-        let life = LIFE.max(idle.saturating_mul(2));
-        let (recent, look) = (Mutex::default(), Notify::new());
-        Changes { bus, hub, log, life, recent, seen: watch::Sender::new(0), look }
+        let ttl = MIN_LOG_TTL.max(idle.saturating_mul(2));
+        let (recent, wakeup) = (Mutex::default(), Notify::new());
+        ChangeLog { bus, subscriptions, log_key, ttl, recent, last_seen: watch::Sender::new(0), wakeup }
     }
 
     /// The number of the last change that was told here.
-    pub(super) fn seen(&self) -> u64 {
-        *self.seen.borrow()
+    pub(super) fn last_seen(&self) -> u64 {
+        *self.last_seen.borrow()
     }
 
     /// The log may have grown.
-    pub(super) fn look(&self) {
-        self.look.notify_one();
+    pub(super) fn wake(&self) {
+        self.wakeup.notify_one();
     }
 
     /// Whoever listens here hears of what changes from now on.
-    pub(super) async fn begin(&self) -> Result<(), StoreError> {
-        let page = within(self.bus.cellar.store.read(&self.log, 0, 1)).await?;
-        self.seen.send_replace(page.newest);
+    pub(super) async fn start(&self) -> Result<(), StoreError> {
+        let page = with_store_timeout(self.bus.scoped_store.store.read(&self.log_key, 0, 1)).await?;
+        self.last_seen.send_replace(page.newest);
         Ok(())
     }
 
     /// Brings changes to the log and from there to those who listen, until `over` falls.
-    pub(super) async fn tend(self: Arc<Self>, over: CancellationToken) {
+    pub(super) async fn run(self: Arc<Self>, over: CancellationToken) {
         let mut quiet = Duration::ZERO;
         loop {
-            let before = self.seen();
+            let before = self.last_seen();
             tokio::select! {
                 biased;
                 () = over.cancelled() => return,
-                () = self.hub.pending() => {}
-                () = self.look.notified() => {}
-                () = tokio::time::sleep(LOOK) => quiet += LOOK,
+                () = self.subscriptions.wait_for_pending() => {}
+                () = self.wakeup.notified() => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => quiet += POLL_INTERVAL,
             }
             let tended = async {
-                self.flush().await?;
+                self.flush_outbox().await?;
                 self.catch_up().await?;
-                if quiet > self.life / 2 {
+                if quiet > self.ttl / 2 {
                     quiet = Duration::ZERO;
                     // Numbers must not begin again while somebody remembers old ones.
-                    self.append(&Change::Nothing).await?;
+                    self.append(&LogChange::Noop).await?;
                 }
                 Ok::<(), StoreError>(())
             };
             if let Err(error) = tended.await {
                 tracing::debug!(%error, "changes cannot be brought to other nodes yet");
-                if pause(jittered(), &over).await {
+                if sleep_or_cancelled(retry_delay(), &over).await {
                     return;
                 }
             }
-            if self.seen() != before {
+            if self.last_seen() != before {
                 quiet = Duration::ZERO;
             }
         }
     }
 
-    async fn append(&self, change: &Change) -> Result<u64, StoreError> {
-        within(self.bus.cellar.store.append(&self.log, change.write(), self.life, MOST)).await
+    async fn append(&self, change: &LogChange) -> Result<u64, StoreError> {
+        with_store_timeout(self.bus.scoped_store.store.append(&self.log_key, change.encode(), self.ttl, MAX_LOG_CHANGES)).await
     }
 
     /// What lies in the outbox goes to the log; what finds no way there stays.
-    async fn flush(&self) -> Result<(), StoreError> {
-        let pending = self.hub.take_pending();
-        if pending == Pending::default() {
+    async fn flush_outbox(&self) -> Result<(), StoreError> {
+        let pending = self.subscriptions.take_pending();
+        if pending == PendingChanges::default() {
             return Ok(());
         }
-        let Pending { topics: mut rest, everything } = pending;
+        let PendingChanges { topics: mut rest, is_everything: everything } = pending;
         let flushed = async {
             if everything {
-                self.append(&Change::Everything).await.inspect_err(|_| {
-                    self.hub.give_back_pending(Pending { everything: true, ..Pending::default() });
+                self.append(&LogChange::All).await.inspect_err(|_| {
+                    self.subscriptions.restore_pending(PendingChanges { is_everything: true, ..PendingChanges::default() });
                 })?;
             }
             while let Some(topic) = rest.pop_first() {
-                let change = Change::Topic(topic);
+                let change = LogChange::Topic(topic);
                 if let Err(error) = self.append(&change).await {
-                    if let Change::Topic(topic) = change {
+                    if let LogChange::Topic(topic) = change {
                         rest.insert(topic);
                     }
                     return Err(error);
@@ -183,20 +183,20 @@ impl Changes {
             Ok(())
         };
         let flushed = flushed.await;
-        self.hub.give_back_pending(Pending { topics: rest, everything: false });
+        self.subscriptions.restore_pending(PendingChanges { topics: rest, is_everything: false });
         flushed?;
-        self.bus.tell_all(&Word::Changed).await
+        self.bus.broadcast(&NodeMessage::ChangesAppended).await
     }
 
     /// Tells those who listen here what is new in the log.
     async fn catch_up(&self) -> Result<(), StoreError> {
         loop {
-            let seen = self.seen();
-            let page = within(self.bus.cellar.store.read(&self.log, seen, PAGE)).await?;
+            let seen = self.last_seen();
+            let page = with_store_timeout(self.bus.scoped_store.store.read(&self.log_key, seen, READ_PAGE_SIZE)).await?;
             if page.newest < seen || page.oldest > seen + 1 {
                 lock(&self.recent).clear();
-                self.hub.tell_everything();
-                self.seen.send_replace(page.newest);
+                self.subscriptions.notify_everything();
+                self.last_seen.send_replace(page.newest);
                 return Ok(());
             }
             let Some((last, _)) = page.entries.last() else { return Ok(()) };
@@ -204,25 +204,25 @@ impl Changes {
             {
                 let mut recent = lock(&self.recent);
                 for (number, bytes) in &page.entries {
-                    let change = Change::read(bytes);
+                    let change = LogChange::decode(bytes);
                     match &change {
-                        Change::Topic(topic) => self.hub.tell(topic),
-                        Change::Everything => self.hub.tell_everything(),
-                        Change::Nothing => {}
+                        LogChange::Topic(topic) => self.subscriptions.notify(topic),
+                        LogChange::All => self.subscriptions.notify_everything(),
+                        LogChange::Noop => {}
                     }
                     recent.push((*number, change));
                 }
-                let over = recent.len().saturating_sub(RECENT);
+                let over = recent.len().saturating_sub(MAX_RECENT_CHANGES);
                 recent.drain(..over);
             }
-            self.seen.send_replace(last);
+            self.last_seen.send_replace(last);
         }
     }
 
     /// What has changed after `position`, from memory if it is there.
-    async fn since(&self, position: u64) -> Result<Since, StoreError> {
-        if position == self.seen() {
-            return Ok(Since::Changes(Vec::new()));
+    async fn read_since(&self, position: u64) -> Result<ChangesSince, StoreError> {
+        if position == self.last_seen() {
+            return Ok(ChangesSince::Complete(Vec::new()));
         }
         {
             let recent = lock(&self.recent);
@@ -231,45 +231,45 @@ impl Changes {
                 && (*oldest..=newest).contains(&(position + 1))
             {
                 let index = usize::try_from(position + 1 - *oldest).unwrap_or(usize::MAX);
-                return Ok(Since::Changes(recent.iter().skip(index).take(PAGE).cloned().collect()));
+                return Ok(ChangesSince::Complete(recent.iter().skip(index).take(READ_PAGE_SIZE).cloned().collect()));
             }
         }
-        let page = within(self.bus.cellar.store.read(&self.log, position, PAGE)).await?;
+        let page = with_store_timeout(self.bus.scoped_store.store.read(&self.log_key, position, READ_PAGE_SIZE)).await?;
         if page.newest < position || page.oldest > position + 1 {
-            return Ok(Since::TooMuch(page.newest));
+            return Ok(ChangesSince::Truncated(page.newest));
         }
-        let entries = page.entries.iter().map(|(number, bytes)| (*number, Change::read(bytes)));
-        Ok(Since::Changes(entries.collect()))
+        let entries = page.entries.iter().map(|(number, bytes)| (*number, LogChange::decode(bytes)));
+        Ok(ChangesSince::Complete(entries.collect()))
     }
 
     /// Whether somebody can go on behind this number.
-    pub(super) async fn is_place(&self, position: u64) -> Result<bool, StoreError> {
-        let seen = self.seen();
+    pub(super) async fn is_valid_position(&self, position: u64) -> Result<bool, StoreError> {
+        let seen = self.last_seen();
         if position <= seen {
             return Ok(true);
         }
-        let page = within(self.bus.cellar.store.read(&self.log, seen, 1)).await?;
+        let page = with_store_timeout(self.bus.scoped_store.store.read(&self.log_key, seen, 1)).await?;
         // A store that lost its last moments counts them again: whoever saw them must not be locked out.
-        Ok(position <= page.newest.saturating_add(MOST as u64))
+        Ok(position <= page.newest.saturating_add(MAX_LOG_CHANGES as u64))
     }
 
     /// Tells a session of changes on `out`, from behind `place`. Ends when nobody reads any more.
-    pub(super) async fn feed(&self, session: &Session, out: &Stream, place: &Place) {
-        let mut seen = self.seen.subscribe();
-        let Some(kin) = &session.kin else { return };
+    pub(super) async fn send_to_session(&self, session: &Session, out: &Stream, place: &StreamPosition) {
+        let mut seen = self.last_seen.subscribe();
+        let Some(kin) = &session.replica else { return };
         loop {
             // Both before the look: what comes after it is not missed.
             seen.borrow_and_update();
-            let stirred = kin.stirred.notified();
+            let stirred = kin.updated.notified();
             let told = async {
-                self.make_up(session, out).await?;
-                self.tell(session, out, place).await
+                self.send_late(session, out).await?;
+                self.send_new(session, out, place).await
             };
             match told.await {
-                Err(Unfed::Gone) => return,
-                Err(Unfed::Store(error)) => {
+                Err(ChangeSendError::ReaderGone) => return,
+                Err(ChangeSendError::Store(error)) => {
                     tracing::debug!(%error, "changes cannot be read yet");
-                    tokio::time::sleep(jittered()).await;
+                    tokio::time::sleep(retry_delay()).await;
                 }
                 Ok(true) => {}
                 Ok(false) => tokio::select! {
@@ -281,16 +281,16 @@ impl Changes {
     }
 
     /// Tells what comes after `place`; false if there was nothing.
-    async fn tell(&self, session: &Session, out: &Stream, place: &Place) -> Result<bool, Unfed> {
+    async fn send_new(&self, session: &Session, out: &Stream, place: &StreamPosition) -> Result<bool, ChangeSendError> {
         let (edition, wants) = (session.client.protocol_version, session.subscriber());
-        let changes = match self.since(place.told.load(Ordering::Relaxed)).await.map_err(Unfed::Store)? {
-            Since::Changes(changes) => changes,
-            Since::TooMuch(newest) => vec![(newest, Change::Everything)],
+        let changes = match self.read_since(place.sent.load(Ordering::Relaxed)).await.map_err(ChangeSendError::Store)? {
+            ChangesSince::Complete(changes) => changes,
+            ChangesSince::Truncated(newest) => vec![(newest, LogChange::All)],
         };
         // Of what changed several times the last one is told.
-        let mut last: Vec<(&Topic, u64)> = Vec::new();
+        let mut last: Vec<(&ChangeTopic, u64)> = Vec::new();
         for (number, change) in &changes {
-            if let Change::Topic(topic) = change {
+            if let LogChange::Topic(topic) = change {
                 match last.binary_search_by_key(&topic, |(topic, _)| topic) {
                     Ok(place) => last[place].1 = *number,
                     Err(place) => last.insert(place, (topic, *number)),
@@ -299,38 +299,38 @@ impl Changes {
         }
         for (number, change) in &changes {
             let told = {
-                let mut judged = lock(&place.judged);
+                let mut judged = lock(&place.evaluated);
                 *judged = *number;
                 match change {
-                    Change::Topic(topic)
-                        if last.binary_search(&(topic, *number)).is_ok() && wants.wants(topic) =>
+                    LogChange::Topic(topic)
+                        if last.binary_search(&(topic, *number)).is_ok() && wants.is_subscribed(topic) =>
                     {
                         vec![topic.clone()]
                     }
-                    Change::Everything => wants.everything(),
-                    Change::Topic(_) | Change::Nothing => Vec::new(),
+                    LogChange::All => wants.subscribed_topics(),
+                    LogChange::Topic(_) | LogChange::Noop => Vec::new(),
                 }
             };
-            write_all(out, edition, &told, *number).await?;
-            place.told.store(*number, Ordering::Relaxed);
+            send_topics(out, edition, &told, *number).await?;
+            place.sent.store(*number, Ordering::Relaxed);
         }
         Ok(!changes.is_empty())
     }
 
     /// Tells of resources that were asked for before they changed, although the changes were heard of first. Without
     /// numbers: the stream is beyond them.
-    async fn make_up(&self, session: &Session, out: &Stream) -> Result<(), Unfed> {
-        let Some(kin) = &session.kin else { return Ok(()) };
-        let mut rest = kin.take_late();
+    async fn send_late(&self, session: &Session, out: &Stream) -> Result<(), ChangeSendError> {
+        let Some(kin) = &session.replica else { return Ok(()) };
+        let mut rest = kin.take_late_subscriptions();
         while let Some(late) = rest.pop() {
-            let topic = Topic::Resource(late.uri.clone());
+            let topic = ChangeTopic::Resource(late.uri.clone());
             match self.has_changed(&topic, late.since, late.until).await {
-                Ok(true) => write(out, session.client.protocol_version, &topic, None).await?,
+                Ok(true) => send_topic(out, session.client.protocol_version, &topic, None).await?,
                 Ok(false) => {}
                 Err(error) => {
                     rest.push(late);
-                    kin.give_back_late(rest);
-                    return Err(Unfed::Store(error));
+                    kin.restore_late_subscriptions(rest);
+                    return Err(ChangeSendError::Store(error));
                 }
             }
         }
@@ -338,11 +338,11 @@ impl Changes {
     }
 
     /// Whether something changed after one number and not after another.
-    async fn has_changed(&self, topic: &Topic, mut after: u64, until: u64) -> Result<bool, StoreError> {
+    async fn has_changed(&self, topic: &ChangeTopic, mut after: u64, until: u64) -> Result<bool, StoreError> {
         while after < until {
-            let Since::Changes(changes) = self.since(after).await? else { return Ok(true) };
+            let ChangesSince::Complete(changes) = self.read_since(after).await? else { return Ok(true) };
             let mut between = changes.iter().take_while(|(number, _)| *number <= until);
-            if between.any(|(_, change)| matches!(change, Change::Topic(one) if one == topic)) {
+            if between.any(|(_, change)| matches!(change, LogChange::Topic(one) if one == topic)) {
                 return Ok(true);
             }
             match changes.last() {
@@ -355,31 +355,31 @@ impl Changes {
 }
 
 /// Why a stream was not told.
-enum Unfed {
-    Gone,
+enum ChangeSendError {
+    ReaderGone,
     Store(StoreError),
 }
 
-impl From<Gone> for Unfed {
-    fn from(_: Gone) -> Unfed {
-        Unfed::Gone
+impl From<ReaderGone> for ChangeSendError {
+    fn from(_: ReaderGone) -> ChangeSendError {
+        ChangeSendError::ReaderGone
     }
 }
 
-async fn write_all(out: &Stream, edition: ProtocolVersion, topics: &[Topic], number: u64) -> Result<(), Gone> {
+async fn send_topics(out: &Stream, edition: ProtocolVersion, topics: &[ChangeTopic], number: u64) -> Result<(), ReaderGone> {
     for (index, topic) in topics.iter().enumerate() {
         // Whoever leaves in the middle hears it all again.
         let is_last = index + 1 == topics.len();
-        write(out, edition, topic, is_last.then_some(number)).await?;
+        send_topic(out, edition, topic, is_last.then_some(number)).await?;
     }
     Ok(())
 }
 
-async fn write(out: &Stream, edition: ProtocolVersion, topic: &Topic, number: Option<u64>) -> Result<(), Gone> {
+async fn send_topic(out: &Stream, edition: ProtocolVersion, topic: &ChangeTopic, number: Option<u64>) -> Result<(), ReaderGone> {
     let mut message = Vec::with_capacity(160);
-    let notice = notice_of(topic.clone());
+    let notice = notification_for(topic.clone());
     if notice.is_some_and(|notice| codec::write_notification(&mut message, edition, &notice, None)) {
-        out.send_as(message.into(), number).await?;
+        out.send_numbered(message.into(), number).await?;
     }
     Ok(())
 }

@@ -9,13 +9,13 @@ use crate::written;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Record {
+pub(super) struct SessionRecord {
     /// Grows with each change: what comes late is known to be old.
     pub(super) revision: u64,
     /// The date of the edition that was agreed on.
-    edition: String,
+    protocol_version: String,
     /// The greeting as the codec writes it.
-    hello: String,
+    initialize_params: String,
     /// The greeting did not say who the client is.
     is_nameless: bool,
     pub(super) principal: Option<String>,
@@ -29,15 +29,15 @@ pub(super) struct Record {
     created: u64,
 }
 
-impl Record {
-    pub(super) fn new(hello: &InitializeParams, principal: Option<&str>, lists: [bool; 3]) -> Record {
+impl SessionRecord {
+    pub(super) fn new(hello: &InitializeParams, principal: Option<&str>, lists: [bool; 3]) -> SessionRecord {
         let mut text = Vec::new();
         let greeting = Call::Initialize(hello.clone());
         codec::write_call_params(&mut text, ProtocolVersion::LATEST_WITH_HANDSHAKE, &greeting, None, &Meta::default());
-        Record {
+        SessionRecord {
             revision: 1,
-            edition: hello.version.clone(),
-            hello: String::from_utf8_lossy(&text).into_owned(),
+            protocol_version: hello.version.clone(),
+            initialize_params: String::from_utf8_lossy(&text).into_owned(),
             is_nameless: hello.client_info.is_none(),
             principal: principal.map(str::to_owned),
             level: LogLevel::Info as u8,
@@ -48,27 +48,27 @@ impl Record {
         }
     }
 
-    pub(super) fn beginning(mut self, position: u64, created: u64) -> Record {
+    pub(super) fn with_start(mut self, position: u64, created: u64) -> SessionRecord {
         (self.position, self.created) = (position, created);
         self
     }
 
-    pub(super) fn write(&self) -> Bytes {
+    pub(super) fn encode(&self) -> Bytes {
         serde_json::to_vec(self).unwrap_or_default().into()
     }
 
     /// None if this is no record, or one of a release that is not understood here.
-    pub(super) fn read(bytes: &[u8]) -> Option<Record> {
-        let record = Record::parts(bytes);
+    pub(super) fn decode(bytes: &[u8]) -> Option<SessionRecord> {
+        let record = SessionRecord::decode_fields(bytes);
         if record.is_none() {
-            let is_json = written::read(Bytes::copy_from_slice(bytes)).is_some();
+            let is_json = written::parse(Bytes::copy_from_slice(bytes)).is_some();
             tracing::error!(bytes = bytes.len(), is_json, "a session in the store cannot be read");
         }
         record
     }
 
-    fn parts(bytes: &[u8]) -> Option<Record> {
-        let raw = written::read(Bytes::copy_from_slice(bytes))?;
+    fn decode_fields(bytes: &[u8]) -> Option<SessionRecord> {
+        let raw = written::parse(Bytes::copy_from_slice(bytes))?;
         let whole = raw.view();
         let text = |name: &str| Some(whole.get(name)?.as_string()?.into_owned());
         let number = |name: &str| whole.get(name)?.as_u64();
@@ -81,10 +81,10 @@ impl Record {
         for uri in whole.get("uris")?.items() {
             uris.push(uri.as_string()?.into_owned());
         }
-        Some(Record {
+        Some(SessionRecord {
             revision: number("revision")?,
-            edition: text("edition")?,
-            hello: text("hello")?,
+            protocol_version: text("protocol_version")?,
+            initialize_params: text("initialize_params")?,
             is_nameless: whole.get("is_nameless")?.as_bool()?,
             principal,
             level: number("level")?.try_into().ok()?,
@@ -97,11 +97,11 @@ impl Record {
 
     /// The client as it introduced itself.
     pub(super) fn client(&self) -> Option<Client> {
-        let hello = RawJson::parse(self.hello.clone().into()).ok()?;
+        let hello = RawJson::parse(self.initialize_params.clone().into()).ok()?;
         let call = codec::read_call(ProtocolVersion::LATEST_WITH_HANDSHAKE, "initialize", Some(&hello)).ok()?;
         let Call::Initialize(InitializeParams { capabilities, client_info: client, .. }) = call else { return None };
         let info = client.filter(|_| !self.is_nameless);
-        Some(Client { protocol_version: ProtocolVersion::parse(&self.edition)?, capabilities, info })
+        Some(Client { protocol_version: ProtocolVersion::parse(&self.protocol_version)?, capabilities, info })
     }
 
     pub(super) fn level(&self) -> LogLevel {
@@ -112,7 +112,7 @@ impl Record {
         self.level = level as u8;
     }
 
-    pub(super) fn wants(&self) -> SubscriptionFilter {
+    pub(super) fn filter(&self) -> SubscriptionFilter {
         let [tools, prompts, resources] = self.lists;
         SubscriptionFilter { tools, prompts, resources, uris: self.uris.clone(), ..SubscriptionFilter::default() }
     }
@@ -146,8 +146,8 @@ mod tests {
             for edition in ProtocolVersion::ALL.into_iter().filter(|edition| edition.has_handshake()) {
                 let capabilities = ClientCapabilities::default();
                 let hello = InitializeParams { version: edition.as_str().into(), capabilities, client_info: client.clone() };
-                let record = Record::new(&hello, Some("ada"), [true, false, true]).beginning(7, 9);
-                let read = Record::read(&record.write()).unwrap();
+                let record = SessionRecord::new(&hello, Some("ada"), [true, false, true]).with_start(7, 9);
+                let read = SessionRecord::decode(&record.encode()).unwrap();
                 assert_eq!(read, record);
                 let found = read.client().unwrap();
                 assert_eq!(
@@ -157,6 +157,6 @@ mod tests {
                 assert_eq!(read.level(), LogLevel::Info);
             }
         }
-        assert_eq!(Record::read(b"{}"), None);
+        assert_eq!(SessionRecord::decode(b"{}"), None);
     }
 }

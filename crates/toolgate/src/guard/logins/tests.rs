@@ -51,7 +51,7 @@ async fn a_provider_says_who_it_is_or_why_not() {
     assert_eq!(told(&logins, "bob", "lion").await, "Forbidden(\"administrators only\")");
     assert_eq!(told(&logins, "eve", "x").await, "Unavailable");
     assert_eq!(told(&logins, "boom", "x").await, "Unavailable");
-    let begun = tick();
+    let begun = timer_now();
     assert_eq!(told(&logins, "slow", "x").await, "Unavailable");
     assert!(begun.elapsed() <= PATIENCE + Duration::from_millis(50));
     for (user, password) in [("", "x"), ("x", ""), ("x", &*"y".repeat(2000))] {

@@ -209,7 +209,7 @@ fn a_disk_that_fails_harms_no_call() {
 
 #[test]
 fn a_file_is_appended_to_and_private() {
-    let path = std::env::temp_dir().join(format!("toolgate-audit-{}.jsonl", crate::seal::token()));
+    let path = std::env::temp_dir().join(format!("toolgate-audit-{}.jsonl", crate::seal::random_token()));
     for round in 1..=2 {
         let watch = watch();
         let log = AuditLog::file(&path).unwrap();

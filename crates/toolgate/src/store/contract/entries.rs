@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{Backend, Expect, LONG, Reach, Room, SHORT, Version, eventually, random, together};
-use crate::clock::tick;
+use crate::clock::timer_now;
 
 /// As long as a name that is short may be.
 const LONG_NAME: &str = "a name of two hundred bytes, which is longer than anything that a server makes up by itself but \
@@ -125,7 +125,7 @@ pub(super) async fn what_expires_is_gone_and_never_early(backend: Backend) {
     let room = Room::new(&backend).await;
     room.put("stays", "for ever", Expect::Absent).await;
     for life in [Duration::ZERO, Duration::from_millis(30), SHORT, SHORT * 4] {
-        let begun = tick();
+        let begun = timer_now();
         let version = room.put_for("a", "soon", Some(life), Expect::Absent).await.expect("nothing is there");
         eventually("it expires", || async { room.get("a").await.is_none() }).await;
         // A store may count in whole milliseconds.
@@ -329,7 +329,7 @@ pub(super) async fn another_handle_sees_the_same(backend: Backend) {
     let mut versions = HashSet::new();
     versions.extend(room.put("a", "entry", Expect::Absent).await);
     room.put_for("b", "expires", Some(LONG), Expect::Absent).await;
-    let begun = tick();
+    let begun = timer_now();
     room.put_for("c", "expires soon", Some(SHORT * 4), Expect::Absent).await;
     room.count("a", 41, LONG).await;
     for number in 1..=5 {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Backend, Expect, LONG, Room, SHORT, eventually, together};
-use crate::clock::tick;
+use crate::clock::timer_now;
 use crate::store::Page;
 
 async fn read(room: &Room, name: &str, after: u64, most: usize) -> Page {
@@ -37,7 +37,7 @@ pub(super) async fn counters_lose_nothing(backend: Backend) {
 
 pub(super) async fn a_counter_lives_from_its_beginning(backend: Backend) {
     let room = Room::new(&backend).await;
-    let begun = tick();
+    let begun = timer_now();
     let life = SHORT * 2;
     room.count("a", 5, life).await;
     // Counting on does not prolong it; that it begins anew shows that it had ended.
@@ -114,7 +114,7 @@ pub(super) async fn a_log_keeps_the_newest(backend: Backend) {
 pub(super) async fn a_log_expires_and_can_be_forgotten(backend: Backend) {
     let room = Room::new(&backend).await;
     room.append("short", "one", LONG, 9).await;
-    let begun = tick();
+    let begun = timer_now();
     room.append("short", "two", SHORT, 9).await;
     room.append("long", "one", SHORT, 9).await;
     room.append("long", "two", LONG, 9).await;

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::tables::{self, Change, Done};
 use super::{State, StoreError, closed, refusal};
-use crate::clock::tick;
+use crate::clock::timer_now;
 
 /// Changes in one transaction.
 const BATCH: usize = 512;
@@ -140,7 +140,7 @@ impl Writer {
         if self.tried.is_some_and(|tried| tried.elapsed() < PAUSE) {
             return Err(error);
         }
-        self.tried = Some(tick());
+        self.tried = Some(timer_now());
         // A reader that still holds the old one makes this fail; then the next attempt will do.
         let opened = std::panic::catch_unwind(AssertUnwindSafe(|| (self.opener)()));
         match opened.unwrap_or_else(|_| Err(StoreError::Broken("it cannot be opened again".to_owned()))) {
@@ -160,7 +160,7 @@ impl Writer {
     fn give_up(&mut self, error: &StoreError) {
         tracing::error!(%error, "the store is opened again");
         self.state.set(Err(error.clone()));
-        self.tried = Some(tick());
+        self.tried = Some(timer_now());
     }
 
     fn close(self, reply: oneshot::Sender<()>) {
@@ -172,8 +172,8 @@ impl Writer {
         drop(self.orders);
         if let Ok(database) = database {
             // A reader may need a moment.
-            let until = tick() + PAUSE;
-            while Arc::strong_count(&database) > 1 && tick() < until {
+            let until = timer_now() + PAUSE;
+            while Arc::strong_count(&database) > 1 && timer_now() < until {
                 std::thread::sleep(Duration::from_millis(2));
             }
         }

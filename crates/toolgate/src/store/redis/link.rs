@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::StoreError;
 use super::address::{Target, Wire, plain};
 use super::scripts::Script;
-use crate::clock::tick;
+use crate::clock::timer_now;
 
 /// The middle of the pause between two attempts to connect.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ impl Link {
 
     /// Sends one command and waits for its answer.
     pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, StoreError> {
-        self.ask_until(command, tick() + self.deadline).await.map_err(|error| self.refusal(&error))
+        self.ask_until(command, timer_now() + self.deadline).await.map_err(|error| self.refusal(&error))
     }
 
     /// Runs a script: by its name if Redis knows it, otherwise as a text that it will know from then on.
@@ -60,7 +60,7 @@ impl Link {
         keys: &[String],
         args: &[&[u8]],
     ) -> Result<Value, StoreError> {
-        let until = tick() + self.deadline;
+        let until = timer_now() + self.deadline;
         let command = |verb: &str, text: &str| {
             let mut command = Cmd::new();
             command.arg(verb).arg(text).arg(keys.len());

@@ -10,7 +10,7 @@ use super::compare::{Vars, check_json, fill};
 use super::script::{Fault, Script, Step, unescape};
 use crate::server::Server;
 use crate::testing::PATIENCE;
-use crate::tracker::Leash;
+use crate::tracker::AbortOnDrop;
 
 /// How long nothing must come.
 pub(super) const QUIET: Duration = Duration::from_millis(20);
@@ -185,7 +185,7 @@ impl Player {
 struct Line {
     input: Option<DuplexStream>,
     output: BufReader<DuplexStream>,
-    serving: Leash<Result<(), String>>,
+    serving: AbortOnDrop<Result<(), String>>,
 }
 
 impl Line {
@@ -194,7 +194,7 @@ impl Line {
         let (printed, output) = tokio::io::duplex(64 << 10);
         let serving =
             tokio::spawn(async move { server.serve_io(theirs, printed).await.map_err(|e| e.to_string()) });
-        Line { input: Some(input), output: BufReader::new(output), serving: Leash::new(serving) }
+        Line { input: Some(input), output: BufReader::new(output), serving: AbortOnDrop::new(serving) }
     }
 
     async fn next(&mut self) -> Result<Option<String>, String> {

@@ -11,12 +11,12 @@ use toolgate_wire::{ProtocolError, ProtocolErrorKind};
 
 use super::sse::Events;
 use super::{Body, Inner, Place, Way, event_stream, peer, refuse_at};
-use crate::era::{Answer, Line, Road};
+use crate::era::{Reply, DuplexConnection, Channel};
 use crate::guard::Pass;
 use crate::request::Principal;
-use crate::seal::token;
+use crate::seal::random_token;
 use crate::stream::{Capacity, Stream};
-use crate::tracker::{Tracked, Tracker};
+use crate::tracker::{TrackerToken, Tracker};
 use crate::transport::Asked;
 
 /// How many such connections there may be. One more is refused.
@@ -28,7 +28,7 @@ pub(super) struct Pairs(Arc<Mutex<HashMap<String, Pair>>>);
 
 #[derive(Clone, Debug)]
 struct Pair {
-    line: Arc<Line>,
+    line: Arc<DuplexConnection>,
     principal: Principal,
     /// Calls that are still to be answered on the stream.
     calls: Tracker,
@@ -46,18 +46,18 @@ impl Pairs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn open(&self, line: &Arc<Line>, principal: Principal, calls: &Tracker) -> Option<Seat> {
+    fn open(&self, line: &Arc<DuplexConnection>, principal: Principal, calls: &Tracker) -> Option<Seat> {
         let mut pairs = self.lock();
         if pairs.len() >= MOST {
             return None;
         }
-        let name = token();
+        let name = random_token();
         pairs.insert(name.clone(), Pair { line: Arc::clone(line), principal, calls: calls.clone() });
         Some(Seat { pairs: self.clone(), name })
     }
 
     /// The connection's line, and a token to hold until what came for it is answered there.
-    fn find(&self, name: &str, principal: &Principal) -> Option<(Arc<Line>, Tracked)> {
+    fn find(&self, name: &str, principal: &Principal) -> Option<(Arc<DuplexConnection>, TrackerToken)> {
         let pairs = self.lock();
         let pair = pairs.get(name).filter(|pair| pair.principal == *principal)?;
         Some((Arc::clone(&pair.line), pair.calls.token()))
@@ -81,7 +81,7 @@ impl Inner {
             );
         }
         let out = Stream::new(Capacity::default());
-        let line = Line::new(Arc::clone(&out), None);
+        let line = DuplexConnection::new(Arc::clone(&out), None);
         let calls = Tracker::new();
         let Some(seat) = self.pairs.open(&line, pass.principal, &calls) else {
             return refused(&ProtocolError::new(ProtocolErrorKind::Busy, "too many connections of this kind are open"));
@@ -93,11 +93,11 @@ impl Inner {
         let events = Events::new(out.reader(), self.options.heartbeat)
             .opening(opening.into())
             .feeding(Box::pin(async move {
-                entry.era.feed_line(&feeding).await;
+                entry.protocol.send_connection_changes(&feeding).await;
                 // The house closes: the stream stays until what is under way has been answered on it.
                 calls.close();
                 calls.wait().await;
-                Answer::Silence
+                Reply::NoResponse
             }))
             .seated(seat);
         event_stream(events)
@@ -121,10 +121,10 @@ impl Inner {
             let said = "the answers that are there already are not being read";
             return refused(&parts, &ProtocolError::new(ProtocolErrorKind::Busy, said));
         }
-        let mut call = self.begin(bytes, peer(parts, Road::Line(line), way, pass), &out);
+        let mut call = self.begin(bytes, peer(parts, Channel::Duplex(line), way, pass), &out);
         match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             // What is no message at all is refused here; everything else is answered on the stream.
-            Poll::Ready(Answer::Body { status: 400, body, .. }) => super::json(400, body.whole()),
+            Poll::Ready(Reply::Body { status: 400, body, .. }) => super::json(400, body.whole()),
             Poll::Ready(answer) => accepted(&out, answer),
             Poll::Pending => {
                 self.tasks.spawn(async move {
@@ -137,8 +137,8 @@ impl Inner {
     }
 }
 
-fn accepted(out: &Stream, answer: Answer) -> Response<Body> {
-    if let Answer::Body { body, .. } = answer {
+fn accepted(out: &Stream, answer: Reply) -> Response<Body> {
+    if let Reply::Body { body, .. } = answer {
         out.push(body.whole());
     }
     super::plain(StatusCode::ACCEPTED)

@@ -56,7 +56,7 @@ mod tests {
             headers.append(*name, HeaderValue::from_static(value));
         }
         check(&Glance::at(&headers), 100)
-            .map_or_else(|fault| crate::era::refuse_head(&headers, None, &fault).0, |_| 200)
+            .map_or_else(|fault| crate::era::reject_head(&headers, None, &fault).0, |_| 200)
     }
 
     #[test]

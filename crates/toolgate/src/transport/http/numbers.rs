@@ -66,16 +66,16 @@ impl Endpoint {
         };
         let mut response = match (unlocked, what, &parts.method) {
             (Err(refusal), ..) => inner.turn_away(parts, &way, *refusal, &mut dress),
-            (Ok(_), "summary", &Method::GET) => shown(&inner.entry.watch.stats.summary()),
+            (Ok(_), "summary", &Method::GET) => shown(&inner.entry.observer.stats.summary()),
             // Names of tools and URIs are not for those who may not see all of them, and numbers are not theirs to clear.
             (Ok(pass), "" | "reset", _)
                 if pass.principal.profile().is_some_and(|profile| !profile.is_whole()) =>
             {
                 plain(StatusCode::NOT_FOUND)
             }
-            (Ok(_), "", &Method::GET) => shown(&inner.entry.watch.stats.detail()),
+            (Ok(_), "", &Method::GET) => shown(&inner.entry.observer.stats.detail()),
             (Ok(_), "reset", &Method::POST) => {
-                inner.entry.watch.stats.reset();
+                inner.entry.observer.stats.reset();
                 shown(&json!({ "success": true, "message": "Statistics reset successfully" }))
             }
             (Ok(_), "summary" | "", _) => super::not_allowed(parts, &way, "GET"),

@@ -40,15 +40,15 @@ impl Endpoint {
         };
         let counted = match unlocked {
             Ok(pass) if guards.counts_together() => {
-                guards.count(&pass, &inner.entry.cellar).await.map(|()| pass)
+                guards.count(&pass, &inner.entry.scoped_store).await.map(|()| pass)
             }
             unlocked => unlocked,
         };
         let mut response = match (counted, &parts.method) {
             (Err(refusal), _) => inner.turn_away(parts, &way, *refusal, &mut dress),
-            (Ok(pass), &Method::GET) => json(200, make(inner.entry.hall.tools_for(&pass.principal))),
+            (Ok(pass), &Method::GET) => json(200, make(inner.entry.dispatcher.visible_tools(&pass.principal))),
             (Ok(pass), &Method::HEAD) => {
-                let body = make(inner.entry.hall.tools_for(&pass.principal));
+                let body = make(inner.entry.dispatcher.visible_tools(&pass.principal));
                 let mut response = json(200, Bytes::new());
                 response.headers_mut().insert(header::CONTENT_LENGTH, body.len().into());
                 response

@@ -11,10 +11,10 @@ use tokio::time::Sleep;
 
 use super::conclude;
 use super::duplex::Seat;
-use crate::clock::tick;
-use crate::era::{Answer, event_id};
+use crate::clock::timer_now;
+use crate::era::{Reply, event_id};
 use crate::request::BoxFuture;
-use crate::stream::{Event, Next, Reader, Stream};
+use crate::stream::{StreamMessage, ReadResult, Reader, Stream};
 
 /// Several small events travel in one piece, up to this size.
 const CHUNK: usize = 16 << 10;
@@ -29,7 +29,7 @@ pub(super) struct Events {
     /// The number of the stream in its session, if it can be resumed.
     number: Option<u64>,
     /// Writes to the stream while it is read.
-    call: Option<BoxFuture<'static, Answer>>,
+    call: Option<BoxFuture<'static, Reply>>,
     /// Where the call's answer goes. None: there will be none, the call only feeds.
     out: Option<Arc<Stream>>,
     heartbeat: Duration,
@@ -83,14 +83,14 @@ impl Events {
     }
 
     /// Drives a call whose answer is the last event.
-    pub(super) fn driving(mut self, call: BoxFuture<'static, Answer>, out: Arc<Stream>) -> Events {
+    pub(super) fn driving(mut self, call: BoxFuture<'static, Reply>, out: Arc<Stream>) -> Events {
         self.call = Some(call);
         self.out = Some(out);
         self
     }
 
     /// Drives something that writes events until it ends, and the stream with it.
-    pub(super) fn feeding(mut self, feed: BoxFuture<'static, Answer>) -> Events {
+    pub(super) fn feeding(mut self, feed: BoxFuture<'static, Reply>) -> Events {
         self.call = Some(feed);
         self
     }
@@ -111,17 +111,17 @@ impl Events {
         }
         loop {
             match self.reader.poll_next(cx) {
-                Poll::Ready(Next::Event(first)) => {
+                Poll::Ready(ReadResult::Message(first)) => {
                     self.sleep = None;
                     return Poll::Ready(Some(self.gather(&first)));
                 }
-                Poll::Ready(Next::End) => return Poll::Ready(None),
-                Poll::Ready(Next::Cut(retry)) if self.number.is_some() => {
+                Poll::Ready(ReadResult::End) => return Poll::Ready(None),
+                Poll::Ready(ReadResult::Disconnect(retry)) if self.number.is_some() => {
                     self.ended = true;
                     return Poll::Ready(Some(format!("retry: {}\n\n", retry.as_millis()).into()));
                 }
                 // A client that cannot come back is not sent away.
-                Poll::Ready(Next::Cut(_)) => continue,
+                Poll::Ready(ReadResult::Disconnect(_)) => continue,
                 Poll::Pending => {}
             }
             match self.call.as_mut().map(|call| call.as_mut().poll(cx)) {
@@ -142,19 +142,19 @@ impl Events {
         }
     }
 
-    fn gather(&mut self, first: &Event) -> Bytes {
+    fn gather(&mut self, first: &StreamMessage) -> Bytes {
         let mut chunk = BytesMut::with_capacity(first.data.len() + 64);
         put(&mut chunk, self.place(first), &first.data);
         while chunk.len() < CHUNK {
-            let Some(event) = self.reader.ready() else { break };
+            let Some(event) = self.reader.try_next() else { break };
             put(&mut chunk, self.place(&event), &event.data);
         }
         chunk.freeze()
     }
 
     /// Where a reader can come back behind this event, if it can.
-    fn place(&self, event: &Event) -> Option<(u64, u64)> {
-        self.number.zip(event.number.map(NonZeroU64::get))
+    fn place(&self, event: &StreamMessage) -> Option<(u64, u64)> {
+        self.number.zip(event.resume_number.map(NonZeroU64::get))
     }
 
     fn poll_heartbeat(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -163,7 +163,7 @@ impl Events {
         if sleep.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
-        sleep.as_mut().reset(tick() + heartbeat);
+        sleep.as_mut().reset(timer_now() + heartbeat);
         Poll::Ready(Some(Bytes::from_static(b": still here\n\n")))
     }
 }

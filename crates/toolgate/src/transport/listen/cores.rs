@@ -66,7 +66,7 @@ impl Cores {
             thread::Builder::new().name(format!("toolgate-{number}")).spawn(move || {
                 let _alive = alive;
                 let Ok(runtime) = take.blocking_recv() else { return };
-                tracker::make_home(home);
+                tracker::set_main_runtime(home);
                 runtime.block_on(end.cancelled());
                 // What a handler has moved to a thread of its own keeps nobody.
                 runtime.shutdown_background();

@@ -27,7 +27,7 @@ use super::plain::{NotPlain, Plain};
 use super::reply::{self, Framing};
 use super::watch::{Driven, Signs};
 use super::{DISCARD, Serve};
-use crate::clock::tick;
+use crate::clock::timer_now;
 use crate::request::BoxFuture;
 
 /// How much is read at once. It lies on the stack.
@@ -210,7 +210,7 @@ impl<S: Serve> Lane<S> {
                 if !self.is_piece {
                     return Some(Err(End::NotPlain));
                 }
-                self.heard_at = self.heard_at.or_else(|| Some(tick()));
+                self.heard_at = self.heard_at.or_else(|| Some(timer_now()));
                 return None;
             }
         };
@@ -253,7 +253,7 @@ impl<S: Serve> Lane<S> {
             self.reading = rest.map(|rest| rest.socket);
         }
         let is_last = is_last || is_unread || self.is_stopping || reply::says_last(response.headers());
-        let now = tick();
+        let now = timer_now();
         self.at = Some(now);
         let framing = Framing::of(response.status(), response.body().size_hint().exact());
         let mut front = ROOM.take();

@@ -68,7 +68,7 @@ pub(super) fn head(
     }
     // In one piece: every answer ends its head with it.
     let mut end = *b"date: .............................\r\n\r\n";
-    end[6..35].copy_from_slice(&clock::date(now));
+    end[6..35].copy_from_slice(&clock::current_http_date(now));
     out.extend_from_slice(&end);
 }
 
@@ -136,7 +136,7 @@ mod tests {
         assert!(says_last(&headers));
         let head_of = |status, framing, is_last| {
             let mut out = Vec::new();
-            head(&mut out, status, b"x-b: 2\r\n", &headers, framing, is_last, clock::tick());
+            head(&mut out, status, b"x-b: 2\r\n", &headers, framing, is_last, clock::timer_now());
             let text = String::from_utf8(out).unwrap();
             let (head, date) = text.split_once("date: ").unwrap();
             assert!(date.ends_with(" GMT\r\n\r\n") && date.len() == 33, "{date}");

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::socket::{Socket, Version};
 use super::{END, Options};
-use crate::clock::tick;
+use crate::clock::timer_now;
 
 /// Tells all connections to finish.
 ///
@@ -228,7 +228,7 @@ struct Wait {
 impl Wait {
     fn new(heard_at: Option<Instant>) -> Self {
         let phase = if heard_at.is_some() { Phase::Head } else { Phase::Idle };
-        Self { phase, since: heard_at.unwrap_or_else(tick), served: 0, wrote: 0 }
+        Self { phase, since: heard_at.unwrap_or_else(timer_now), served: 0, wrote: 0 }
     }
 
     /// Takes note of what happened since the last look.
@@ -254,9 +254,9 @@ impl Wait {
             _ => false,
         };
         if phase == Phase::Idle && moved {
-            self.since = signs.at.unwrap_or_else(tick);
+            self.since = signs.at.unwrap_or_else(timer_now);
         } else if moved || phase != self.phase {
-            self.since = tick();
+            self.since = timer_now();
         }
         (self.phase, self.served, self.wrote) = (phase, signs.served, signs.wrote);
     }
@@ -278,7 +278,7 @@ impl Wait {
 ///
 /// Cancel safe: yes; what was read stays with the socket.
 pub(super) async fn first(socket: &mut Socket, options: &Options, stop: &Stop) -> Option<Version> {
-    let mut timer = pin!(sleep_until(tick() + options.idle_timeout));
+    let mut timer = pin!(sleep_until(timer_now() + options.idle_timeout));
     let mut stopped = pin!(stop.token.cancelled());
     let mut has_begun = false;
     poll_fn(|cx| {
@@ -287,7 +287,7 @@ pub(super) async fn first(socket: &mut Socket, options: &Options, stop: &Stop) -
         }
         if socket.has_first() && !has_begun {
             has_begun = true;
-            timer.as_mut().reset(tick() + options.head_timeout);
+            timer.as_mut().reset(timer_now() + options.head_timeout);
         }
         let over = stopped.as_mut().poll(cx).is_ready() || timer.as_mut().poll(cx).is_ready();
         if over { Poll::Ready(None) } else { Poll::Pending }
@@ -346,7 +346,7 @@ pub(super) fn run<C: Driven + Send>(
                     is_set = true;
                     return Poll::Pending;
                 }
-                if tick() < deadline {
+                if timer_now() < deadline {
                     continue;
                 }
                 match wait.phase {

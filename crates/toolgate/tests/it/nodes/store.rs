@@ -74,7 +74,7 @@ impl Cupboard {
                     continue;
                 }
                 let late = ears.late.load(Ordering::SeqCst) as u64;
-                let is_record = matches!(&word, Heard::Message(bytes) if bytes.starts_with(b"{\"Record"));
+                let is_record = matches!(&word, Heard::Message(bytes) if bytes.starts_with(b"{\"SessionUpdated"));
                 if late > 0 && is_record {
                     let sender = sender.clone();
                     tokio::spawn(async move {
