@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use notify::RecursiveMode;
 use tokio::task::JoinSet;
-use toolgate::{App, Connections, ListenOptions, Mount, Mounts, Server};
+use toolgate::{App, Connections, ListenOptions, Mount, MountHandle, Server};
 
 use crate::catalog;
 use crate::cli::LogFormat;
@@ -64,7 +64,7 @@ pub(crate) async fn http(file: &Path, listen: Option<String>, format: LogFormat)
     let servers = &world.servers;
     let options = ListenOptions::default().max_connections(config.listen.max_connections);
     let connections = options.connections();
-    let mut app = App::new(servers).health().drain(config.listen.shutdown_grace).listener(options);
+    let mut app = App::new(servers).health().shutdown_timeout(config.listen.shutdown_grace).listener(options);
     if let Some(path) = &config.stats_path {
         app = app.stats_at(path);
     }
@@ -160,7 +160,7 @@ struct Keeper {
     file: PathBuf,
     road: Road,
     world: Arc<World>,
-    mounts: Option<Mounts>,
+    mounts: Option<MountHandle>,
     texts: Texts,
     listen: config::Listen,
     stats_path: Option<String>,
@@ -193,7 +193,7 @@ impl Keeper {
         file: &Path,
         road: Road,
         world: Arc<World>,
-        mounts: Option<Mounts>,
+        mounts: Option<MountHandle>,
         loaded: Loaded,
         backends: Backends,
     ) -> Keeper {

@@ -17,7 +17,7 @@ use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use toolgate::store::Store;
-use toolgate::{Endpoint, Server};
+use toolgate::{ServerService, Server};
 use tower_service::Service;
 
 /// How long each row is measured.
@@ -66,7 +66,7 @@ async fn measure(name: &'static str, store: Arc<dyn Store>) {
 }
 
 /// Begins a task and asks for it until it has ended.
-async fn run_one(endpoint: &mut Endpoint) {
+async fn run_one(endpoint: &mut ServerService) {
     let begun = ask(endpoint, "tools/call", "work", json!({ "name": "work", "arguments": {} })).await;
     let id = begun["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{begun}")).to_owned();
     loop {
@@ -80,7 +80,7 @@ async fn run_one(endpoint: &mut Endpoint) {
     }
 }
 
-async fn ask(endpoint: &mut Endpoint, method: &str, name: &str, mut params: Value) -> Value {
+async fn ask(endpoint: &mut ServerService, method: &str, name: &str, mut params: Value) -> Value {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": { "name": "bench", "version": "1.0.0" },

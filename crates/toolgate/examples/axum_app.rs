@@ -10,7 +10,7 @@ use axum::extract::{ConnectInfo, Request};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::get;
-use toolgate::{App, Mount, Rate, Remote, Servers};
+use toolgate::{App, Mount, Rate, RemoteAddr, Servers};
 
 /// Guards that judge by address (`allow_ips`, `rate_per_ip`) and handlers learn from this where a request comes from.
 async fn from_where(
@@ -18,7 +18,7 @@ async fn from_where(
     mut request: Request,
     next: Next,
 ) -> Response {
-    request.extensions_mut().insert(Remote(peer));
+    request.extensions_mut().insert(RemoteAddr(peer));
     next.run(request).await
 }
 

@@ -21,22 +21,22 @@ use toolgate_wire::{Dialect, ProtocolError, ProtocolErrorKind};
 use tower_service::Service;
 
 use crate::error::{Error, ErrorKind};
-use crate::guard::{Dress, Guards};
+use crate::guard::{ResponsePolicy, Guards};
 use crate::observe::prometheus;
 use crate::percent;
 use crate::request::BoxFuture;
 use crate::server::Server;
 use crate::servers::{DEFAULT, Servers, registry};
-use crate::transport::Asked;
+use crate::transport::RequestHead;
 use crate::transport::http::{
-    Body, CameTo, NAMES, Place, Way, measures, no_numbers, nowhere, refuse_at, told,
+    Body, OriginalPath, MCP_HEADER_NAMES, MountPoint, MountContext, prometheus_response, unknown_server_response, not_found, rejection_response, status_response,
 };
-use crate::transport::listen::{Inbound, Remote, Serve};
+use crate::transport::listen::{RequestBody, RemoteAddr, Serve};
 use crate::transport::{listen, run};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Guard = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
-type Page = Arc<dyn Fn(&Look<'_>) -> serde_json::Value + Send + Sync>;
+type MountGuardFn = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
+type PageFn = Arc<dyn Fn(&PageRequest<'_>) -> serde_json::Value + Send + Sync>;
 
 /// Named servers at one address: which path leads to which server.
 ///
@@ -64,15 +64,15 @@ type Page = Arc<dyn Fn(&Look<'_>) -> serde_json::Value + Send + Sync>;
 #[must_use = "an app serves nobody until it listens"]
 pub struct App {
     servers: Servers,
-    mounts: Mounts,
-    stats: Option<String>,
-    metrics: Option<String>,
+    mounts: MountHandle,
+    stats_path: Option<String>,
+    metrics_path: Option<String>,
     /// Whether it is asked how it is, and until when it is ready.
-    health: Option<CancellationToken>,
+    readiness: Option<CancellationToken>,
     public_url: Option<String>,
-    listen: listen::Options,
-    drain: Duration,
-    faults: Vec<String>,
+    listen_options: listen::Options,
+    shutdown_timeout: Duration,
+    errors: Vec<String>,
     /// What answers carry that are no server's.
     guards: Guards,
 }
@@ -96,27 +96,27 @@ impl fmt::Debug for App {
 #[derive(Clone)]
 #[must_use]
 pub struct Mount {
-    choice: Choice,
+    selector: ServerSelector,
     dialect: Option<Arc<Dialect>>,
     headers: Vec<(HeaderName, HeaderValue)>,
-    guard: Option<Guard>,
+    guard: Option<MountGuardFn>,
     /// It is no server's endpoint but a page about one.
-    page: Option<Page>,
-    faults: Vec<String>,
+    page: Option<PageFn>,
+    errors: Vec<String>,
 }
 
 #[derive(Clone)]
-enum Choice {
+enum ServerSelector {
     /// Always this one.
     Fixed(String),
     /// The one the request names, or else this one.
-    Named { or: String },
+    ByRequest { default_server: String },
 }
 
 impl fmt::Debug for Mount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let choice = match &self.choice {
-            Choice::Fixed(name) | Choice::Named { or: name } => name,
+        let choice = match &self.selector {
+            ServerSelector::Fixed(name) | ServerSelector::ByRequest { default_server: name } => name,
         };
         f.debug_struct("Mount").field("server", choice).finish_non_exhaustive()
     }
@@ -125,18 +125,18 @@ impl fmt::Debug for Mount {
 impl Mount {
     /// The server of this name, whatever the request says. It may be made later: until then requests are answered 404.
     pub fn fixed(server: impl Into<String>) -> Mount {
-        Mount::of(Choice::Fixed(server.into()))
+        Mount::from_selector(ServerSelector::Fixed(server.into()))
     }
 
     /// The server that the request names: in the path segment after the mount, or else as `?server=`, or else the
     /// server `default` (or another one, see [`Mount::or`]). At `/mcp` these are `/mcp/NAME`, `/mcp?server=NAME`, `/mcp`.
     /// Who may select may select every server of the list: its own guards protect it.
     pub fn select() -> Mount {
-        Mount::of(Choice::Named { or: DEFAULT.into() })
+        Mount::from_selector(ServerSelector::ByRequest { default_server: DEFAULT.into() })
     }
 
-    fn of(choice: Choice) -> Mount {
-        Mount { choice, dialect: None, headers: Vec::new(), guard: None, page: None, faults: Vec::new() }
+    fn from_selector(selector: ServerSelector) -> Mount {
+        Mount { selector, dialect: None, headers: Vec::new(), guard: None, page: None, errors: Vec::new() }
     }
 
     /// A page about a server, for those who speak plain HTTP: a GET of exactly this path is answered with the JSON that
@@ -157,16 +157,16 @@ impl Mount {
     /// ```
     pub fn page(
         server: impl Into<String>,
-        page: impl Fn(&Look<'_>) -> serde_json::Value + Send + Sync + 'static,
+        page: impl Fn(&PageRequest<'_>) -> serde_json::Value + Send + Sync + 'static,
     ) -> Mount {
         Mount { page: Some(Arc::new(page)), ..Mount::fixed(server) }
     }
 
     /// The server that is meant when the request names none, instead of `default`.
     pub fn or(mut self, server: impl Into<String>) -> Mount {
-        match &mut self.choice {
-            Choice::Named { or } => *or = server.into(),
-            Choice::Fixed(_) => self.faults.push("`or` makes no sense where the server is fixed".into()),
+        match &mut self.selector {
+            ServerSelector::ByRequest { default_server: or } => *or = server.into(),
+            ServerSelector::Fixed(_) => self.errors.push("`or` makes no sense where the server is fixed".into()),
         }
         self
     }
@@ -181,7 +181,7 @@ impl Mount {
     pub fn header(mut self, name: &str, value: &str) -> Mount {
         match (name.parse(), value.parse()) {
             (Ok(name), Ok(value)) => self.headers.push((name, value)),
-            _ => self.faults.push(format!("{name:?}: {value:?} is no header")),
+            _ => self.errors.push(format!("{name:?}: {value:?} is no header")),
         }
         self
     }
@@ -196,16 +196,16 @@ impl Mount {
 
 /// A look at a page: see [`Mount::page`].
 #[derive(Debug)]
-pub struct Look<'a> {
+pub struct PageRequest<'a> {
     uri: &'a Uri,
     tools: Vec<Arc<Tool>>,
 }
 
-impl Look<'_> {
+impl PageRequest<'_> {
     /// A parameter of the query, without its escapes.
     #[must_use]
     pub fn query(&self, name: &str) -> Option<String> {
-        query(self.uri, name)
+        query_param(self.uri, name)
     }
 
     /// The tools that whoever looks would see in a list, in their order.
@@ -227,14 +227,14 @@ impl App {
     pub fn new(servers: &Servers) -> App {
         App {
             servers: servers.clone(),
-            mounts: Mounts::default(),
-            stats: None,
-            metrics: None,
-            health: None,
+            mounts: MountHandle::default(),
+            stats_path: None,
+            metrics_path: None,
+            readiness: None,
             public_url: None,
-            listen: listen::Options::default(),
-            drain: Duration::from_secs(30),
-            faults: Vec::new(),
+            listen_options: listen::Options::default(),
+            shutdown_timeout: Duration::from_secs(30),
+            errors: Vec::new(),
             guards: Guards::default(),
         }
     }
@@ -242,21 +242,21 @@ impl App {
     /// Serves what a mount leads to at this path and below. A path begins with `/` and is said once.
     pub fn mount(mut self, path: &str, mount: Mount) -> App {
         let mut mounts = Vec::clone(&self.mounts.0.load());
-        self.faults.extend(put(&mut mounts, path, mount));
+        self.errors.extend(add_mount(&mut mounts, path, mount));
         self.mounts.0.store(Arc::new(mounts));
         self
     }
 
     /// Where things are mounted, to be changed while the app is served.
     #[must_use]
-    pub fn mounts(&self) -> Mounts {
+    pub fn mounts(&self) -> MountHandle {
         self.mounts.clone()
     }
 
     /// Answers `GET /health` with 200 as long as the process lives, and `GET /ready` with 200 until it begins to end,
     /// then with 503: for whoever starts and stops it. Both tell nothing else, and ask nobody who they are.
     pub fn health(mut self) -> App {
-        self.health = Some(CancellationToken::new());
+        self.readiness = Some(CancellationToken::new());
         self
     }
 
@@ -264,7 +264,7 @@ impl App {
     /// `POST {path}/NAME/reset`. Whoever may call a server may see and reset its numbers; its guards judge, and the guard
     /// of a mount is not asked.
     pub fn stats_at(mut self, path: &str) -> App {
-        self.stats = Some(path.trim_end_matches('/').to_owned());
+        self.stats_path = Some(path.trim_end_matches('/').to_owned());
         self
     }
 
@@ -272,7 +272,7 @@ impl App {
     /// call, `GET {path}/NAME` those of one. Guards of servers judge, as with [`App::stats_at`]; who may call none is told
     /// what the first of them says. Names of tools are shown to those who may see all tools.
     pub fn metrics_at(mut self, path: &str) -> App {
-        self.metrics = Some(path.trim_end_matches('/').to_owned());
+        self.metrics_path = Some(path.trim_end_matches('/').to_owned());
         self
     }
 
@@ -285,13 +285,13 @@ impl App {
 
     /// Limits of our own listener.
     pub fn listener(mut self, options: listen::Options) -> App {
-        self.listen = options;
+        self.listen_options = options;
         self
     }
 
     /// How long calls under way may go on when the app ends. Half a minute unless said otherwise.
-    pub fn drain(mut self, drain: Duration) -> App {
-        self.drain = drain;
+    pub fn shutdown_timeout(mut self, drain: Duration) -> App {
+        self.shutdown_timeout = drain;
         self
     }
 
@@ -311,8 +311,8 @@ impl App {
     /// # Errors
     /// If the description cannot work, or the listener breaks.
     pub async fn serve(self, listener: tokio::net::TcpListener) -> Result<(), Error> {
-        let (servers, options, drain) = (self.servers.clone(), self.listen.clone(), self.drain);
-        let health = self.health.clone();
+        let (servers, options, drain) = (self.servers.clone(), self.listen_options.clone(), self.shutdown_timeout);
+        let health = self.readiness.clone();
         let service = self.into_service()?;
         let over = CancellationToken::new();
         let end = || {
@@ -332,7 +332,7 @@ impl App {
                 server.settle().await;
             }
         };
-        let served = run(listener, service, options.drain(drain), over.clone(), drain, end, settle).await;
+        let served = run(listener, service, options.shutdown_timeout(drain), over.clone(), drain, end, settle).await;
         servers.clear();
         served.map_err(|error| Error::io("cannot go on listening", error))
     }
@@ -360,7 +360,7 @@ impl App {
 
     /// Everything that is wrong, at once.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let mut faults = self.faults.clone();
+        let mut faults = self.errors.clone();
         for server in self.servers.names().iter().filter_map(|name| self.servers.get(name)) {
             if let Some(url) = &self.public_url {
                 server.with_public_url(url);
@@ -368,7 +368,7 @@ impl App {
             faults.extend(server.is_sound().err().map(|error| error.to_string()));
         }
         for (path, mount) in self.mounts.0.load().iter() {
-            if let Choice::Fixed(name) = &mount.choice
+            if let ServerSelector::Fixed(name) = &mount.selector
                 && !self.servers.has(name)
             {
                 tracing::warn!(
@@ -382,7 +382,7 @@ impl App {
             return Ok(());
         }
         let said = faults.join("\n").replace('\n', "\n  ");
-        Err(Error::new(ErrorKind::Description, format!("the app cannot be served:\n  {said}")))
+        Err(Error::new(ErrorKind::InvalidConfig, format!("the app cannot be served:\n  {said}")))
     }
 
     /// The paths that lead somewhere.
@@ -392,12 +392,12 @@ impl App {
         paths.join(", ")
     }
 
-    pub(crate) fn servers_of(&self) -> &Servers {
+    pub(crate) fn server_list(&self) -> &Servers {
         &self.servers
     }
 
     /// The mount that a path leads to, and what is left of the path.
-    fn find<'a>(&self, path: &'a str) -> Option<(Arc<Mount>, &'a str)> {
+    fn find_mount<'a>(&self, path: &'a str) -> Option<(Arc<Mount>, &'a str)> {
         self.mounts.0.load().iter().find_map(|(at, mount)| {
             let rest = path.strip_prefix(&**at)?;
             (rest.is_empty() || rest.starts_with('/')).then(|| (Arc::clone(mount), rest))
@@ -405,39 +405,39 @@ impl App {
     }
 
     /// How the process is, if that is asked.
-    fn how(&self, parts: &Asked) -> Option<Response<Body>> {
-        let ready = self.health.as_ref()?;
+    fn health_response(&self, parts: &RequestHead) -> Option<Response<Body>> {
+        let ready = self.readiness.as_ref()?;
         let (status, said) = match parts.uri.path() {
             "/health" => (200, "ok"),
             "/ready" if ready.is_cancelled() => (503, "ending"),
             "/ready" => (200, "ready"),
             _ => return None,
         };
-        let mut response = told(status, said);
+        let mut response = status_response(status, said);
         if !matches!(parts.method, http::Method::GET | http::Method::HEAD) {
             *response.status_mut() = http::StatusCode::METHOD_NOT_ALLOWED;
         }
-        Some(self.plain(response))
+        Some(self.with_default_headers(response))
     }
 
-    async fn route<B>(&self, mut parts: Asked, body: B, remote: Option<SocketAddr>) -> Response<Body>
+    async fn route<B>(&self, mut parts: RequestHead, body: B, remote: Option<SocketAddr>) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        if let Some(told) = self.how(&parts) {
+        if let Some(told) = self.health_response(&parts) {
             return told;
         }
-        let Some((mount, rest)) = self.find(parts.uri.path()) else {
-            return self.stats(&parts, remote).await;
+        let Some((mount, rest)) = self.find_mount(parts.uri.path()) else {
+            return self.stats_response(&parts, remote).await;
         };
         let mount = &*mount;
-        let refuse = |parts: &Asked, fault: ProtocolError| {
-            let mut response = refuse_at(&parts.headers, mount.dialect.as_ref(), &fault);
-            mount.dress(&mut response);
-            self.plain(response)
+        let refuse = |parts: &RequestHead, fault: ProtocolError| {
+            let mut response = rejection_response(&parts.headers, mount.dialect.as_ref(), &fault);
+            mount.apply_headers(&mut response);
+            self.with_default_headers(response)
         };
-        let (server, rest) = match self.choose(mount, &parts.uri, rest) {
+        let (server, rest) = match self.select_server(mount, &parts.uri, rest) {
             Ok(chosen) => chosen,
             Err(name) => {
                 let shown: String = name.chars().take(128).collect();
@@ -447,122 +447,122 @@ impl App {
         };
         // What a browser asks before it sends anything carries nothing that a guard could judge; the server answers it.
         let is_preflight = parts.method == http::Method::OPTIONS;
-        if !is_preflight && mount.guard.as_ref().is_some_and(|guard| !lets_in(guard, &parts, remote)) {
+        if !is_preflight && mount.guard.as_ref().is_some_and(|guard| !guard_allows(guard, &parts, remote)) {
             return refuse(&parts, ProtocolError::new(ProtocolErrorKind::Unauthorized, "Unauthorized").with_status(403));
         }
         if let Some(page) = &mount.page {
             if !matches!(rest, "" | "/") {
-                return self.plain(nowhere());
+                return self.with_default_headers(not_found());
             }
-            let make = |tools| shown(page, &Look { uri: &parts.uri, tools });
-            let mut response = server.endpoint().page(&parts, remote, mount.dialect.clone(), make).await;
-            mount.dress(&mut response);
+            let make = |tools| render_page(page, &PageRequest { uri: &parts.uri, tools });
+            let mut response = server.endpoint().serve_page(&parts, remote, mount.dialect.clone(), make).await;
+            mount.apply_headers(&mut response);
             return response;
         }
         // Whoever looks may be told where they are.
         if parts.method == http::Method::GET {
             let path = parts.uri.path().into();
-            parts.extensions.insert(CameTo(path));
+            parts.extensions.insert(OriginalPath(path));
         }
         if let Some(uri) = with_path(&parts.uri, if rest.is_empty() { "/" } else { rest }) {
             parts.uri = uri;
         }
-        let way = Way { place: Place::Mounted, dialect: mount.dialect.clone(), remote };
-        let mut response = server.endpoint().arrive(parts, body, way).await;
-        mount.dress(&mut response);
+        let way = MountContext { mount_point: MountPoint::Mounted, dialect: mount.dialect.clone(), remote };
+        let mut response = server.endpoint().handle(parts, body, way).await;
+        mount.apply_headers(&mut response);
         response
     }
 
     /// The server that is meant, and what of the path is for it; or the name that leads nowhere.
-    fn choose<'a>(&self, mount: &Mount, uri: &Uri, rest: &'a str) -> Result<(Server, &'a str), String> {
-        let or = match &mount.choice {
-            Choice::Fixed(name) => return self.named(name).map(|server| (server, rest)),
-            Choice::Named { or } => or,
+    fn select_server<'a>(&self, mount: &Mount, uri: &Uri, rest: &'a str) -> Result<(Server, &'a str), String> {
+        let or = match &mount.selector {
+            ServerSelector::Fixed(name) => return self.server_by_name(name).map(|server| (server, rest)),
+            ServerSelector::ByRequest { default_server: or } => or,
         };
         let inner = rest.strip_prefix('/').unwrap_or(rest);
         let (segment, after) = match inner.find('/') {
             Some(end) => inner.split_at(end),
             None => (inner, ""),
         };
-        let segment = decoded(segment, false);
+        let segment = percent_decode(segment, false);
         if !segment.is_empty() {
-            return match self.named(&segment) {
+            return match self.server_by_name(&segment) {
                 Ok(server) => Ok((server, after)),
                 // The two doors of the first revision stand below every mount.
                 Err(_) if matches!(segment.as_str(), "sse" | "messages") => {
-                    self.asked(uri, or).map(|server| (server, rest))
+                    self.server_from_query(uri, or).map(|server| (server, rest))
                 }
                 Err(name) => Err(name),
             };
         }
-        self.asked(uri, or).map(|server| (server, rest))
+        self.server_from_query(uri, or).map(|server| (server, rest))
     }
 
-    fn asked(&self, uri: &Uri, or: &str) -> Result<Server, String> {
-        let asked = query(uri, "server").filter(|name| !name.is_empty());
-        self.named(asked.as_deref().unwrap_or(or))
+    fn server_from_query(&self, uri: &Uri, or: &str) -> Result<Server, String> {
+        let asked = query_param(uri, "server").filter(|name| !name.is_empty());
+        self.server_by_name(asked.as_deref().unwrap_or(or))
     }
 
-    fn named(&self, name: &str) -> Result<Server, String> {
+    fn server_by_name(&self, name: &str) -> Result<Server, String> {
         self.servers.get(name).ok_or_else(|| name.to_owned())
     }
 
     /// The numbers for Prometheus, if they are asked for.
-    async fn metrics(&self, parts: &Asked, remote: Option<SocketAddr>) -> Option<Response<Body>> {
-        let rest = parts.uri.path().strip_prefix(self.metrics.as_deref()?)?;
+    async fn metrics_response(&self, parts: &RequestHead, remote: Option<SocketAddr>) -> Option<Response<Body>> {
+        let rest = parts.uri.path().strip_prefix(self.metrics_path.as_deref()?)?;
         let names = match rest.strip_prefix('/') {
-            Some(name) if !name.is_empty() => vec![decoded(name, false)],
+            Some(name) if !name.is_empty() => vec![percent_decode(name, false)],
             Some(_) => self.servers.names(),
             None if rest.is_empty() => self.servers.names(),
             None => return None,
         };
         if parts.method != http::Method::GET {
-            let mut response = told(405, "GET");
+            let mut response = status_response(405, "GET");
             response.headers_mut().insert(http::header::ALLOW, HeaderValue::from_static("GET"));
-            return Some(self.plain(response));
+            return Some(self.with_default_headers(response));
         }
         let (mut measured, mut refusal) = (Vec::new(), None);
         for server in names.iter().filter_map(|name| self.servers.get(name)) {
-            match server.endpoint().may_look(parts, remote).await {
+            match server.endpoint().check_stats_access(parts, remote).await {
                 Ok(has_names) => measured.push(server.measured(has_names)),
                 Err(response) => refusal = refusal.or(Some(*response)),
             }
         }
         Some(match (measured.is_empty(), refusal) {
             (true, Some(refusal)) => refusal,
-            (true, None) => self.plain(no_numbers()),
-            (false, _) => self.plain(measures(prometheus(&measured))),
+            (true, None) => self.with_default_headers(unknown_server_response()),
+            (false, _) => self.with_default_headers(prometheus_response(prometheus(&measured))),
         })
     }
 
-    async fn stats(&self, parts: &Asked, remote: Option<SocketAddr>) -> Response<Body> {
-        if let Some(told) = self.metrics(parts, remote).await {
+    async fn stats_response(&self, parts: &RequestHead, remote: Option<SocketAddr>) -> Response<Body> {
+        if let Some(told) = self.metrics_response(parts, remote).await {
             return told;
         }
-        let at = self.stats.as_deref();
+        let at = self.stats_path.as_deref();
         let Some(rest) = at.and_then(|at| parts.uri.path().strip_prefix(at)?.strip_prefix('/')) else {
-            return self.plain(refuse_at(
+            return self.with_default_headers(rejection_response(
                 &parts.headers,
                 None,
                 &ProtocolError::invalid_request("there is nothing here").with_status(404),
             ));
         };
         let (name, what) = rest.split_once('/').unwrap_or((rest, ""));
-        match self.servers.get(&decoded(name, false)) {
-            Some(server) => server.endpoint().numbers(parts, remote, what).await,
-            None => self.plain(no_numbers()),
+        match self.servers.get(&percent_decode(name, false)) {
+            Some(server) => server.endpoint().serve_stats(parts, remote, what).await,
+            None => self.with_default_headers(unknown_server_response()),
         }
     }
 
     /// An answer that is no server's: it carries what every answer carries.
-    fn plain(&self, mut response: Response<Body>) -> Response<Body> {
-        self.guards.dress(response.headers_mut(), &Dress::default());
+    fn with_default_headers(&self, mut response: Response<Body>) -> Response<Body> {
+        self.guards.apply_headers(response.headers_mut(), &ResponsePolicy::default());
         response
     }
 }
 
 impl Mount {
-    fn dress(&self, response: &mut Response<Body>) {
+    fn apply_headers(&self, response: &mut Response<Body>) {
         for (name, value) in &self.headers {
             response.headers_mut().insert(name.clone(), value.clone());
         }
@@ -584,18 +584,18 @@ impl Mount {
 /// # }
 /// ```
 #[derive(Clone, Default)]
-pub struct Mounts(Arc<ArcSwap<Vec<Mounted>>>);
+pub struct MountHandle(Arc<ArcSwap<Vec<MountEntry>>>);
 
 /// A path, without a slash at its end, and what it leads to.
-type Mounted = (Arc<str>, Arc<Mount>);
+type MountEntry = (Arc<str>, Arc<Mount>);
 
-impl fmt::Debug for Mounts {
+impl fmt::Debug for MountHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.load().iter().map(|(path, _)| path)).finish()
     }
 }
 
-impl Mounts {
+impl MountHandle {
     /// These mounts and no others from now on, in one step. Requests under way end where they began.
     ///
     /// # Errors
@@ -604,10 +604,10 @@ impl Mounts {
         let mut next = Vec::new();
         let mut faults = Vec::new();
         for (path, mount) in mounts {
-            faults.extend(put(&mut next, path.as_ref(), mount));
+            faults.extend(add_mount(&mut next, path.as_ref(), mount));
         }
         if !faults.is_empty() {
-            return Err(Error::new(ErrorKind::Description, faults.join("\n")));
+            return Err(Error::new(ErrorKind::InvalidConfig, faults.join("\n")));
         }
         self.0.store(Arc::new(next));
         Ok(())
@@ -615,8 +615,8 @@ impl Mounts {
 }
 
 /// Adds a mount, and says what is wrong with it.
-fn put(mounts: &mut Vec<Mounted>, path: &str, mount: Mount) -> Vec<String> {
-    let mut faults: Vec<String> = mount.faults.iter().map(|fault| format!("mount {path}: {fault}")).collect();
+fn add_mount(mounts: &mut Vec<MountEntry>, path: &str, mount: Mount) -> Vec<String> {
+    let mut faults: Vec<String> = mount.errors.iter().map(|fault| format!("mount {path}: {fault}")).collect();
     let clean = path.trim_end_matches('/');
     if !path.starts_with('/') || path.contains(['?', '#']) {
         faults.push(format!("mount {path:?}: a path begins with `/`"));
@@ -641,23 +641,23 @@ pub struct AppService {
 impl Serve for AppService {
     type Body = Body;
 
-    fn names() -> &'static [HeaderName] {
-        &NAMES
+    fn known_header_names() -> &'static [HeaderName] {
+        &MCP_HEADER_NAMES
     }
 
-    fn met_at(&self, remote: SocketAddr) -> AppService {
+    fn with_remote_addr(&self, remote: SocketAddr) -> AppService {
         AppService { app: Arc::clone(&self.app), remote: Some(remote) }
     }
 
-    fn lines(body: &Body) -> &[u8] {
-        body.lines()
+    fn header_lines(body: &Body) -> &[u8] {
+        body.header_lines()
     }
 
-    fn spelled_out(response: Response<Body>) -> Response<Body> {
-        Body::spelled_out(response)
+    fn into_full_response(response: Response<Body>) -> Response<Body> {
+        Body::into_full_response(response)
     }
 
-    fn answer(&self, asked: Asked, body: Inbound) -> BoxFuture<'static, Response<Body>> {
+    fn respond(&self, asked: RequestHead, body: RequestBody) -> BoxFuture<'static, Response<Body>> {
         let (app, remote) = (Arc::clone(&self.app), self.remote);
         Box::pin(async move { app.route(asked, body, remote).await })
     }
@@ -690,7 +690,7 @@ where
 }
 
 /// What a page says. One that panics says nothing.
-fn shown(page: &Page, look: &Look<'_>) -> Bytes {
+fn render_page(page: &PageFn, look: &PageRequest<'_>) -> Bytes {
     let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| page(look))).unwrap_or_else(|_| {
         tracing::error!(path = look.uri.path(), "a page panicked; it is shown empty");
         serde_json::Value::Null
@@ -699,10 +699,10 @@ fn shown(page: &Page, look: &Look<'_>) -> Bytes {
 }
 
 /// What a guard says. One that panics lets nobody in.
-fn lets_in(guard: &Guard, asked: &Asked, remote: Option<SocketAddr>) -> bool {
+fn guard_allows(guard: &MountGuardFn, asked: &RequestHead, remote: Option<SocketAddr>) -> bool {
     let mut parts = asked.to_parts();
     if let Some(remote) = remote {
-        parts.extensions.insert(Remote(remote));
+        parts.extensions.insert(RemoteAddr(remote));
     }
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| guard(&parts))).unwrap_or_else(|_| {
         tracing::error!(path = parts.uri.path(), "the guard of a mount panicked; the request is refused");
@@ -722,14 +722,14 @@ fn with_path(uri: &Uri, path: &str) -> Option<Uri> {
 }
 
 /// The first value of this name in a query.
-fn query(uri: &Uri, name: &str) -> Option<String> {
+fn query_param(uri: &Uri, name: &str) -> Option<String> {
     let pairs = uri.query()?.split('&');
     let pair = { pairs }.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))?;
-    Some(decoded(pair, true))
+    Some(percent_decode(pair, true))
 }
 
 /// A part of an address without its escapes.
-fn decoded(text: &str, is_query: bool) -> String {
+fn percent_decode(text: &str, is_query: bool) -> String {
     let plus = if is_query { text.replace('+', " ") } else { text.to_owned() };
     String::from_utf8_lossy(&percent::decode(plus.as_bytes())).into_owned()
 }
@@ -740,16 +740,16 @@ mod tests {
 
     #[test]
     fn blanks_of_queries_are_blanks() {
-        assert_eq!(decoded("a+b%2B", true), "a b+");
-        assert_eq!(decoded("a+b", false), "a+b");
-        assert_eq!(decoded("%ff", false), "\u{fffd}");
+        assert_eq!(percent_decode("a+b%2B", true), "a b+");
+        assert_eq!(percent_decode("a+b", false), "a+b");
+        assert_eq!(percent_decode("%ff", false), "\u{fffd}");
     }
 
     #[test]
     fn a_query_is_read_by_name() {
         let uri = Uri::from_static("/x?observer=1&server=my%41pp&server=other");
-        assert_eq!(query(&uri, "server").as_deref(), Some("myApp"));
-        assert_eq!(query(&Uri::from_static("/x"), "server"), None);
+        assert_eq!(query_param(&uri, "server").as_deref(), Some("myApp"));
+        assert_eq!(query_param(&Uri::from_static("/x"), "server"), None);
     }
 
     #[test]
@@ -759,9 +759,9 @@ mod tests {
             .mount("/api", Mount::fixed("api"))
             .mount("/api/v2", Mount::fixed("two"));
         let found = |path: &str| {
-            app.find(path).map(|(mount, rest)| match &mount.choice {
-                Choice::Fixed(name) => format!("{name}:{rest}"),
-                Choice::Named { .. } => String::new(),
+            app.find_mount(path).map(|(mount, rest)| match &mount.selector {
+                ServerSelector::Fixed(name) => format!("{name}:{rest}"),
+                ServerSelector::ByRequest { .. } => String::new(),
             })
         };
         assert_eq!(found("/api/v2/x").as_deref(), Some("two:/x"));

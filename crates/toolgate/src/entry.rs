@@ -326,7 +326,7 @@ impl Engine {
         };
         let finished = Finished { method, subject, verdict };
         let body = if sight.is_heard() {
-            self.observer.end(sight, &finished, status, body.whole()).into()
+            self.observer.end(sight, &finished, status, body.into_bytes()).into()
         } else {
             self.observer.end(sight, &finished, status, Bytes::new());
             body
@@ -359,7 +359,7 @@ fn batch_reply(answers: Vec<Reply>) -> Reply {
     for answer in answers {
         if let Reply::Body { body, .. } = answer {
             array.put_u8(if array.is_empty() { b'[' } else { b',' });
-            array.put(body.whole());
+            array.put(body.into_bytes());
         }
     }
     if array.is_empty() {

@@ -42,10 +42,10 @@ use crate::clock::Clock;
 use crate::dispatch::tasks_undeclared;
 use crate::handler::Voice;
 use crate::hub::Subscriptions;
-use crate::letterhead::Letterhead;
+use crate::letterhead::RequestHeaders;
 use crate::observe::SessionInfo;
 use crate::observe::Transport;
-use crate::parcel::Parcel;
+use crate::parcel::Segments;
 use crate::profile::Profile;
 use crate::request::{UNVERSIONED_OWNER, BoxFuture, Caller, Principal, Request, CallError, ClientTaskSupport, task_owner};
 use crate::seal::Seal;
@@ -64,7 +64,7 @@ use stranger::SessionlessClients;
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) principal: Principal,
-    pub(crate) headers: Arc<Letterhead>,
+    pub(crate) headers: Arc<RequestHeaders>,
     pub(crate) remote_addr: Option<SocketAddr>,
     pub(crate) via: Channel,
     /// How those are spoken to who name no edition. None: as the protocol says.
@@ -92,7 +92,7 @@ pub(crate) enum Reply {
     /// Nothing: the question was taken back.
     NoResponse,
     /// One message, with the status it has where there are statuses.
-    Body { status: u16, body: Parcel, session_id: Option<Box<str>>, kind: ReplyKind },
+    Body { status: u16, body: Segments, session_id: Option<Box<str>>, kind: ReplyKind },
 }
 
 /// What an answer tells, for those who keep count.
@@ -351,7 +351,7 @@ impl Protocol {
             return Err((self.wire_format(peer), ProtocolError::new(ProtocolErrorKind::Paused, said)));
         }
         let said = codec::ParamsView::with_index(params, index).map_err(|fault| (self.wire_format(peer), fault))?;
-        let labels = peer.headers.labels();
+        let labels = peer.headers.mcp();
         if self.is_stateless(method, &said, labels) {
             let newest = |fault| (WireFormat::from(ProtocolVersion::LATEST), fault);
             if in_batch {
@@ -619,7 +619,7 @@ impl Protocol {
         peer: &Peer,
     ) -> Result<Option<BoxFuture<'static, Reply>>, (WireFormat, ProtocolError)> {
         let said = codec::ParamsView::new(params).map_err(|fault| (self.wire_format(peer), fault))?;
-        if self.is_stateless(method, &said, peer.headers.labels()) {
+        if self.is_stateless(method, &said, peer.headers.mcp()) {
             if let Channel::Duplex(line) = &peer.via
                 && let Some((Notification::Cancelled { request: Some(id), .. }, _)) =
                     codec::read_notification(ProtocolVersion::LATEST, method, params)

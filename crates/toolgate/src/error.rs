@@ -24,9 +24,9 @@ struct Repr {
 #[non_exhaustive]
 pub enum ErrorKind {
     /// A server was described in a way that cannot work. The detail lists every fault at once.
-    Description,
+    InvalidConfig,
     /// A server that was called from within its own process would not answer.
-    Refused,
+    Rejected,
     /// Nothing was found where things to offer were looked for.
     Scan,
     /// The operating system refused: an address in use, a pipe that broke.

@@ -398,12 +398,12 @@ mod transport;
 mod written;
 
 #[cfg(feature = "http")]
-pub use app::{App, AppService, Look, Mount, Mounts};
+pub use app::{App, AppService, PageRequest, Mount, MountHandle};
 pub use collect::{Item, Offers};
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "http")]
 pub use guard::{
-    ApiKeys, IntoVerdict, KeyError, KeyRequest, LoginError, Logins, OneOrMany, Rate, SecurityHeaders, Token,
+    ApiKeys, IntoKeyResult, KeyError, KeyRequest, LoginError, BasicAuthProvider, IntoStrings, Rate, SecurityHeaders, Token,
 };
 pub use handler::{
     AskError, Changes, Context, Elicited, Extract, Field, Form, Handler, Headers, IntoContents, IntoOutput,
@@ -425,9 +425,9 @@ pub use request::Principal;
 pub use server::{Builder, Last, Server};
 pub use servers::{Servers, registry};
 #[cfg(feature = "http")]
-pub use transport::http::{Body, Endpoint};
+pub use transport::http::{Body, ServerService};
 #[cfg(feature = "http")]
-pub use transport::listen::{Connections, Options as ListenOptions, Remote};
+pub use transport::listen::{Connections, Options as ListenOptions, RemoteAddr};
 
 /// The errors of erlmcp by name, for servers that speak like it.
 pub use toolgate_wire::ErlmcpError;

@@ -7,15 +7,15 @@ use bytes::{Bytes, BytesMut};
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct Segments {
     pub(crate) head: Bytes,
     /// Mostly empty.
     pub(crate) tail: Bytes,
 }
 
-impl Parcel {
+impl Segments {
     /// In one piece.
-    pub(crate) fn whole(self) -> Bytes {
+    pub(crate) fn into_bytes(self) -> Bytes {
         if self.tail.is_empty() {
             return self.head;
         }
@@ -26,8 +26,8 @@ impl Parcel {
     }
 }
 
-impl<T: Into<Bytes>> From<T> for Parcel {
-    fn from(whole: T) -> Parcel {
-        Parcel { head: whole.into(), tail: Bytes::new() }
+impl<T: Into<Bytes>> From<T> for Segments {
+    fn from(whole: T) -> Segments {
+        Segments { head: whole.into(), tail: Bytes::new() }
     }
 }

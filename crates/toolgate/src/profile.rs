@@ -22,16 +22,16 @@ use crate::percent;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Profile(Arc<Parts>);
+pub struct Profile(Arc<ProfileData>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Parts {
+struct ProfileData {
     name: String,
     tools: Filter,
     prompts: Filter,
     resources: Filter,
     /// What must show a thing too: a caller proved two things, and each came with a profile.
-    also: Option<Profile>,
+    intersection: Option<Profile>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ macro_rules! filters {
 impl Profile {
     /// A profile with this name that hides nothing yet.
     pub fn new(name: impl Into<String>) -> Profile {
-        Profile(Arc::new(Parts { name: name.into(), ..Parts::default() }))
+        Profile(Arc::new(ProfileData { name: name.into(), ..ProfileData::default() }))
     }
 
     /// Everything.
@@ -98,19 +98,19 @@ impl Profile {
     /// Whether a tool of this name is shown.
     #[must_use]
     pub fn allows_tool(&self, name: &str) -> bool {
-        self.0.tools.allows(name) && self.0.also.as_ref().is_none_or(|also| also.allows_tool(name))
+        self.0.tools.allows(name) && self.0.intersection.as_ref().is_none_or(|also| also.allows_tool(name))
     }
 
     /// Whether a prompt of this name is shown.
     #[must_use]
     pub fn allows_prompt(&self, name: &str) -> bool {
-        self.0.prompts.allows(name) && self.0.also.as_ref().is_none_or(|also| also.allows_prompt(name))
+        self.0.prompts.allows(name) && self.0.intersection.as_ref().is_none_or(|also| also.allows_prompt(name))
     }
 
     /// Whether a resource with this URI is shown, or a template with this text.
     #[must_use]
     pub fn allows_resource(&self, uri: &str) -> bool {
-        self.0.resources.allows(uri) && self.0.also.as_ref().is_none_or(|also| also.allows_resource(uri))
+        self.0.resources.allows(uri) && self.0.intersection.as_ref().is_none_or(|also| also.allows_resource(uri))
     }
 }
 
@@ -124,27 +124,27 @@ impl Profile {
     }
 
     /// Whether it shows everything, as [`Profile::admin`] does.
-    pub(crate) fn is_whole(&self) -> bool {
-        let Parts { name: _, tools, prompts, resources, also } = &*self.0;
+    pub(crate) fn is_unrestricted(&self) -> bool {
+        let ProfileData { name: _, tools, prompts, resources, intersection: also } = &*self.0;
         let nothing = Filter::default();
         [tools, prompts, resources].into_iter().all(|filter| *filter == nothing)
-            && also.as_ref().is_none_or(Profile::is_whole)
+            && also.as_ref().is_none_or(Profile::is_unrestricted)
     }
 
     /// Whether a template of this text is kept out by name.
     pub(crate) fn excludes_template(&self, text: &str) -> bool {
         let excluded = self.0.resources.exclude.iter().any(|pattern| matches(pattern, text));
-        excluded || self.0.also.as_ref().is_some_and(|also| also.excludes_template(text))
+        excluded || self.0.intersection.as_ref().is_some_and(|also| also.excludes_template(text))
     }
 
     /// What both show.
-    pub(crate) fn and(&self, other: &Profile) -> Profile {
+    pub(crate) fn intersect(&self, other: &Profile) -> Profile {
         if self == other {
             return self.clone();
         }
-        let mut parts = Parts::clone(&self.0);
-        parts.also = Some(match &parts.also {
-            Some(also) => also.and(other),
+        let mut parts = ProfileData::clone(&self.0);
+        parts.intersection = Some(match &parts.intersection {
+            Some(also) => also.intersect(other),
             None => other.clone(),
         });
         Profile(Arc::new(parts))
@@ -206,18 +206,18 @@ mod tests {
     }
 
     /// The same question asked one character at a time.
-    fn slow(pattern: &[u8], name: &[u8]) -> bool {
+    fn matches_reference(pattern: &[u8], name: &[u8]) -> bool {
         match pattern.split_first() {
             None => name.is_empty(),
-            Some((b'*', rest)) => (0..=name.len()).any(|skip| slow(rest, &name[skip..])),
-            Some((first, rest)) => name.first() == Some(first) && slow(rest, &name[1..]),
+            Some((b'*', rest)) => (0..=name.len()).any(|skip| matches_reference(rest, &name[skip..])),
+            Some((first, rest)) => name.first() == Some(first) && matches_reference(rest, &name[1..]),
         }
     }
 
     proptest! {
         #[test]
         fn matching_is_what_it_says(pattern in "[ab*]{0,7}", name in "[ab]{0,8}") {
-            prop_assert_eq!(matches(&pattern, &name), slow(pattern.as_bytes(), name.as_bytes()));
+            prop_assert_eq!(matches(&pattern, &name), matches_reference(pattern.as_bytes(), name.as_bytes()));
         }
     }
 
@@ -235,15 +235,15 @@ mod tests {
 
     #[test]
     fn two_profiles_show_what_both_show() {
-        let both = Profile::new("a").include_tools(["x*"]).and(&Profile::new("b").exclude_tools(["*y"]));
+        let both = Profile::new("a").include_tools(["x*"]).intersect(&Profile::new("b").exclude_tools(["*y"]));
         assert!(both.allows_tool("xa") && !both.allows_tool("xy") && !both.allows_tool("a"));
-        assert_eq!(both.and(&both), both);
+        assert_eq!(both.intersect(&both), both);
     }
 
     #[test]
     fn the_built_in_profiles() {
-        assert!(Profile::admin().allows_tool("app_stop") && Profile::admin().is_whole());
-        assert!(!Profile::readonly().is_whole() && !Profile::admin().and(&Profile::readonly()).is_whole());
+        assert!(Profile::admin().allows_tool("app_stop") && Profile::admin().is_unrestricted());
+        assert!(!Profile::readonly().is_unrestricted() && !Profile::admin().intersect(&Profile::readonly()).is_unrestricted());
         assert!(Profile::readonly().allows_tool("jvm_get_memory_info"));
         assert!(!Profile::readonly().allows_tool("jvm_trigger_gc"));
     }

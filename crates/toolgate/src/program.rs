@@ -15,7 +15,7 @@ use crate::server::{Builder, Last, Server};
 use crate::servers::Servers;
 
 /// Names the server to serve, where the command line does not.
-const NAME_VARIABLE: &str = "MCP_SERVER_NAME";
+const SERVER_NAME_VAR: &str = "MCP_SERVER_NAME";
 
 /// What a program can be made of: a [`Server`], a [`Builder`], several servers to choose from by name
 /// ([`Servers`]), an `App` that says where each of them is served, or a `Result` of these. See [`main!`](crate::main).
@@ -64,7 +64,7 @@ impl Program for &Servers {
 #[cfg(feature = "http")]
 impl Program for App {
     fn servers(self) -> Result<Vec<Server>, String> {
-        self.servers_of().servers()
+        self.server_list().servers()
     }
 
     fn app(self) -> Result<App, App> {
@@ -130,56 +130,56 @@ impl Package {
 #[doc(hidden)]
 pub fn run<P: Program>(package: Package, make: impl AsyncFnOnce() -> P) -> ExitCode {
     let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    let wish = Wish::read(words, std::env::var(NAME_VARIABLE).ok());
+    let wish = CommandLine::parse(words, std::env::var(SERVER_NAME_VAR).ok());
     match wish {
-        Ok(Wish::Help) => print(&help(package)),
-        Ok(Wish::Version) => print(&format!("{} {}", package.name, package.version)),
-        Ok(Wish::Serve { road, name }) => match serve(road, name.as_deref(), make) {
+        Ok(CommandLine::Help) => print(&help(package)),
+        Ok(CommandLine::Version) => print(&format!("{} {}", package.name, package.version)),
+        Ok(CommandLine::Serve { mode: road, name }) => match serve(road, name.as_deref(), make) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(Stop::Unknown(what)) => complain(package, &what, 2),
-            Err(Stop::Failed(what)) => complain(package, &what, 1),
+            Err(ProgramError::UnknownServer(what)) => report_error(package, &what, 2),
+            Err(ProgramError::Failed(what)) => report_error(package, &what, 1),
         },
-        Err(what) => complain(package, &format!("{what}; `--help` says what can be asked for"), 2),
+        Err(what) => report_error(package, &format!("{what}; `--help` says what can be asked for"), 2),
     }
 }
 
-enum Stop {
+enum ProgramError {
     /// There is no server of that name.
-    Unknown(String),
+    UnknownServer(String),
     Failed(String),
 }
 
-impl From<Error> for Stop {
-    fn from(error: Error) -> Stop {
-        Stop::Failed(error.to_string())
+impl From<Error> for ProgramError {
+    fn from(error: Error) -> ProgramError {
+        ProgramError::Failed(error.to_string())
     }
 }
 
-fn serve<P: Program>(road: Road, name: Option<&str>, make: impl AsyncFnOnce() -> P) -> Result<(), Stop> {
+fn serve<P: Program>(road: ServeMode, name: Option<&str>, make: impl AsyncFnOnce() -> P) -> Result<(), ProgramError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Stop::Failed(format!("cannot start: {error}")))?;
+        .map_err(|error| ProgramError::Failed(format!("cannot start: {error}")))?;
     let served = runtime.block_on(async {
         let program = make().await;
         #[cfg(feature = "http")]
         let program = match (&road, program.app()) {
-            (Road::Http(address), Ok(app)) => {
+            (ServeMode::Http(address), Ok(app)) => {
                 app.check()?;
                 let (listener, address) = bind(address).await?;
                 let said = format!("listening on http://{address} at {}", app.paths());
-                return telling(&said, app.serve(listener)).await;
+                return announce_and_serve(&said, app.serve(listener)).await;
             }
-            (Road::Stdio, Ok(app)) => return stdio(app.servers(), name).await,
+            (ServeMode::Stdio, Ok(app)) => return serve_stdio(app.servers(), name).await,
             (_, Err(program)) => program,
         };
-        let servers = program.servers().map_err(Stop::Failed)?;
-        let server = choose(servers, name).map_err(Stop::Unknown)?;
+        let servers = program.servers().map_err(ProgramError::Failed)?;
+        let server = select_server(servers, name).map_err(ProgramError::UnknownServer)?;
         match road {
-            Road::Stdio => Ok(server.serve_stdio().await?),
+            ServeMode::Stdio => Ok(server.serve_stdio().await?),
             // Over HTTP too it is one server that is served. Where several are to be mounted side by side,
             // they have to be kept here until this point.
-            Road::Http(address) => listen(&server, &address).await,
+            ServeMode::Http(address) => listen(&server, &address).await,
         }
     });
     // Work that a handler has moved to a thread of its own does not keep the process.
@@ -188,14 +188,14 @@ fn serve<P: Program>(road: Road, name: Option<&str>, make: impl AsyncFnOnce() ->
 }
 
 #[cfg(feature = "http")]
-async fn stdio(servers: Result<Vec<Server>, String>, name: Option<&str>) -> Result<(), Stop> {
-    let server = choose(servers.map_err(Stop::Failed)?, name).map_err(Stop::Unknown)?;
+async fn serve_stdio(servers: Result<Vec<Server>, String>, name: Option<&str>) -> Result<(), ProgramError> {
+    let server = select_server(servers.map_err(ProgramError::Failed)?, name).map_err(ProgramError::UnknownServer)?;
     Ok(server.serve_stdio().await?)
 }
 
 #[cfg(feature = "http")]
-async fn bind(address: &str) -> Result<(tokio::net::TcpListener, std::net::SocketAddr), Stop> {
-    let cannot = |error| Stop::Failed(format!("cannot listen on {address}: {error}"));
+async fn bind(address: &str) -> Result<(tokio::net::TcpListener, std::net::SocketAddr), ProgramError> {
+    let cannot = |error| ProgramError::Failed(format!("cannot listen on {address}: {error}"));
     let listener = tokio::net::TcpListener::bind(address).await.map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
     Ok((listener, address))
@@ -204,7 +204,7 @@ async fn bind(address: &str) -> Result<(tokio::net::TcpListener, std::net::Socke
 /// Says this when it is served, not before: whoever reads it may ask us to end at once, and signals are heard from the
 /// first poll of the serving on.
 #[cfg(feature = "http")]
-async fn telling(said: &str, serving: impl Future<Output = Result<(), Error>>) -> Result<(), Stop> {
+async fn announce_and_serve(said: &str, serving: impl Future<Output = Result<(), Error>>) -> Result<(), ProgramError> {
     let saying = async {
         eprintln!("{said}");
         std::future::pending::<()>().await;
@@ -217,30 +217,30 @@ async fn telling(said: &str, serving: impl Future<Output = Result<(), Error>>) -
 }
 
 #[cfg(feature = "http")]
-async fn listen(server: &Server, address: &str) -> Result<(), Stop> {
+async fn listen(server: &Server, address: &str) -> Result<(), ProgramError> {
     let (listener, address) = bind(address).await?;
-    telling(&format!("listening on http://{address}/mcp"), server.serve(listener)).await
+    announce_and_serve(&format!("listening on http://{address}/mcp"), server.serve(listener)).await
 }
 
 #[cfg(not(feature = "http"))]
-async fn listen(_: &Server, _: &str) -> Result<(), Stop> {
-    Err(Stop::Failed("this program was built without HTTP (feature `http` of toolgate)".into()))
+async fn listen(_: &Server, _: &str) -> Result<(), ProgramError> {
+    Err(ProgramError::Failed("this program was built without HTTP (feature `http` of toolgate)".into()))
 }
 
 /// The server of that name. Without a name, the only one there is, or the one called `default`.
-fn choose(mut servers: Vec<Server>, name: Option<&str>) -> Result<Server, String> {
+fn select_server(mut servers: Vec<Server>, name: Option<&str>) -> Result<Server, String> {
     let wanted = match name {
         None if servers.len() == 1 => Some(0),
         name => servers.iter().position(|server| server.name() == name.unwrap_or("default")),
     };
     match (wanted, name) {
         (Some(place), _) => Ok(servers.swap_remove(place)),
-        (None, Some(name)) => Err(format!("there is no server `{name}`{}", known(&servers))),
-        (None, None) => Err(format!("choose a server with `--server NAME`{}", known(&servers))),
+        (None, Some(name)) => Err(format!("there is no server `{name}`{}", list_servers(&servers))),
+        (None, None) => Err(format!("choose a server with `--server NAME`{}", list_servers(&servers))),
     }
 }
 
-fn known(servers: &[Server]) -> String {
+fn list_servers(servers: &[Server]) -> String {
     let names: Vec<String> = servers.iter().map(|server| format!("`{}`", server.name())).collect();
     match names.as_slice() {
         [] => "; there is none at all".into(),
@@ -250,27 +250,27 @@ fn known(servers: &[Server]) -> String {
 
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Wish {
+enum CommandLine {
     Help,
     Version,
-    Serve { road: Road, name: Option<String> },
+    Serve { mode: ServeMode, name: Option<String> },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Road {
+enum ServeMode {
     Stdio,
     Http(String),
 }
 
-impl Wish {
+impl CommandLine {
     /// A name that stands alone wins over `--server`, and that over the environment's.
-    fn read(words: impl IntoIterator<Item = String>, named: Option<String>) -> Result<Wish, String> {
+    fn parse(words: impl IntoIterator<Item = String>, named: Option<String>) -> Result<CommandLine, String> {
         let mut words = words.into_iter();
         let (mut road, mut flag, mut alone) = (None, None, None);
         let mut is_literal = false;
         while let Some(word) = words.next() {
             if is_literal || !word.starts_with('-') || word == "-" {
-                once(&mut alone, word, "a server's name")?;
+                set_once(&mut alone, word, "a server's name")?;
                 continue;
             }
             let (key, value) = match word.split_once('=') {
@@ -283,23 +283,23 @@ impl Wish {
                 None => Err(format!("`{key}` needs a value, for example `{key} {example}`")),
             };
             match key {
-                "--http" => once(&mut road, Road::Http(address(&value(":8080")?)?), "how to serve")?,
-                "--server" => once(&mut flag, value("NAME")?, "`--server`")?,
+                "--http" => set_once(&mut road, ServeMode::Http(parse_address(&value(":8080")?)?), "how to serve")?,
+                "--server" => set_once(&mut flag, value("NAME")?, "`--server`")?,
                 _ if has_value => return Err(format!("unknown option `{key}`, or it takes no value")),
-                "--stdio" => once(&mut road, Road::Stdio, "how to serve")?,
-                "--help" | "-h" => return Ok(Wish::Help),
-                "--version" | "-V" => return Ok(Wish::Version),
+                "--stdio" => set_once(&mut road, ServeMode::Stdio, "how to serve")?,
+                "--help" | "-h" => return Ok(CommandLine::Help),
+                "--version" | "-V" => return Ok(CommandLine::Version),
                 "--" => is_literal = true,
                 _ => return Err(format!("unknown option `{word}`")),
             }
         }
         let name = [alone, flag, named].into_iter().flatten().find(|name| !name.trim().is_empty());
         let name = name.map(|name| name.trim().to_owned());
-        Ok(Wish::Serve { road: road.unwrap_or(Road::Stdio), name })
+        Ok(CommandLine::Serve { mode: road.unwrap_or(ServeMode::Stdio), name })
     }
 }
 
-fn once<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
+fn set_once<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
     match slot.replace(value) {
         None => Ok(()),
         Some(_) => Err(format!("{what} is given twice")),
@@ -307,7 +307,7 @@ fn once<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
 }
 
 /// `8080` and `:8080` are ports of this machine, for nobody beyond it.
-fn address(text: &str) -> Result<String, String> {
+fn parse_address(text: &str) -> Result<String, String> {
     let fault = || format!("`{text}` is no address; one looks like `:8080` or `127.0.0.1:8080`");
     let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
     // What stands before the port of an IPv6 address is in brackets.
@@ -331,7 +331,7 @@ usage: {program} [OPTIONS] [NAME]
 
   --stdio         serve the client that started this program (the default)
   --http ADDR     serve HTTP at /mcp; `:8080` is a port of this machine only
-  --server NAME   which server to serve; also as NAME alone, or by {NAME_VARIABLE}
+  --server NAME   which server to serve; also as NAME alone, or by {SERVER_NAME_VAR}
   --help          print this
   --version       print the version"
     )
@@ -344,7 +344,7 @@ fn print(text: &str) -> ExitCode {
     }
 }
 
-fn complain(package: Package, what: &str, code: u8) -> ExitCode {
+fn report_error(package: Package, what: &str, code: u8) -> ExitCode {
     eprintln!("{}: {what}", package.name);
     ExitCode::from(code)
 }
@@ -415,16 +415,16 @@ mod tests {
 
     use super::*;
 
-    fn wish(line: &str, named: Option<&str>) -> Result<Wish, String> {
-        Wish::read(line.split_whitespace().map(str::to_owned), named.map(str::to_owned))
+    fn parse_line(line: &str, named: Option<&str>) -> Result<CommandLine, String> {
+        CommandLine::parse(line.split_whitespace().map(str::to_owned), named.map(str::to_owned))
     }
 
-    fn stdio(name: Option<&str>) -> Wish {
-        Wish::Serve { road: Road::Stdio, name: name.map(str::to_owned) }
+    fn stdio(name: Option<&str>) -> CommandLine {
+        CommandLine::Serve { mode: ServeMode::Stdio, name: name.map(str::to_owned) }
     }
 
-    fn http(address: &str) -> Wish {
-        Wish::Serve { road: Road::Http(address.into()), name: None }
+    fn http(address: &str) -> CommandLine {
+        CommandLine::Serve { mode: ServeMode::Http(address.into()), name: None }
     }
 
     #[test]
@@ -443,12 +443,12 @@ mod tests {
             ("", Some("  "), stdio(None)),
             ("--server=", Some("e"), stdio(Some("e"))),
             ("-- --odd", None, stdio(Some("--odd"))),
-            ("--help", None, Wish::Help),
-            ("-h", None, Wish::Help),
-            ("a --version", None, Wish::Version),
+            ("--help", None, CommandLine::Help),
+            ("-h", None, CommandLine::Help),
+            ("a --version", None, CommandLine::Version),
         ];
         for (line, named, wanted) in cases {
-            assert_eq!(wish(line, named), Ok(wanted), "{line}");
+            assert_eq!(parse_line(line, named), Ok(wanted), "{line}");
         }
     }
 
@@ -466,7 +466,7 @@ mod tests {
             ("a b", "a server's name is given twice"),
         ];
         for (line, wanted) in cases {
-            let fault = wish(line, None).unwrap_err();
+            let fault = parse_line(line, None).unwrap_err();
             assert!(fault.contains(wanted), "{line}: {fault}");
         }
     }
@@ -475,24 +475,24 @@ mod tests {
     fn a_server_is_chosen_by_its_name() {
         let named = |name: &str| Server::new(name, "1").build().unwrap();
         let all = || vec![named("a"), named("default"), named("b")];
-        assert_eq!(choose(all(), Some("b")).unwrap().name(), "b");
-        assert_eq!(choose(all(), None).unwrap().name(), "default");
-        assert_eq!(choose(vec![named("a")], None).unwrap().name(), "a");
-        let fault = choose(all(), Some("c")).unwrap_err();
+        assert_eq!(select_server(all(), Some("b")).unwrap().name(), "b");
+        assert_eq!(select_server(all(), None).unwrap().name(), "default");
+        assert_eq!(select_server(vec![named("a")], None).unwrap().name(), "a");
+        let fault = select_server(all(), Some("c")).unwrap_err();
         assert_eq!(fault, "there is no server `c`; there is `a`, `default`, `b`");
-        assert!(choose(vec![named("a"), named("b")], None).is_err());
-        assert!(choose(Vec::new(), None).is_err());
+        assert!(select_server(vec![named("a"), named("b")], None).is_err());
+        assert!(select_server(Vec::new(), None).is_err());
     }
 
     proptest! {
         #[test]
         fn no_command_line_is_too_odd(words in proptest::collection::vec("[-=:a-z0-9\\[\\] ]{0,12}", 0..5)) {
-            let _ = Wish::read(words, None);
+            let _ = CommandLine::parse(words, None);
         }
 
         #[test]
         fn an_address_always_has_a_host_and_a_port(text in "\\PC{0,24}") {
-            if let Ok(address) = address(&text) {
+            if let Ok(address) = parse_address(&text) {
                 let (host, port) = address.rsplit_once(':').unwrap();
                 prop_assert!(!host.is_empty() && port.parse::<u16>().is_ok());
             }

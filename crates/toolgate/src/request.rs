@@ -13,7 +13,7 @@ use toolgate_wire::model::{Call, ToolOutput};
 use toolgate_wire::{Client, ProtocolError, Meta};
 
 use crate::cancel::Cancel;
-use crate::letterhead::Letterhead;
+use crate::letterhead::RequestHeaders;
 use crate::profile::Profile;
 
 /// A future with its type forgotten.
@@ -102,7 +102,7 @@ impl Principal {
         let mut joined = Identity::clone(own);
         joined.id = own.id.clone().or_else(|| more.id.clone());
         joined.profile = match (&own.profile, &more.profile) {
-            (Some(one), Some(other)) => Some(one.and(other)),
+            (Some(one), Some(other)) => Some(one.intersect(other)),
             (one, other) => one.clone().or_else(|| other.clone()),
         };
         joined.attributes.extend(more.attributes.clone());
@@ -148,7 +148,7 @@ pub(crate) struct Caller {
     /// Said in this request or remembered from the handshake.
     pub(crate) client: Arc<Client>,
     /// Empty where there is no HTTP.
-    pub(crate) headers: Arc<Letterhead>,
+    pub(crate) headers: Arc<RequestHeaders>,
     pub(crate) remote_addr: Option<SocketAddr>,
     pub(crate) meta: Meta,
     /// Marked arguments must stand in headers too, and agree.

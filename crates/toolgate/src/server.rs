@@ -50,7 +50,7 @@ use crate::task::{Means, TaskLimits, Tasks};
 use crate::tracker;
 #[cfg(feature = "http")]
 use crate::transport::{
-    http::{Endpoint, HttpOptions},
+    http::{ServerService, HttpOptions},
     listen, run,
 };
 use crate::transport::{signal, stdio};
@@ -87,7 +87,7 @@ struct House {
     #[cfg(feature = "http")]
     guards: Arc<ArcSwap<ShardedArc<Guards>>>,
     #[cfg(feature = "http")]
-    endpoint: Endpoint,
+    endpoint: ServerService,
     #[cfg(feature = "http")]
     listen: listen::Options,
 }
@@ -116,9 +116,9 @@ impl Server {
     pub async fn serve_stdio(&self) -> Result<(), Error> {
         self.is_sound()?;
         let io = |error| Error::io("cannot serve standard input and output", error);
-        let (input, output, flushed) = stdio::process().map_err(io)?;
+        let (input, output, flushed) = stdio::process_stdio().map_err(io)?;
         self.0.entry.start_background();
-        let asked = signal::signal();
+        let asked = signal::shutdown_signal();
         let stop = CancellationToken::new();
         // A task, so that whoever reads and whoever calls are on the same threads. It ends with this future.
         let connection = stdio::serve(Arc::clone(&self.0.entry), input, output, stop.clone(), self.0.drain);
@@ -178,7 +178,7 @@ impl Server {
     #[cfg(feature = "http")]
     pub async fn serve(&self, listener: tokio::net::TcpListener) -> Result<(), Error> {
         self.is_sound()?;
-        let endpoint = self.0.endpoint.at("/mcp");
+        let endpoint = self.0.endpoint.at_path("/mcp");
         let (options, over) = (self.0.listen.clone(), self.0.entry.protocol.drain.clone());
         let end = || self.shut_down();
         // What a client left behind is finished too.
@@ -200,19 +200,19 @@ impl Server {
     /// ```
     #[cfg(feature = "http")]
     #[must_use]
-    pub fn into_service(self) -> Endpoint {
+    pub fn into_service(self) -> ServerService {
         self.0.endpoint.clone()
     }
 
     #[cfg(feature = "http")]
-    pub(crate) fn endpoint(&self) -> &Endpoint {
+    pub(crate) fn endpoint(&self) -> &ServerService {
         &self.0.endpoint
     }
 
     /// Waits until calls whose clients left, and tasks, have ended.
     #[cfg(feature = "http")]
     pub(crate) async fn settle(&self) {
-        self.0.endpoint.settle().await;
+        self.0.endpoint.drain().await;
         // Also where the listener broke and nobody asked for the end: tasks may have hours left otherwise.
         self.shut_down();
         self.0.entry.dispatcher.tasks.settle().await;
@@ -690,19 +690,19 @@ impl<L: Last> Builder<L> {
     /// client can, resumed. Five seconds unless said otherwise.
     #[cfg(feature = "http")]
     pub fn stream_after(self, patience: Duration) -> Builder<L> {
-        self.set(|parts| parts.http.patience = patience)
+        self.set(|parts| parts.http.stream_after = patience)
     }
 
     /// Whether the two-endpoint HTTP of the first revision (`sse` and `messages`) is served. It is unless said otherwise.
     #[cfg(feature = "http")]
     pub fn legacy_sse(self, is_on: bool) -> Builder<L> {
-        self.set(|parts| parts.http.has_pair = is_on)
+        self.set(|parts| parts.http.has_legacy_sse = is_on)
     }
 
     /// How often a silent stream says that it is still there. 15 seconds unless said otherwise.
     #[cfg(feature = "http")]
     pub fn heartbeat(self, every: Duration) -> Builder<L> {
-        self.set(|parts| parts.http.heartbeat = every)
+        self.set(|parts| parts.http.sse_keep_alive = every)
     }
 
     /// Limits of our own listener.
@@ -926,7 +926,7 @@ macro_rules! completing {
 completing! { ResourceSpec TemplateSpec PromptSpec }
 
 fn description(faults: &[String]) -> Error {
-    Error::new(ErrorKind::Description, format!("the server cannot be built:\n  {}", faults.join("\n  ")))
+    Error::new(ErrorKind::InvalidConfig, format!("the server cannot be built:\n  {}", faults.join("\n  ")))
 }
 
 fn open(parts: Parts) -> Server {
@@ -1007,14 +1007,14 @@ fn open(parts: Parts) -> Server {
     let guards = Arc::new(ArcSwap::from_pointee(ShardedArc::new(parts.guards)));
     Server(Arc::new(House {
         #[cfg(feature = "http")]
-        endpoint: Endpoint::new(Arc::clone(&entry), Arc::clone(&guards), parts.http),
+        endpoint: ServerService::new(Arc::clone(&entry), Arc::clone(&guards), parts.http),
         #[cfg(feature = "http")]
         guards,
         entry,
         drain: parts.drain,
         faults: Mutex::default(),
         #[cfg(feature = "http")]
-        listen: parts.listen.drain(parts.drain),
+        listen: parts.listen.shutdown_timeout(parts.drain),
     }))
 }
 

@@ -145,7 +145,7 @@ impl Servers {
             let mut servers = self.0.servers.write().unwrap_or_else(PoisonError::into_inner);
             if servers.iter().any(|(known, _)| *known == name) {
                 return Err(Error::new(
-                    ErrorKind::Description,
+                    ErrorKind::InvalidConfig,
                     format!("there is a server `{name}` already"),
                 ));
             }

@@ -13,7 +13,7 @@ pub(crate) mod http;
 pub(crate) mod listen;
 
 #[cfg(feature = "http")]
-pub(crate) use asked::Asked;
+pub(crate) use asked::RequestHead;
 
 /// Serves HTTP on a listener until the process is asked to end or `over` falls. `end` is called when it is asked to;
 /// `settle` waits for what clients left behind. Whoever asks twice, or waits longer than `drain`, is not kept.
@@ -27,10 +27,10 @@ pub(crate) async fn run(
     end: impl Fn(),
     settle: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
-    const MOMENT: std::time::Duration = std::time::Duration::from_secs(1);
-    let asked = signal::signal();
+    const SHUTDOWN_GRACE: std::time::Duration = std::time::Duration::from_secs(1);
+    let asked = signal::shutdown_signal();
     // They are there until everything has ended: what clients left behind may run on them.
-    let cores = listen::Cores::new(options.n_threads())?;
+    let cores = listen::Workers::new(options.n_threads())?;
     let serving = async {
         let served = listen::serve(listener, service, options, &cores, over.clone()).await;
         settle.await;
@@ -38,14 +38,14 @@ pub(crate) async fn run(
     };
     let asked_twice = async {
         asked.await;
-        let again = signal::signal();
+        let again = signal::shutdown_signal();
         end();
         again.await;
-        tokio::time::sleep(MOMENT).await;
+        tokio::time::sleep(SHUTDOWN_GRACE).await;
     };
     let out_of_time = async {
         over.cancelled().await;
-        tokio::time::sleep(drain + MOMENT).await;
+        tokio::time::sleep(drain + SHUTDOWN_GRACE).await;
     };
     let served = tokio::select! {
         biased;
@@ -53,6 +53,6 @@ pub(crate) async fn run(
         () = asked_twice => Ok(()),
         () = out_of_time => Ok(()),
     };
-    cores.end().await;
+    cores.shutdown().await;
     served
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
-use toolgate::{LoginError, Logins, Principal};
+use toolgate::{LoginError, BasicAuthProvider, Principal};
 
 use crate::config::WordPress;
 use crate::source::http::HttpConnection;
@@ -18,13 +18,13 @@ const ME: &str = "/wp/v2/users/me?context=edit";
 const LIMIT: usize = 256 * 1024;
 
 /// Asks the site about everybody.
-pub(super) fn logins(about: &WordPress, site: Arc<HttpConnection>) -> Logins {
+pub(super) fn logins(about: &WordPress, site: Arc<HttpConnection>) -> BasicAuthProvider {
     let capability = about.capability.clone();
-    let logins = Logins::provider(move |user: String, password: String, _| {
+    let logins = BasicAuthProvider::provider(move |user: String, password: String, _| {
         let (site, capability) = (Arc::clone(&site), capability.clone());
         async move { login(&site, &user, &password, capability.as_deref()).await }
     });
-    logins.remember(about.cache)
+    logins.cache_ttl(about.cache)
 }
 
 /// Who this is. Which of the two is wrong, and whether there is such a user, is told to nobody.

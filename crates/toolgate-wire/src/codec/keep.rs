@@ -51,7 +51,7 @@ pub fn encode_client(client: &Client) -> RawJson {
     let Client { protocol_version: edition, capabilities, info } = client;
     let mut out = Vec::with_capacity(256);
     ObjectWriter::open(&mut out, ProtocolVersion::LATEST)
-        .field("edition", edition.as_str())
+        .field("protocol_version", edition.as_str())
         .field("capabilities", &InVersion(*edition, capabilities))
         .optional("info", info)
         .close();
@@ -64,7 +64,7 @@ pub fn encode_client(client: &Client) -> RawJson {
 /// If it did not, or for an edition that is none of ours.
 pub fn decode_client(kept: &RawJson) -> Result<Client, ProtocolError> {
     let part = ObjectReader::new(kept, "client", ProtocolErrorKind::Internal)?;
-    let [edition, capabilities, info] = &part.pick(["edition", "capabilities", "info"]);
+    let [edition, capabilities, info] = &part.pick(["protocol_version", "capabilities", "info"]);
     Ok(Client {
         protocol_version: edition.keyword("an edition", ProtocolVersion::parse)?,
         capabilities: read_client_capabilities(&capabilities.reader("capabilities")?)?,

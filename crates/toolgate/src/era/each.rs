@@ -9,7 +9,7 @@ use toolgate_wire::{Client, ProtocolVersion, ProtocolError, ProtocolErrorKind, L
 
 use super::header;
 use super::{Protocol, Peer, Channel};
-use crate::letterhead::{Field, Labels, METHOD, NAME, VERSION, single};
+use crate::letterhead::{HeaderField, McpHeaders, MCP_METHOD, MCP_NAME, PROTOCOL_VERSION, single_value};
 use crate::registry::decode;
 
 /// A request that says who sends it.
@@ -24,7 +24,7 @@ pub(super) struct StatelessRequest {
 
 impl Protocol {
     /// Whether a message is to be read by the rules of these editions.
-    pub(super) fn is_stateless(&self, method: &str, said: &ParamsView<'_>, labels: &Labels) -> bool {
+    pub(super) fn is_stateless(&self, method: &str, said: &ParamsView<'_>, labels: &McpHeaders) -> bool {
         if method == "server/discover" {
             return true;
         }
@@ -45,16 +45,16 @@ impl Protocol {
         method: &str,
         said: &ParamsView<'_>,
         peer: &Peer,
-        labels: &Labels,
+        labels: &McpHeaders,
     ) -> Result<StatelessRequest, ProtocolError> {
         let (version, client) = self.client_cache.resolve(said)?;
         let posted = matches!(peer.via, Channel::Post { .. });
         if posted
-            && !labels.version.is(&version)
-            && required_header(&labels.version, &VERSION)? != version
+            && !labels.version.equals(&version)
+            && required_header(&labels.version, &PROTOCOL_VERSION)? != version
             && !peer.is_rewritten
         {
-            return Err(header_mismatch(&VERSION, "the `_meta` of the body"));
+            return Err(header_mismatch(&PROTOCOL_VERSION, "the `_meta` of the body"));
         }
         let edition = match ProtocolVersion::parse(&version) {
             Some(edition) if !edition.has_handshake() => edition,
@@ -63,19 +63,19 @@ impl Protocol {
             _ => return Err(ProtocolError::unsupported_version(&version)),
         };
         if posted
-            && !labels.method.is(method)
-            && required_header(&labels.method, &METHOD)? != method
+            && !labels.method.equals(method)
+            && required_header(&labels.method, &MCP_METHOD)? != method
             && !peer.is_rewritten
         {
-            return Err(header_mismatch(&METHOD, "the method of the body"));
+            return Err(header_mismatch(&MCP_METHOD, "the method of the body"));
         }
         let call = said.read_call(edition, method)?;
         let mirrors = posted && edition.behavior().mirror_headers && !peer.is_rewritten;
         if let (true, Some(subject)) = (mirrors, call.mirrored_name()) {
             // Most names stand there as they are.
-            let is_plain = labels.name.is(subject) && !subject.starts_with("=?");
-            if !is_plain && decode(required_header(&labels.name, &NAME)?.as_bytes()).as_deref() != Some(subject) {
-                return Err(header_mismatch(&NAME, "the body"));
+            let is_plain = labels.name.equals(subject) && !subject.starts_with("=?");
+            if !is_plain && decode(required_header(&labels.name, &MCP_NAME)?.as_bytes()).as_deref() != Some(subject) {
+                return Err(header_mismatch(&MCP_NAME, "the body"));
             }
         }
         Ok(StatelessRequest { version: edition, call, client, meta: said.meta()?, requires_header_params: mirrors })
@@ -96,14 +96,14 @@ impl Protocol {
 
 /// Notifications need not mirror themselves; one that does must tell the truth.
 pub(super) fn check_method_header(method: &str, peer: &Peer) -> Result<(), ProtocolError> {
-    match single(&peer.headers, &METHOD) {
+    match single_value(&peer.headers, &MCP_METHOD) {
         Ok(None) => Ok(()),
         Ok(Some(sent)) if sent == method => Ok(()),
-        _ => Err(header_mismatch(&METHOD, "the method of the body")),
+        _ => Err(header_mismatch(&MCP_METHOD, "the method of the body")),
     }
 }
 
-fn required_header<'a>(label: &'a Field, name: &HeaderName) -> Result<&'a str, ProtocolError> {
+fn required_header<'a>(label: &'a HeaderField, name: &HeaderName) -> Result<&'a str, ProtocolError> {
     match label.text() {
         Ok(Some(value)) => Ok(value),
         Ok(None) => Err(ProtocolError::new(ProtocolErrorKind::HeaderMismatch, format!("header {name} is missing"))),

@@ -205,7 +205,7 @@ fn end_on_connection(out: &Stream, edition: ProtocolVersion, id: RequestId, answ
     if let (Reply::Body { body, .. }, true) =
         (answer, codec::write_notification(&mut message, edition, &over, None))
     {
-        out.push(body.whole());
+        out.push(body.into_bytes());
         out.push(Bytes::from(message));
     }
     Reply::NoResponse

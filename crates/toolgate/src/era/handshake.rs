@@ -9,9 +9,9 @@ use super::bare::{initialized_notification, without_notifications};
 use super::header::parse_version;
 use super::session::MAX_INITIALIZE_BYTES;
 use super::{Reply, DecodedMessage, Protocol, Peer, Channel, ClientState, WireFormat, ReplyKind};
-use crate::letterhead::Labels;
+use crate::letterhead::McpHeaders;
 use crate::maps::remove_entry;
-use crate::parcel::Parcel;
+use crate::parcel::Segments;
 use crate::request::BoxFuture;
 
 impl Protocol {
@@ -82,11 +82,11 @@ impl Protocol {
 
     /// Who sends a message of these editions.
     pub(super) fn client_state(&self, peer: &Peer) -> Result<ClientState, (WireFormat, ProtocolError)> {
-        self.client_state_from(peer, peer.headers.labels())
+        self.client_state_from(peer, peer.headers.mcp())
     }
 
     /// The same, where the headers were looked at before.
-    pub(super) fn client_state_from(&self, peer: &Peer, labels: &Labels) -> Result<ClientState, (WireFormat, ProtocolError)> {
+    pub(super) fn client_state_from(&self, peer: &Peer, labels: &McpHeaders) -> Result<ClientState, (WireFormat, ProtocolError)> {
         if let Channel::Duplex(line) = &peer.via {
             return Ok(match line.session() {
                 Some(session) => ClientState::Session(session),
@@ -133,7 +133,7 @@ impl Protocol {
 fn reply_when_stored(
     greeted: impl Future<Output = Result<Box<str>, ProtocolError>> + Send + 'static,
     id: RequestId,
-    body: Parcel,
+    body: Segments,
 ) -> BoxFuture<'static, Reply> {
     Box::pin(async move {
         match greeted.await {

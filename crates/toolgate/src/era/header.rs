@@ -2,10 +2,10 @@
 
 use toolgate_wire::ProtocolVersion;
 
-use crate::letterhead::Field;
+use crate::letterhead::HeaderField;
 
 /// The edition that a header names, if it does.
-pub(super) fn parse_version(version: &Field) -> Option<ProtocolVersion> {
+pub(super) fn parse_version(version: &HeaderField) -> Option<ProtocolVersion> {
     let mut all = ProtocolVersion::ALL.into_iter().rev();
-    all.find(|edition| version.is(edition.as_str())).or_else(|| ProtocolVersion::parse(version.text().ok()??))
+    all.find(|edition| version.equals(edition.as_str())).or_else(|| ProtocolVersion::parse(version.text().ok()??))
 }

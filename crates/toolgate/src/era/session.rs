@@ -22,7 +22,7 @@ use super::{Protocol, Peer};
 use crate::cancel::Cancel;
 use crate::clock::Clock;
 use crate::hub::{Subscriptions, Subscriber};
-use crate::letterhead::{SESSION, VERSION, single};
+use crate::letterhead::{SESSION_ID, PROTOCOL_VERSION, single_value};
 use crate::observe::SessionInfo;
 use crate::request::{BoxFuture, Principal, task_owner};
 use crate::seal::random_token;
@@ -626,8 +626,8 @@ impl Protocol {
 
     /// The session that a request without a body names.
     pub(super) fn session_of(&self, peer: &Peer) -> Result<Arc<Session>, ProtocolError> {
-        let id = single(&peer.headers, &SESSION).map_err(|_| session_not_found())?.ok_or_else(session_not_found)?;
-        if let Ok(Some(version)) = single(&peer.headers, &VERSION)
+        let id = single_value(&peer.headers, &SESSION_ID).map_err(|_| session_not_found())?.ok_or_else(session_not_found)?;
+        if let Ok(Some(version)) = single_value(&peer.headers, &PROTOCOL_VERSION)
             && ProtocolVersion::parse(version).is_none()
         {
             return Err(ProtocolError::unsupported_version(version));

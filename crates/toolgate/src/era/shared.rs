@@ -33,7 +33,7 @@ use super::{Peer, Channel};
 use crate::bus::{ClusterBus, MessageSink, NodeMessage, retry_delay, sleep_or_cancelled, with_store_timeout};
 use crate::clock::Clock;
 use crate::hub::{Subscriptions, Subscriber};
-use crate::letterhead::{SESSION, single};
+use crate::letterhead::{SESSION_ID, single_value};
 use crate::request::{BoxFuture, Principal};
 use crate::seal::{Seal, random_token};
 use crate::store::{Expect, Key, StoreError};
@@ -190,7 +190,7 @@ impl ClusterSessions {
             self.start_in_background();
             return None;
         }
-        let id = single(&peer.headers, &SESSION).ok().flatten().filter(|id| is_session_id(id));
+        let id = single_value(&peer.headers, &SESSION_ID).ok().flatten().filter(|id| is_session_id(id));
         if self.ready.initialized() && id.is_none_or(|id| self.has_fresh_replica(id)) {
             return None;
         }

@@ -9,8 +9,8 @@ use toolgate_wire::model::{Content, ContentKind, Notification, Outcome, ToolOutp
 use toolgate_wire::{Dialect, ProtocolVersion, ProtocolError, ProtocolErrorKind, RequestId, codec};
 
 use super::{Reply, Protocol, ServerInfo, Peer, ClientState, ReplyKind};
-use crate::letterhead::{SESSION, VERSION, single};
-use crate::parcel::Parcel;
+use crate::letterhead::{SESSION_ID, PROTOCOL_VERSION, single_value};
+use crate::parcel::Segments;
 use crate::request::ToolFailure;
 
 /// What nobody speaks who says nothing else.
@@ -143,7 +143,7 @@ impl Protocol {
         id: &RequestId,
         outcome: &Outcome,
         face: &Arc<ServerInfo>,
-    ) -> Parcel {
+    ) -> Segments {
         let mut out = SCRATCH.take();
         out.clear();
         out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
@@ -157,7 +157,7 @@ impl Protocol {
                 codec::write_unversioned_outcome(&mut out, dialect, outcome);
             }
             _ => match self.list_cache.get_or_encode(speech.version(), outcome, face) {
-                Some(tail) => return Parcel { head: copy_scratch(out), tail },
+                Some(tail) => return Segments { head: copy_scratch(out), tail },
                 None => {
                     let signature = &face.encoded_info[speech.version() as usize];
                     codec::write_outcome_from(&mut out, outcome, signature);
@@ -214,7 +214,7 @@ pub(crate) fn reject_head(
     fault: &ProtocolError,
 ) -> (u16, Bytes) {
     let newest = || WireFormat::from(ProtocolVersion::LATEST);
-    let speech = match (single(headers, &VERSION), single(headers, &SESSION)) {
+    let speech = match (single_value(headers, &PROTOCOL_VERSION), single_value(headers, &SESSION_ID)) {
         (Ok(None), Ok(None)) => WireFormat::Unversioned(dialect.cloned()),
         (Ok(Some(version)), _) => match ProtocolVersion::parse(version) {
             Some(edition) if edition.has_handshake() => ProtocolVersion::LATEST_WITH_HANDSHAKE.into(),
@@ -231,7 +231,7 @@ pub(crate) fn reject_head(
         return (status, wordpress_error(fault, status));
     }
     match speech.error_reply(None, fault) {
-        Reply::Body { status, body, .. } => (status, body.whole()),
+        Reply::Body { status, body, .. } => (status, body.into_bytes()),
         Reply::Accepted | Reply::NoResponse => (500, Bytes::new()),
     }
 }

@@ -8,12 +8,12 @@ use std::net::{IpAddr, SocketAddr};
 use http::{HeaderMap, HeaderName};
 use ipnet::{IpNet, Ipv4Net};
 
-use super::many::OneOrMany;
+use super::many::IntoStrings;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 /// Asked in this order where there is no list.
-const SINGLE: [HeaderName; 3] = [
+const SINGLE_ADDRESS_HEADERS: [HeaderName; 3] = [
     HeaderName::from_static("cf-connecting-ip"),
     HeaderName::from_static("true-client-ip"),
     HeaderName::from_static("x-real-ip"),
@@ -21,19 +21,19 @@ const SINGLE: [HeaderName; 3] = [
 
 /// Addresses and networks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Addresses {
+pub(crate) struct AddressList {
     /// As they were given, and what they mean.
     networks: Vec<(String, IpNet)>,
 }
 
-impl Addresses {
+impl AddressList {
     /// These and no others.
     ///
     /// # Errors
     /// If one is neither an address nor a network; then nothing changes.
-    pub(crate) fn set(&mut self, addresses: impl OneOrMany) -> Result<(), String> {
-        let mut fresh = Addresses::default();
-        for address in addresses.into_texts() {
+    pub(crate) fn set(&mut self, addresses: impl IntoStrings) -> Result<(), String> {
+        let mut fresh = AddressList::default();
+        for address in addresses.into_strings() {
             fresh.add(&address)?;
         }
         *self = fresh;
@@ -45,7 +45,7 @@ impl Addresses {
     /// # Errors
     /// If it is neither an address nor a network.
     pub(crate) fn add(&mut self, address: &str) -> Result<(), String> {
-        let network = network(address).ok_or_else(|| {
+        let network = parse_network(address).ok_or_else(|| {
             format!(
                 "{address:?} is neither an address nor a network such as `192.168.0.0/24` or `2001:db8::/32`"
             )
@@ -77,54 +77,54 @@ impl Addresses {
     }
 
     /// Whether a list of who is served lets this address in: an empty one lets in everybody.
-    pub(crate) fn admits(&self, address: &str) -> bool {
-        self.is_empty() || one(address).is_some_and(|address| self.contains(address))
+    pub(crate) fn allows(&self, address: &str) -> bool {
+        self.is_empty() || parse_address(address).is_some_and(|address| self.contains(address))
     }
 }
 
 /// Where a request comes from. `None` if that is not known.
-pub(super) fn client(peer: Option<IpAddr>, headers: &HeaderMap, proxies: &Addresses) -> Option<IpAddr> {
+pub(super) fn client_address(peer: Option<IpAddr>, headers: &HeaderMap, proxies: &AddressList) -> Option<IpAddr> {
     let peer = peer?.to_canonical();
     if proxies.is_empty() || !proxies.contains(peer) {
         return Some(peer);
     }
-    match forwarded(headers, proxies) {
-        Forwarded::From(address) => return Some(address),
-        Forwarded::Unclear => return None,
-        Forwarded::Nothing => {}
+    match parse_forwarded_for(headers, proxies) {
+        ForwardedFor::From(address) => return Some(address),
+        ForwardedFor::Malformed => return None,
+        ForwardedFor::Absent => {}
     }
-    for name in &SINGLE {
+    for name in &SINGLE_ADDRESS_HEADERS {
         let mut values = headers.get_all(name).iter();
         match (values.next(), values.next()) {
             (None, _) => {}
-            (Some(value), None) => return one(value.to_str().ok()?.trim()),
+            (Some(value), None) => return parse_address(value.to_str().ok()?.trim()),
             (Some(_), Some(_)) => return None,
         }
     }
     Some(peer)
 }
 
-enum Forwarded {
+enum ForwardedFor {
     From(IpAddr),
     /// A proxy of ours wrote something that is no address: whoever it is, they are not to pass for the proxy.
-    Unclear,
-    Nothing,
+    Malformed,
+    Absent,
 }
 
 /// The last address of the list that is no proxy of ours. What stands before it was written by whoever
 /// pleased.
-fn forwarded(headers: &HeaderMap, proxies: &Addresses) -> Forwarded {
-    let mut found = Forwarded::Nothing;
+fn parse_forwarded_for(headers: &HeaderMap, proxies: &AddressList) -> ForwardedFor {
+    let mut found = ForwardedFor::Absent;
     let lines = headers.get_all(FORWARDED_FOR).iter().rev();
     for line in lines {
         let Ok(line) = line.to_str() else {
-            return Forwarded::Unclear;
+            return ForwardedFor::Malformed;
         };
         for hop in line.rsplit(',').map(str::trim).filter(|hop| !hop.is_empty()) {
-            match one(hop) {
-                None => return Forwarded::Unclear,
-                Some(address) if !proxies.contains(address) => return Forwarded::From(address),
-                Some(address) => found = Forwarded::From(address),
+            match parse_address(hop) {
+                None => return ForwardedFor::Malformed,
+                Some(address) if !proxies.contains(address) => return ForwardedFor::From(address),
+                Some(address) => found = ForwardedFor::From(address),
             }
         }
     }
@@ -132,7 +132,7 @@ fn forwarded(headers: &HeaderMap, proxies: &Addresses) -> Forwarded {
 }
 
 /// Whether a proxy of ours says that the client came to it over TLS.
-pub(super) fn is_secure(peer: Option<IpAddr>, headers: &HeaderMap, proxies: &Addresses) -> bool {
+pub(super) fn is_forwarded_https(peer: Option<IpAddr>, headers: &HeaderMap, proxies: &AddressList) -> bool {
     if proxies.is_empty() || !peer.is_some_and(|peer| proxies.contains(peer)) {
         return false;
     }
@@ -144,7 +144,7 @@ pub(super) fn is_secure(peer: Option<IpAddr>, headers: &HeaderMap, proxies: &Add
 }
 
 /// An address, alone or with a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]:80`.
-fn one(text: &str) -> Option<IpAddr> {
+fn parse_address(text: &str) -> Option<IpAddr> {
     let address = text
         .parse::<IpAddr>()
         .or_else(|_| text.parse::<SocketAddr>().map(|address| address.ip()))
@@ -155,7 +155,7 @@ fn one(text: &str) -> Option<IpAddr> {
 
 /// An address or a network. One that maps IPv4 into IPv6 is the IPv4 one: so are the addresses that are
 /// asked for.
-fn network(text: &str) -> Option<IpNet> {
+fn parse_network(text: &str) -> Option<IpNet> {
     let network = match text.parse::<IpNet>() {
         Ok(network) => network,
         Err(_) => IpNet::from(text.parse::<IpAddr>().ok()?),
@@ -175,8 +175,8 @@ mod tests {
 
     use super::*;
 
-    fn addresses(list: &[&str]) -> Addresses {
-        let mut addresses = Addresses::default();
+    fn addresses(list: &[&str]) -> AddressList {
+        let mut addresses = AddressList::default();
         addresses.set(list).unwrap();
         addresses
     }
@@ -194,15 +194,15 @@ mod tests {
             "172.16.5.5",
             "::ffff:172.31.0.1",
         ] {
-            assert!(list.admits(good), "{good}");
+            assert!(list.allows(good), "{good}");
         }
         for bad in ["192.168.1.77", "::2", "2001:db9::1", "10.1.2.4", "172.32.0.1", "", "x", "192.168.0.077"]
         {
-            assert!(!list.admits(bad), "{bad}");
+            assert!(!list.allows(bad), "{bad}");
         }
-        assert!(Addresses::default().admits("203.0.113.9"), "an empty list lets in everybody");
+        assert!(AddressList::default().allows("203.0.113.9"), "an empty list lets in everybody");
         for wrong in ["", "x", "10.0.0.0/33", "10.0.0/8", "::/129", "10.0.0.1-10.0.0.9", "localhost"] {
-            assert!(Addresses::default().add(wrong).is_err(), "{wrong:?}");
+            assert!(AddressList::default().add(wrong).is_err(), "{wrong:?}");
         }
         let mut list = addresses(&["10.0.0.7/8", "10.0.0.0/8"]);
         assert_eq!(list.list(), ["10.0.0.7/8"], "both are the same network");
@@ -215,7 +215,7 @@ mod tests {
         for (name, value) in pairs {
             headers.append(*name, value.parse().unwrap());
         }
-        let found = client(peer.parse().ok(), &headers, &addresses(proxies));
+        let found = client_address(peer.parse().ok(), &headers, &addresses(proxies));
         assert_eq!(found, wanted.map(|wanted| wanted.parse().unwrap()), "{peer} {pairs:?}");
     }
 
@@ -259,11 +259,11 @@ mod tests {
     fn only_a_proxy_of_ours_can_say_that_it_was_tls() {
         let headers = HeaderMap::from_iter([(FORWARDED_PROTO, "HTTPS".parse().unwrap())]);
         let peer = "127.0.0.1".parse().ok();
-        assert!(is_secure(peer, &headers, &addresses(&["127.0.0.1"])));
-        assert!(!is_secure(peer, &headers, &addresses(&["127.0.0.2"])));
-        assert!(!is_secure(None, &headers, &addresses(&["127.0.0.1"])));
-        assert!(!is_secure(peer, &headers, &Addresses::default()));
-        assert!(!is_secure(peer, &HeaderMap::new(), &addresses(&["127.0.0.1"])));
+        assert!(is_forwarded_https(peer, &headers, &addresses(&["127.0.0.1"])));
+        assert!(!is_forwarded_https(peer, &headers, &addresses(&["127.0.0.2"])));
+        assert!(!is_forwarded_https(None, &headers, &addresses(&["127.0.0.1"])));
+        assert!(!is_forwarded_https(peer, &headers, &AddressList::default()));
+        assert!(!is_forwarded_https(peer, &HeaderMap::new(), &addresses(&["127.0.0.1"])));
     }
 
     proptest! {
@@ -280,7 +280,7 @@ mod tests {
             if let Ok(value) = single.parse() {
                 headers.append(FORWARDED_FOR, value);
             }
-            client("127.0.0.1".parse().ok(), &headers, &proxies);
+            client_address("127.0.0.1".parse().ok(), &headers, &proxies);
         }
 
         /// Whatever a client writes, the last address that a proxy of ours added is the one that counts.
@@ -293,8 +293,8 @@ mod tests {
         #[test]
         fn any_text_can_be_an_address(text in "\\PC{0,30}", digits in "[0-9a-f:./\\[\\]]{0,30}") {
             for text in [text, digits] {
-                one(&text);
-                network(&text);
+                parse_address(&text);
+                parse_network(&text);
             }
         }
     }

@@ -7,50 +7,50 @@ use http::{HeaderMap, HeaderName, header};
 pub(super) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// A key is shorter than this.
-const MAX_KEY: usize = 4096;
+const MAX_KEY_BYTES: usize = 4096;
 
 /// What `Authorization` says.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Authorization<'a> {
     Missing,
-    Twice,
+    Repeated,
     /// Not to be understood.
-    Broken,
+    Malformed,
     Basic(&'a [u8]),
     Bearer(&'a [u8]),
 }
 
 impl<'a> Authorization<'a> {
-    pub(super) fn of(headers: &'a HeaderMap) -> Authorization<'a> {
+    pub(super) fn from_headers(headers: &'a HeaderMap) -> Authorization<'a> {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         match (values.next(), values.next()) {
             (None, _) => Authorization::Missing,
-            (Some(value), None) => Authorization::read(value.as_bytes()),
-            (Some(_), Some(_)) => Authorization::Twice,
+            (Some(value), None) => Authorization::parse(value.as_bytes()),
+            (Some(_), Some(_)) => Authorization::Repeated,
         }
     }
 
     /// A scheme in any case, one space, and what follows, without any more of them.
-    pub(super) fn read(value: &'a [u8]) -> Authorization<'a> {
+    pub(super) fn parse(value: &'a [u8]) -> Authorization<'a> {
         let Some(space) = value.iter().position(|byte| *byte == b' ') else {
-            return Authorization::Broken;
+            return Authorization::Malformed;
         };
         let (scheme, rest) = (&value[..space], &value[space + 1..]);
         if rest.is_empty() || !rest.iter().all(u8::is_ascii_graphic) {
-            return Authorization::Broken;
+            return Authorization::Malformed;
         }
         if scheme.eq_ignore_ascii_case(b"basic") {
             Authorization::Basic(rest)
         } else if scheme.eq_ignore_ascii_case(b"bearer") {
             Authorization::Bearer(rest)
         } else {
-            Authorization::Broken
+            Authorization::Malformed
         }
     }
 }
 
 /// A user and a password out of the text of a Basic header. The first colon parts them.
-pub(super) fn user_and_password(encoded: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+pub(super) fn decode_basic(encoded: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut user = STANDARD.decode(encoded).ok()?;
     let colon = user.iter().position(|byte| *byte == b':')?;
     let password = user.split_off(colon + 1);
@@ -60,39 +60,39 @@ pub(super) fn user_and_password(encoded: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
 
 /// An API key, wherever it may stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Given {
+pub(super) enum PresentedKey {
     Missing,
     /// Said twice, or with characters that no key has.
-    Broken,
+    Malformed,
     Key(String),
 }
 
-impl Given {
+impl PresentedKey {
     /// `X-API-Key`, and if there is none, `Authorization: Bearer`.
-    pub(super) fn of(headers: &HeaderMap, bearer: Authorization<'_>) -> Given {
+    pub(super) fn from_headers(headers: &HeaderMap, bearer: Authorization<'_>) -> PresentedKey {
         let mut values = headers.get_all(API_KEY).iter();
         match (values.next(), values.next(), bearer) {
-            (Some(value), None, _) => Given::read(value.as_bytes()),
-            (Some(_), Some(_), _) => Given::Broken,
-            (None, _, Authorization::Bearer(key)) => Given::read(key),
-            (None, _, Authorization::Broken | Authorization::Twice) => Given::Broken,
-            (None, _, _) => Given::Missing,
+            (Some(value), None, _) => PresentedKey::parse(value.as_bytes()),
+            (Some(_), Some(_), _) => PresentedKey::Malformed,
+            (None, _, Authorization::Bearer(key)) => PresentedKey::parse(key),
+            (None, _, Authorization::Malformed | Authorization::Repeated) => PresentedKey::Malformed,
+            (None, _, _) => PresentedKey::Missing,
         }
     }
 
     /// Whoever looks a key up may put it into a URL or a log: control characters are not passed on, whether
     /// they stand there or are only written as percent signs.
-    pub(super) fn read(key: &[u8]) -> Given {
-        let is_plain = key.iter().all(u8::is_ascii_graphic) && key.len() <= MAX_KEY;
+    pub(super) fn parse(key: &[u8]) -> PresentedKey {
+        let is_plain = key.iter().all(u8::is_ascii_graphic) && key.len() <= MAX_KEY_BYTES;
         let hides_control = key.windows(3).any(|escape| match escape {
             [b'%', b'0' | b'1', digit] => digit.is_ascii_hexdigit(),
             [b'%', b'7', digit] => digit.eq_ignore_ascii_case(&b'f'),
             _ => false,
         });
         match String::from_utf8(key.to_vec()) {
-            _ if key.is_empty() => Given::Missing,
-            Ok(key) if is_plain && !hides_control => Given::Key(key),
-            _ => Given::Broken,
+            _ if key.is_empty() => PresentedKey::Missing,
+            Ok(key) if is_plain && !hides_control => PresentedKey::Key(key),
+            _ => PresentedKey::Malformed,
         }
     }
 }
@@ -109,29 +109,29 @@ mod tests {
         for (value, wanted) in [
             ("bEaReR abc", Authorization::Bearer(b"abc".as_slice())),
             ("BASIC YTpi", Authorization::Basic(b"YTpi")),
-            ("Bearer", Authorization::Broken),
-            ("Bearer ", Authorization::Broken),
-            ("Bearer  abc", Authorization::Broken),
-            ("Bearer abc def", Authorization::Broken),
-            ("Bearer\tabc", Authorization::Broken),
-            ("Bearer abc\u{e9}", Authorization::Broken),
-            ("Digest abc", Authorization::Broken),
-            ("abc", Authorization::Broken),
-            ("", Authorization::Broken),
+            ("Bearer", Authorization::Malformed),
+            ("Bearer ", Authorization::Malformed),
+            ("Bearer  abc", Authorization::Malformed),
+            ("Bearer abc def", Authorization::Malformed),
+            ("Bearer\tabc", Authorization::Malformed),
+            ("Bearer abc\u{e9}", Authorization::Malformed),
+            ("Digest abc", Authorization::Malformed),
+            ("abc", Authorization::Malformed),
+            ("", Authorization::Malformed),
         ] {
-            assert!(Authorization::read(value.as_bytes()) == wanted, "{value:?}");
+            assert!(Authorization::parse(value.as_bytes()) == wanted, "{value:?}");
         }
     }
 
     #[test]
     fn the_first_colon_parts_user_and_password() {
-        let read = |text: &[u8]| user_and_password(STANDARD.encode(text).as_bytes());
+        let read = |text: &[u8]| decode_basic(STANDARD.encode(text).as_bytes());
         let pair = |user: &[u8], password: &[u8]| Some((user.to_vec(), password.to_vec()));
         assert_eq!(read(b"u:p:q:r"), pair(b"u", b"p:q:r"));
         assert_eq!(read(b":"), pair(b"", b""));
         assert_eq!(read(b"no colon"), None);
         for broken in ["!!!", "dTpw=", "dTpwOnE6cg", "dTpwOnE6cg=", "dTpw\n", ""] {
-            assert_eq!(user_and_password(broken.as_bytes()), None, "{broken:?}");
+            assert_eq!(decode_basic(broken.as_bytes()), None, "{broken:?}");
         }
     }
 
@@ -142,18 +142,18 @@ mod tests {
             for (name, value) in pairs {
                 headers.append(*name, HeaderValue::from_static(value));
             }
-            Given::of(&headers, Authorization::of(&headers))
+            PresentedKey::from_headers(&headers, Authorization::from_headers(&headers))
         };
-        let key = |key: &str| Given::Key(key.to_owned());
+        let key = |key: &str| PresentedKey::Key(key.to_owned());
         assert_eq!(of(&[("x-api-key", "a")]), key("a"));
         assert_eq!(of(&[("authorization", "bearer b")]), key("b"));
         assert_eq!(of(&[("x-api-key", "a"), ("authorization", "Bearer b")]), key("a"));
-        assert_eq!(of(&[("authorization", "Basic YTpi")]), Given::Missing);
-        assert_eq!(of(&[]), Given::Missing);
-        assert_eq!(of(&[("x-api-key", "")]), Given::Missing);
-        assert_eq!(of(&[("x-api-key", "a"), ("x-api-key", "a")]), Given::Broken);
+        assert_eq!(of(&[("authorization", "Basic YTpi")]), PresentedKey::Missing);
+        assert_eq!(of(&[]), PresentedKey::Missing);
+        assert_eq!(of(&[("x-api-key", "")]), PresentedKey::Missing);
+        assert_eq!(of(&[("x-api-key", "a"), ("x-api-key", "a")]), PresentedKey::Malformed);
         for broken in ["a b", "a\tb", "a%0d%0ab", "a%0Ab", "%00", "%1f", "%7F"] {
-            assert_eq!(of(&[("x-api-key", broken)]), Given::Broken, "{broken:?}");
+            assert_eq!(of(&[("x-api-key", broken)]), PresentedKey::Malformed, "{broken:?}");
         }
         assert_eq!(of(&[("x-api-key", "100%25%zz%2")]), key("100%25%zz%2"));
     }
@@ -161,18 +161,18 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..80), text in "(?i)basic [ -~]{0,60}") {
-            Authorization::read(&bytes);
-            if let Authorization::Basic(encoded) = Authorization::read(text.as_bytes()) {
-                user_and_password(encoded);
+            Authorization::parse(&bytes);
+            if let Authorization::Basic(encoded) = Authorization::parse(text.as_bytes()) {
+                decode_basic(encoded);
             }
-            user_and_password(&bytes);
-            Given::read(&bytes);
+            decode_basic(&bytes);
+            PresentedKey::parse(&bytes);
         }
 
         #[test]
         fn what_was_encoded_is_read_again(user in "[^:]{0,12}", password in "\\PC{0,20}") {
             let encoded = STANDARD.encode(format!("{user}:{password}"));
-            let (user_read, password_read) = user_and_password(encoded.as_bytes()).unwrap();
+            let (user_read, password_read) = decode_basic(encoded.as_bytes()).unwrap();
             prop_assert_eq!((user_read, password_read), (user.into_bytes(), password.into_bytes()));
         }
     }

@@ -16,28 +16,28 @@ use http::HeaderValue;
 use subtle::Choice;
 use tokio::sync::Semaphore;
 
-use super::authorization::{Authorization, user_and_password};
-use super::secret::{Digest, Proven};
+use super::authorization::{Authorization, decode_basic};
+use super::secret::{Digest, VerifiedLogins};
 use crate::clock::timer_now;
 use crate::request::Principal;
 use crate::seal::fill_random;
 use crate::tracker;
 
 /// Hashes that are computed at once.
-const AT_ONCE: usize = 2;
+const MAX_CONCURRENT_HASHES: usize = 2;
 /// Those, and the requests that wait for their turn. One more is told to come again.
-const IN_ALL: usize = 10;
+const MAX_PENDING_HASHES: usize = 10;
 /// Proofs that are remembered. When there are so many, they are made again.
-const REMEMBERED: usize = 1024;
+const MAX_CACHED_PASSWORDS: usize = 1024;
 
 /// Hashes of other kinds, which must not be taken for passwords.
-const FOREIGN: [&str; 9] = ["$1$", "$2a$", "$2b$", "$2x$", "$2y$", "$5$", "$6$", "$scrypt$", "$pbkdf2"];
+const UNSUPPORTED_HASH_PREFIXES: [&str; 9] = ["$1$", "$2a$", "$2b$", "$2x$", "$2y$", "$5$", "$6$", "$scrypt$", "$pbkdf2"];
 
 /// Who may come in with a password.
 #[derive(Clone)]
 pub(crate) struct Users {
     users: Vec<User>,
-    hashing: Arc<Hashing>,
+    hash_state: Arc<HashState>,
 }
 
 #[derive(Clone)]
@@ -55,50 +55,50 @@ enum Secret {
 }
 
 /// What all copies of the users share.
-struct Hashing {
-    at_once: Arc<Semaphore>,
-    in_all: Arc<Semaphore>,
+struct HashState {
+    hash_permits: Arc<Semaphore>,
+    queue_permits: Arc<Semaphore>,
     /// Makes what is remembered worthless elsewhere.
-    key: [u8; 32],
-    right: Mutex<Proven>,
+    salt: [u8; 32],
+    verified: Mutex<VerifiedLogins>,
 }
 
 /// What a header proves.
-pub(super) enum Proof {
+pub(super) enum PasswordLookup {
     /// There are no credentials of this kind.
     Missing,
-    Wrong,
-    Right(Principal),
+    Invalid,
+    Valid(Principal),
     /// A hash must say.
-    Open(Login),
+    Unverified(HashedLogin),
 }
 
 /// A user and a password that are still to be checked against a hash.
-pub(super) struct Login {
+pub(super) struct HashedLogin {
     hash: Arc<PasswordHash>,
     password: Vec<u8>,
     /// Who it is if the password is right, and how that is remembered. `None` for those whose password
     /// cannot be right: the hash is computed all the same.
-    who: Option<(Principal, Digest)>,
+    on_success: Option<(Principal, Digest)>,
 }
 
 /// Why a login was not checked.
-pub(super) enum Unchecked {
+pub(super) enum PasswordCheckError {
     TooMany,
-    Broken,
+    Failed,
 }
 
 impl Default for Users {
     fn default() -> Users {
         let mut key = [0; 32];
         fill_random(&mut key);
-        let hashing = Hashing {
-            at_once: Arc::new(Semaphore::new(AT_ONCE)),
-            in_all: Arc::new(Semaphore::new(IN_ALL)),
-            key,
-            right: Mutex::default(),
+        let hashing = HashState {
+            hash_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_HASHES)),
+            queue_permits: Arc::new(Semaphore::new(MAX_PENDING_HASHES)),
+            salt: key,
+            verified: Mutex::default(),
         };
-        Users { users: Vec::new(), hashing: Arc::new(hashing) }
+        Users { users: Vec::new(), hash_state: Arc::new(hashing) }
     }
 }
 
@@ -130,10 +130,10 @@ impl Users {
         }
         let user = User {
             name: Digest::of(name.as_bytes()),
-            secret: Secret::written(password).map_err(|fault| format!("the user {name:?}: {fault}"))?,
+            secret: Secret::parse(password).map_err(|fault| format!("the user {name:?}: {fault}"))?,
             principal,
         };
-        self.users.retain(|known| !bool::from(known.name.is(&user.name)));
+        self.users.retain(|known| !bool::from(known.name.ct_eq(&user.name)));
         self.users.push(user);
         Ok(true)
     }
@@ -150,31 +150,31 @@ impl Users {
     /// Whether the value of an `Authorization` header is right. Hashes are computed on the spot, which takes
     /// its time: for whoever asks by hand.
     pub(crate) fn verify(&self, header: &str) -> bool {
-        match self.look(Authorization::read(header.as_bytes())) {
-            Proof::Right(_) => true,
-            Proof::Open(login) => self.compute(&login).is_some(),
-            Proof::Missing | Proof::Wrong => false,
+        match self.lookup(Authorization::parse(header.as_bytes())) {
+            PasswordLookup::Valid(_) => true,
+            PasswordLookup::Unverified(login) => self.verify_hash_blocking(&login).is_some(),
+            PasswordLookup::Missing | PasswordLookup::Invalid => false,
         }
     }
 
     /// What can be said without computing a hash.
-    pub(super) fn look(&self, authorization: Authorization<'_>) -> Proof {
+    pub(super) fn lookup(&self, authorization: Authorization<'_>) -> PasswordLookup {
         let encoded = match authorization {
-            Authorization::Missing => return Proof::Missing,
+            Authorization::Missing => return PasswordLookup::Missing,
             Authorization::Basic(encoded) => encoded,
-            Authorization::Twice | Authorization::Broken | Authorization::Bearer(_) => return Proof::Wrong,
+            Authorization::Repeated | Authorization::Malformed | Authorization::Bearer(_) => return PasswordLookup::Invalid,
         };
-        let Some((name, password)) = user_and_password(encoded) else {
-            return Proof::Wrong;
+        let Some((name, password)) = decode_basic(encoded) else {
+            return PasswordLookup::Invalid;
         };
         let (name, given) = (Digest::of(&name), Digest::of(&password));
         let (mut right, mut hashed, mut any_hash) = (None, None, None);
         // Every user is compared, however early one is found.
         for user in &self.users {
-            let is_user: Choice = user.name.is(&name);
+            let is_user: Choice = user.name.ct_eq(&name);
             match &user.secret {
                 Secret::Plain(known) => {
-                    if bool::from(is_user & known.is(&given)) {
+                    if bool::from(is_user & known.ct_eq(&given)) {
                         right = Some(&user.principal);
                     }
                 }
@@ -187,62 +187,62 @@ impl Users {
             }
         }
         match (right, hashed, any_hash) {
-            (Some(principal), _, _) => Proof::Right(principal.clone()),
+            (Some(principal), _, _) => PasswordLookup::Valid(principal.clone()),
             (None, Some((user, hash, text)), _) => {
-                let proof = Digest::mixed(&[&self.hashing.key, name.bytes(), given.bytes(), text.bytes()]);
-                if self.hashing.remembers(&proof) {
-                    return Proof::Right(user.principal.clone());
+                let proof = Digest::combine(&[&self.hash_state.salt, name.as_bytes(), given.as_bytes(), text.as_bytes()]);
+                if self.hash_state.is_cached(&proof) {
+                    return PasswordLookup::Valid(user.principal.clone());
                 }
                 let who = Some((user.principal.clone(), proof));
-                Proof::Open(Login { hash: Arc::clone(hash), password, who })
+                PasswordLookup::Unverified(HashedLogin { hash: Arc::clone(hash), password, on_success: who })
             }
-            (None, None, Some(hash)) => Proof::Open(Login { hash: Arc::clone(hash), password, who: None }),
-            (None, None, None) => Proof::Wrong,
+            (None, None, Some(hash)) => PasswordLookup::Unverified(HashedLogin { hash: Arc::clone(hash), password, on_success: None }),
+            (None, None, None) => PasswordLookup::Invalid,
         }
     }
 
     /// Computes the hash of a login, when it is its turn. `None` if the password is wrong.
     ///
     /// Cancel safe: yes, because a computation that nobody waits for keeps its place until it ends.
-    pub(super) async fn prove(&self, login: Login) -> Result<Option<Principal>, Unchecked> {
+    pub(super) async fn verify_hash(&self, login: HashedLogin) -> Result<Option<Principal>, PasswordCheckError> {
         // Full: whoever comes now is told to come again.
-        let seat = Arc::clone(&self.hashing.in_all).try_acquire_owned().map_err(|_| Unchecked::TooMany)?;
-        let turn = Arc::clone(&self.hashing.at_once).acquire_owned().await.map_err(|_| Unchecked::Broken)?;
+        let seat = Arc::clone(&self.hash_state.queue_permits).try_acquire_owned().map_err(|_| PasswordCheckError::TooMany)?;
+        let turn = Arc::clone(&self.hash_state.hash_permits).acquire_owned().await.map_err(|_| PasswordCheckError::Failed)?;
         let users = self.clone();
         let computed = tracker::spawn_blocking(move || {
-            let found = users.compute(&login);
+            let found = users.verify_hash_blocking(&login);
             drop((turn, seat));
             found
         });
-        computed.await.ok_or(Unchecked::Broken)
+        computed.await.ok_or(PasswordCheckError::Failed)
     }
 
-    fn compute(&self, login: &Login) -> Option<Principal> {
+    fn verify_hash_blocking(&self, login: &HashedLogin) -> Option<Principal> {
         let is_right = Argon2::default().verify_password(&login.password, login.hash.as_ref()).is_ok();
-        let (principal, proof) = login.who.as_ref().filter(|_| is_right)?;
-        self.hashing.remember(proof, principal);
+        let (principal, proof) = login.on_success.as_ref().filter(|_| is_right)?;
+        self.hash_state.cache(proof, principal);
         Some(principal.clone())
     }
 }
 
-impl Hashing {
-    fn remembers(&self, proof: &Digest) -> bool {
-        self.right.lock().unwrap_or_else(PoisonError::into_inner).contains_key(proof.bytes())
+impl HashState {
+    fn is_cached(&self, proof: &Digest) -> bool {
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner).contains_key(proof.as_bytes())
     }
 
     /// Only who is right gets here, so nobody can push others out.
-    fn remember(&self, proof: &Digest, principal: &Principal) {
-        let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
-        if right.len() >= REMEMBERED {
+    fn cache(&self, proof: &Digest, principal: &Principal) {
+        let mut right = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if right.len() >= MAX_CACHED_PASSWORDS {
             right.clear();
         }
-        right.insert(*proof.bytes(), (timer_now(), principal.clone()));
+        right.insert(*proof.as_bytes(), (timer_now(), principal.clone()));
     }
 }
 
 impl Secret {
-    fn written(text: &str) -> Result<Secret, String> {
-        if FOREIGN.iter().any(|start| text.starts_with(start)) {
+    fn parse(text: &str) -> Result<Secret, String> {
+        if UNSUPPORTED_HASH_PREFIXES.iter().any(|start| text.starts_with(start)) {
             return Err("of hashes only `$argon2id$…` is understood".to_owned());
         }
         if !text.starts_with("$argon2") {

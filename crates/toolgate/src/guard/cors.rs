@@ -10,42 +10,42 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use super::many::OneOrMany;
+use super::many::IntoStrings;
 use super::origin::{Origin, Scheme, host_and_port};
 
-const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, OPTIONS, DELETE");
-const HEADERS: &str = "Content-Type, Authorization, X-API-Key, Accept, Mcp-Session-Id, MCP-Protocol-Version, \
+const ALLOWED_METHODS: HeaderValue = HeaderValue::from_static("GET, POST, OPTIONS, DELETE");
+const ALLOWED_HEADERS: &str = "Content-Type, Authorization, X-API-Key, Accept, Mcp-Session-Id, MCP-Protocol-Version, \
                        Last-Event-ID, Mcp-Method, Mcp-Name, X-Request-ID";
-const EXPOSED: HeaderValue = HeaderValue::from_static(
+const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static(
     "Mcp-Session-Id, WWW-Authenticate, Retry-After, X-Request-ID, MCP-Protocol-Version",
 );
-const A_DAY: Duration = Duration::from_secs(86_400);
-const ANY: HeaderValue = HeaderValue::from_static("*");
+const DEFAULT_MAX_AGE: Duration = Duration::from_secs(86_400);
+const WILDCARD: HeaderValue = HeaderValue::from_static("*");
 
 /// Headers that mirror arguments have names of their own; more of them than this are not asked for in one call.
-const MAX_MIRRORED: usize = 64;
+const MAX_PARAM_HEADERS: usize = 64;
 
 /// An origin as browsers write it is shorter than this.
-const MAX_ORIGIN: usize = 300;
+const MAX_ORIGIN_BYTES: usize = 300;
 
 /// The origins whose pages may call and read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cors {
     /// As they were given, and what they mean.
-    patterns: Vec<(String, Pattern)>,
+    patterns: Vec<(String, OriginPattern)>,
     /// `*` is answered as it is, not with the origin that asked.
-    is_literal: bool,
+    is_literal_wildcard: bool,
     /// How long browsers remember; a day if none.
     max_age: Option<Duration>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Pattern {
+enum OriginPattern {
     Any,
-    Some {
+    Host {
         /// Either if none.
         scheme: Option<Scheme>,
-        labels: Labels,
+        subdomains: Subdomains,
         /// Lower case.
         host: String,
         /// Any if none.
@@ -55,7 +55,7 @@ enum Pattern {
 
 /// How many labels may stand before the host of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Labels {
+enum Subdomains {
     Zero,
     One,
     OneOrMore,
@@ -66,9 +66,9 @@ impl Cors {
     ///
     /// # Errors
     /// If one is not a pattern; then nothing changes.
-    pub(crate) fn set(&mut self, origins: impl OneOrMany) -> Result<(), String> {
+    pub(crate) fn set(&mut self, origins: impl IntoStrings) -> Result<(), String> {
         let mut fresh = Cors { patterns: Vec::new(), ..*self };
-        for origin in origins.into_texts() {
+        for origin in origins.into_strings() {
             fresh.add(&origin)?;
         }
         *self = fresh;
@@ -80,7 +80,7 @@ impl Cors {
     /// # Errors
     /// If it is not a pattern.
     pub(crate) fn add(&mut self, origin: &str) -> Result<(), String> {
-        let pattern = Pattern::parse(origin)?;
+        let pattern = OriginPattern::parse(origin)?;
         if !self.patterns.iter().any(|(_, known)| *known == pattern) {
             self.patterns.push((origin.to_owned(), pattern));
         }
@@ -88,8 +88,8 @@ impl Cors {
     }
 
     /// Answers `*` where every origin is allowed, instead of the origin that asked.
-    pub(crate) fn literal(&mut self, is_literal: bool) {
-        self.is_literal = is_literal;
+    pub(crate) fn set_literal_wildcard(&mut self, is_literal: bool) {
+        self.is_literal_wildcard = is_literal;
     }
 
     /// How long browsers remember what they were told.
@@ -107,7 +107,7 @@ impl Cors {
         if self.patterns.is_empty() {
             return false;
         }
-        if self.is_any() && is_sound(origin) {
+        if self.is_any() && is_well_formed(origin) {
             return true;
         }
         Origin::parse(origin)
@@ -115,29 +115,29 @@ impl Cors {
     }
 
     fn is_any(&self) -> bool {
-        self.patterns.iter().any(|(_, pattern)| *pattern == Pattern::Any)
+        self.patterns.iter().any(|(_, pattern)| *pattern == OriginPattern::Any)
     }
 
     /// What `Access-Control-Allow-Origin` says to an origin that is allowed. `is_literal`: a star is answered as it is,
     /// whatever is said here.
-    pub(super) fn answer(&self, origin: &HeaderValue, is_literal: bool) -> HeaderValue {
-        if (self.is_literal || is_literal) && self.is_any() { ANY } else { origin.clone() }
+    pub(super) fn allow_origin_value(&self, origin: &HeaderValue, is_literal: bool) -> HeaderValue {
+        if (self.is_literal_wildcard || is_literal) && self.is_any() { WILDCARD } else { origin.clone() }
     }
 
     /// The headers of an answer that the page may read.
-    pub(super) fn dress(headers: &mut HeaderMap, answer: &HeaderValue) {
+    pub(super) fn apply_headers(headers: &mut HeaderMap, answer: &HeaderValue) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, answer.clone());
-        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
-        if *answer != ANY {
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
+        if *answer != WILDCARD {
             headers.append(header::VARY, HeaderValue::from_static("Origin"));
         }
     }
 
     /// What a browser is told that asks before it sends.
-    pub(super) fn preflight(&self, asked: &HeaderMap, headers: &mut HeaderMap) {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+    pub(super) fn apply_preflight(&self, asked: &HeaderMap, headers: &mut HeaderMap) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, ALLOWED_METHODS);
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed_headers(asked));
-        let seconds = self.max_age.unwrap_or(A_DAY).as_secs();
+        let seconds = self.max_age.unwrap_or(DEFAULT_MAX_AGE).as_secs();
         headers.insert(header::ACCESS_CONTROL_MAX_AGE, seconds.into());
     }
 }
@@ -149,27 +149,27 @@ fn allowed_headers(asked: &HeaderMap) -> HeaderValue {
     let mut allowed = String::new();
     // A header name is a token: what it parses from can stand in an answer.
     let names = wanted.filter_map(|name| name.trim().parse::<HeaderName>().ok());
-    for name in names.filter(|name| name.as_str().starts_with("mcp-param-")).take(MAX_MIRRORED) {
+    for name in names.filter(|name| name.as_str().starts_with("mcp-param-")).take(MAX_PARAM_HEADERS) {
         allowed.push_str(", ");
         allowed.push_str(name.as_str());
     }
     if allowed.is_empty() {
-        return HeaderValue::from_static(HEADERS);
+        return HeaderValue::from_static(ALLOWED_HEADERS);
     }
-    HeaderValue::try_from(format!("{HEADERS}{allowed}")).unwrap_or(HeaderValue::from_static(HEADERS))
+    HeaderValue::try_from(format!("{ALLOWED_HEADERS}{allowed}")).unwrap_or(HeaderValue::from_static(ALLOWED_HEADERS))
 }
 
 /// Where every origin is allowed, it must still be one: `null`, or a scheme and a host.
-fn is_sound(origin: &str) -> bool {
+fn is_well_formed(origin: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:/[]+".contains(&byte);
     let has_parts = origin.split_once("://").is_some_and(|(scheme, rest)| {
         !scheme.is_empty() && !rest.is_empty() && !rest.contains('/') && !scheme.contains([':', '/'])
     });
-    origin == "null" || (has_parts && origin.len() <= MAX_ORIGIN && origin.bytes().all(is_plain))
+    origin == "null" || (has_parts && origin.len() <= MAX_ORIGIN_BYTES && origin.bytes().all(is_plain))
 }
 
-impl Pattern {
-    fn parse(text: &str) -> Result<Pattern, String> {
+impl OriginPattern {
+    fn parse(text: &str) -> Result<OriginPattern, String> {
         let wrong = |why: &str| {
             format!(
                 "{text:?} is not an origin such as `https://example.com`, nor `*`, `*.example.com` or \
@@ -177,7 +177,7 @@ impl Pattern {
             )
         };
         if text == "*" {
-            return Ok(Pattern::Any);
+            return Ok(OriginPattern::Any);
         }
         let (scheme, rest) = match Scheme::split(text) {
             Some((scheme, rest)) => (Some(scheme), rest),
@@ -187,9 +187,9 @@ impl Pattern {
         };
         let (labels, rest) = match rest.strip_prefix("*.") {
             // With a scheme the pattern says exactly what is meant, so the star is one label.
-            Some(rest) if scheme.is_some() => (Labels::One, rest),
-            Some(rest) => (Labels::OneOrMore, rest),
-            None => (Labels::Zero, rest),
+            Some(rest) if scheme.is_some() => (Subdomains::One, rest),
+            Some(rest) => (Subdomains::OneOrMore, rest),
+            None => (Subdomains::Zero, rest),
         };
         if rest.contains('*') {
             return Err(wrong("a star stands alone or for what is before the first dot"));
@@ -199,15 +199,15 @@ impl Pattern {
         // An address has no names below it.
         let is_number =
             host.rsplit('.').next().is_some_and(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
-        if labels != Labels::Zero && (is_number || !host.split('.').all(is_label)) {
+        if labels != Subdomains::Zero && (is_number || !host.split('.').all(is_label)) {
             return Err(wrong("behind `*.` stands a domain"));
         }
-        let port = port.or(scheme.map(Scheme::port));
-        Ok(Pattern::Some { scheme, labels, host, port })
+        let port = port.or(scheme.map(Scheme::default_port));
+        Ok(OriginPattern::Host { scheme, subdomains: labels, host, port })
     }
 
     fn matches(&self, origin: &Origin) -> bool {
-        let Pattern::Some { scheme, labels, host, port } = self else {
+        let OriginPattern::Host { scheme, subdomains: labels, host, port } = self else {
             return true;
         };
         if scheme.is_some_and(|scheme| scheme != origin.scheme)
@@ -215,12 +215,12 @@ impl Pattern {
         {
             return false;
         }
-        if *labels == Labels::Zero {
+        if *labels == Subdomains::Zero {
             return *host == origin.host;
         }
         let before = origin.host.strip_suffix(host.as_str()).and_then(|before| before.strip_suffix('.'));
         match (before, labels) {
-            (Some(before), Labels::One) => is_label(before),
+            (Some(before), Subdomains::One) => is_label(before),
             (Some(before), _) => before.split('.').all(is_label),
             (None, _) => false,
         }

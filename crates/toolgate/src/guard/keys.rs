@@ -14,15 +14,15 @@ use std::time::Duration;
 
 pub use request::KeyRequest;
 
-use super::authorization::Given;
+use super::authorization::PresentedKey;
 use super::secret::Digest;
 use super::token::{Token, Tokens};
 use crate::request::{BoxFuture, Principal};
 
 /// How long whoever is asked may take.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PROVIDER_TIMEOUT: Duration = Duration::from_secs(3);
 /// No more of a provider's message than this is told.
-const MAX_MESSAGE: usize = 256;
+const MAX_MESSAGE_CHARS: usize = 256;
 
 /// The API keys of a server.
 ///
@@ -52,16 +52,16 @@ const MAX_MESSAGE: usize = 256;
 #[derive(Clone)]
 #[must_use]
 pub struct ApiKeys {
-    source: Source,
-    patience: Duration,
+    source: KeySource,
+    timeout: Duration,
 }
 
-type Ask = dyn Fn(String, KeyRequest) -> BoxFuture<'static, Result<bool, KeyError>> + Send + Sync;
+type KeyProviderFn = dyn Fn(String, KeyRequest) -> BoxFuture<'static, Result<bool, KeyError>> + Send + Sync;
 
 #[derive(Clone)]
-enum Source {
+enum KeySource {
     List(Result<Tokens, String>),
-    Ask(Arc<Ask>),
+    Provider(Arc<KeyProviderFn>),
 }
 
 impl ApiKeys {
@@ -72,66 +72,66 @@ impl ApiKeys {
     pub fn provider<F, V, M>(ask: F) -> ApiKeys
     where
         F: Fn(String, KeyRequest) -> V + Send + Sync + 'static,
-        V: IntoVerdict<M>,
+        V: IntoKeyResult<M>,
     {
-        let ask = move |key, request| ask(key, request).into_verdict();
-        ApiKeys { source: Source::Ask(Arc::new(ask)), patience: PATIENCE }
+        let ask = move |key, request| ask(key, request).into_key_result();
+        ApiKeys { source: KeySource::Provider(Arc::new(ask)), timeout: PROVIDER_TIMEOUT }
     }
 
     /// Lets in whoever has one of these, given as they are, as `sha256:` and the digits of their digests, or
     /// as a [`Token`] with a name or a profile.
     pub fn list<T: Into<Token>>(keys: impl IntoIterator<Item = T>) -> ApiKeys {
-        ApiKeys { source: Source::List(Tokens::new("key", keys)), patience: PATIENCE }
+        ApiKeys { source: KeySource::List(Tokens::new("key", keys)), timeout: PROVIDER_TIMEOUT }
     }
 
     /// Whether this key is right for this request.
     pub async fn verify(&self, key: &str, request: &KeyRequest) -> bool {
-        match Given::read(key.as_bytes()) {
-            Given::Key(key) => matches!(self.judge(key, request).await, Verdict::Right(_)),
-            Given::Missing | Given::Broken => false,
+        match PresentedKey::parse(key.as_bytes()) {
+            PresentedKey::Key(key) => matches!(self.check_key(key, request).await, KeyCheck::Valid(_)),
+            PresentedKey::Missing | PresentedKey::Malformed => false,
         }
     }
 
     /// What is wrong with the list, if something is.
     pub(super) fn check(&self) -> Result<(), String> {
         match &self.source {
-            Source::List(Err(fault)) => Err(fault.clone()),
+            KeySource::List(Err(fault)) => Err(fault.clone()),
             _ => Ok(()),
         }
     }
 
     /// Whether keys are asked for: an empty list is none.
     pub(crate) fn is_empty(&self) -> bool {
-        matches!(&self.source, Source::List(Ok(list)) if list.is_empty())
+        matches!(&self.source, KeySource::List(Ok(list)) if list.is_empty())
     }
 
     /// Cancel safe: yes, because the answer is used only after the last await.
-    pub(super) async fn judge(&self, key: String, request: &KeyRequest) -> Verdict {
+    pub(super) async fn check_key(&self, key: String, request: &KeyRequest) -> KeyCheck {
         let ask = match &self.source {
-            Source::List(list) => {
-                let holder = list.as_ref().ok().and_then(|list| list.holder(key.as_bytes()));
-                return holder.map_or(Verdict::Wrong, |holder| Verdict::Right(request.complete(holder)));
+            KeySource::List(list) => {
+                let holder = list.as_ref().ok().and_then(|list| list.principal_for(key.as_bytes()));
+                return holder.map_or(KeyCheck::Invalid, |holder| KeyCheck::Valid(request.apply_to(holder)));
             }
-            Source::Ask(ask) => Arc::clone(ask),
+            KeySource::Provider(ask) => Arc::clone(ask),
         };
-        let name = format!("key:{}", Digest::of(key.as_bytes()).short());
+        let name = format!("key:{}", Digest::of(key.as_bytes()).short_hex());
         let asked = request.clone();
-        let asking = caught(move || ask(key, asked));
-        match tokio::time::timeout(self.patience, asking).await {
-            Ok(Some(Ok(true))) => Verdict::Right(request.complete(&Principal::new(name))),
-            Ok(Some(Ok(false))) => Verdict::Wrong,
-            Ok(Some(Err(KeyError(Failed::Told(message))))) => Verdict::Told(message),
-            Ok(Some(Err(KeyError(Failed::Kept(fault))))) => {
+        let asking = catch_panic(move || ask(key, asked));
+        match tokio::time::timeout(self.timeout, asking).await {
+            Ok(Some(Ok(true))) => KeyCheck::Valid(request.apply_to(&Principal::new(name))),
+            Ok(Some(Ok(false))) => KeyCheck::Invalid,
+            Ok(Some(Err(KeyError(KeyErrorRepr::Rejected(message))))) => KeyCheck::Rejected(message),
+            Ok(Some(Err(KeyError(KeyErrorRepr::Internal(fault))))) => {
                 tracing::error!(fault = ?fault, "the API key provider failed");
-                Verdict::Unavailable
+                KeyCheck::Unavailable
             }
             Ok(None) => {
                 tracing::error!("the API key provider panicked");
-                Verdict::Unavailable
+                KeyCheck::Unavailable
             }
             Err(_) => {
-                tracing::error!(patience = ?self.patience, "the API key provider did not answer in time");
-                Verdict::Unavailable
+                tracing::error!(patience = ?self.timeout, "the API key provider did not answer in time");
+                KeyCheck::Unavailable
             }
         }
     }
@@ -140,8 +140,8 @@ impl ApiKeys {
 impl fmt::Debug for ApiKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.source {
-            Source::List(_) => "list",
-            Source::Ask(_) => "provider",
+            KeySource::List(_) => "list",
+            KeySource::Provider(_) => "provider",
         };
         f.debug_tuple("ApiKeys").field(&kind).finish()
     }
@@ -149,17 +149,17 @@ impl fmt::Debug for ApiKeys {
 
 /// What became of a key.
 #[derive(Debug)]
-pub(super) enum Verdict {
-    Right(Principal),
-    Wrong,
+pub(super) enum KeyCheck {
+    Valid(Principal),
+    Invalid,
     /// Wrong, in these words.
-    Told(String),
+    Rejected(String),
     /// Nobody could say.
     Unavailable,
 }
 
 /// Runs something to its end, or to its panic: then `None`.
-pub(super) async fn caught<T>(start: impl FnOnce() -> BoxFuture<'static, T>) -> Option<T> {
+pub(super) async fn catch_panic<T>(start: impl FnOnce() -> BoxFuture<'static, T>) -> Option<T> {
     let mut running = catch_unwind(AssertUnwindSafe(start)).ok()?;
     std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx))) {
         Ok(Poll::Ready(done)) => Poll::Ready(Some(done)),
@@ -186,36 +186,36 @@ pub(super) async fn caught<T>(start: impl FnOnce() -> BoxFuture<'static, T>) -> 
 /// assert_eq!(limit("101").unwrap_err().to_string(), "Rate limit exceeded");
 /// assert_eq!(limit("x").unwrap_err().to_string(), "the API key could not be checked");
 /// ```
-pub struct KeyError(Failed);
+pub struct KeyError(KeyErrorRepr);
 
-enum Failed {
-    Told(String),
-    Kept(String),
+enum KeyErrorRepr {
+    Rejected(String),
+    Internal(String),
 }
 
 impl KeyError {
     /// A refusal in these words, which the client gets to read.
     pub fn new(message: impl Into<String>) -> KeyError {
         let mut message: String = message.into();
-        if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE) {
+        if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE_CHARS) {
             message.truncate(end);
         }
-        KeyError(Failed::Told(message))
+        KeyError(KeyErrorRepr::Rejected(message))
     }
 }
 
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Failed::Told(message) => f.write_str(message),
-            Failed::Kept(_) => f.write_str("the API key could not be checked"),
+            KeyErrorRepr::Rejected(message) => f.write_str(message),
+            KeyErrorRepr::Internal(_) => f.write_str("the API key could not be checked"),
         }
     }
 }
 
 impl fmt::Debug for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Failed::Told(words) | Failed::Kept(words)) = &self.0;
+        let (KeyErrorRepr::Rejected(words) | KeyErrorRepr::Internal(words)) = &self.0;
         f.debug_tuple("KeyError").field(words).finish()
     }
 }
@@ -223,7 +223,7 @@ impl fmt::Debug for KeyError {
 // `KeyError` itself is no `std::error::Error`, or this would overlap with `From<T> for T`.
 impl<E: std::error::Error> From<E> for KeyError {
     fn from(error: E) -> KeyError {
-        KeyError(Failed::Kept(error.to_string()))
+        KeyError(KeyErrorRepr::Internal(error.to_string()))
     }
 }
 
@@ -233,49 +233,49 @@ impl<E: std::error::Error> From<E> for KeyError {
     label = "neither `bool`, `Result<bool, KeyError>`, nor a future of these",
     note = "a future must be `Send + 'static`"
 )]
-pub trait IntoVerdict<M> {
+pub trait IntoKeyResult<M> {
     #[doc(hidden)]
-    fn into_verdict(self) -> BoxFuture<'static, Result<bool, KeyError>>;
+    fn into_key_result(self) -> BoxFuture<'static, Result<bool, KeyError>>;
 }
 
 /// What can be said at once. See [`IntoVerdict`].
 #[doc(hidden)]
-pub trait Said {
+pub trait KeyResult {
     #[doc(hidden)]
-    fn said(self) -> Result<bool, KeyError>;
+    fn into_result(self) -> Result<bool, KeyError>;
 }
 
-impl Said for bool {
-    fn said(self) -> Result<bool, KeyError> {
+impl KeyResult for bool {
+    fn into_result(self) -> Result<bool, KeyError> {
         Ok(self)
     }
 }
 
-impl Said for Result<bool, KeyError> {
-    fn said(self) -> Result<bool, KeyError> {
+impl KeyResult for Result<bool, KeyError> {
+    fn into_result(self) -> Result<bool, KeyError> {
         self
     }
 }
 
 /// Tells the two kinds of verdict apart.
 #[doc(hidden)]
-pub struct AtOnce;
+pub struct SyncMarker;
 /// Tells the two kinds of verdict apart.
 #[doc(hidden)]
-pub struct Later;
+pub struct AsyncMarker;
 
-impl<V: Said> IntoVerdict<AtOnce> for V {
-    fn into_verdict(self) -> BoxFuture<'static, Result<bool, KeyError>> {
-        Box::pin(std::future::ready(self.said()))
+impl<V: KeyResult> IntoKeyResult<SyncMarker> for V {
+    fn into_key_result(self) -> BoxFuture<'static, Result<bool, KeyError>> {
+        Box::pin(std::future::ready(self.into_result()))
     }
 }
 
-impl<F> IntoVerdict<Later> for F
+impl<F> IntoKeyResult<AsyncMarker> for F
 where
     F: Future + Send + 'static,
-    F::Output: Said,
+    F::Output: KeyResult,
 {
-    fn into_verdict(self) -> BoxFuture<'static, Result<bool, KeyError>> {
-        Box::pin(async move { self.await.said() })
+    fn into_key_result(self) -> BoxFuture<'static, Result<bool, KeyError>> {
+        Box::pin(async move { self.await.into_result() })
     }
 }

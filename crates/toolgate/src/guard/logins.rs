@@ -14,29 +14,29 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::authorization::{Authorization, user_and_password};
-use super::keys::{KeyRequest, caught};
-use super::secret::{Digest, Proven};
+use super::authorization::{Authorization, decode_basic};
+use super::keys::{KeyRequest, catch_panic};
+use super::secret::{Digest, VerifiedLogins};
 use crate::clock::timer_now;
 use crate::request::{BoxFuture, Principal};
 use crate::seal::fill_random;
 
 /// How long whoever is asked may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PROVIDER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long somebody who was right is not asked about again, unless that is said.
-const REMEMBER: Duration = Duration::from_secs(60);
+const DEFAULT_CACHE_TTL: Duration = Duration::from_secs(60);
 /// How long somebody who was right is known to be no guesser.
-const RECALL: Duration = Duration::from_hours(1);
+const MAX_CACHE_TTL: Duration = Duration::from_hours(1);
 /// Logins that are asked about at once.
-const AT_ONCE: usize = 16;
+const MAX_CONCURRENT_CHECKS: usize = 16;
 /// Those, and the requests that wait for their turn. One more is told to come again.
-const IN_ALL: usize = 80;
+const MAX_PENDING_CHECKS: usize = 80;
 /// Proofs that are remembered. When there are so many, the oldest are asked about again.
-const REMEMBERED: usize = 4096;
+const MAX_CACHED_LOGINS: usize = 4096;
 /// Longer names and passwords are nobody's.
-const LONGEST: usize = 1024;
+const MAX_CREDENTIAL_BYTES: usize = 1024;
 /// No more of a provider's message than this is told.
-const MAX_MESSAGE: usize = 256;
+const MAX_MESSAGE_CHARS: usize = 256;
 
 /// Users whose passwords a function knows: a directory, a website, a database.
 ///
@@ -68,50 +68,50 @@ const MAX_MESSAGE: usize = 256;
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct Logins {
-    ask: Arc<Ask>,
-    patience: Duration,
-    remember: Duration,
-    asking: Arc<Asking>,
+pub struct BasicAuthProvider {
+    provider: Arc<LoginProviderFn>,
+    timeout: Duration,
+    cache_ttl: Duration,
+    state: Arc<ProviderState>,
 }
 
-type Ask =
+type LoginProviderFn =
     dyn Fn(String, String, KeyRequest) -> BoxFuture<'static, Result<Principal, LoginError>> + Send + Sync;
 
 /// What all copies share.
-struct Asking {
-    at_once: Semaphore,
-    in_all: Semaphore,
+struct ProviderState {
+    call_permits: Semaphore,
+    queue_permits: Semaphore,
     /// Makes what is remembered worthless elsewhere.
-    key: [u8; 32],
-    right: Mutex<Proven>,
+    salt: [u8; 32],
+    verified: Mutex<VerifiedLogins>,
 }
 
 /// What a header proves.
-pub(super) enum Look {
+pub(super) enum ProviderLookup {
     /// There are no credentials of this kind.
     Missing,
-    Wrong,
-    Right(Principal),
+    Invalid,
+    Valid(Principal),
     /// Somebody must be asked.
-    Open(Trial),
+    Unverified(ProviderLogin),
 }
 
 /// A user and a password that are still to be asked about.
-pub(super) struct Trial {
+pub(super) struct ProviderLogin {
     user: String,
     password: String,
-    proof: Digest,
+    cache_key: Digest,
     /// They were right not long ago: nobody is guessing.
-    pub(super) was_right: bool,
+    pub(super) was_valid: bool,
     request: KeyRequest,
 }
 
 /// What became of a login.
 #[derive(Debug)]
-pub(super) enum Verdict {
-    Right(Principal),
-    Wrong,
+pub(super) enum LoginCheck {
+    Valid(Principal),
+    Invalid,
     /// Known, and not let in, in these words.
     Forbidden(String),
     /// Too many are asked about.
@@ -120,149 +120,149 @@ pub(super) enum Verdict {
     Unavailable,
 }
 
-impl Logins {
+impl BasicAuthProvider {
     /// Asks this function who a user with a password is.
-    pub fn provider<F, V>(ask: F) -> Logins
+    pub fn provider<F, V>(ask: F) -> BasicAuthProvider
     where
         F: Fn(String, String, KeyRequest) -> V + Send + Sync + 'static,
         V: Future<Output = Result<Principal, LoginError>> + Send + 'static,
     {
         let mut key = [0; 32];
         fill_random(&mut key);
-        let asking = Asking {
-            at_once: Semaphore::new(AT_ONCE),
-            in_all: Semaphore::new(IN_ALL),
-            key,
-            right: Mutex::default(),
+        let asking = ProviderState {
+            call_permits: Semaphore::new(MAX_CONCURRENT_CHECKS),
+            queue_permits: Semaphore::new(MAX_PENDING_CHECKS),
+            salt: key,
+            verified: Mutex::default(),
         };
-        let ask: Arc<Ask> = Arc::new(move |user, password, request| Box::pin(ask(user, password, request)));
-        Logins { ask, patience: PATIENCE, remember: REMEMBER, asking: Arc::new(asking) }
+        let provider: Arc<LoginProviderFn> = Arc::new(move |user, password, request| Box::pin(ask(user, password, request)));
+        BasicAuthProvider { provider, timeout: PROVIDER_TIMEOUT, cache_ttl: DEFAULT_CACHE_TTL, state: Arc::new(asking) }
     }
 
     /// How long somebody who was right is not asked about again; an hour at most, and nothing to ask about every
     /// request. Somebody who is locked out elsewhere comes in for so long here.
-    pub fn remember(mut self, time: Duration) -> Logins {
-        self.remember = time.min(RECALL);
+    pub fn cache_ttl(mut self, time: Duration) -> BasicAuthProvider {
+        self.cache_ttl = time.min(MAX_CACHE_TTL);
         self
     }
 
     /// How long the function may take.
-    pub fn patience(mut self, time: Duration) -> Logins {
-        self.patience = time;
+    pub fn timeout(mut self, time: Duration) -> BasicAuthProvider {
+        self.timeout = time;
         self
     }
 
     /// Whether this user with this password would be let in.
     pub async fn verify(&self, user: &str, password: &str, request: &KeyRequest) -> bool {
-        match self.known(user.as_bytes().to_vec(), password.as_bytes().to_vec(), request.clone()) {
-            Look::Right(_) => true,
-            Look::Open(trial) => matches!(self.judge(trial).await, Verdict::Right(_)),
-            Look::Missing | Look::Wrong => false,
+        match self.lookup_credentials(user.as_bytes().to_vec(), password.as_bytes().to_vec(), request.clone()) {
+            ProviderLookup::Valid(_) => true,
+            ProviderLookup::Unverified(trial) => matches!(self.check_login(trial).await, LoginCheck::Valid(_)),
+            ProviderLookup::Missing | ProviderLookup::Invalid => false,
         }
     }
 
     /// What can be said without asking anybody.
-    pub(super) fn look(
+    pub(super) fn lookup(
         &self,
         authorization: Authorization<'_>,
         request: impl FnOnce() -> KeyRequest,
-    ) -> Look {
+    ) -> ProviderLookup {
         let encoded = match authorization {
-            Authorization::Missing => return Look::Missing,
+            Authorization::Missing => return ProviderLookup::Missing,
             Authorization::Basic(encoded) => encoded,
-            Authorization::Twice | Authorization::Broken | Authorization::Bearer(_) => return Look::Wrong,
+            Authorization::Repeated | Authorization::Malformed | Authorization::Bearer(_) => return ProviderLookup::Invalid,
         };
-        match user_and_password(encoded) {
-            Some((user, password)) => self.known(user, password, request()),
-            None => Look::Wrong,
+        match decode_basic(encoded) {
+            Some((user, password)) => self.lookup_credentials(user, password, request()),
+            None => ProviderLookup::Invalid,
         }
     }
 
-    fn known(&self, user: Vec<u8>, password: Vec<u8>, request: KeyRequest) -> Look {
-        let is_fine = |text: &[u8]| !text.is_empty() && text.len() <= LONGEST;
+    fn lookup_credentials(&self, user: Vec<u8>, password: Vec<u8>, request: KeyRequest) -> ProviderLookup {
+        let is_fine = |text: &[u8]| !text.is_empty() && text.len() <= MAX_CREDENTIAL_BYTES;
         if !is_fine(&user) || !is_fine(&password) {
-            return Look::Wrong;
+            return ProviderLookup::Invalid;
         }
         let (name, given) = (Digest::of(&user), Digest::of(&password));
-        let proof = Digest::mixed(&[&self.asking.key, name.bytes(), given.bytes()]);
-        let was_right = match self.asking.recall(&proof) {
-            Some((at, principal)) if at.elapsed() < self.remember => return Look::Right(principal),
-            Some((at, _)) => at.elapsed() < RECALL,
+        let proof = Digest::combine(&[&self.state.salt, name.as_bytes(), given.as_bytes()]);
+        let was_right = match self.state.cached(&proof) {
+            Some((at, principal)) if at.elapsed() < self.cache_ttl => return ProviderLookup::Valid(principal),
+            Some((at, _)) => at.elapsed() < MAX_CACHE_TTL,
             None => false,
         };
         match (String::from_utf8(user), String::from_utf8(password)) {
-            (Ok(user), Ok(password)) => Look::Open(Trial { user, password, proof, was_right, request }),
-            _ => Look::Wrong,
+            (Ok(user), Ok(password)) => ProviderLookup::Unverified(ProviderLogin { user, password, cache_key: proof, was_valid: was_right, request }),
+            _ => ProviderLookup::Invalid,
         }
     }
 
     /// Asks, when it is its turn.
     ///
     /// Cancel safe: yes, because the answer is used only after the last await.
-    pub(super) async fn judge(&self, trial: Trial) -> Verdict {
-        let Trial { user, password, proof, request, .. } = trial;
+    pub(super) async fn check_login(&self, trial: ProviderLogin) -> LoginCheck {
+        let ProviderLogin { user, password, cache_key: proof, request, .. } = trial;
         // Full: whoever comes now is told to come again.
-        let Ok(_seat) = self.asking.in_all.try_acquire() else { return Verdict::TooMany };
-        let (ask, asked) = (Arc::clone(&self.ask), request.clone());
+        let Ok(_seat) = self.state.queue_permits.try_acquire() else { return LoginCheck::TooMany };
+        let (ask, asked) = (Arc::clone(&self.provider), request.clone());
         let asking = async {
-            let _turn = self.asking.at_once.acquire().await.ok()?;
-            caught(move || ask(user, password, asked)).await
+            let _turn = self.state.call_permits.acquire().await.ok()?;
+            catch_panic(move || ask(user, password, asked)).await
         };
-        match tokio::time::timeout(self.patience, asking).await {
+        match tokio::time::timeout(self.timeout, asking).await {
             Ok(Some(Ok(principal))) => {
-                let principal = request.complete(&principal);
-                self.asking.note(&proof, Some(&principal));
-                Verdict::Right(principal)
+                let principal = request.apply_to(&principal);
+                self.state.update_cache(&proof, Some(&principal));
+                LoginCheck::Valid(principal)
             }
-            Ok(Some(Err(LoginError(Failed::Wrong)))) => {
-                self.asking.note(&proof, None);
-                Verdict::Wrong
+            Ok(Some(Err(LoginError(LoginErrorRepr::Invalid)))) => {
+                self.state.update_cache(&proof, None);
+                LoginCheck::Invalid
             }
-            Ok(Some(Err(LoginError(Failed::Forbidden(message))))) => {
-                self.asking.note(&proof, None);
-                Verdict::Forbidden(message)
+            Ok(Some(Err(LoginError(LoginErrorRepr::Forbidden(message))))) => {
+                self.state.update_cache(&proof, None);
+                LoginCheck::Forbidden(message)
             }
-            Ok(Some(Err(LoginError(Failed::Kept(fault))))) => {
+            Ok(Some(Err(LoginError(LoginErrorRepr::Unavailable(fault))))) => {
                 tracing::error!(fault = ?fault, "logins could not be checked");
-                Verdict::Unavailable
+                LoginCheck::Unavailable
             }
             Ok(None) => {
                 tracing::error!("whoever checks logins panicked");
-                Verdict::Unavailable
+                LoginCheck::Unavailable
             }
             Err(_) => {
-                tracing::error!(patience = ?self.patience, "whoever checks logins did not answer in time");
-                Verdict::Unavailable
+                tracing::error!(patience = ?self.timeout, "whoever checks logins did not answer in time");
+                LoginCheck::Unavailable
             }
         }
     }
 }
 
-impl Asking {
-    fn recall(&self, proof: &Digest) -> Option<(Instant, Principal)> {
-        self.right.lock().unwrap_or_else(PoisonError::into_inner).get(proof.bytes()).cloned()
+impl ProviderState {
+    fn cached(&self, proof: &Digest) -> Option<(Instant, Principal)> {
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner).get(proof.as_bytes()).cloned()
     }
 
     /// Who was right, or is no longer. Only who is right gets in here, so nobody can push others out.
-    fn note(&self, proof: &Digest, principal: Option<&Principal>) {
-        let mut right = self.right.lock().unwrap_or_else(PoisonError::into_inner);
+    fn update_cache(&self, proof: &Digest, principal: Option<&Principal>) {
+        let mut right = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(principal) = principal else {
-            right.remove(proof.bytes());
+            right.remove(proof.as_bytes());
             return;
         };
-        if right.len() >= REMEMBERED {
-            right.retain(|_, (at, _)| at.elapsed() < RECALL);
+        if right.len() >= MAX_CACHED_LOGINS {
+            right.retain(|_, (at, _)| at.elapsed() < MAX_CACHE_TTL);
         }
-        if right.len() >= REMEMBERED {
+        if right.len() >= MAX_CACHED_LOGINS {
             right.clear();
         }
-        right.insert(*proof.bytes(), (timer_now(), principal.clone()));
+        right.insert(*proof.as_bytes(), (timer_now(), principal.clone()));
     }
 }
 
-impl fmt::Debug for Logins {
+impl fmt::Debug for BasicAuthProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Logins").field("remember", &self.remember).finish_non_exhaustive()
+        f.debug_struct("BasicAuthProvider").field("remember", &self.cache_ttl).finish_non_exhaustive()
     }
 }
 
@@ -279,41 +279,41 @@ impl fmt::Debug for Logins {
 /// assert_eq!(error.to_string(), "the login could not be checked");
 /// assert_eq!(error.reason(), Some("invalid digit found in string"));
 /// ```
-pub struct LoginError(Failed);
+pub struct LoginError(LoginErrorRepr);
 
-enum Failed {
-    Wrong,
+enum LoginErrorRepr {
+    Invalid,
     Forbidden(String),
-    Kept(String),
+    Unavailable(String),
 }
 
 impl LoginError {
     /// The user or the password is wrong; nobody is told which. Answered 401.
     #[must_use]
     pub fn wrong() -> LoginError {
-        LoginError(Failed::Wrong)
+        LoginError(LoginErrorRepr::Invalid)
     }
 
     /// User and password are right and may not come in, in these words. Answered 403.
     pub fn forbidden(message: impl Into<String>) -> LoginError {
         let mut message: String = message.into();
-        if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE) {
+        if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE_CHARS) {
             message.truncate(end);
         }
-        LoginError(Failed::Forbidden(message))
+        LoginError(LoginErrorRepr::Forbidden(message))
     }
 
     /// Nobody could say, for this reason, which stays in the log. Answered 503.
     pub fn unavailable(reason: impl Into<String>) -> LoginError {
-        LoginError(Failed::Kept(reason.into()))
+        LoginError(LoginErrorRepr::Unavailable(reason.into()))
     }
 
     /// Why nobody could say, for whoever runs the server. Clients are not told.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         match &self.0 {
-            Failed::Kept(reason) => Some(reason),
-            Failed::Wrong | Failed::Forbidden(_) => None,
+            LoginErrorRepr::Unavailable(reason) => Some(reason),
+            LoginErrorRepr::Invalid | LoginErrorRepr::Forbidden(_) => None,
         }
     }
 }
@@ -321,9 +321,9 @@ impl LoginError {
 impl fmt::Display for LoginError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Failed::Wrong => f.write_str("user or password is wrong"),
-            Failed::Forbidden(message) => f.write_str(message),
-            Failed::Kept(_) => f.write_str("the login could not be checked"),
+            LoginErrorRepr::Invalid => f.write_str("user or password is wrong"),
+            LoginErrorRepr::Forbidden(message) => f.write_str(message),
+            LoginErrorRepr::Unavailable(_) => f.write_str("the login could not be checked"),
         }
     }
 }
@@ -331,8 +331,8 @@ impl fmt::Display for LoginError {
 impl fmt::Debug for LoginError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Failed::Wrong => f.write_str("LoginError::Wrong"),
-            Failed::Forbidden(words) | Failed::Kept(words) => {
+            LoginErrorRepr::Invalid => f.write_str("LoginError::Invalid"),
+            LoginErrorRepr::Forbidden(words) | LoginErrorRepr::Unavailable(words) => {
                 f.debug_tuple("LoginError").field(words).finish()
             }
         }
@@ -342,6 +342,6 @@ impl fmt::Debug for LoginError {
 // `LoginError` itself is no `std::error::Error`, or this would overlap with `From<T> for T`.
 impl<E: std::error::Error> From<E> for LoginError {
     fn from(error: E) -> LoginError {
-        LoginError(Failed::Kept(error.to_string()))
+        LoginError(LoginErrorRepr::Unavailable(error.to_string()))
     }
 }

@@ -12,43 +12,43 @@
     message = "`{Self}` is neither a text nor a list of texts",
     note = "give a `&str`, a `String`, or an array, a `Vec` or a slice of them"
 )]
-pub trait OneOrMany {
+pub trait IntoStrings {
     /// All of them.
-    fn into_texts(self) -> Vec<String>;
+    fn into_strings(self) -> Vec<String>;
 }
 
-impl OneOrMany for &str {
-    fn into_texts(self) -> Vec<String> {
+impl IntoStrings for &str {
+    fn into_strings(self) -> Vec<String> {
         vec![self.to_owned()]
     }
 }
 
-impl OneOrMany for String {
-    fn into_texts(self) -> Vec<String> {
+impl IntoStrings for String {
+    fn into_strings(self) -> Vec<String> {
         vec![self]
     }
 }
 
-impl OneOrMany for &String {
-    fn into_texts(self) -> Vec<String> {
+impl IntoStrings for &String {
+    fn into_strings(self) -> Vec<String> {
         vec![self.clone()]
     }
 }
 
-impl<S: Into<String>, const N: usize> OneOrMany for [S; N] {
-    fn into_texts(self) -> Vec<String> {
+impl<S: Into<String>, const N: usize> IntoStrings for [S; N] {
+    fn into_strings(self) -> Vec<String> {
         self.into_iter().map(Into::into).collect()
     }
 }
 
-impl<S: Into<String>> OneOrMany for Vec<S> {
-    fn into_texts(self) -> Vec<String> {
+impl<S: Into<String>> IntoStrings for Vec<S> {
+    fn into_strings(self) -> Vec<String> {
         self.into_iter().map(Into::into).collect()
     }
 }
 
-impl<S: AsRef<str>> OneOrMany for &[S] {
-    fn into_texts(self) -> Vec<String> {
+impl<S: AsRef<str>> IntoStrings for &[S] {
+    fn into_strings(self) -> Vec<String> {
         self.iter().map(|text| text.as_ref().to_owned()).collect()
     }
 }

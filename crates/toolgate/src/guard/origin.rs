@@ -5,16 +5,16 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Uri, header};
 
 use super::cors::Cors;
-use crate::letterhead::{Field, Glance, is_host, is_loopback};
+use crate::letterhead::{HeaderField, ParsedHeaders, host_matches, is_loopback};
 
 /// Which hosts and origins are served.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Hosts {
+pub(crate) struct HostAllowlist {
     /// Host names, lower case, without port.
     hosts: Vec<String>,
     origins: Vec<Origin>,
     /// The address that clients know the server by, as it was said.
-    public: Option<String>,
+    public_url: Option<String>,
 }
 
 /// Where a page comes from.
@@ -34,12 +34,12 @@ pub(super) enum Scheme {
 
 /// Why a request is not served, in words for whoever runs the server.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct HostRejection {
     pub(crate) status: u16,
-    pub(crate) why: String,
+    pub(crate) message: String,
 }
 
-impl Hosts {
+impl HostAllowlist {
     /// Also serves requests for this host, on any port.
     ///
     /// # Errors
@@ -82,14 +82,14 @@ impl Hosts {
         let authority = uri.authority().ok_or_else(wrong)?;
         self.allow_origin(&format!("{scheme}://{authority}"))?;
         self.allow_host(&host)?;
-        self.public = Some(url.to_owned());
+        self.public_url = Some(url.to_owned());
         Ok(())
     }
 
     /// The address that a request came to, as clients know it: what was said to be it, or else what the request itself
     /// is for, whose host is one that is served.
-    pub(crate) fn address(&self, scheme: &str, uri: &Uri, headers: &HeaderMap, path: &str) -> String {
-        if let Some(public) = &self.public {
+    pub(crate) fn public_address(&self, scheme: &str, uri: &Uri, headers: &HeaderMap, path: &str) -> String {
+        if let Some(public) = &self.public_url {
             let base = public.trim_end_matches('/');
             // What was said may be the whole address, or what all of them begin with.
             let is_whole = base.parse::<Uri>().is_ok_and(|uri| uri.path().ends_with(path));
@@ -102,25 +102,25 @@ impl Hosts {
 
     /// Judges the head of a request, where no other origins are allowed.
     #[cfg(test)]
-    pub(crate) fn gate(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refused> {
-        let glance = Glance::at(headers);
-        self.host(uri, headers, &glance)?;
-        self.origin(&glance, &Cors::default()).map(|_| ())
+    pub(crate) fn check_head(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), HostRejection> {
+        let glance = ParsedHeaders::parse(headers);
+        self.check_host(uri, headers, &glance)?;
+        self.check_origin(&glance, &Cors::default()).map(|_| ())
     }
 
     /// Judges the host that a request is for.
-    pub(super) fn host(&self, uri: &Uri, headers: &HeaderMap, glance: &Glance) -> Result<(), Refused> {
-        if uri.authority().is_none() && self.knows(glance) {
+    pub(super) fn check_host(&self, uri: &Uri, headers: &HeaderMap, glance: &ParsedHeaders) -> Result<(), HostRejection> {
+        if uri.authority().is_none() && self.is_allowed_host_header(glance) {
             return Ok(());
         }
-        let named = host_of(uri, headers)?;
+        let named = parse_hosts(uri, headers)?;
         for authority in named.iter().flatten() {
-            if !self.serves(authority.host()) {
-                return Err(Refused {
+            if !self.is_allowed_host(authority.host()) {
+                return Err(HostRejection {
                     status: 403,
-                    why: format!(
+                    message: format!(
                         "host {:?} is not served here; allow it with `public_url` or `allow_host` (in a file: `listen.public_url` or `listen.hosts`)",
-                        clip(authority.host())
+                        truncate(authority.host())
                     ),
                 });
             }
@@ -129,43 +129,43 @@ impl Hosts {
     }
 
     /// Judges the page that a request comes from. The origin is given back if it may read the answer.
-    pub(super) fn origin<'a>(
+    pub(super) fn check_origin<'a>(
         &self,
-        glance: &'a Glance,
+        glance: &'a ParsedHeaders,
         cors: &Cors,
-    ) -> Result<Option<&'a HeaderValue>, Refused> {
+    ) -> Result<Option<&'a HeaderValue>, HostRejection> {
         let (given, text) = match &glance.origin {
-            Field::Absent => return Ok(None),
-            Field::Once(given) => (given, given.to_str().ok()),
-            Field::Repeated(first) => (first, None),
+            HeaderField::Absent => return Ok(None),
+            HeaderField::Once(given) => (given, given.to_str().ok()),
+            HeaderField::Repeated(first) => (first, None),
         };
         match text {
             Some(text) if cors.is_allowed(text) => Ok(Some(given)),
-            Some(text) if self.trusts(text) => Ok(None),
-            _ => Err(Refused {
+            Some(text) if self.is_allowed_origin(text) => Ok(None),
+            _ => Err(HostRejection {
                 status: 403,
-                why: format!(
+                message: format!(
                     "origin {:?} is not allowed here; allow it with `cors` or `allow_origin`",
-                    clip(given.to_str().unwrap_or("?"))
+                    truncate(given.to_str().unwrap_or("?"))
                 ),
             }),
         }
     }
 
-    fn serves(&self, host: &str) -> bool {
+    fn is_allowed_host(&self, host: &str) -> bool {
         is_loopback(host) || self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host))
     }
 
     /// Whether the one header is a host that is served.
-    fn knows(&self, glance: &Glance) -> bool {
+    fn is_allowed_host_header(&self, glance: &ParsedHeaders) -> bool {
         match &glance.host {
-            _ if glance.is_local => true,
-            Field::Once(host) => self.hosts.iter().any(|known| is_host(host, known)),
-            Field::Absent | Field::Repeated(_) => false,
+            _ if glance.is_loopback_host => true,
+            HeaderField::Once(host) => self.hosts.iter().any(|known| host_matches(host, known)),
+            HeaderField::Absent | HeaderField::Repeated(_) => false,
         }
     }
 
-    fn trusts(&self, origin: &str) -> bool {
+    fn is_allowed_origin(&self, origin: &str) -> bool {
         // A page of this machine may talk to this machine, whatever its port.
         Origin::parse(origin)
             .is_some_and(|origin| is_loopback(&origin.host) || self.origins.contains(&origin))
@@ -173,8 +173,8 @@ impl Hosts {
 }
 
 /// The hosts a request names: in its target and in its header. Both count, and both must be whole.
-fn host_of(uri: &Uri, headers: &HeaderMap) -> Result<[Option<Authority>; 2], Refused> {
-    let bad = |why: &str| Refused { status: 400, why: why.to_owned() };
+fn parse_hosts(uri: &Uri, headers: &HeaderMap) -> Result<[Option<Authority>; 2], HostRejection> {
+    let bad = |why: &str| HostRejection { status: 400, message: why.to_owned() };
     let mut hosts = headers.get_all(header::HOST).iter();
     let header = match (hosts.next(), hosts.next()) {
         (Some(host), None) => {
@@ -200,7 +200,7 @@ impl Origin {
     pub(super) fn parse(origin: &str) -> Option<Origin> {
         let (scheme, rest) = Scheme::split(origin)?;
         let (host, port) = host_and_port(rest)?;
-        Some(Origin { scheme, host, port: port.unwrap_or(scheme.port()) })
+        Some(Origin { scheme, host, port: port.unwrap_or(scheme.default_port()) })
     }
 }
 
@@ -215,7 +215,7 @@ impl Scheme {
     }
 
     /// The port of an origin that names none.
-    pub(super) fn port(self) -> u16 {
+    pub(super) fn default_port(self) -> u16 {
         match self {
             Scheme::Http => 80,
             Scheme::Https => 443,
@@ -241,7 +241,7 @@ pub(super) fn host_and_port(text: &str) -> Option<(String, Option<u16>)> {
     Some((authority.host().to_ascii_lowercase(), port))
 }
 
-fn clip(text: &str) -> &str {
+fn truncate(text: &str) -> &str {
     text.char_indices().nth(128).map_or(text, |(end, _)| &text[..end])
 }
 
@@ -249,20 +249,20 @@ fn clip(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn gate(hosts: &Hosts, host: &str, origin: Option<&str>) -> u16 {
+    fn check_status(hosts: &HostAllowlist, host: &str, origin: Option<&str>) -> u16 {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, host.parse().unwrap());
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, origin.parse().unwrap());
         }
-        hosts.gate(&Uri::from_static("/mcp"), &headers).map_or_else(|refused| refused.status, |()| 200)
+        hosts.check_head(&Uri::from_static("/mcp"), &headers).map_or_else(|refused| refused.status, |()| 200)
     }
 
     #[test]
     fn loopback_is_served_and_nothing_else() {
-        let hosts = Hosts::default();
+        let hosts = HostAllowlist::default();
         for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:3000", "[::1]:8080", "localhost:65535"] {
-            assert_eq!(gate(&hosts, host, None), 200, "{host}");
+            assert_eq!(check_status(&hosts, host, None), 200, "{host}");
         }
         for host in [
             "evil.example.com",
@@ -272,18 +272,18 @@ mod tests {
             "0.0.0.0",
             "2130706433",
         ] {
-            assert_eq!(gate(&hosts, host, None), 403, "{host}");
+            assert_eq!(check_status(&hosts, host, None), 403, "{host}");
         }
         for host in ["user@localhost", "a b", "[::1", ""] {
-            assert_eq!(gate(&hosts, host, None), 400, "{host:?}");
+            assert_eq!(check_status(&hosts, host, None), 400, "{host:?}");
         }
     }
 
     #[test]
     fn an_origin_must_be_known() {
-        let hosts = Hosts::default();
+        let hosts = HostAllowlist::default();
         for origin in ["http://localhost", "http://127.0.0.1:8080", "https://[::1]:1"] {
-            assert_eq!(gate(&hosts, "localhost", Some(origin)), 200, "{origin}");
+            assert_eq!(check_status(&hosts, "localhost", Some(origin)), 200, "{origin}");
         }
         for origin in [
             "null",
@@ -302,17 +302,17 @@ mod tests {
             "localhost",
             "http://",
         ] {
-            assert_eq!(gate(&hosts, "localhost", Some(origin)), 403, "{origin:?}");
+            assert_eq!(check_status(&hosts, "localhost", Some(origin)), 403, "{origin:?}");
         }
     }
 
     #[test]
     fn a_public_address_opens_its_own_host_and_origin() {
-        let mut hosts = Hosts::default();
+        let mut hosts = HostAllowlist::default();
         hosts.allow_url("https://mcp.example.com/mcp").unwrap();
-        assert_eq!(gate(&hosts, "mcp.example.com", Some("https://mcp.example.com")), 200);
-        assert_eq!(gate(&hosts, "mcp.example.com", Some("http://mcp.example.com")), 403);
-        assert_eq!(gate(&hosts, "mcp.example.com", Some("https://mcp.example.com:8443")), 403);
+        assert_eq!(check_status(&hosts, "mcp.example.com", Some("https://mcp.example.com")), 200);
+        assert_eq!(check_status(&hosts, "mcp.example.com", Some("http://mcp.example.com")), 403);
+        assert_eq!(check_status(&hosts, "mcp.example.com", Some("https://mcp.example.com:8443")), 403);
         assert!(hosts.allow_host("mcp.example.com:8080").is_err());
         assert!(hosts.allow_host("https://mcp.example.com").is_err());
         assert!(hosts.allow_host("[2001:db8::1]").is_ok());
@@ -324,8 +324,8 @@ mod tests {
     fn the_target_counts_as_much_as_the_header() {
         let headers = HeaderMap::from_iter([(header::HOST, "localhost".parse().unwrap())]);
         let refused =
-            Hosts::default().gate(&Uri::from_static("http://evil.example/mcp"), &headers).unwrap_err();
+            HostAllowlist::default().check_head(&Uri::from_static("http://evil.example/mcp"), &headers).unwrap_err();
         assert_eq!(refused.status, 403);
-        assert!(refused.why.contains("`allow_host`") && refused.why.contains("`listen.hosts`"));
+        assert!(refused.message.contains("`allow_host`") && refused.message.contains("`listen.hosts`"));
     }
 }

@@ -26,15 +26,15 @@ use crate::clock::Clock;
 use crate::store::Cellar;
 
 /// More than this is no limit.
-const MAX: u32 = 1_000_000;
+const MAX_AMOUNT: u32 = 1_000_000;
 /// So many callers have a bucket of their own.
 const MAX_KEYS: usize = 100_000;
 const SHARDS: usize = 16;
 /// A full table is searched for buckets to drop at most so often.
-const SWEEP: Duration = Duration::from_secs(1);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const NEVER: u64 = u64::MAX;
 /// How long the store may take to count.
-const COUNTING: Duration = Duration::from_millis(500);
+const STORE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How many requests are served in which time.
 ///
@@ -56,8 +56,8 @@ pub struct Rate {
     amount: NonZeroU32,
     per: Duration,
     burst: NonZeroU32,
-    shared: bool,
-    window: bool,
+    is_shared: bool,
+    is_window: bool,
 }
 
 impl Rate {
@@ -86,15 +86,15 @@ impl Rate {
     }
 
     fn per(amount: u32, seconds: u64) -> Rate {
-        let amount = between(amount);
-        Rate { amount, per: Duration::from_secs(seconds), burst: amount, shared: false, window: false }
+        let amount = clamp_amount(amount);
+        Rate { amount, per: Duration::from_secs(seconds), burst: amount, is_shared: false, is_window: false }
     }
 
     /// The same, with so many at once after a pause: at least 1 and at most a million. Clients list and call
     /// in one go, so that less than 20 is felt by everybody.
     #[must_use]
     pub fn burst(mut self, burst: u32) -> Rate {
-        self.burst = between(burst);
+        self.burst = clamp_amount(burst);
         self
     }
 
@@ -103,7 +103,7 @@ impl Rate {
     /// an hour, and costs a look into the store for each request.
     #[must_use]
     pub fn shared(mut self) -> Rate {
-        self.shared = true;
+        self.is_shared = true;
         self
     }
 
@@ -112,13 +112,13 @@ impl Rate {
     /// pauses gets up to twice the amount in the first window, and the exact rate from then on. There is no burst then.
     #[must_use]
     pub fn window(mut self) -> Rate {
-        self.window = true;
+        self.is_window = true;
         self
     }
 }
 
-fn between(amount: u32) -> NonZeroU32 {
-    NonZeroU32::new(amount.min(MAX)).unwrap_or(NonZeroU32::MIN)
+fn clamp_amount(amount: u32) -> NonZeroU32 {
+    NonZeroU32::new(amount.min(MAX_AMOUNT)).unwrap_or(NonZeroU32::MIN)
 }
 
 impl FromStr for Rate {
@@ -131,7 +131,7 @@ impl FromStr for Rate {
         if !amount.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(wrong());
         }
-        let amount = amount.parse().ok().filter(|amount| (1..=MAX).contains(amount)).ok_or_else(wrong)?;
+        let amount = amount.parse().ok().filter(|amount| (1..=MAX_AMOUNT).contains(amount)).ok_or_else(wrong)?;
         match unit.trim() {
             "s" | "sec" | "second" => Ok(Rate::per_second(amount)),
             "m" | "min" | "minute" => Ok(Rate::per_minute(amount)),
@@ -156,8 +156,8 @@ impl fmt::Display for Rate {
 
 impl fmt::Debug for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shared = if self.shared { ", shared" } else { "" };
-        match self.window {
+        let shared = if self.is_shared { ", shared" } else { "" };
+        match self.is_window {
             true => write!(f, "Rate({self}, window{shared})"),
             false => write!(f, "Rate({self}, burst {}{shared})", self.burst),
         }
@@ -166,7 +166,7 @@ impl fmt::Debug for Rate {
 
 /// Whose bucket it is.
 #[derive(Clone, Copy, Debug, Hash)]
-pub(super) enum Whose<'a> {
+pub(super) enum LimitKey<'a> {
     V4([u8; 4]),
     /// Whoever has a network of this size has all of its addresses.
     V6([u16; 4]),
@@ -175,69 +175,69 @@ pub(super) enum Whose<'a> {
     Principal(&'a str),
 }
 
-impl Whose<'_> {
-    pub(super) fn address(address: Option<IpAddr>) -> Whose<'static> {
+impl LimitKey<'_> {
+    pub(super) fn from_address(address: Option<IpAddr>) -> LimitKey<'static> {
         match address.map(|address| address.to_canonical()) {
-            Some(IpAddr::V4(address)) => Whose::V4(address.octets()),
-            Some(IpAddr::V6(address)) => Whose::V6(first_half(address)),
-            None => Whose::Unknown,
+            Some(IpAddr::V4(address)) => LimitKey::V4(address.octets()),
+            Some(IpAddr::V6(address)) => LimitKey::V6(network_prefix(address)),
+            None => LimitKey::Unknown,
         }
     }
 }
 
-impl Whose<'_> {
+impl LimitKey<'_> {
     /// The same name in every process. Names of people are not written down.
-    fn name(self) -> String {
+    fn store_key(self) -> String {
         match self {
-            Whose::V4([a, b, c, d]) => format!("{a}.{b}.{c}.{d}"),
-            Whose::V6([a, b, c, d]) => format!("{a:x}.{b:x}.{c:x}.{d:x}.v6"),
-            Whose::Unknown => "unknown".to_owned(),
-            Whose::Principal(name) => URL_SAFE_NO_PAD.encode(Sha256::digest(name)),
+            LimitKey::V4([a, b, c, d]) => format!("{a}.{b}.{c}.{d}"),
+            LimitKey::V6([a, b, c, d]) => format!("{a:x}.{b:x}.{c:x}.{d:x}.v6"),
+            LimitKey::Unknown => "unknown".to_owned(),
+            LimitKey::Principal(name) => URL_SAFE_NO_PAD.encode(Sha256::digest(name)),
         }
     }
 }
 
-fn first_half(address: Ipv6Addr) -> [u16; 4] {
+fn network_prefix(address: Ipv6Addr) -> [u16; 4] {
     let [a, b, c, d, ..] = address.segments();
     [a, b, c, d]
 }
 
 /// Buckets for everybody, of one rate.
-pub(crate) struct Limiter {
+pub(crate) struct RateLimiter {
     rate: Rate,
     buckets: Buckets,
     /// Instead of buckets, where a window is counted.
     windows: Option<Windows>,
     /// Who is who: keyed, so that nobody can choose to share a bucket with somebody else.
-    names: RandomState,
+    hasher: RandomState,
     clock: Clock,
     /// When the table was last searched, in milliseconds of uptime, or `NEVER`.
-    swept: AtomicU64,
+    last_sweep_ms: AtomicU64,
 }
 
-impl fmt::Debug for Limiter {
+impl fmt::Debug for RateLimiter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limiter").field("rate", &self.rate).finish_non_exhaustive()
+        f.debug_struct("RateLimiter").field("rate", &self.rate).finish_non_exhaustive()
     }
 }
 
-impl Limiter {
+impl RateLimiter {
     pub(super) fn is_shared(&self) -> bool {
-        self.rate.shared
+        self.rate.is_shared
     }
 
-    pub(super) fn new(rate: Rate, clock: &Clock) -> Limiter {
-        Limiter::bounded(rate, clock, MAX_KEYS)
+    pub(super) fn new(rate: Rate, clock: &Clock) -> RateLimiter {
+        RateLimiter::with_max_keys(rate, clock, MAX_KEYS)
     }
 
-    fn bounded(rate: Rate, clock: &Clock, keys: usize) -> Limiter {
-        Limiter {
+    fn with_max_keys(rate: Rate, clock: &Clock, keys: usize) -> RateLimiter {
+        RateLimiter {
             rate,
             buckets: Buckets::new(rate.per / rate.amount.get(), rate.burst.get(), keys),
-            windows: rate.window.then(|| Windows::new(rate.amount.get(), rate.per, keys)),
-            names: RandomState::new(),
+            windows: rate.is_window.then(|| Windows::new(rate.amount.get(), rate.per, keys)),
+            hasher: RandomState::new(),
             clock: clock.clone(),
-            swept: AtomicU64::new(NEVER),
+            last_sweep_ms: AtomicU64::new(NEVER),
         }
     }
 
@@ -245,13 +245,13 @@ impl Limiter {
     ///
     /// # Errors
     /// If it is empty: the seconds until there is one again, at least 1.
-    pub(super) fn take(&self, whose: Whose<'_>) -> Result<(), u32> {
-        let key = self.names.hash_one(whose);
+    pub(super) fn take(&self, whose: LimitKey<'_>) -> Result<(), u32> {
+        let key = self.hasher.hash_one(whose);
         let now = self.clock.uptime();
         let taken = match &self.windows {
             Some(windows) => windows.take(key, now),
             None => {
-                if self.buckets.is_crowded() {
+                if self.buckets.is_full() {
                     self.sweep(now);
                 }
                 self.buckets.take(key, now)
@@ -267,15 +267,15 @@ impl Limiter {
     ///
     /// # Errors
     /// If there were too many: the seconds until they are counted anew, at least 1.
-    pub(super) async fn take_together(&self, whose: Whose<'_>, cellar: &Cellar) -> Result<(), u32> {
-        if !self.rate.shared {
+    pub(super) async fn take_shared(&self, whose: LimitKey<'_>, cellar: &Cellar) -> Result<(), u32> {
+        if !self.rate.is_shared {
             return Ok(());
         }
         let (per, now) = (self.rate.per.as_secs().max(1), self.clock.unix_secs());
-        let key = cellar.key("rate", &format!("{}-{per}-{}", whose.name(), now / per));
+        let key = cellar.key("rate", &format!("{}-{per}-{}", whose.store_key(), now / per));
         let counting = cellar.store.count(&key, 1, self.rate.per * 2);
         // Whoever cannot count together counts alone, and does not keep anybody waiting for it.
-        match tokio::time::timeout(COUNTING, counting).await {
+        match tokio::time::timeout(STORE_TIMEOUT, counting).await {
             Ok(Ok(count)) if count > u64::from(self.rate.amount.get()) => {
                 Err(u32::try_from(per - now % per).unwrap_or(u32::MAX).max(1))
             }
@@ -285,14 +285,14 @@ impl Limiter {
 
     /// Drops buckets that are full again, if that was not done just now.
     fn sweep(&self, now: Duration) {
-        let last = self.swept.load(Ordering::Relaxed);
-        if last != NEVER && now.saturating_sub(Duration::from_millis(last)) < SWEEP {
+        let last = self.last_sweep_ms.load(Ordering::Relaxed);
+        if last != NEVER && now.saturating_sub(Duration::from_millis(last)) < SWEEP_INTERVAL {
             return;
         }
         let next = u64::try_from(now.as_millis()).unwrap_or(NEVER - 1);
         // Whoever changes the time does the work; the others go on.
-        if self.swept.compare_exchange(last, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            self.buckets.forget_full(now);
+        if self.last_sweep_ms.compare_exchange(last, next, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.buckets.remove_full(now);
         }
     }
 }
@@ -306,8 +306,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    fn four(n: u32) -> Whose<'static> {
-        Whose::address(Some(IpAddr::from(n.to_be_bytes())))
+    fn address_key(n: u32) -> LimitKey<'static> {
+        LimitKey::from_address(Some(IpAddr::from(n.to_be_bytes())))
     }
 
     #[test]
@@ -329,67 +329,67 @@ mod tests {
         }
         assert_eq!(format!("{:?}", Rate::per_minute(600).burst(20)), "Rate(600/min, burst 20)");
         for rate in [Rate::per_second(0), Rate::per_hour(1).burst(u32::MAX), Rate::per_second(u32::MAX)] {
-            assert!(Limiter::new(rate, &Clock::manual()).take(Whose::Unknown).is_ok(), "{rate:?}");
+            assert!(RateLimiter::new(rate, &Clock::manual()).take(LimitKey::Unknown).is_ok(), "{rate:?}");
         }
     }
 
     #[test]
     fn a_burst_passes_and_then_one_at_a_time() {
         let clock = Clock::manual();
-        let limiter = Limiter::new(Rate::per_minute(60).burst(20), &clock);
+        let limiter = RateLimiter::new(Rate::per_minute(60).burst(20), &clock);
         for _ in 0..20 {
-            assert_eq!(limiter.take(four(1)), Ok(()));
+            assert_eq!(limiter.take(address_key(1)), Ok(()));
         }
-        assert_eq!(limiter.take(four(1)), Err(1));
-        assert_eq!(limiter.take(four(2)), Ok(()), "somebody else has a bucket of their own");
+        assert_eq!(limiter.take(address_key(1)), Err(1));
+        assert_eq!(limiter.take(address_key(2)), Ok(()), "somebody else has a bucket of their own");
         clock.advance(Duration::from_secs(1));
-        assert_eq!(limiter.take(four(1)), Ok(()));
-        assert_eq!(limiter.take(four(1)), Err(1));
+        assert_eq!(limiter.take(address_key(1)), Ok(()));
+        assert_eq!(limiter.take(address_key(1)), Err(1));
         clock.advance(Duration::from_secs(3600));
-        let passed = (0..100).filter(|_| limiter.take(four(1)).is_ok()).count();
+        let passed = (0..100).filter(|_| limiter.take(address_key(1)).is_ok()).count();
         assert_eq!(passed, 20, "a long pause gives one burst, not more");
     }
 
     #[test]
     fn whoever_must_wait_is_told_how_long_in_whole_seconds() {
         let clock = Clock::manual();
-        let limiter = Limiter::new(Rate::per_hour(60).burst(1), &clock);
-        assert_eq!(limiter.take(four(1)), Ok(()));
-        assert_eq!(limiter.take(four(1)), Err(60));
+        let limiter = RateLimiter::new(Rate::per_hour(60).burst(1), &clock);
+        assert_eq!(limiter.take(address_key(1)), Ok(()));
+        assert_eq!(limiter.take(address_key(1)), Err(60));
         clock.advance(Duration::from_millis(58_500));
-        assert_eq!(limiter.take(four(1)), Err(2));
+        assert_eq!(limiter.take(address_key(1)), Err(2));
         clock.advance(Duration::from_millis(1_400));
-        assert_eq!(limiter.take(four(1)), Err(1));
+        assert_eq!(limiter.take(address_key(1)), Err(1));
         clock.advance(Duration::from_millis(100));
-        assert_eq!(limiter.take(four(1)), Ok(()));
+        assert_eq!(limiter.take(address_key(1)), Ok(()));
     }
 
     /// L03
     #[test]
     fn a_network_of_ipv6_is_one_caller() {
-        let limiter = Limiter::new(Rate::per_hour(1), &Clock::manual());
+        let limiter = RateLimiter::new(Rate::per_hour(1), &Clock::manual());
         let address = |last: u16, network: u16| {
-            Whose::address(Some(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, network, 9, 9, 9, last))))
+            LimitKey::from_address(Some(IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, network, 9, 9, 9, last))))
         };
         let passed = (0..=u16::MAX).filter(|last| limiter.take(address(*last, 1)).is_ok()).count();
         assert_eq!((passed, limiter.buckets.len()), (1, 1));
         assert!(limiter.take(address(0, 2)).is_ok());
         let mapped = "::ffff:192.0.2.1".parse().ok();
-        assert!(limiter.take(Whose::address(mapped)).is_ok(), "a mapped address is an IPv4 address");
-        assert!(limiter.take(Whose::address("192.0.2.1".parse().ok())).is_err());
-        assert!(limiter.take(Whose::address("192.0.2.2".parse().ok())).is_ok());
+        assert!(limiter.take(LimitKey::from_address(mapped)).is_ok(), "a mapped address is an IPv4 address");
+        assert!(limiter.take(LimitKey::from_address("192.0.2.1".parse().ok())).is_err());
+        assert!(limiter.take(LimitKey::from_address("192.0.2.2".parse().ok())).is_ok());
     }
 
     /// L04
     #[test]
     fn a_full_table_never_starts_a_hot_caller_afresh() {
         let clock = Clock::manual();
-        let limiter = Limiter::bounded(Rate::per_minute(60).burst(3), &clock, 1000);
-        let hot = Whose::Principal("hot");
+        let limiter = RateLimiter::with_max_keys(Rate::per_minute(60).burst(3), &clock, 1000);
+        let hot = LimitKey::Principal("hot");
         while limiter.take(hot).is_ok() {}
         let mut passed = 0;
         for n in 0..20_000 {
-            passed += u32::from(limiter.take(four(n)).is_ok());
+            passed += u32::from(limiter.take(address_key(n)).is_ok());
             assert!(limiter.take(hot).is_err(), "after {n} others");
         }
         assert_eq!(limiter.buckets.len(), 1000);
@@ -399,19 +399,19 @@ mod tests {
             clock.advance(Duration::from_secs(1));
             while limiter.take(hot).is_ok() {}
         }
-        assert!(limiter.take(four(1_000_000)).is_ok());
+        assert!(limiter.take(address_key(1_000_000)).is_ok());
         assert!(limiter.buckets.len() < 10, "{}", limiter.buckets.len());
         assert!(limiter.take(hot).is_err());
     }
 
     #[test]
     fn the_table_counts_right_under_many_threads() {
-        let limiter = Limiter::bounded(Rate::per_hour(5), &Clock::manual(), 100);
+        let limiter = RateLimiter::with_max_keys(Rate::per_hour(5), &Clock::manual(), 100);
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| (0..2000).filter(|n| limiter.take(four(n % 300)).is_ok()).count());
+                scope.spawn(|| (0..2000).filter(|n| limiter.take(address_key(n % 300)).is_ok()).count());
             }
         });
-        assert_eq!((limiter.buckets.len(), limiter.buckets.counted()), (100, 100));
+        assert_eq!((limiter.buckets.len(), limiter.buckets.key_count()), (100, 100));
     }
 }

@@ -4,21 +4,21 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderValue, header};
 
-use super::{Dress, Pass};
+use super::{ResponsePolicy, Admitted};
 
 /// When whoever could not be let in because others were before them may come again.
-const SOON: u32 = 1;
+const BUSY_RETRY_SECONDS: u32 = 1;
 
 /// When credentials may be checked again.
-const LATER: u32 = 5;
+const UNAVAILABLE_RETRY_SECONDS: u32 = 5;
 
 /// A request that is not served.
 #[derive(Debug)]
-pub(crate) struct Refusal {
-    pub(crate) why: Why,
+pub(crate) struct GuardRejection {
+    pub(crate) reason: RejectReason,
     /// In words that can be shown.
     pub(crate) message: Cow<'static, str>,
-    pub(crate) dress: Dress,
+    pub(crate) response_policy: ResponsePolicy,
     pub(super) challenges: Vec<HeaderValue>,
     /// Seconds.
     retry_after: Option<u32>,
@@ -26,9 +26,9 @@ pub(crate) struct Refusal {
 
 /// Why a request is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum RejectReason {
     /// The head is malformed.
-    BadHead,
+    MalformedHead,
     Host,
     Origin,
     /// The address is not on the list.
@@ -38,13 +38,13 @@ pub(crate) enum Why {
         limit: usize,
     },
     /// The address or the caller comes too often.
-    TooMany,
+    RateLimited,
     /// Credentials are missing or wrong.
-    Credentials(Kind),
+    Credentials(CredentialKind),
     /// Credentials are right, and whose they are may not come in.
     Forbidden,
     /// Credentials are wrong, and were so too often.
-    TooManyFailures(Kind),
+    TooManyFailures(CredentialKind),
     /// Too many passwords are being checked.
     Busy,
     /// Whoever knows the keys does not answer.
@@ -53,34 +53,34 @@ pub(crate) enum Why {
 
 /// A kind of credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CredentialKind {
     Basic,
     Bearer,
     ApiKey,
 }
 
-impl Why {
+impl RejectReason {
     /// The status of HTTP.
     pub(crate) fn status(self) -> u16 {
         match self {
-            Why::BadHead => 400,
-            Why::Credentials(_) => 401,
-            Why::Host | Why::Origin | Why::Address | Why::Forbidden => 403,
-            Why::TooLarge { .. } => 413,
-            Why::TooMany | Why::TooManyFailures(_) | Why::Busy => 429,
-            Why::Unavailable => 503,
+            RejectReason::MalformedHead => 400,
+            RejectReason::Credentials(_) => 401,
+            RejectReason::Host | RejectReason::Origin | RejectReason::Address | RejectReason::Forbidden => 403,
+            RejectReason::TooLarge { .. } => 413,
+            RejectReason::RateLimited | RejectReason::TooManyFailures(_) | RejectReason::Busy => 429,
+            RejectReason::Unavailable => 503,
         }
     }
 }
 
-impl Refusal {
-    pub(super) fn new(why: Why, message: impl Into<Cow<'static, str>>, dress: &Dress) -> Box<Refusal> {
+impl GuardRejection {
+    pub(super) fn new(why: RejectReason, message: impl Into<Cow<'static, str>>, dress: &ResponsePolicy) -> Box<GuardRejection> {
         let (challenges, retry_after) = (Vec::new(), None);
-        Box::new(Refusal { why, message: message.into(), dress: dress.clone(), challenges, retry_after })
+        Box::new(GuardRejection { reason: why, message: message.into(), response_policy: dress.clone(), challenges, retry_after })
     }
 
-    pub(super) fn retry(why: Why, message: &'static str, dress: &Dress, seconds: u32) -> Box<Refusal> {
-        let mut refusal = Refusal::new(why, message, dress);
+    pub(super) fn with_retry_after(why: RejectReason, message: &'static str, dress: &ResponsePolicy, seconds: u32) -> Box<GuardRejection> {
+        let mut refusal = GuardRejection::new(why, message, dress);
         refusal.retry_after = Some(seconds);
         refusal
     }
@@ -91,7 +91,7 @@ impl Refusal {
     }
 
     /// What a client needs to know beside the words: which credentials are wanted, when to come again.
-    pub(crate) fn explain(&self, headers: &mut HeaderMap) {
+    pub(crate) fn apply_headers(&self, headers: &mut HeaderMap) {
         for challenge in &self.challenges {
             headers.append(header::WWW_AUTHENTICATE, challenge.clone());
         }
@@ -101,46 +101,46 @@ impl Refusal {
     }
 }
 
-pub(super) fn too_many_failures(kind: Kind, pass: &Pass, seconds: u32) -> Box<Refusal> {
+pub(super) fn too_many_failures(kind: CredentialKind, pass: &Admitted, seconds: u32) -> Box<GuardRejection> {
     let message = "too many wrong credentials from this address";
-    Refusal::retry(Why::TooManyFailures(kind), message, &pass.dress, seconds)
+    GuardRejection::with_retry_after(RejectReason::TooManyFailures(kind), message, &pass.response_policy, seconds)
 }
 
-pub(super) fn wrong(kind: Kind, challenges: Vec<HeaderValue>, pass: &Pass) -> Box<Refusal> {
+pub(super) fn wrong_credentials(kind: CredentialKind, challenges: Vec<HeaderValue>, pass: &Admitted) -> Box<GuardRejection> {
     let message = match kind {
-        Kind::Basic => "user or password is wrong",
-        Kind::Bearer => "the bearer token is wrong",
-        Kind::ApiKey => "Invalid API key",
+        CredentialKind::Basic => "user or password is wrong",
+        CredentialKind::Bearer => "the bearer token is wrong",
+        CredentialKind::ApiKey => "Invalid API key",
     };
-    let mut refusal = Refusal::new(Why::Credentials(kind), message, &pass.dress);
+    let mut refusal = GuardRejection::new(RejectReason::Credentials(kind), message, &pass.response_policy);
     refusal.challenges = challenges;
     refusal
 }
 
-pub(super) fn missing(kind: Kind, challenges: Vec<HeaderValue>, pass: &Pass) -> Box<Refusal> {
+pub(super) fn missing_credentials(kind: CredentialKind, challenges: Vec<HeaderValue>, pass: &Admitted) -> Box<GuardRejection> {
     let message = match kind {
-        Kind::Basic => "a user and a password are needed: `Authorization: Basic`",
-        Kind::Bearer => "a token is needed: `Authorization: Bearer`",
-        Kind::ApiKey => "an API key is needed: `X-API-Key` or `Authorization: Bearer`",
+        CredentialKind::Basic => "a user and a password are needed: `Authorization: Basic`",
+        CredentialKind::Bearer => "a token is needed: `Authorization: Bearer`",
+        CredentialKind::ApiKey => "an API key is needed: `X-API-Key` or `Authorization: Bearer`",
     };
-    let mut refusal = Refusal::new(Why::Credentials(kind), message, &pass.dress);
+    let mut refusal = GuardRejection::new(RejectReason::Credentials(kind), message, &pass.response_policy);
     refusal.challenges = challenges;
     refusal
 }
 
-pub(super) fn busy(dress: &Dress) -> Box<Refusal> {
-    Refusal::retry(Why::Busy, "too many passwords are being checked; try again", dress, SOON)
+pub(super) fn busy(dress: &ResponsePolicy) -> Box<GuardRejection> {
+    GuardRejection::with_retry_after(RejectReason::Busy, "too many passwords are being checked; try again", dress, BUSY_RETRY_SECONDS)
 }
 
-pub(super) fn unavailable(dress: &Dress) -> Box<Refusal> {
-    Refusal::retry(Why::Unavailable, "credentials cannot be checked at the moment", dress, LATER)
+pub(super) fn unavailable(dress: &ResponsePolicy) -> Box<GuardRejection> {
+    GuardRejection::with_retry_after(RejectReason::Unavailable, "credentials cannot be checked at the moment", dress, UNAVAILABLE_RETRY_SECONDS)
 }
 
-pub(super) fn bearer(is_wrong: bool) -> HeaderValue {
+pub(super) fn bearer_challenge(is_wrong: bool) -> HeaderValue {
     HeaderValue::from_static(if is_wrong { "Bearer error=\"invalid_token\"" } else { "Bearer" })
 }
 
 /// The refusal of a body that is too long, also for one that turns out to be while it is read.
-pub(crate) fn too_large(limit: usize, dress: &Dress) -> Box<Refusal> {
-    Refusal::new(Why::TooLarge { limit }, format!("Request body too large (max: {limit} bytes)"), dress)
+pub(crate) fn too_large(limit: usize, dress: &ResponsePolicy) -> Box<GuardRejection> {
+    GuardRejection::new(RejectReason::TooLarge { limit }, format!("Request body too large (max: {limit} bytes)"), dress)
 }

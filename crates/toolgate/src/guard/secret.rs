@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::request::Principal;
 
 /// Who has proven what, and when. One type for all who remember it needs one code.
-pub(super) type Proven = HashMap<[u8; 32], (Instant, Principal)>;
+pub(super) type VerifiedLogins = HashMap<[u8; 32], (Instant, Principal)>;
 
 /// The SHA-256 of a secret.
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ impl Digest {
     }
 
     /// Several digests and a key as one, for tables that remember a proof.
-    pub(super) fn mixed(parts: &[&[u8; 32]]) -> Digest {
+    pub(super) fn combine(parts: &[&[u8; 32]]) -> Digest {
         let mut hash = Sha256::new();
         for part in parts {
             hash.update(part);
@@ -36,7 +36,7 @@ impl Digest {
     ///
     /// # Errors
     /// If the digits are not 64 hex digits.
-    pub(super) fn written(text: &str) -> Result<Digest, String> {
+    pub(super) fn parse(text: &str) -> Result<Digest, String> {
         let Some(digits) = text.strip_prefix("sha256:") else {
             return Ok(Digest::of(text.as_bytes()));
         };
@@ -44,27 +44,27 @@ impl Digest {
         let (pairs, []) = digits.as_bytes().as_chunks::<2>() else {
             return Err(wrong());
         };
-        let bytes: Option<Vec<u8>> = pairs.iter().map(|pair| byte(*pair)).collect();
+        let bytes: Option<Vec<u8>> = pairs.iter().map(|pair| parse_hex_byte(*pair)).collect();
         bytes.and_then(|bytes| bytes.try_into().ok()).map(Digest).ok_or_else(wrong)
     }
 
-    pub(super) fn is(&self, other: &Digest) -> Choice {
+    pub(super) fn ct_eq(&self, other: &Digest) -> Choice {
         self.0.ct_eq(&other.0)
     }
 
-    pub(super) fn bytes(&self) -> &[u8; 32] {
+    pub(super) fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
     /// The first 16 hex digits: tells secrets apart and leads back to none.
-    pub(super) fn short(&self) -> String {
+    pub(super) fn short_hex(&self) -> String {
         let mut start = [0; 8];
         start.copy_from_slice(&self.0[..8]);
         format!("{:016x}", u64::from_be_bytes(start))
     }
 }
 
-fn byte([high, low]: [u8; 2]) -> Option<u8> {
+fn parse_hex_byte([high, low]: [u8; 2]) -> Option<u8> {
     let digit = |letter: u8| char::from(letter).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     Some(digit(high)? << 4 | digit(low)?)
 }
@@ -83,16 +83,16 @@ mod tests {
     fn a_written_digest_is_the_digest_of_the_secret() {
         // printf abc | sha256sum
         let written = "sha256:BA7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        let digest = Digest::written(written).unwrap();
-        assert!(bool::from(digest.is(&Digest::of(b"abc"))));
-        assert!(!bool::from(digest.is(&Digest::of(b"abd"))));
-        assert_eq!(digest.short(), "ba7816bf8f01cfea");
-        assert!(bool::from(Digest::written("abc").unwrap().is(&digest)));
+        let digest = Digest::parse(written).unwrap();
+        assert!(bool::from(digest.ct_eq(&Digest::of(b"abc"))));
+        assert!(!bool::from(digest.ct_eq(&Digest::of(b"abd"))));
+        assert_eq!(digest.short_hex(), "ba7816bf8f01cfea");
+        assert!(bool::from(Digest::parse("abc").unwrap().ct_eq(&digest)));
         for wrong in ["sha256:", "sha256:ba78", "sha256:+a7816", &written[..70], &format!("{written}00")] {
-            assert!(Digest::written(wrong).is_err(), "{wrong}");
+            assert!(Digest::parse(wrong).is_err(), "{wrong}");
         }
         let wrong = format!("sha256:{}", "é".repeat(32));
-        assert!(Digest::written(&wrong).is_err());
+        assert!(Digest::parse(&wrong).is_err());
         assert_eq!(format!("{digest:?}"), "Digest");
     }
 }

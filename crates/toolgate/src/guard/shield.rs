@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
 
-const USUAL: [(HeaderName, HeaderValue); 6] = [
+const DEFAULT_HEADERS: [(HeaderName, HeaderValue); 6] = [
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
     (header::X_XSS_PROTECTION, HeaderValue::from_static("1; mode=block")),
@@ -37,56 +37,56 @@ const HSTS: HeaderValue = HeaderValue::from_static("max-age=31536000; includeSub
 pub struct SecurityHeaders {
     always: Arc<HeaderMap>,
     /// The same with what every answer in JSON carries.
-    json: Arc<Outfit>,
+    json: Arc<PrebuiltHeaders>,
     /// Only where the request was safe from others already: said over plain HTTP it must be ignored.
-    secure: Option<HeaderValue>,
-    fault: Option<String>,
+    hsts: Option<HeaderValue>,
+    error: Option<String>,
 }
 
 /// Fields that were written once, for answers that have no others.
 #[derive(Debug, Default)]
-pub(crate) struct Outfit {
-    pub(crate) fields: HeaderMap,
+pub(crate) struct PrebuiltHeaders {
+    pub(crate) map: HeaderMap,
     /// The same as HTTP/1.1 sends them.
     pub(crate) lines: Box<[u8]>,
     /// Among them are some that are for whoever sends them to say.
-    is_odd: bool,
+    has_framing_headers: bool,
 }
 
-impl Outfit {
-    fn of(fields: HeaderMap) -> Outfit {
+impl PrebuiltHeaders {
+    fn of(map: HeaderMap) -> PrebuiltHeaders {
         let mut lines = Vec::new();
-        for (name, value) in &fields {
+        for (name, value) in &map {
             for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
                 lines.extend_from_slice(part);
             }
         }
         let framing = [header::CONNECTION, header::CONTENT_LENGTH, header::DATE, header::TRANSFER_ENCODING];
-        let is_odd = framing.iter().any(|name| fields.contains_key(name));
-        Outfit { fields, lines: lines.into(), is_odd }
+        let has_framing_headers = framing.iter().any(|name| map.contains_key(name));
+        PrebuiltHeaders { map, lines: lines.into(), has_framing_headers }
     }
 }
 
 impl Default for SecurityHeaders {
     fn default() -> SecurityHeaders {
-        SecurityHeaders::of(HeaderMap::from_iter(USUAL), Some(HSTS))
+        SecurityHeaders::of(HeaderMap::from_iter(DEFAULT_HEADERS), Some(HSTS))
     }
 }
 
 impl SecurityHeaders {
     fn of(always: HeaderMap, secure: Option<HeaderValue>) -> SecurityHeaders {
         let mut headers =
-            SecurityHeaders { always: Arc::new(always), json: Arc::default(), secure, fault: None };
-        headers.settle();
+            SecurityHeaders { always: Arc::new(always), json: Arc::default(), hsts: secure, error: None };
+        headers.rebuild();
         headers
     }
 
     /// Makes what is copied into answers.
-    fn settle(&mut self) {
+    fn rebuild(&mut self) {
         let mut json = HeaderMap::clone(&self.always);
         json.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         json.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        self.json = Arc::new(Outfit::of(json));
+        self.json = Arc::new(PrebuiltHeaders::of(json));
     }
 
     /// None at all.
@@ -97,68 +97,68 @@ impl SecurityHeaders {
     /// With this header too, or with this value instead of the one before.
     pub fn with(mut self, name: &str, value: &str) -> SecurityHeaders {
         let (Ok(known), Ok(value)) = (name.parse::<HeaderName>(), value.parse::<HeaderValue>()) else {
-            self.fault.get_or_insert_with(|| format!("{name:?}: {value:?} is not a header"));
+            self.error.get_or_insert_with(|| format!("{name:?}: {value:?} is not a header"));
             return self;
         };
         if known == header::STRICT_TRANSPORT_SECURITY && !self.always.contains_key(&known) {
-            self.secure = Some(value);
+            self.hsts = Some(value);
         } else {
             Arc::make_mut(&mut self.always).insert(known, value);
         }
-        self.settle();
+        self.rebuild();
         self
     }
 
     /// Without this header.
     pub fn without(mut self, name: &str) -> SecurityHeaders {
         if name.eq_ignore_ascii_case(header::STRICT_TRANSPORT_SECURITY.as_str()) {
-            self.secure = None;
+            self.hsts = None;
         }
         Arc::make_mut(&mut self.always).remove(name);
-        self.settle();
+        self.rebuild();
         self
     }
 
     /// With `Strict-Transport-Security` on every answer, not only over TLS: for servers behind a proxy that
     /// does not say how it was reached.
     pub fn strict_transport_always(mut self) -> SecurityHeaders {
-        if let Some(value) = self.secure.take() {
+        if let Some(value) = self.hsts.take() {
             Arc::make_mut(&mut self.always).insert(header::STRICT_TRANSPORT_SECURITY, value);
         }
-        self.settle();
+        self.rebuild();
         self
     }
 
     /// What is wrong with them, if something is.
     pub(super) fn check(&self) -> Result<(), String> {
-        self.fault.clone().map_or(Ok(()), Err)
+        self.error.clone().map_or(Ok(()), Err)
     }
 
     /// The headers of an answer in JSON. To copy them all is cheaper than to put on each.
-    pub(super) fn json(&self, is_secure: bool) -> HeaderMap {
-        let mut headers = HeaderMap::clone(&self.json.fields);
-        self.finish(&mut headers, is_secure);
+    pub(super) fn json_headers(&self, is_secure: bool) -> HeaderMap {
+        let mut headers = HeaderMap::clone(&self.json.map);
+        self.apply_hsts(&mut headers, is_secure);
         headers
     }
 
     /// The same, not copied at all, where an answer in JSON has no other headers.
-    pub(super) fn outfit(&self, is_secure: bool) -> Option<Arc<Outfit>> {
-        let has_more = is_secure && self.secure.is_some();
-        (!has_more && !self.json.is_odd).then(|| Arc::clone(&self.json))
+    pub(super) fn prebuilt(&self, is_secure: bool) -> Option<Arc<PrebuiltHeaders>> {
+        let has_more = is_secure && self.hsts.is_some();
+        (!has_more && !self.json.has_framing_headers).then(|| Arc::clone(&self.json))
     }
 
     /// Puts them on an answer.
-    pub(super) fn dress(&self, headers: &mut HeaderMap, is_secure: bool) {
+    pub(super) fn apply(&self, headers: &mut HeaderMap, is_secure: bool) {
         // One growth at most, and no more than is needed: a stream keeps this map as long as it lasts.
         headers.reserve(self.always.len());
         for (name, value) in self.always.iter() {
             headers.insert(name, value.clone());
         }
-        self.finish(headers, is_secure);
+        self.apply_hsts(headers, is_secure);
     }
 
-    fn finish(&self, headers: &mut HeaderMap, is_secure: bool) {
-        if let (true, Some(value)) = (is_secure, &self.secure) {
+    fn apply_hsts(&self, headers: &mut HeaderMap, is_secure: bool) {
+        if let (true, Some(value)) = (is_secure, &self.hsts) {
             headers.insert(header::STRICT_TRANSPORT_SECURITY, value.clone());
         }
     }
@@ -168,10 +168,10 @@ impl SecurityHeaders {
 mod tests {
     use super::*;
 
-    fn shown(shield: &SecurityHeaders, is_secure: bool) -> Vec<String> {
+    fn applied_lines(shield: &SecurityHeaders, is_secure: bool) -> Vec<String> {
         let mut headers = HeaderMap::new();
-        shield.dress(&mut headers, is_secure);
-        let mut json = shield.json(is_secure);
+        shield.apply(&mut headers, is_secure);
+        let mut json = shield.json_headers(is_secure);
         assert_eq!(json.remove("content-type").unwrap(), "application/json");
         assert_eq!(json.remove("cache-control").unwrap(), "no-store");
         assert_eq!(headers, json);
@@ -192,24 +192,24 @@ mod tests {
             "x-frame-options: DENY",
             "x-xss-protection: 1; mode=block",
         ];
-        assert_eq!(shown(&SecurityHeaders::default(), true), all);
-        let plain = shown(&SecurityHeaders::default(), false);
+        assert_eq!(applied_lines(&SecurityHeaders::default(), true), all);
+        let plain = applied_lines(&SecurityHeaders::default(), false);
         assert_eq!(plain.len(), 6);
         assert!(!plain.iter().any(|line| line.starts_with("strict")));
-        assert_eq!(shown(&SecurityHeaders::default().strict_transport_always(), false), all);
+        assert_eq!(applied_lines(&SecurityHeaders::default().strict_transport_always(), false), all);
     }
 
     #[test]
     fn each_of_them_can_be_changed() {
         let changed =
             SecurityHeaders::none().with("X-Frame-Options", "DENY").with("x-frame-options", "SAMEORIGIN");
-        assert_eq!(shown(&changed, true), ["x-frame-options: SAMEORIGIN"]);
-        assert_eq!(shown(&changed.without("X-FRAME-options"), true), Vec::<String>::new());
+        assert_eq!(applied_lines(&changed, true), ["x-frame-options: SAMEORIGIN"]);
+        assert_eq!(applied_lines(&changed.without("X-FRAME-options"), true), Vec::<String>::new());
         let always = SecurityHeaders::default().strict_transport_always();
-        assert_eq!(shown(&always.without("Strict-Transport-Security"), true).len(), 6);
+        assert_eq!(applied_lines(&always.without("Strict-Transport-Security"), true).len(), 6);
         let hsts = SecurityHeaders::none().with("strict-transport-security", "max-age=1");
-        assert_eq!(shown(&hsts, false), Vec::<String>::new());
-        assert_eq!(shown(&hsts, true), ["strict-transport-security: max-age=1"]);
+        assert_eq!(applied_lines(&hsts, false), Vec::<String>::new());
+        assert_eq!(applied_lines(&hsts, true), ["strict-transport-security: max-age=1"]);
         assert!(SecurityHeaders::none().with("a b", "c").check().is_err());
         assert!(SecurityHeaders::none().with("a", "c\r\nd: e").check().is_err());
     }

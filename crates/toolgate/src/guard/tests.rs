@@ -11,31 +11,31 @@ use crate::profile::Profile;
 
 /// What a request got: a status and who it is, or why not.
 #[derive(Debug)]
-enum Got {
-    In(Pass),
+enum GuardOutcome {
+    Admitted(Admitted),
     Preflight(HeaderMap),
-    Out(Box<Refusal>),
+    Rejected(Box<GuardRejection>),
 }
 
-impl Got {
+impl GuardOutcome {
     fn status(&self) -> u16 {
         match self {
-            Got::In(_) => 200,
-            Got::Preflight(_) => 204,
-            Got::Out(refusal) => refusal.why.status(),
+            GuardOutcome::Admitted(_) => 200,
+            GuardOutcome::Preflight(_) => 204,
+            GuardOutcome::Rejected(refusal) => refusal.reason.status(),
         }
     }
 
-    fn who(&self) -> &str {
+    fn principal_id(&self) -> &str {
         match self {
-            Got::In(pass) => pass.principal.id().unwrap_or("anonymous"),
+            GuardOutcome::Admitted(pass) => pass.principal.id().unwrap_or("anonymous"),
             _ => "out",
         }
     }
 
-    fn refusal(&self) -> &Refusal {
+    fn rejection(&self) -> &GuardRejection {
         match self {
-            Got::Out(refusal) => refusal,
+            GuardOutcome::Rejected(refusal) => refusal,
             _ => panic!("{self:?} is no refusal"),
         }
     }
@@ -44,11 +44,11 @@ impl Got {
     fn header(&self, guards: &Guards, name: &str) -> Option<String> {
         let mut headers = HeaderMap::new();
         match self {
-            Got::In(pass) => guards.dress(&mut headers, &pass.dress),
-            Got::Preflight(all) => headers.clone_from(all),
-            Got::Out(refusal) => {
-                guards.dress(&mut headers, &refusal.dress);
-                refusal.explain(&mut headers);
+            GuardOutcome::Admitted(pass) => guards.apply_headers(&mut headers, &pass.response_policy),
+            GuardOutcome::Preflight(all) => headers.clone_from(all),
+            GuardOutcome::Rejected(refusal) => {
+                guards.apply_headers(&mut headers, &refusal.response_policy);
+                refusal.apply_headers(&mut headers);
             }
         }
         headers.get(name).map(|value| value.to_str().unwrap().to_owned())
@@ -56,64 +56,64 @@ impl Got {
 }
 
 /// A request as the porch sees it: a method and header lines.
-struct Ask<'a> {
+struct GuardTestRequest<'a> {
     method: Method,
-    lines: &'a [(&'static str, &'a str)],
+    headers: &'a [(&'static str, &'a str)],
     peer: Option<&'a str>,
     principal: Option<Principal>,
     body: &'static str,
 }
 
-fn post<'a>(lines: &'a [(&'static str, &'a str)]) -> Ask<'a> {
-    Ask { method: Method::POST, lines, peer: Some("127.0.0.1"), principal: None, body: "{}" }
+fn post<'a>(lines: &'a [(&'static str, &'a str)]) -> GuardTestRequest<'a> {
+    GuardTestRequest { method: Method::POST, headers: lines, peer: Some("127.0.0.1"), principal: None, body: "{}" }
 }
 
 impl Guards {
-    async fn asked(&self, ask: Ask<'_>) -> Got {
+    async fn check_request(&self, ask: GuardTestRequest<'_>) -> GuardOutcome {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_static("localhost"));
-        for (name, value) in ask.lines {
+        for (name, value) in ask.headers {
             if *name == "host" {
                 headers.insert(*name, value.parse().unwrap());
             } else {
                 headers.append(*name, value.parse().unwrap());
             }
         }
-        let head = Head {
+        let head = GuardRequest {
             method: &ask.method,
             uri: &Uri::from_static("/mcp"),
             headers: &headers,
-            glance: &Glance::at(&headers),
+            parsed_headers: &ParsedHeaders::parse(&headers),
             peer: ask.peer.and_then(|peer| peer.parse().ok()),
             is_tls: false,
             principal: ask.principal.as_ref(),
-            server: "test",
-            is_literal: false,
+            server_name: "test",
+            is_literal_wildcard: false,
         };
-        match self.go(&head, ask.body).await {
+        match self.run_checks(&head, ask.body).await {
             Ok(got) => got,
-            Err(refusal) => Got::Out(refusal),
+            Err(refusal) => GuardOutcome::Rejected(refusal),
         }
     }
 
-    async fn go(&self, head: &Head<'_>, body: &'static str) -> Result<Got, Box<Refusal>> {
-        let gate = match self.gate(head)? {
-            Gate::Prove(claim) => self.prove(claim).await?,
+    async fn run_checks(&self, head: &GuardRequest<'_>, body: &'static str) -> Result<GuardOutcome, Box<GuardRejection>> {
+        let gate = match self.check_head(head)? {
+            Admission::PasswordPending(claim) => self.check_password(claim).await?,
             gate => gate,
         };
         match gate {
-            Gate::Open(pass) => Ok(Got::In(pass)),
-            Gate::Preflight(headers) => Ok(Got::Preflight(*headers)),
-            Gate::Key(claim) => {
-                let request = KeyRequest::new(head.server).with_body(body).with_remote_addr(claim.client());
-                self.key(claim, request).await.map(Got::In)
+            Admission::Granted(pass) => Ok(GuardOutcome::Admitted(pass)),
+            Admission::Preflight(headers) => Ok(GuardOutcome::Preflight(*headers)),
+            Admission::KeyPending(claim) => {
+                let request = KeyRequest::new(head.server_name).with_body(body).with_remote_addr(claim.client());
+                self.check_key(claim, request).await.map(GuardOutcome::Admitted)
             }
-            Gate::Prove(_) => panic!("a password is proven once"),
+            Admission::PasswordPending(_) => panic!("a password is proven once"),
         }
     }
 
     async fn status(&self, lines: &[(&'static str, &str)]) -> u16 {
-        self.asked(post(lines)).await.status()
+        self.check_request(post(lines)).await.status()
     }
 }
 
@@ -134,16 +134,16 @@ const BASIC: (&str, &str) = ("authorization", "Basic YWRtaW46c2VjcmV0");
 const BAD_BASIC: (&str, &str) = ("authorization", "Basic YWRtaW46eA==");
 const KEY: (&str, &str) = ("x-api-key", "k1");
 const BAD_KEY: (&str, &str) = ("x-api-key", "no");
-const APP: (&str, &str) = ("origin", "https://app.example.com");
-const EVIL: (&str, &str) = ("origin", "https://evil.io");
+const APP_ORIGIN: (&str, &str) = ("origin", "https://app.example.com");
+const EVIL_ORIGIN: (&str, &str) = ("origin", "https://evil.io");
 
 /// The server of the seed with everything at once.
-fn enterprise() -> Guards {
+fn all_guards() -> Guards {
     guards(|guards| {
         guards.cors.set(["https://app.example.com"]).unwrap();
         guards.set_body_limit(100);
         guards.users.add("admin", "secret").unwrap();
-        guards.set_keys(Some(ApiKeys::provider(|key, _| key == "k1"))).unwrap();
+        guards.set_api_keys(Some(ApiKeys::provider(|key, _| key == "k1"))).unwrap();
     })
 }
 
@@ -153,8 +153,8 @@ async fn without_settings_only_hosts_and_origins_are_looked_at() {
     assert_eq!(guards.status(&[]).await, 200);
     assert_eq!(guards.status(&[("content-length", "99999999999")]).await, 200, "the porch has its own limit");
     assert_eq!(guards.status(&[("host", "evil.example")]).await, 403);
-    assert_eq!(guards.status(&[EVIL]).await, 403);
-    let page = guards.asked(post(&[("origin", "http://localhost:3000")])).await;
+    assert_eq!(guards.status(&[EVIL_ORIGIN]).await, 403);
+    let page = guards.check_request(post(&[("origin", "http://localhost:3000")])).await;
     assert_eq!(page.status(), 200);
     assert_eq!(
         page.header(&guards, "access-control-allow-origin"),
@@ -162,38 +162,38 @@ async fn without_settings_only_hosts_and_origins_are_looked_at() {
         "no page was told that it may read"
     );
     assert_eq!(page.header(&guards, "x-frame-options").as_deref(), Some("DENY"));
-    let ask = Ask { principal: Some(Principal::new("ada")), ..post(&[]) };
-    assert_eq!(guards.asked(ask).await.who(), "ada", "who was identified in front stays");
-    assert!(size_of::<Gate>() <= 64 && size_of::<Result<Gate, Box<Refusal>>>() <= 64);
+    let ask = GuardTestRequest { principal: Some(Principal::new("ada")), ..post(&[]) };
+    assert_eq!(guards.check_request(ask).await.principal_id(), "ada", "who was identified in front stays");
+    assert!(size_of::<Admission>() <= 64 && size_of::<Result<Admission, Box<GuardRejection>>>() <= 64);
 }
 
 /// C37, S1-114 … S1-118: whatever else is wrong, the first thing in the order is what is told.
 #[tokio::test]
 async fn the_order_is_always_the_same() {
-    let mut guards = enterprise();
+    let mut guards = all_guards();
     guards.addresses.set("127.0.0.1").unwrap();
     let host = ("host", "evil.example");
     let large = ("content-length", "101");
-    let (large_and_evil, evil) = ([large, EVIL], [EVIL, BAD_BASIC]);
-    let rows: [(&[(&str, &str)], Why); 9] = [
-        (&[host, large, EVIL, BAD_BASIC, BAD_KEY], Why::Host),
-        (&[large, EVIL, BAD_BASIC, BAD_KEY], Why::TooLarge { limit: 100 }),
-        (&[EVIL, BAD_BASIC, BAD_KEY], Why::Origin),
-        (&[EVIL], Why::Origin),
-        (&[APP, BAD_BASIC, BAD_KEY], Why::Credentials(Kind::Basic)),
-        (&[APP], Why::Credentials(Kind::Basic)),
-        (&[APP, KEY], Why::Credentials(Kind::Basic)),
-        (&[APP, BASIC], Why::Credentials(Kind::ApiKey)),
-        (&[APP, BASIC, BAD_KEY], Why::Credentials(Kind::ApiKey)),
+    let (large_and_evil, evil) = ([large, EVIL_ORIGIN], [EVIL_ORIGIN, BAD_BASIC]);
+    let rows: [(&[(&str, &str)], RejectReason); 9] = [
+        (&[host, large, EVIL_ORIGIN, BAD_BASIC, BAD_KEY], RejectReason::Host),
+        (&[large, EVIL_ORIGIN, BAD_BASIC, BAD_KEY], RejectReason::TooLarge { limit: 100 }),
+        (&[EVIL_ORIGIN, BAD_BASIC, BAD_KEY], RejectReason::Origin),
+        (&[EVIL_ORIGIN], RejectReason::Origin),
+        (&[APP_ORIGIN, BAD_BASIC, BAD_KEY], RejectReason::Credentials(CredentialKind::Basic)),
+        (&[APP_ORIGIN], RejectReason::Credentials(CredentialKind::Basic)),
+        (&[APP_ORIGIN, KEY], RejectReason::Credentials(CredentialKind::Basic)),
+        (&[APP_ORIGIN, BASIC], RejectReason::Credentials(CredentialKind::ApiKey)),
+        (&[APP_ORIGIN, BASIC, BAD_KEY], RejectReason::Credentials(CredentialKind::ApiKey)),
     ];
     for (lines, why) in rows {
-        assert_eq!(guards.asked(post(lines)).await.refusal().why, why, "{lines:?}");
+        assert_eq!(guards.check_request(post(lines)).await.rejection().reason, why, "{lines:?}");
     }
-    let stranger = Ask { peer: Some("203.0.113.9"), ..post(&large_and_evil) };
-    assert_eq!(guards.asked(stranger).await.refusal().why, Why::TooLarge { limit: 100 });
-    let stranger = Ask { peer: Some("203.0.113.9"), ..post(&evil) };
-    assert_eq!(guards.asked(stranger).await.refusal().why, Why::Address);
-    let good = guards.asked(post(&[APP, BASIC, KEY, ("content-length", "100")])).await;
+    let stranger = GuardTestRequest { peer: Some("203.0.113.9"), ..post(&large_and_evil) };
+    assert_eq!(guards.check_request(stranger).await.rejection().reason, RejectReason::TooLarge { limit: 100 });
+    let stranger = GuardTestRequest { peer: Some("203.0.113.9"), ..post(&evil) };
+    assert_eq!(guards.check_request(stranger).await.rejection().reason, RejectReason::Address);
+    let good = guards.check_request(post(&[APP_ORIGIN, BASIC, KEY, ("content-length", "100")])).await;
     assert_eq!(good.status(), 200);
     assert_eq!(
         good.header(&guards, "access-control-allow-origin").as_deref(),
@@ -204,8 +204,8 @@ async fn the_order_is_always_the_same() {
 
 #[tokio::test]
 async fn a_refusal_says_what_would_help() {
-    let guards = enterprise();
-    let basic = guards.asked(post(&[APP, BAD_BASIC, BAD_KEY])).await;
+    let guards = all_guards();
+    let basic = guards.check_request(post(&[APP_ORIGIN, BAD_BASIC, BAD_KEY])).await;
     let challenge = basic.header(&guards, "www-authenticate").unwrap();
     assert_eq!(challenge, "Basic realm=\"test\", charset=\"UTF-8\"");
     assert_eq!(
@@ -214,29 +214,29 @@ async fn a_refusal_says_what_would_help() {
         "a page that may ask may also read why not"
     );
     assert!(basic.header(&guards, "access-control-expose-headers").unwrap().contains("WWW-Authenticate"));
-    let key = guards.asked(post(&[BASIC, BAD_KEY])).await;
-    assert_eq!(key.refusal().message, "Invalid API key");
+    let key = guards.check_request(post(&[BASIC, BAD_KEY])).await;
+    assert_eq!(key.rejection().message, "Invalid API key");
     assert_eq!(key.header(&guards, "www-authenticate").as_deref(), Some("Bearer error=\"invalid_token\""));
-    let evil = guards.asked(post(&[EVIL])).await;
-    assert!(evil.refusal().message.contains("`cors`") && evil.refusal().message.contains("`allow_origin`"));
+    let evil = guards.check_request(post(&[EVIL_ORIGIN])).await;
+    assert!(evil.rejection().message.contains("`cors`") && evil.rejection().message.contains("`allow_origin`"));
     assert_eq!(evil.header(&guards, "access-control-allow-origin"), None);
     assert_eq!(evil.header(&guards, "x-content-type-options").as_deref(), Some("nosniff"));
-    let large = guards.asked(post(&[("content-length", "101")])).await;
-    assert_eq!(large.refusal().message, "Request body too large (max: 100 bytes)");
+    let large = guards.check_request(post(&[("content-length", "101")])).await;
+    assert_eq!(large.rejection().message, "Request body too large (max: 100 bytes)");
     assert_eq!(guards.status(&[("content-length", "x")]).await, 400);
 }
 
 #[tokio::test]
 async fn a_browser_may_ask_before_it_proves_anything() {
-    let guards = enterprise();
+    let guards = all_guards();
     let options =
-        |lines: &'static [(&'static str, &'static str)]| Ask { method: Method::OPTIONS, ..post(lines) };
+        |lines: &'static [(&'static str, &'static str)]| GuardTestRequest { method: Method::OPTIONS, ..post(lines) };
     let asked = options(&[
-        APP,
+        APP_ORIGIN,
         ("access-control-request-method", "POST"),
         ("access-control-request-headers", "content-type, mcp-param-region"),
     ]);
-    let answer = guards.asked(asked).await;
+    let answer = guards.check_request(asked).await;
     assert_eq!(answer.status(), 204);
     for (name, wanted) in [
         ("access-control-allow-origin", "https://app.example.com"),
@@ -254,22 +254,22 @@ async fn a_browser_may_ask_before_it_proves_anything() {
     );
     assert!(allowed.ends_with(", mcp-param-region"), "{allowed}");
     assert_eq!(answer.header(&guards, "access-control-allow-credentials"), None);
-    assert_eq!(guards.asked(options(&[APP])).await.status(), 204, "also without saying for which method");
-    assert_eq!(guards.asked(options(&[EVIL])).await.status(), 403);
-    assert_eq!(guards.asked(options(&[])).await.status(), 401, "without an origin it is no browser");
-    assert_eq!(guards.asked(options(&[("origin", "http://localhost")])).await.status(), 401);
-    assert_eq!(guards.asked(options(&[APP, ("host", "evil.example")])).await.status(), 403);
+    assert_eq!(guards.check_request(options(&[APP_ORIGIN])).await.status(), 204, "also without saying for which method");
+    assert_eq!(guards.check_request(options(&[EVIL_ORIGIN])).await.status(), 403);
+    assert_eq!(guards.check_request(options(&[])).await.status(), 401, "without an origin it is no browser");
+    assert_eq!(guards.check_request(options(&[("origin", "http://localhost")])).await.status(), 401);
+    assert_eq!(guards.check_request(options(&[APP_ORIGIN, ("host", "evil.example")])).await.status(), 403);
 }
 
 #[tokio::test]
 async fn a_star_opens_origins_but_no_hosts() {
     let mut guards = guards(|guards| guards.cors.set("*").unwrap());
-    let page = guards.asked(post(&[("origin", "https://z.io")])).await;
+    let page = guards.check_request(post(&[("origin", "https://z.io")])).await;
     assert_eq!(page.header(&guards, "access-control-allow-origin").as_deref(), Some("https://z.io"));
     assert_eq!(guards.status(&[("origin", "https://z.io"), ("host", "z.io")]).await, 403);
     assert_eq!(guards.status(&[("origin", "https://z.io"), ("origin", "https://z.io")]).await, 403);
-    guards.cors.literal(true);
-    let page = guards.asked(post(&[("origin", "https://z.io")])).await;
+    guards.cors.set_literal_wildcard(true);
+    let page = guards.check_request(post(&[("origin", "https://z.io")])).await;
     assert_eq!(page.header(&guards, "access-control-allow-origin").as_deref(), Some("*"));
     assert_eq!(page.header(&guards, "vary"), None);
 }
@@ -277,25 +277,25 @@ async fn a_star_opens_origins_but_no_hosts() {
 #[tokio::test]
 async fn addresses_are_those_of_the_connection_unless_a_proxy_of_ours_says_otherwise() {
     let mut guards = guards(|guards| guards.addresses.set(["192.0.2.0/24"]).unwrap());
-    let from = |peer: Option<&'static str>, lines| Ask { peer, ..post(lines) };
+    let from = |peer: Option<&'static str>, lines| GuardTestRequest { peer, ..post(lines) };
     let forged: &[(&str, &str)] = &[("x-forwarded-for", "192.0.2.1")];
-    assert_eq!(guards.asked(from(Some("192.0.2.7"), &[])).await.status(), 200);
-    assert_eq!(guards.asked(from(Some("127.0.0.1"), forged)).await.status(), 403);
-    let unknown = guards.asked(from(None, forged)).await;
-    assert_eq!(unknown.refusal().why, Why::Address);
-    assert!(unknown.refusal().message.contains("not known"));
-    guards.proxies.set("127.0.0.1").unwrap();
-    let passed = guards.asked(from(Some("127.0.0.1"), forged)).await;
-    let Got::In(pass) = &passed else { panic!("{passed:?}") };
+    assert_eq!(guards.check_request(from(Some("192.0.2.7"), &[])).await.status(), 200);
+    assert_eq!(guards.check_request(from(Some("127.0.0.1"), forged)).await.status(), 403);
+    let unknown = guards.check_request(from(None, forged)).await;
+    assert_eq!(unknown.rejection().reason, RejectReason::Address);
+    assert!(unknown.rejection().message.contains("not known"));
+    guards.trusted_proxies.set("127.0.0.1").unwrap();
+    let passed = guards.check_request(from(Some("127.0.0.1"), forged)).await;
+    let GuardOutcome::Admitted(pass) = &passed else { panic!("{passed:?}") };
     assert_eq!(pass.client, "192.0.2.1".parse().ok());
     assert_eq!(
-        guards.asked(from(Some("127.0.0.1"), &[])).await.status(),
+        guards.check_request(from(Some("127.0.0.1"), &[])).await.status(),
         403,
         "the proxy itself is not listed"
     );
     let secure = from(Some("127.0.0.1"), &[("x-forwarded-for", "192.0.2.1"), ("x-forwarded-proto", "https")]);
     let hsts = "max-age=31536000; includeSubDomains";
-    let told = guards.asked(secure).await.header(&guards, "strict-transport-security");
+    let told = guards.check_request(secure).await.header(&guards, "strict-transport-security");
     assert_eq!(told.as_deref(), Some(hsts));
     assert_eq!(passed.header(&guards, "strict-transport-security"), None);
 }
@@ -309,10 +309,10 @@ async fn rates_hold_for_addresses_and_for_callers() {
         let forged = format!("10.0.0.{n}");
         assert_eq!(guards.status(&[("x-forwarded-for", &forged)]).await, 200);
     }
-    let refused = guards.asked(post(&[])).await;
-    assert_eq!((refused.status(), refused.refusal().why), (429, Why::TooMany));
+    let refused = guards.check_request(post(&[])).await;
+    assert_eq!((refused.status(), refused.rejection().reason), (429, RejectReason::RateLimited));
     assert_eq!(refused.header(&guards, "retry-after").as_deref(), Some("1"));
-    assert_eq!(guards.asked(Ask { peer: Some("127.0.0.2"), ..post(&[]) }).await.status(), 200);
+    assert_eq!(guards.check_request(GuardTestRequest { peer: Some("127.0.0.2"), ..post(&[]) }).await.status(), 200);
     assert_eq!(guards.clone().status(&[]).await, 429, "copies count together");
     clock.advance(Duration::from_secs(1));
     assert_eq!(guards.status(&[]).await, 200);
@@ -367,11 +367,11 @@ async fn a_token_opens_and_near_misses_do_not() {
     assert_eq!(guards.status(&[good, good]).await, 401);
     assert_eq!(guards.status(&[("x-api-key", "your-token")]).await, 401);
     assert_eq!(guards.status(&[("cookie", "token=your-token")]).await, 401);
-    let none = guards.asked(post(&[])).await;
+    let none = guards.check_request(post(&[])).await;
     assert_eq!(none.header(&guards, "www-authenticate").as_deref(), Some("Bearer"));
-    let wrong = guards.asked(post(&[bad])).await;
+    let wrong = guards.check_request(post(&[bad])).await;
     assert_eq!(wrong.header(&guards, "www-authenticate").as_deref(), Some("Bearer error=\"invalid_token\""));
-    let Got::In(guest) = guards.asked(post(&as_("Bearer guest"))).await else { panic!("the guest is known") };
+    let GuardOutcome::Admitted(guest) = guards.check_request(post(&as_("Bearer guest"))).await else { panic!("the guest is known") };
     assert_eq!(guest.principal.profile(), Some(&Profile::readonly()));
     assert!(guest.principal.id().is_some_and(|id| id.starts_with("token:")));
 }
@@ -388,13 +388,13 @@ async fn wrong_credentials_are_refused_more_and_more() {
         statuses.push(guards.status(&[("x-forwarded-for", &forged), ("authorization", &token)]).await);
     }
     assert_eq!(statuses, [[401; 50].as_slice(), &[429; 10]].concat());
-    let refused = guards.asked(post(&[("authorization", "Bearer no")])).await;
-    assert_eq!(refused.refusal().why, Why::TooManyFailures(Kind::Bearer));
+    let refused = guards.check_request(post(&[("authorization", "Bearer no")])).await;
+    assert_eq!(refused.rejection().reason, RejectReason::TooManyFailures(CredentialKind::Bearer));
     assert_eq!(refused.header(&guards, "retry-after").as_deref(), Some("2"));
     assert_eq!(guards.status(&[("authorization", "Bearer right")]).await, 200);
     assert_eq!(guards.status(&[]).await, 401, "to ask what is wanted is no failure");
-    let other = Ask { peer: Some("127.0.0.9"), ..post(&[("authorization", "Bearer no")]) };
-    assert_eq!(guards.asked(other).await.status(), 401);
+    let other = GuardTestRequest { peer: Some("127.0.0.9"), ..post(&[("authorization", "Bearer no")]) };
+    assert_eq!(guards.check_request(other).await.status(), 401);
     clock.advance(Duration::from_secs(2));
     assert_eq!(guards.status(&[("authorization", "Bearer no")]).await, 401);
     assert_eq!(guards.status(&[("authorization", "Bearer no")]).await, 429);
@@ -408,23 +408,23 @@ async fn a_hashed_password_is_proven_before_the_key_is_asked_for() {
             request.set("tenant", 7);
             key == "k1"
         });
-        guards.set_keys(Some(keys)).unwrap();
+        guards.set_api_keys(Some(keys)).unwrap();
     });
     for round in ["first", "remembered"] {
-        let why = |got: Got| got.refusal().why;
-        assert_eq!(why(guards.asked(post(&[BAD_BASIC])).await), Why::Credentials(Kind::Basic), "{round}");
+        let why = |got: GuardOutcome| got.rejection().reason;
+        assert_eq!(why(guards.check_request(post(&[BAD_BASIC])).await), RejectReason::Credentials(CredentialKind::Basic), "{round}");
         assert_eq!(
-            why(guards.asked(post(&[BAD_BASIC, BAD_KEY])).await),
-            Why::Credentials(Kind::Basic),
+            why(guards.check_request(post(&[BAD_BASIC, BAD_KEY])).await),
+            RejectReason::Credentials(CredentialKind::Basic),
             "{round}"
         );
-        assert_eq!(why(guards.asked(post(&[BASIC])).await), Why::Credentials(Kind::ApiKey), "{round}");
+        assert_eq!(why(guards.check_request(post(&[BASIC])).await), RejectReason::Credentials(CredentialKind::ApiKey), "{round}");
         assert_eq!(
-            why(guards.asked(post(&[BASIC, BAD_KEY])).await),
-            Why::Credentials(Kind::ApiKey),
+            why(guards.check_request(post(&[BASIC, BAD_KEY])).await),
+            RejectReason::Credentials(CredentialKind::ApiKey),
             "{round}"
         );
-        let Got::In(pass) = guards.asked(post(&[BASIC, KEY])).await else { panic!("both are right") };
+        let GuardOutcome::Admitted(pass) = guards.check_request(post(&[BASIC, KEY])).await else { panic!("both are right") };
         assert_eq!(pass.principal.attribute("tenant"), Some(&json!(7)));
     }
 }
@@ -434,10 +434,10 @@ async fn any_one_kind_can_be_enough() {
     let bearer = |value: &'static str| ("authorization", value);
     for password in ["secret".to_owned(), hash("secret")] {
         let guards = guards(|guards| {
-            guards.mode = Mode::Any;
+            guards.mode = CredentialMode::Any;
             guards.users.add("admin", &password).unwrap();
             guards.set_tokens([Token::new("t1").subject("ops")]).unwrap();
-            guards.set_keys(Some(ApiKeys::list([Token::new("k1").subject("app")]))).unwrap();
+            guards.set_api_keys(Some(ApiKeys::list([Token::new("k1").subject("app")]))).unwrap();
         });
         for (lines, who) in [
             (&[BASIC][..], "user:admin"),
@@ -448,7 +448,7 @@ async fn any_one_kind_can_be_enough() {
             (&[bearer("Bearer no"), KEY], "app"),
             (&[BASIC, BAD_KEY], "user:admin"),
         ] {
-            assert_eq!(guards.asked(post(lines)).await.who(), who, "{lines:?}");
+            assert_eq!(guards.check_request(post(lines)).await.principal_id(), who, "{lines:?}");
         }
         for lines in [
             &[][..],
@@ -458,30 +458,30 @@ async fn any_one_kind_can_be_enough() {
             &[BAD_BASIC, BAD_KEY],
             &[BASIC, BASIC],
         ] {
-            let got = guards.asked(post(lines)).await;
+            let got = guards.check_request(post(lines)).await;
             assert_eq!(got.status(), 401, "{lines:?}");
             assert!(got.header(&guards, "www-authenticate").is_some(), "{lines:?}");
         }
-        let none = guards.asked(post(&[])).await;
+        let none = guards.check_request(post(&[])).await;
         let mut headers = HeaderMap::new();
-        none.refusal().explain(&mut headers);
+        none.rejection().apply_headers(&mut headers);
         assert_eq!(headers.get_all("www-authenticate").iter().count(), 2, "a client may choose");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_fails_closes_the_door() {
-    let keys = |keys| guards(|guards| guards.set_keys(Some(keys)).unwrap());
+async fn a_provider_that_fails_admits_nobody() {
+    let keys = |keys| guards(|guards| guards.set_api_keys(Some(keys)).unwrap());
     let stalls = keys(ApiKeys::provider(|_, _| std::future::pending::<bool>()));
-    let got = stalls.asked(post(&[KEY])).await;
-    assert_eq!((got.status(), got.refusal().why), (503, Why::Unavailable));
+    let got = stalls.check_request(post(&[KEY])).await;
+    assert_eq!((got.status(), got.rejection().reason), (503, RejectReason::Unavailable));
     assert_eq!(got.header(&stalls, "retry-after").as_deref(), Some("5"));
     let told = keys(ApiKeys::provider(|_, _| Err(KeyError::new("Rate limit exceeded"))));
-    let got = told.asked(post(&[KEY])).await;
-    assert_eq!((got.status(), got.refusal().message.as_ref()), (401, "Rate limit exceeded"));
+    let got = told.check_request(post(&[KEY])).await;
+    assert_eq!((got.status(), got.rejection().message.as_ref()), (401, "Rate limit exceeded"));
     let never = keys(ApiKeys::provider(|_, _| -> bool { panic!("it must not be asked") }));
     for lines in [&[][..], &[("x-api-key", "a%0d%0ab")], &[KEY, KEY], &[("authorization", "Basic YTpi")]] {
-        assert_eq!(never.asked(post(lines)).await.refusal().why, Why::Credentials(Kind::ApiKey), "{lines:?}");
+        assert_eq!(never.check_request(post(lines)).await.rejection().reason, RejectReason::Credentials(CredentialKind::ApiKey), "{lines:?}");
     }
     let bearer = ("authorization", "Bearer k1");
     assert_eq!(never.status(&[bearer, bearer, KEY]).await, 401, "two answers to one question are none");
@@ -491,11 +491,11 @@ async fn a_provider_that_fails_closes_the_door() {
 async fn a_key_with_a_token_stands_beside_it_and_keeps_its_view() {
     let guards = guards(|guards| {
         guards.set_tokens([Token::new("t1").profile(Profile::readonly())]).unwrap();
-        guards.set_keys(Some(ApiKeys::provider(|key, _| key == "k1" || key == "t1"))).unwrap();
+        guards.set_api_keys(Some(ApiKeys::provider(|key, _| key == "k1" || key == "t1"))).unwrap();
     });
     let token = ("authorization", "Bearer t1");
     assert_eq!(guards.status(&[token]).await, 401, "one secret is not two");
-    let Got::In(pass) = guards.asked(post(&[token, KEY])).await else { panic!("both are right") };
+    let GuardOutcome::Admitted(pass) = guards.check_request(post(&[token, KEY])).await else { panic!("both are right") };
     assert!(pass.principal.id().is_some_and(|id| id.starts_with("token:")));
     assert_eq!(pass.principal.profile(), Some(&Profile::readonly()));
 }
@@ -506,25 +506,25 @@ fn settings_that_cannot_work_are_told() {
     guards.users.add("admin", "secret").unwrap();
     guards.set_tokens(["t1"]).unwrap();
     assert!(guards.check().is_err());
-    guards.mode = Mode::Any;
+    guards.mode = CredentialMode::Any;
     assert!(guards.check().is_ok());
     assert!(guards.set_tokens(["sha256:zz"]).is_err());
-    assert!(guards.set_keys(Some(ApiKeys::list(["sha256:zz"]))).is_err());
+    assert!(guards.set_api_keys(Some(ApiKeys::list(["sha256:zz"]))).is_err());
     assert!(guards.set_headers(SecurityHeaders::default().with("a b", "c")).is_err());
     guards.set_body_limit(0);
     assert_eq!(guards.body_limit, None);
-    guards.set_keys(Some(ApiKeys::list(Vec::<String>::new()))).unwrap();
-    assert!(guards.keys().is_none(), "an empty list asks for nothing");
+    guards.set_api_keys(Some(ApiKeys::list(Vec::<String>::new()))).unwrap();
+    assert!(guards.api_keys().is_none(), "an empty list asks for nothing");
 }
 
 #[test]
 fn no_secret_is_shown() {
-    let mut guards = enterprise();
-    guards.mode = Mode::Any;
+    let mut guards = all_guards();
+    guards.mode = CredentialMode::Any;
     guards.set_tokens(["hunter2"]).unwrap();
     guards.users.add("ops", "hunter3").unwrap();
     guards.users.add("ada", &hash("hunter4")).unwrap();
-    guards.set_keys(Some(ApiKeys::list(["hunter5"]))).unwrap();
+    guards.set_api_keys(Some(ApiKeys::list(["hunter5"]))).unwrap();
     let shown = format!("{guards:?}");
     assert!(!shown.contains("hunter") && !shown.contains("argon2id"), "{shown}");
 }
@@ -536,7 +536,7 @@ fn a_length_is_digits_said_once() {
         for value in values {
             headers.append(header::CONTENT_LENGTH, value.parse().unwrap());
         }
-        announced(&headers)
+        content_length(&headers)
     };
     assert_eq!(of(&[]), Ok(None));
     assert_eq!(of(&["100"]), Ok(Some(100)));
@@ -555,8 +555,8 @@ proptest! {
             "authorization", "x-api-key", "origin", "x-forwarded-for", "content-length",
             "x-forwarded-proto", "access-control-request-headers", "x-real-ip",
         ];
-        let mut guards = enterprise();
-        guards.proxies.set("127.0.0.1").unwrap();
+        let mut guards = all_guards();
+        guards.trusted_proxies.set("127.0.0.1").unwrap();
         let mut headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("localhost"))]);
         for (name, value) in &values {
             if let Ok(value) = HeaderValue::from_bytes(value) {
@@ -564,18 +564,18 @@ proptest! {
             }
         }
         for method in [Method::POST, Method::GET, Method::OPTIONS] {
-            let head = Head {
+            let head = GuardRequest {
                 method: &method,
                 uri: &Uri::from_static("/mcp"),
                 headers: &headers,
-                glance: &Glance::at(&headers),
+                parsed_headers: &ParsedHeaders::parse(&headers),
                 peer: "127.0.0.1".parse().ok(),
                 is_tls: false,
                 principal: None,
-                server: "test",
-                is_literal: false,
+                server_name: "test",
+                is_literal_wildcard: false,
             };
-            prop_assert!(guards.gate(&head).is_err());
+            prop_assert!(guards.check_head(&head).is_err());
         }
     }
 }

@@ -31,21 +31,21 @@ pub struct Token {
     subject: Option<String>,
     profile: Option<Profile>,
     /// What was said of single tools. A whole profile goes before it.
-    inline: Option<Profile>,
+    tool_filter: Option<Profile>,
     attributes: Vec<(String, Value)>,
-    fault: Option<String>,
+    error: Option<String>,
 }
 
 impl Token {
     /// A token with this secret, or with this digest of one.
     pub fn new(secret: impl AsRef<str>) -> Token {
         let secret = secret.as_ref();
-        let (digest, fault) = match Digest::written(secret) {
+        let (digest, error) = match Digest::parse(secret) {
             Ok(_) if secret.is_empty() => (None, None),
             Ok(digest) => (Some(digest), None),
             Err(fault) => (None, Some(fault)),
         };
-        Token { digest, subject: None, profile: None, inline: None, attributes: Vec::new(), fault }
+        Token { digest, subject: None, profile: None, tool_filter: None, attributes: Vec::new(), error }
     }
 
     /// Who its holder is. Unless said otherwise, `token:` and the first digits of the digest.
@@ -74,30 +74,30 @@ impl Token {
 
     /// Only tools that match one of these, or one given before.
     pub fn include_tools<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Token {
-        self.inline = Some(self.inline().include_tools(patterns));
+        self.tool_filter = Some(self.take_tool_filter().include_tools(patterns));
         self
     }
 
     /// No tool that matches one of these.
     pub fn exclude_tools<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Token {
-        self.inline = Some(self.inline().exclude_tools(patterns));
+        self.tool_filter = Some(self.take_tool_filter().exclude_tools(patterns));
         self
     }
 
-    fn inline(&mut self) -> Profile {
-        self.inline.take().unwrap_or_else(|| Profile::new("token"))
+    fn take_tool_filter(&mut self) -> Profile {
+        self.tool_filter.take().unwrap_or_else(|| Profile::new("token"))
     }
 
     fn principal(&self, kind: &str, digest: &Digest) -> Principal {
         let principal = match &self.subject {
             Some(subject) => Principal::new(subject.as_str()),
-            None => Principal::new(format!("{kind}:{}", digest.short())),
+            None => Principal::new(format!("{kind}:{}", digest.short_hex())),
         };
         let known = |principal: Principal, (name, value): &(String, Value)| {
             principal.with_attribute(name.as_str(), value.clone())
         };
         let principal = self.attributes.iter().fold(principal, known);
-        match self.profile.as_ref().or(self.inline.as_ref()) {
+        match self.profile.as_ref().or(self.tool_filter.as_ref()) {
             Some(profile) => principal.with_profile(profile.clone()),
             None => principal,
         }
@@ -108,7 +108,7 @@ impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Token")
             .field("subject", &self.subject)
-            .field("profile", &self.profile.as_ref().or(self.inline.as_ref()).map(Profile::name))
+            .field("profile", &self.profile.as_ref().or(self.tool_filter.as_ref()).map(Profile::name))
             .finish_non_exhaustive()
     }
 }
@@ -147,7 +147,7 @@ impl Tokens {
         let mut known = Vec::new();
         for token in tokens {
             let token: Token = token.into();
-            match (&token.fault, &token.digest) {
+            match (&token.error, &token.digest) {
                 (Some(fault), _) => return Err(fault.clone()),
                 (None, Some(digest)) => known.push((*digest, token.principal(kind, digest))),
                 (None, None) => {
@@ -163,11 +163,11 @@ impl Tokens {
     }
 
     /// Whose secret this is. Every token is compared, however early one is found.
-    pub(super) fn holder(&self, secret: &[u8]) -> Option<&Principal> {
+    pub(super) fn principal_for(&self, secret: &[u8]) -> Option<&Principal> {
         let given = Digest::of(secret);
         let mut found = None;
         for (digest, principal) in &self.0 {
-            let is_it: Choice = digest.is(&given);
+            let is_it: Choice = digest.ct_eq(&given);
             if bool::from(is_it) {
                 found = Some(principal);
             }
@@ -202,7 +202,7 @@ mod tests {
             ],
         )
         .unwrap();
-        let holder = |secret: &str| tokens.holder(secret.as_bytes());
+        let holder = |secret: &str| tokens.principal_for(secret.as_bytes());
         assert_eq!(holder("test").unwrap().id(), Some("token:9f86d081884c7d65"));
         assert!(holder("t1").unwrap().profile().is_none());
         let ops = holder("t3").unwrap();

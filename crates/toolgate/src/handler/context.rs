@@ -28,7 +28,7 @@ use crate::cancel::Cancel;
 use crate::clock::timer_now;
 use crate::desk::ShardedRef;
 use crate::hub::{Subscriptions, ChangeTopic};
-use crate::letterhead::Letterhead;
+use crate::letterhead::RequestHeaders;
 use crate::request::{Caller, Principal};
 use crate::store::{Cellar, StoreError};
 
@@ -172,7 +172,7 @@ impl Context {
         &self.0.caller.headers
     }
 
-    pub(crate) fn shared_headers(&self) -> Arc<Letterhead> {
+    pub(crate) fn shared_headers(&self) -> Arc<RequestHeaders> {
         Arc::clone(&self.0.caller.headers)
     }
 

@@ -12,7 +12,7 @@ use toolgate_wire::RawJson;
 
 use super::output::failed;
 use super::{Context, Failed, ToolError, Words, schema_of};
-use crate::letterhead::Letterhead;
+use crate::letterhead::RequestHeaders;
 use crate::request::Principal;
 
 /// Something a handler can take out of a call.
@@ -180,7 +180,7 @@ impl Extract for Principal {
 /// # server.build().unwrap();
 /// ```
 #[derive(Clone)]
-pub struct Headers(Arc<Letterhead>);
+pub struct Headers(Arc<RequestHeaders>);
 
 impl Deref for Headers {
     type Target = HeaderMap;

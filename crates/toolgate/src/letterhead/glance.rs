@@ -2,10 +2,10 @@
 
 use http::{HeaderMap, HeaderValue, header};
 
-use super::{Field, REQUEST_ID};
+use super::{HeaderField, REQUEST_ID};
 
 /// How nearly every client puts that it takes both: not worth reading word by word.
-const USUAL: [&[u8]; 4] = [
+const COMMON_ACCEPT_VALUES: [&[u8]; 4] = [
     b"application/json, text/event-stream",
     b"text/event-stream, application/json",
     b"application/json,text/event-stream",
@@ -13,7 +13,7 @@ const USUAL: [&[u8]; 4] = [
 ];
 
 /// The names of this machine.
-const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+const LOOPBACK_HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// What kinds of answer a client takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,60 +23,60 @@ pub(crate) struct Accepts {
     pub(crate) stream: bool,
 }
 
-const BOTH: Accepts = Accepts { json: true, stream: true };
+const ACCEPTS_BOTH: Accepts = Accepts { json: true, stream: true };
 
 /// See the module. Found in one walk: there are few fields, and to look for one takes as long.
 #[derive(Clone, Debug)]
-pub(crate) struct Glance {
-    pub(crate) length: Length,
+pub(crate) struct ParsedHeaders {
+    pub(crate) content_length: ContentLength,
     pub(crate) is_json: bool,
-    pub(crate) is_encoded: bool,
+    pub(crate) has_content_encoding: bool,
     pub(crate) accepts: Accepts,
     /// The sender has a name for this request.
-    pub(crate) is_named: bool,
-    pub(crate) host: Field,
+    pub(crate) has_request_id: bool,
+    pub(crate) host: HeaderField,
     /// That is this machine, by a name that everybody has for it.
-    pub(crate) is_local: bool,
-    pub(crate) origin: Field,
+    pub(crate) is_loopback_host: bool,
+    pub(crate) origin: HeaderField,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Length {
-    Unsaid,
+pub(crate) enum ContentLength {
+    Absent,
     Malformed,
     Bytes(u64),
 }
 
-impl Glance {
-    pub(crate) fn at(headers: &HeaderMap) -> Glance {
-        let (mut length, mut kind, mut accept) = (Length::Unsaid, None, None);
+impl ParsedHeaders {
+    pub(crate) fn parse(headers: &HeaderMap) -> ParsedHeaders {
+        let (mut content_length, mut kind, mut accept) = (ContentLength::Absent, None, None);
         let (mut n_kinds, mut n_accepts) = (0_u32, 0_u32);
-        let (mut host, mut origin) = (Field::Absent, Field::Absent);
-        let (mut is_encoded, mut is_named) = (false, false);
+        let (mut host, mut origin) = (HeaderField::Absent, HeaderField::Absent);
+        let (mut has_content_encoding, mut has_request_id) = (false, false);
         for (name, value) in headers {
             match *name {
-                header::CONTENT_LENGTH if matches!(length, Length::Unsaid) => {
+                header::CONTENT_LENGTH if matches!(content_length, ContentLength::Absent) => {
                     let said = value.to_str().ok().and_then(|length| length.parse().ok());
-                    length = said.map_or(Length::Malformed, Length::Bytes);
+                    content_length = said.map_or(ContentLength::Malformed, ContentLength::Bytes);
                 }
                 header::CONTENT_TYPE => (kind, n_kinds) = (Some(value), n_kinds + 1),
                 header::ACCEPT => (accept, n_accepts) = (Some(value), n_accepts + 1),
-                header::CONTENT_ENCODING => is_encoded = true,
+                header::CONTENT_ENCODING => has_content_encoding = true,
                 header::HOST => host.add(value),
                 header::ORIGIN => origin.add(value),
-                _ => is_named |= *name == REQUEST_ID,
+                _ => has_request_id |= *name == REQUEST_ID,
             }
         }
-        Glance {
-            length,
-            is_json: n_kinds == 1 && kind.is_some_and(says_json),
-            is_encoded,
+        ParsedHeaders {
+            content_length,
+            is_json: n_kinds == 1 && kind.is_some_and(is_json_content_type),
+            has_content_encoding,
             accepts: match accept {
-                Some(only) if n_accepts == 1 && USUAL.contains(&only.as_bytes()) => BOTH,
-                _ => accepts(headers),
+                Some(only) if n_accepts == 1 && COMMON_ACCEPT_VALUES.contains(&only.as_bytes()) => ACCEPTS_BOTH,
+                _ => parse_accept(headers),
             },
-            is_named,
-            is_local: matches!(&host, Field::Once(host) if LOOPBACK.iter().any(|name| is_host(host, name))),
+            has_request_id,
+            is_loopback_host: matches!(&host, HeaderField::Once(host) if LOOPBACK_HOSTS.iter().any(|name| host_matches(host, name))),
             host,
             origin,
         }
@@ -85,11 +85,11 @@ impl Glance {
 
 /// Whether a host is this machine, by a name that everybody has for it.
 pub(crate) fn is_loopback(host: &str) -> bool {
-    LOOPBACK.iter().any(|known| known.eq_ignore_ascii_case(host))
+    LOOPBACK_HOSTS.iter().any(|known| known.eq_ignore_ascii_case(host))
 }
 
 /// Whether a header is this host, with or without a port: nearly all are, and that takes no parser.
-pub(crate) fn is_host(header: &HeaderValue, known: &str) -> bool {
+pub(crate) fn host_matches(header: &HeaderValue, known: &str) -> bool {
     let parts = header.as_bytes().split_at_checked(known.len());
     parts.is_some_and(|(name, rest)| name.eq_ignore_ascii_case(known.as_bytes()) && is_port_or_nothing(rest))
 }
@@ -106,12 +106,12 @@ fn is_port_or_nothing(rest: &[u8]) -> bool {
     }
 }
 
-fn says_json(value: &HeaderValue) -> bool {
-    value == "application/json" || value.to_str().is_ok_and(is_json)
+fn is_json_content_type(value: &HeaderValue) -> bool {
+    value == "application/json" || value.to_str().is_ok_and(is_json_media_type)
 }
 
 /// `application/json`, in any case, alone or with `charset=utf-8`.
-fn is_json(value: &str) -> bool {
+fn is_json_media_type(value: &str) -> bool {
     let (kind, parameters) = value.split_once(';').unwrap_or((value, ""));
     let charset = parameters.trim();
     kind.trim().eq_ignore_ascii_case("application/json")
@@ -122,7 +122,7 @@ fn is_json(value: &str) -> bool {
             }))
 }
 
-fn accepts(headers: &HeaderMap) -> Accepts {
+fn parse_accept(headers: &HeaderMap) -> Accepts {
     let mut accepts = Accepts { json: false, stream: false };
     let mut any = false;
     for value in headers.get_all(header::ACCEPT) {
@@ -131,7 +131,7 @@ fn accepts(headers: &HeaderMap) -> Accepts {
             let mut parts = range.split(';');
             let kind = parts.next().unwrap_or_default().trim();
             let is = |known: &[&str]| known.iter().any(|known| known.eq_ignore_ascii_case(kind));
-            if parts.any(is_never) {
+            if parts.any(is_q_zero) {
                 continue;
             }
             accepts.json |= is(&["application/json", "application/*", "*/*"]);
@@ -143,7 +143,7 @@ fn accepts(headers: &HeaderMap) -> Accepts {
 }
 
 /// `q=0`: anything but this.
-fn is_never(parameter: &str) -> bool {
+fn is_q_zero(parameter: &str) -> bool {
     parameter.split_once('=').is_some_and(|(name, value)| {
         name.trim().eq_ignore_ascii_case("q") && value.trim().parse() == Ok(0.0_f32)
     })

@@ -851,11 +851,11 @@ fn topics(names: &str) -> Result<Vec<Topic>, Error> {
         let topic = Topic::ALL.into_iter().find(|topic| topic.name().eq_ignore_ascii_case(name));
         topics.push(topic.ok_or_else(|| {
             let said = format!("unknown event: {name}; known are {}", known());
-            Error::new(ErrorKind::Description, said)
+            Error::new(ErrorKind::InvalidConfig, said)
         })?);
     }
     if topics.is_empty() {
-        return Err(Error::new(ErrorKind::Description, format!("no event is named; known are {}", known())));
+        return Err(Error::new(ErrorKind::InvalidConfig, format!("no event is named; known are {}", known())));
     }
     Ok(topics)
 }

@@ -18,7 +18,7 @@ use super::mask::{HIDDEN, is_secret};
 use super::stats::Stats;
 use super::timing::millis;
 use super::view::{ErrorCode, StatsDetail, StatsSummary};
-use crate::letterhead::Letterhead;
+use crate::letterhead::RequestHeaders;
 use crate::request::Principal;
 use crate::written;
 
@@ -194,7 +194,7 @@ pub struct RequestInfo {
     pub(crate) method: Box<str>,
     pub(crate) params: Option<RawJson>,
     /// Empty where there is no HTTP.
-    pub(crate) headers: Arc<Letterhead>,
+    pub(crate) headers: Arc<RequestHeaders>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) principal: Principal,
     pub(crate) transport: Transport,
@@ -214,7 +214,7 @@ pub(crate) struct Incoming<'a> {
     pub(crate) id: Option<&'a RequestId>,
     pub(crate) method: &'a str,
     pub(crate) params: Option<&'a RawJson>,
-    pub(crate) headers: &'a Arc<Letterhead>,
+    pub(crate) headers: &'a Arc<RequestHeaders>,
     pub(crate) remote: Option<SocketAddr>,
     pub(crate) principal: &'a Principal,
     pub(crate) transport: Transport,

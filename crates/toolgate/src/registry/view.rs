@@ -9,7 +9,7 @@ pub(crate) struct View<'a>(pub(crate) [Option<&'a Profile>; 2]);
 impl<'a> View<'a> {
     /// What both show. A profile that hides nothing is none.
     pub(crate) fn new(everybody: Option<&'a Profile>, caller: Option<&'a Profile>) -> View<'a> {
-        View([everybody, caller].map(|profile| profile.filter(|profile| !profile.is_whole())))
+        View([everybody, caller].map(|profile| profile.filter(|profile| !profile.is_unrestricted())))
     }
 }
 

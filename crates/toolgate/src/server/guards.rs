@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Builder, Last, Server};
 use crate::desk::ShardedArc;
 use crate::error::{Error, ErrorKind};
-use crate::guard::{ApiKeys, Guards, KeyRequest, Logins, Mode, OneOrMany, Rate, SecurityHeaders, Token};
+use crate::guard::{ApiKeys, Guards, KeyRequest, BasicAuthProvider, CredentialMode, IntoStrings, Rate, SecurityHeaders, Token};
 use crate::request::Principal;
 
 /// A change of who may call; says what is wrong with it.
@@ -61,13 +61,13 @@ settings! {
     /// # Ok(())
     /// # }
     /// ```
-    cors / with_cors (origins: impl OneOrMany) |guards| guards.cors.set(origins);
+    cors / with_cors (origins: impl IntoStrings) |guards| guards.cors.set(origins);
 
     /// Pages of one more origin may call the server and read its answers.
     add_cors_origin / add_cors_origin (origin: &str) |guards| guards.cors.add(origin);
 
     /// Where every origin may read answers, says so with a literal `*` instead of the origin that asks.
-    literal_wildcard / with_literal_wildcard () |guards| { guards.cors.literal(true); Ok(()) };
+    literal_wildcard / with_literal_wildcard () |guards| { guards.cors.set_literal_wildcard(true); Ok(()) };
 
     /// How long browsers remember what pages may do, instead of a day; whole seconds.
     cors_max_age / with_cors_max_age (age: Duration) |guards| { guards.cors.set_max_age(age); Ok(()) };
@@ -88,14 +88,14 @@ settings! {
     /// # Ok(())
     /// # }
     /// ```
-    allow_ips / with_allowed_ips (addresses: impl OneOrMany) |guards| guards.addresses.set(addresses);
+    allow_ips / with_allowed_ips (addresses: impl IntoStrings) |guards| guards.addresses.set(addresses);
 
     /// One more address or network is served.
     allow_ip / add_allowed_ip (address: &str) |guards| guards.addresses.add(address);
 
     /// What these proxies say of where a request comes from (`X-Forwarded-For` and its like) and whether it came over TLS
     /// (`X-Forwarded-Proto`) is believed. From all others such headers are ignored.
-    trust_proxies / with_trusted_proxies (addresses: impl OneOrMany) |guards| guards.proxies.set(addresses);
+    trust_proxies / with_trusted_proxies (addresses: impl IntoStrings) |guards| guards.trusted_proxies.set(addresses);
 
     /// How often one address may call: `Rate::per_minute(600).burst(50)`. What is more is answered 429 with `Retry-After`.
     /// IPv6 addresses count by networks of 64 bits, and all that are not known count as one.
@@ -112,7 +112,7 @@ settings! {
 
     /// How often the caller of this name may call, instead of what holds for all.
     rate_of / with_rate_of (principal: &str, rate: Rate) |guards| {
-        guards.set_rate_of(principal, rate);
+        guards.set_rate_for(principal, rate);
         Ok(())
     };
 
@@ -150,12 +150,12 @@ settings! {
 
     /// Lets in users whose passwords a function knows (`Authorization: Basic`): a directory, a website. It says who they
     /// are, what is known of them, and who may not come in; see [`Logins`].
-    logins / with_logins (logins: Logins) |guards| { guards.set_logins(Some(logins)); Ok(()) };
+    logins / with_logins (logins: BasicAuthProvider) |guards| { guards.set_basic_auth_provider(Some(logins)); Ok(()) };
 
     /// Forgets all users, and who knows them: passwords are no longer asked for.
     no_basic_auth / clear_basic_auth () |guards| {
         guards.users.clear();
-        guards.set_logins(None);
+        guards.set_basic_auth_provider(None);
         Ok(())
     };
 
@@ -181,11 +181,11 @@ settings! {
     /// }));
     /// # assert!(server.build().is_ok());
     /// ```
-    api_keys / with_api_keys (keys: ApiKeys) |guards| guards.set_keys(Some(keys));
+    api_keys / with_api_keys (keys: ApiKeys) |guards| guards.set_api_keys(Some(keys));
 
     /// Where several kinds of credentials are set up, any one of them is enough. All are needed unless this is said;
     /// passwords and tokens, which come in the same header, cannot both be.
-    any_credential / with_any_credential () |guards| { guards.mode = Mode::Any; Ok(()) };
+    any_credential / with_any_credential () |guards| { guards.mode = CredentialMode::Any; Ok(()) };
 
     /// The headers that keep browsers from doing harm, on every answer. There are seven unless this is said.
     security_headers / with_security_headers (headers: SecurityHeaders) |guards| guards.set_headers(headers);
@@ -195,7 +195,7 @@ impl Server {
     /// From now on nobody is let in.
     pub(crate) fn close_gate(&self, why: &'static str) {
         let mut guards = Guards::clone(&self.0.guards.load());
-        guards.note(why, false);
+        guards.record_setting(why, false);
         self.0.guards.store(Arc::new(ShardedArc::new(guards)));
     }
 
@@ -216,15 +216,15 @@ impl Server {
             // end.
             let changed = change(&mut guards);
             // A guard that could not be put up lets nobody in until it can.
-            guards.note(what, changed.is_ok());
+            guards.record_setting(what, changed.is_ok());
             self.0.guards.store(Arc::new(ShardedArc::new(guards)));
             changed
         };
-        self.fault(changed.map_err(|fault| Error::new(ErrorKind::Description, format!("{what}: {fault}"))))
+        self.fault(changed.map_err(|fault| Error::new(ErrorKind::InvalidConfig, format!("{what}: {fault}"))))
     }
 
     /// The same as [`Server::with_cors`].
-    pub fn set_cors(&self, origins: impl OneOrMany) -> Server {
+    pub fn set_cors(&self, origins: impl IntoStrings) -> Server {
         self.with_cors(origins)
     }
 
@@ -263,7 +263,7 @@ impl Server {
     /// Whether this address is served.
     #[must_use]
     pub fn verify_client_ip(&self, address: &str) -> bool {
-        self.0.guards.load().addresses.admits(address)
+        self.0.guards.load().addresses.allows(address)
     }
 
     /// Whether passwords are asked for.
@@ -283,7 +283,7 @@ impl Server {
     pub fn with_api_key_provider<F, V, M>(&self, provider: F) -> Server
     where
         F: Fn(String, KeyRequest) -> V + Send + Sync + 'static,
-        V: crate::guard::IntoVerdict<M>,
+        V: crate::guard::IntoKeyResult<M>,
     {
         self.with_api_keys(ApiKeys::provider(provider))
     }
@@ -291,13 +291,13 @@ impl Server {
     /// Whether API keys are asked for.
     #[must_use]
     pub fn has_api_key_provider(&self) -> bool {
-        self.0.guards.load().keys().is_some()
+        self.0.guards.load().api_keys().is_some()
     }
 
     /// Whether this key would be let in with this request. Without keys, everybody is.
     pub async fn verify_api_key(&self, key: &str, request: &KeyRequest) -> bool {
         let guards = self.0.guards.load_full();
-        match guards.keys() {
+        match guards.api_keys() {
             Some(keys) => keys.verify(key, request).await,
             None => true,
         }

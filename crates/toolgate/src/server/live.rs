@@ -166,7 +166,7 @@ impl Server {
     /// ```
     pub fn with_workspace_roots(&self, roots: Roots) -> Server {
         if let Err(fault) = roots.check() {
-            return self.fault(Err(Error::new(ErrorKind::Description, fault)));
+            return self.fault(Err(Error::new(ErrorKind::InvalidConfig, fault)));
         }
         self.0.entry.dispatcher.set_roots(roots);
         self.0.entry.protocol.subscriptions.publish(&ChangeTopic::Roots);
@@ -180,7 +180,7 @@ impl Server {
     pub fn add_root(&self, uri: &str) -> Result<(), Error> {
         let hall = &self.0.entry.dispatcher;
         let put = hall.roots_or_insert().put(uri, None, None);
-        put.map_err(|fault| Error::new(ErrorKind::Description, fault.to_string()))?;
+        put.map_err(|fault| Error::new(ErrorKind::InvalidConfig, fault.to_string()))?;
         self.0.entry.protocol.subscriptions.publish(&ChangeTopic::Roots);
         Ok(())
     }
@@ -273,7 +273,7 @@ impl Server {
         }
         let said = faults.join("\n").replace('\n', "\n  ");
         let said = format!("server `{}` cannot be served:\n  {said}", self.name());
-        Err(Error::new(ErrorKind::Description, said))
+        Err(Error::new(ErrorKind::InvalidConfig, said))
     }
 }
 
@@ -538,7 +538,7 @@ impl Server {
         let has = &self.0.entry.dispatcher.shared.states;
         if with.0.entry.dispatcher.shared.states.keys().any(|state| !has.contains_key(state)) {
             let said = "replace_catalog: the other server was given a state that this one was not";
-            return Err(Error::new(ErrorKind::Description, said.to_owned()));
+            return Err(Error::new(ErrorKind::InvalidConfig, said.to_owned()));
         }
         let next = with.face();
         self.reface(&|face| {
@@ -619,7 +619,7 @@ impl Server {
             is_rewritten: false,
         };
         match entry.handle_message(&request, &peer, &out).await {
-            Reply::Body { body, .. } => Some(body.whole()),
+            Reply::Body { body, .. } => Some(body.into_bytes()),
             Reply::Accepted | Reply::NoResponse => None,
         }
     }
@@ -670,7 +670,7 @@ impl Server {
             Some(result) => Ok(result.take()),
             None => {
                 let said = answer["error"]["message"].as_str().unwrap_or("there is no answer");
-                Err(Error::new(ErrorKind::Refused, format!("{method}: {said}")))
+                Err(Error::new(ErrorKind::Rejected, format!("{method}: {said}")))
             }
         }
     }

@@ -234,7 +234,7 @@ pub trait Host: Send {
 
     /// Sends one HTTP request: to the server itself, unless you have something in front of it.
     #[cfg(feature = "http")]
-    fn send(&mut self, endpoint: &crate::Endpoint, request: http::Request<String>) -> super::Exchange {
+    fn send(&mut self, endpoint: &crate::ServerService, request: http::Request<String>) -> super::Exchange {
         super::Exchange::start(endpoint.clone(), request)
     }
 }

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{Extensions, HeaderMap, Method, Uri, Version};
 
-use crate::letterhead::Letterhead;
+use crate::letterhead::RequestHeaders;
 
 /// Like [`Parts`], but shared with whoever asks next in the same words: a client says the same of itself with every
 /// request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct RequestHead {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) version: Version,
-    pub(crate) headers: Arc<Letterhead>,
+    pub(crate) headers: Arc<RequestHeaders>,
     pub(crate) extensions: Extensions,
 }
 
-impl Asked {
+impl RequestHead {
     /// For those who were promised the ordinary ones.
     pub(crate) fn to_parts(&self) -> Parts {
         let mut request = http::Request::new(());
@@ -31,9 +31,9 @@ impl Asked {
     }
 }
 
-impl From<Parts> for Asked {
-    fn from(parts: Parts) -> Asked {
+impl From<Parts> for RequestHead {
+    fn from(parts: Parts) -> RequestHead {
         let Parts { method, uri, version, headers, extensions, .. } = parts;
-        Asked { method, uri, version, headers: Arc::new(headers.into()), extensions }
+        RequestHead { method, uri, version, headers: Arc::new(headers.into()), extensions }
     }
 }

@@ -28,38 +28,38 @@ use toolgate_wire::{Dialect, ProtocolError, ProtocolErrorKind, RawJson};
 use tower_service::Service;
 
 pub use body::Body;
-pub(crate) use numbers::{measures, no_numbers, told};
-pub(crate) use page::nowhere;
+pub(crate) use numbers::{prometheus_response, unknown_server_response, status_response};
+pub(crate) use page::not_found;
 
 use crate::clock::timer_now;
 use crate::desk::{ShardedRef, ShardedArc};
 use crate::entry::{Engine, CallState};
 use crate::era::{Reply, ResumeInfo, Peer, Channel, ClusterStream, ReplyKind, reject_head};
-use crate::guard::{Dress, Gate, Guards, Head, KeyRequest, Kind, Pass, Refusal, Why};
+use crate::guard::{ResponsePolicy, Admission, Guards, GuardRequest, KeyRequest, CredentialKind, Admitted, GuardRejection, RejectReason};
 use crate::hub::Subscriber;
-use crate::letterhead::{Accepts, LAST_EVENT, METHOD, NAME, REQUEST_ID, SESSION, VERSION, single};
+use crate::letterhead::{Accepts, LAST_EVENT_ID, MCP_METHOD, MCP_NAME, REQUEST_ID, SESSION_ID, PROTOCOL_VERSION, single_value};
 use crate::observe;
-use crate::parcel::Parcel;
+use crate::parcel::Segments;
 use crate::request::{BoxFuture, Principal};
 use crate::stream::{Capacity, Stream};
 use crate::tracker::Tracker;
-use crate::transport::Asked;
-use crate::transport::listen::{Inbound, Remote, Serve};
-use body::read;
-use duplex::Pairs;
-use sse::Events;
+use crate::transport::RequestHead;
+use crate::transport::listen::{RequestBody, RemoteAddr, Serve};
+use body::read_body;
+use duplex::LegacyConnections;
+use sse::SseBody;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Calls whose clients left that may go on at once. One more ends with its client.
-const ADOPTED: usize = 1024;
+const MAX_DETACHED_CALLS: usize = 1024;
 
 /// The longest such name that is given back.
-const LONGEST_ID: usize = 128;
+const MAX_REQUEST_ID_BYTES: usize = 128;
 
 /// Where an endpoint's paths are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum MountPoint {
     /// At this path of a host of its own; anything else is not found.
     Path(Arc<str>),
     /// Wherever it was mounted: the router in front has taken the path off.
@@ -68,12 +68,12 @@ pub(crate) enum Place {
 
 /// The path of a request before a router of ours took its own part off: among the extensions of a request.
 #[derive(Clone, Debug)]
-pub(crate) struct CameTo(pub(crate) Box<str>);
+pub(crate) struct OriginalPath(pub(crate) Box<str>);
 
 /// How a request came here.
 #[derive(Clone, Debug)]
-pub(crate) struct Way {
-    pub(crate) place: Place,
+pub(crate) struct MountContext {
+    pub(crate) mount_point: MountPoint,
     /// How those are spoken to, this way, who name no edition. None: as the server does everywhere.
     pub(crate) dialect: Option<Arc<Dialect>>,
     /// The other end of the connection, where our own listener says so.
@@ -86,20 +86,20 @@ pub(crate) struct HttpOptions {
     /// How long a body may take to arrive.
     pub(crate) body_timeout: Duration,
     /// A call that says nothing for so long is answered by a stream, which can be kept alive and resumed.
-    pub(crate) patience: Duration,
+    pub(crate) stream_after: Duration,
     /// How often a silent stream says that it is still there.
-    pub(crate) heartbeat: Duration,
+    pub(crate) sse_keep_alive: Duration,
     /// Whether the two-endpoint form of the first edition is there.
-    pub(crate) has_pair: bool,
+    pub(crate) has_legacy_sse: bool,
 }
 
 impl Default for HttpOptions {
     fn default() -> HttpOptions {
         HttpOptions {
             body_timeout: Duration::from_secs(30),
-            patience: Duration::from_secs(5),
-            heartbeat: Duration::from_secs(15),
-            has_pair: true,
+            stream_after: Duration::from_secs(5),
+            sse_keep_alive: Duration::from_secs(15),
+            has_legacy_sse: true,
         }
     }
 }
@@ -108,116 +108,116 @@ impl Default for HttpOptions {
 ///
 /// Cloning is cheap. See `Server::into_service`.
 #[derive(Clone)]
-pub struct Endpoint {
+pub struct ServerService {
     inner: Arc<ShardedArc<Inner>>,
-    way: Way,
+    mount: MountContext,
 }
 
 struct Inner {
-    entry: Arc<Engine>,
+    engine: Arc<Engine>,
     guards: Arc<ArcSwap<ShardedArc<Guards>>>,
     options: HttpOptions,
     /// Calls whose client left and that go on all the same.
     tasks: Tracker,
-    pairs: Pairs,
-    murmur: Murmur,
+    legacy_connections: LegacyConnections,
+    log_throttle: LogThrottle,
 }
 
 /// Whoever is refused a thousand times a second must not fill a log.
 #[derive(Default)]
-struct Murmur(Mutex<(Option<Instant>, u64)>);
+struct LogThrottle(Mutex<(Option<Instant>, u64)>);
 
-impl Murmur {
+impl LogThrottle {
     /// Lines in a second. What is more is counted, and told with the next that is written.
-    const MOST: u64 = 10;
+    const MAX_LINES_PER_SECOND: u64 = 10;
 
     /// None: not now. Else how many were not written since the last second.
-    fn may_speak(&self) -> Option<u64> {
+    fn allow(&self) -> Option<u64> {
         let now = timer_now();
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (second, count) = &mut *state;
         if second.is_none_or(|second| now.duration_since(second) >= Duration::from_secs(1)) {
-            let unsaid = count.saturating_sub(Murmur::MOST);
+            let unsaid = count.saturating_sub(LogThrottle::MAX_LINES_PER_SECOND);
             (*second, *count) = (Some(now), 1);
             return Some(unsaid);
         }
         *count += 1;
-        (*count <= Murmur::MOST).then_some(0)
+        (*count <= LogThrottle::MAX_LINES_PER_SECOND).then_some(0)
     }
 }
 
-impl std::fmt::Debug for Endpoint {
+impl std::fmt::Debug for ServerService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Endpoint").field("place", &self.way.place).finish_non_exhaustive()
+        f.debug_struct("ServerService").field("place", &self.mount.mount_point).finish_non_exhaustive()
     }
 }
 
-impl Endpoint {
+impl ServerService {
     pub(crate) fn new(
         entry: Arc<Engine>,
         guards: Arc<ArcSwap<ShardedArc<Guards>>>,
         options: HttpOptions,
-    ) -> Endpoint {
-        let (tasks, pairs) = (Tracker::new(), Pairs::default());
-        let inner = Inner { entry, guards, options, tasks, pairs, murmur: Murmur::default() };
-        Endpoint {
+    ) -> ServerService {
+        let (tasks, pairs) = (Tracker::new(), LegacyConnections::default());
+        let inner = Inner { engine: entry, guards, options, tasks, legacy_connections: pairs, log_throttle: LogThrottle::default() };
+        ServerService {
             inner: Arc::new(ShardedArc::new(inner)),
-            way: Way { place: Place::Mounted, dialect: None, remote: None },
+            mount: MountContext { mount_point: MountPoint::Mounted, dialect: None, remote: None },
         }
     }
 
     /// The same at a path of its own.
-    pub(crate) fn at(&self, path: &str) -> Endpoint {
-        Endpoint {
+    pub(crate) fn at_path(&self, path: &str) -> ServerService {
+        ServerService {
             inner: Arc::clone(&self.inner),
-            way: Way { place: Place::Path(path.into()), dialect: None, remote: None },
+            mount: MountContext { mount_point: MountPoint::Path(path.into()), dialect: None, remote: None },
         }
     }
 
     /// Answers a request that came this way.
-    pub(crate) async fn arrive<B>(&self, asked: Asked, body: B, way: Way) -> Response<Body>
+    pub(crate) async fn handle<B>(&self, asked: RequestHead, body: B, way: MountContext) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Body::spelled_out(Inner::serve(self.inner.acquire(), asked, body, &way).await)
+        Body::into_full_response(Inner::serve(self.inner.acquire(), asked, body, &way).await)
     }
 
     /// Waits until calls whose clients left have ended.
-    pub(crate) async fn settle(&self) {
+    pub(crate) async fn drain(&self) {
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
     }
 }
 
 /// What clients of the protocol say in every head.
-pub(crate) static NAMES: [HeaderName; 4] = [VERSION, SESSION, METHOD, NAME];
+pub(crate) static MCP_HEADER_NAMES: [HeaderName; 4] = [PROTOCOL_VERSION, SESSION_ID, MCP_METHOD, MCP_NAME];
 
-impl Serve for Endpoint {
+impl Serve for ServerService {
     type Body = Body;
 
-    fn names() -> &'static [HeaderName] {
-        &NAMES
+    fn known_header_names() -> &'static [HeaderName] {
+        &MCP_HEADER_NAMES
     }
 
-    fn met_at(&self, remote: SocketAddr) -> Endpoint {
-        Endpoint { inner: Arc::clone(&self.inner), way: Way { remote: Some(remote), ..self.way.clone() } }
+    fn with_remote_addr(&self, remote: SocketAddr) -> ServerService {
+        ServerService { inner: Arc::clone(&self.inner), mount: MountContext { remote: Some(remote), ..self.mount.clone() } }
     }
 
-    fn lines(body: &Body) -> &[u8] {
-        body.lines()
+    fn header_lines(body: &Body) -> &[u8] {
+        body.header_lines()
     }
 
-    fn spelled_out(response: Response<Body>) -> Response<Body> {
-        Body::spelled_out(response)
+    fn into_full_response(response: Response<Body>) -> Response<Body> {
+        Body::into_full_response(response)
     }
 
-    fn answer(&self, asked: Asked, body: Inbound) -> BoxFuture<'static, Response<Body>> {
-        Box::pin(Inner::serve(self.inner.acquire(), asked, body, &self.way))
+    fn respond(&self, asked: RequestHead, body: RequestBody) -> BoxFuture<'static, Response<Body>> {
+        Box::pin(Inner::serve(self.inner.acquire(), asked, body, &self.mount))
     }
 }
 
-impl<B> Service<Request<B>> for Endpoint
+impl<B> Service<Request<B>> for ServerService
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -232,35 +232,35 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let serving = Inner::serve(self.inner.acquire(), parts.into(), body, &self.way);
-        Box::pin(async move { Ok(Body::spelled_out(serving.await)) })
+        let serving = Inner::serve(self.inner.acquire(), parts.into(), body, &self.mount);
+        Box::pin(async move { Ok(Body::into_full_response(serving.await)) })
     }
 }
 
 /// What a path leads to.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Door {
+enum Route {
     Messages,
-    PairStream,
-    PairMessages,
-    Nowhere,
+    LegacyStream,
+    LegacyMessages,
+    NotFound,
 }
 
-impl Way {
+impl MountContext {
     /// The other end of the connection, as our listener or a layer in front of us says.
-    fn remote(&self, parts: &Asked) -> Option<SocketAddr> {
-        self.remote.or_else(|| parts.extensions.get::<Remote>().map(|remote| remote.0))
+    fn remote_addr(&self, parts: &RequestHead) -> Option<SocketAddr> {
+        self.remote.or_else(|| parts.extensions.get::<RemoteAddr>().map(|remote| remote.0))
     }
 
-    fn door(&self, path: &str) -> Door {
-        match (&self.place, path) {
-            (_, "/sse") => Door::PairStream,
-            (_, "/messages") => Door::PairMessages,
-            (Place::Mounted, _) => Door::Messages,
-            (Place::Path(own), path) if path == &**own || path.strip_suffix('/') == Some(own) => {
-                Door::Messages
+    fn route(&self, path: &str) -> Route {
+        match (&self.mount_point, path) {
+            (_, "/sse") => Route::LegacyStream,
+            (_, "/messages") => Route::LegacyMessages,
+            (MountPoint::Mounted, _) => Route::Messages,
+            (MountPoint::Path(own), path) if path == &**own || path.strip_suffix('/') == Some(own) => {
+                Route::Messages
             }
-            (Place::Path(_), _) => Door::Nowhere,
+            (MountPoint::Path(_), _) => Route::NotFound,
         }
     }
 }
@@ -270,52 +270,52 @@ impl Inner {
     /// somebody who may come in: those keep nothing of their head but what is needed to answer them.
     fn serve<B>(
         house: ShardedRef<Inner>,
-        mut parts: Asked,
+        mut parts: RequestHead,
         body: B,
-        way: &Way,
+        way: &MountContext,
     ) -> impl Future<Output = Response<Body>> + Send + use<B>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let guards = house.guards.load().acquire();
-        let usual = if way.dialect.is_none() { house.entry.dialect.load() } else { None };
-        let usual = usual.map(|dialect| Way { dialect: Some(dialect), ..way.clone() });
+        let usual = if way.dialect.is_none() { house.engine.dialect.load() } else { None };
+        let usual = usual.map(|dialect| MountContext { dialect: Some(dialect), ..way.clone() });
         let way = usual.as_ref().unwrap_or(way);
         let mut named = None;
-        if parts.headers.glance().is_named || house.names(way) {
-            named = Inner::name(&mut parts);
+        if parts.headers.parsed().has_request_id || house.needs_request_id(way) {
+            named = Inner::ensure_request_id(&mut parts);
         }
-        let gate = house.gate(&guards, &parts, way);
-        let checked = headers::check(parts.headers.glance(), house.limit(&guards));
-        let door = way.door(parts.uri.path());
-        let is_message = door == Door::Messages && parts.method == Method::POST;
+        let gate = house.check_head(&guards, &parts, way);
+        let checked = headers::check(parts.headers.parsed(), house.body_limit(&guards));
+        let door = way.route(parts.uri.path());
+        let is_message = door == Route::Messages && parts.method == Method::POST;
         let came = match (gate, checked) {
-            (Ok(Gate::Open(pass)), Ok(accepts)) if is_message && !guards.counts_together() => {
-                let accepts = headers::for_dialect(accepts, &parts.headers, way.dialect.as_deref());
-                let dress = pass.dress.clone();
-                let peer = peer(parts, Channel::Post { accepts_stream: accepts.stream }, way, pass);
-                Came::Message { peer, accepts, dress }
+            (Ok(Admission::Granted(pass)), Ok(accepts)) if is_message && !guards.has_shared_limits() => {
+                let accepts = headers::accepts_for_dialect(accepts, &parts.headers, way.dialect.as_deref());
+                let dress = pass.response_policy.clone();
+                let peer = into_peer(parts, Channel::Post { accepts_stream: accepts.stream }, way, pass);
+                RequestClass::Message { peer, accepts, response_policy: dress }
             }
-            (gate, checked) => Came::Other(Box::new(Other { parts, way: way.clone(), gate, checked, door })),
+            (gate, checked) => RequestClass::General(Box::new(GeneralRequest { head: parts, mount: way.clone(), admission: gate, accepts: checked, route: door })),
         };
         async move {
             let mut response = match came {
-                Came::Message { peer, accepts, dress } => {
-                    let limit = house.limit(&guards);
-                    match read(pin!(body), limit, house.options.body_timeout).await {
+                RequestClass::Message { peer, accepts, response_policy: dress } => {
+                    let limit = house.body_limit(&guards);
+                    match read_body(pin!(body), limit, house.options.body_timeout).await {
                         Ok(bytes) => house.post(&guards, &dress, &peer, accepts, bytes).await,
                         Err(unread) => {
-                            let mut response = closing(house.unread(&peer, &unread.fault(limit)));
-                            guards.dress(response.headers_mut(), &dress);
+                            let mut response = with_connection_close(house.reject_body(&peer, &unread.to_protocol_error(limit)));
+                            guards.apply_headers(response.headers_mut(), &dress);
                             response
                         }
                     }
                 }
-                Came::Other(came) => Box::pin(house.serve_other(&guards, *came, body)).await,
+                RequestClass::General(came) => Box::pin(house.serve_general(&guards, *came, body)).await,
             };
             if let Some(name) = named {
-                response = Body::spelled_out(response);
+                response = Body::into_full_response(response);
                 response.headers_mut().insert(REQUEST_ID, *name);
             }
             response
@@ -323,150 +323,150 @@ impl Inner {
     }
 
     /// The same for what is no message, or asks for more than a look at its head.
-    async fn serve_other<B>(self: &Arc<Self>, guards: &Guards, other: Other, body: B) -> Response<Body>
+    async fn serve_general<B>(self: &Arc<Self>, guards: &Guards, other: GeneralRequest, body: B) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let Other { parts, way, gate, checked, door } = other;
-        let mut dress = Dress::default();
+        let GeneralRequest { head: parts, mount: way, admission: gate, accepts: checked, route: door } = other;
+        let mut dress = ResponsePolicy::default();
         let mut response = 'answer: {
             let gate = match gate {
-                Ok(Gate::Prove(claim)) => Box::pin(guards.prove(claim)).await,
+                Ok(Admission::PasswordPending(claim)) => Box::pin(guards.check_password(claim)).await,
                 gate => gate,
             };
             let gate = match gate {
-                Ok(Gate::Preflight(headers)) => break 'answer preflight(*headers),
+                Ok(Admission::Preflight(headers)) => break 'answer preflight_response(*headers),
                 Ok(gate) => gate,
-                Err(refusal) => break 'answer self.turn_away(&parts, &way, *refusal, &mut dress),
+                Err(refusal) => break 'answer self.reject_unauthorized(&parts, &way, *refusal, &mut dress),
             };
-            dress = gate.dress();
-            if door != Door::Messages || parts.method != Method::POST {
-                break 'answer self.other(guards, gate, parts, &way, body, door, &mut dress).await;
+            dress = gate.response_policy();
+            if door != Route::Messages || parts.method != Method::POST {
+                break 'answer self.serve_non_message(guards, gate, parts, &way, body, door, &mut dress).await;
             }
             let accepts = match checked {
-                Ok(accepts) => headers::for_dialect(accepts, &parts.headers, way.dialect.as_deref()),
-                Err(fault) => break 'answer self.turn_back(&parts, &way, &fault),
+                Ok(accepts) => headers::accepts_for_dialect(accepts, &parts.headers, way.dialect.as_deref()),
+                Err(fault) => break 'answer self.reject_malformed(&parts, &way, &fault),
             };
-            let limit = self.limit(guards);
-            let bytes = match read(pin!(body), limit, self.options.body_timeout).await {
+            let limit = self.body_limit(guards);
+            let bytes = match read_body(pin!(body), limit, self.options.body_timeout).await {
                 Ok(bytes) => bytes,
-                Err(unread) => break 'answer closing(self.turn_back(&parts, &way, &unread.fault(limit))),
+                Err(unread) => break 'answer with_connection_close(self.reject_malformed(&parts, &way, &unread.to_protocol_error(limit))),
             };
             let pass = match gate {
-                Gate::Open(pass) => pass,
+                Admission::Granted(pass) => pass,
                 // A provider is told of one method: what holds several must not go by as none.
-                Gate::Key(_) if is_batch(&bytes) => {
+                Admission::KeyPending(_) if is_batch(&bytes) => {
                     let fault = ProtocolError::invalid_request("batches are not taken where API keys are asked for");
-                    break 'answer self.turn_back(&parts, &way, &fault);
+                    break 'answer self.reject_malformed(&parts, &way, &fault);
                 }
-                gate => match self.unlock(guards, gate, &parts, &bytes).await {
+                gate => match self.check_key(guards, gate, &parts, &bytes).await {
                     Ok(pass) => pass,
-                    Err(refusal) => break 'answer self.turn_away(&parts, &way, *refusal, &mut dress),
+                    Err(refusal) => break 'answer self.reject_unauthorized(&parts, &way, *refusal, &mut dress),
                 },
             };
-            if guards.counts_together()
-                && let Err(refusal) = guards.count(&pass, &self.entry.scoped_store).await
+            if guards.has_shared_limits()
+                && let Err(refusal) = guards.count_shared(&pass, &self.engine.scoped_store).await
             {
-                break 'answer self.turn_away(&parts, &way, *refusal, &mut dress);
+                break 'answer self.reject_unauthorized(&parts, &way, *refusal, &mut dress);
             }
-            let peer = peer(parts, Channel::Post { accepts_stream: accepts.stream }, &way, pass);
+            let peer = into_peer(parts, Channel::Post { accepts_stream: accepts.stream }, &way, pass);
             return self.post(guards, &dress, &peer, accepts, bytes).await;
         };
-        guards.dress(response.headers_mut(), &dress);
+        guards.apply_headers(response.headers_mut(), &dress);
         response
     }
 
     /// Everything but messages: streams, sessions, the two doors of the first edition, and what leads nowhere.
     #[allow(clippy::too_many_arguments)]
-    async fn other<B>(
+    async fn serve_non_message<B>(
         self: &Arc<Self>,
         guards: &Guards,
-        gate: Gate,
-        parts: Asked,
-        way: &Way,
+        gate: Admission,
+        parts: RequestHead,
+        way: &MountContext,
         body: B,
-        door: Door,
-        dress: &mut Dress,
+        door: Route,
+        dress: &mut ResponsePolicy,
     ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let allowed = match door {
-            Door::Nowhere => return plain(StatusCode::NOT_FOUND),
-            Door::PairStream | Door::PairMessages if !self.options.has_pair => {
-                return plain(StatusCode::NOT_FOUND);
+            Route::NotFound => return empty_response(StatusCode::NOT_FOUND),
+            Route::LegacyStream | Route::LegacyMessages if !self.options.has_legacy_sse => {
+                return empty_response(StatusCode::NOT_FOUND);
             }
-            Door::Messages => "GET, POST, DELETE",
-            Door::PairStream => "GET",
-            Door::PairMessages => "POST",
+            Route::Messages => "GET, POST, DELETE",
+            Route::LegacyStream => "GET",
+            Route::LegacyMessages => "POST",
         };
         if !allowed.split(", ").any(|method| method == parts.method.as_str()) {
-            return not_allowed(&parts, way, allowed);
+            return method_not_allowed(&parts, way, allowed);
         }
         let mut bytes = Bytes::new();
-        if door == Door::PairMessages {
-            let limit = self.limit(guards);
-            if let Err(fault) = headers::check(parts.headers.glance(), limit) {
-                return self.turn_back(&parts, way, &fault);
+        if door == Route::LegacyMessages {
+            let limit = self.body_limit(guards);
+            if let Err(fault) = headers::check(parts.headers.parsed(), limit) {
+                return self.reject_malformed(&parts, way, &fault);
             }
-            bytes = match read(pin!(body), limit, self.options.body_timeout).await {
+            bytes = match read_body(pin!(body), limit, self.options.body_timeout).await {
                 Ok(bytes) => bytes,
-                Err(unread) => return closing(self.turn_back(&parts, way, &unread.fault(limit))),
+                Err(unread) => return with_connection_close(self.reject_malformed(&parts, way, &unread.to_protocol_error(limit))),
             };
-            if matches!(gate, Gate::Key(_)) && is_batch(&bytes) {
+            if matches!(gate, Admission::KeyPending(_)) && is_batch(&bytes) {
                 let fault = ProtocolError::invalid_request("batches are not taken where API keys are asked for");
-                return self.turn_back(&parts, way, &fault);
+                return self.reject_malformed(&parts, way, &fault);
             }
         }
-        let pass = match self.unlock(guards, gate, &parts, &bytes).await {
+        let pass = match self.check_key(guards, gate, &parts, &bytes).await {
             Ok(pass) => pass,
-            Err(refusal) => return self.turn_away(&parts, way, *refusal, dress),
+            Err(refusal) => return self.reject_unauthorized(&parts, way, *refusal, dress),
         };
-        if guards.counts_together()
-            && let Err(refusal) = guards.count(&pass, &self.entry.scoped_store).await
+        if guards.has_shared_limits()
+            && let Err(refusal) = guards.count_shared(&pass, &self.engine.scoped_store).await
         {
-            return self.turn_away(&parts, way, *refusal, dress);
+            return self.reject_unauthorized(&parts, way, *refusal, dress);
         }
         match (door, &parts.method) {
-            (Door::PairStream, _) => self.pair_stream(&parts, way, pass),
-            (Door::PairMessages, _) => self.pair_message(parts, way, pass, bytes),
+            (Route::LegacyStream, _) => self.legacy_stream(&parts, way, pass),
+            (Route::LegacyMessages, _) => self.legacy_message(parts, way, pass, bytes),
             (_, &Method::GET) => self.get(&parts, way, pass).await,
             _ => self.delete(&parts, way, pass).await,
         }
     }
 
-    fn gate(&self, guards: &Guards, parts: &Asked, way: &Way) -> Result<Gate, Box<Refusal>> {
+    fn check_head(&self, guards: &Guards, parts: &RequestHead, way: &MountContext) -> Result<Admission, Box<GuardRejection>> {
         // Only who is asked for credentials is told who asks.
-        let face = guards.asks().then(|| self.entry.protocol.server_info.load());
-        guards.gate(&Head {
+        let face = guards.requires_credentials().then(|| self.engine.protocol.server_info.load());
+        guards.check_head(&GuardRequest {
             method: &parts.method,
             uri: &parts.uri,
             headers: &parts.headers,
-            glance: parts.headers.glance(),
-            peer: way.remote(parts).map(|remote| remote.ip()),
+            parsed_headers: parts.headers.parsed(),
+            peer: way.remote_addr(parts).map(|remote| remote.ip()),
             is_tls: false,
             principal: parts.extensions.get::<Principal>(),
-            server: face.as_ref().map_or("", |face| &face.implementation.name),
-            is_literal: way.dialect.as_ref().is_some_and(|dialect| dialect.cors_literal_wildcard),
+            server_name: face.as_ref().map_or("", |face| &face.implementation.name),
+            is_literal_wildcard: way.dialect.as_ref().is_some_and(|dialect| dialect.cors_literal_wildcard),
         })
     }
 
     /// Checks a key, where one is still to be checked.
-    async fn unlock(
+    async fn check_key(
         &self,
         guards: &Guards,
-        gate: Gate,
-        parts: &Asked,
+        gate: Admission,
+        parts: &RequestHead,
         body: &Bytes,
-    ) -> Result<Pass, Box<Refusal>> {
+    ) -> Result<Admitted, Box<GuardRejection>> {
         let claim = match gate {
-            Gate::Open(pass) => return Ok(pass),
-            Gate::Key(claim) | Gate::Prove(claim) => claim,
-            Gate::Preflight(_) => return Ok(Pass::default()),
+            Admission::Granted(pass) => return Ok(pass),
+            Admission::KeyPending(claim) | Admission::PasswordPending(claim) => claim,
+            Admission::Preflight(_) => return Ok(Admitted::default()),
         };
-        let mut request = KeyRequest::new(&*self.entry.protocol.server_info.load().implementation.name)
+        let mut request = KeyRequest::new(&*self.engine.protocol.server_info.load().implementation.name)
             .with_body(body.clone())
             .with_headers(HeaderMap::clone(&parts.headers))
             .with_http_method(parts.method.clone())
@@ -474,181 +474,181 @@ impl Inner {
         if let Some(id) = parts.headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()) {
             request = request.with_request_id(id);
         }
-        guards.key(claim, request).await
+        guards.check_key(claim, request).await
     }
 
     /// Whether somebody may ask for the name of a request that has none.
-    fn names(&self, way: &Way) -> bool {
-        way.dialect.as_ref().is_some_and(|dialect| dialect.lenient) || !self.entry.observer.events.is_silent()
+    fn needs_request_id(&self, way: &MountContext) -> bool {
+        way.dialect.as_ref().is_some_and(|dialect| dialect.lenient) || !self.engine.observer.events.is_silent()
     }
 
     /// What this request is called: as its sender says, or a name of our own.
-    fn name(parts: &mut Asked) -> Option<Box<HeaderValue>> {
-        if parts.headers.glance().is_named
+    fn ensure_request_id(parts: &mut RequestHead) -> Option<Box<HeaderValue>> {
+        if parts.headers.parsed().has_request_id
             && let Some(name) = parts.headers.get(REQUEST_ID)
         {
-            return (name.len() <= LONGEST_ID).then(|| Box::new(name.clone()));
+            return (name.len() <= MAX_REQUEST_ID_BYTES).then(|| Box::new(name.clone()));
         }
         let name = HeaderValue::from_str(&crate::seal::random_token()).ok()?;
-        Arc::make_mut(&mut parts.headers).set_name(name.clone());
+        Arc::make_mut(&mut parts.headers).set_request_id(name.clone());
         Some(Box::new(name))
     }
 
-    fn limit(&self, guards: &Guards) -> usize {
-        let most = self.entry.limits.max_bytes;
+    fn body_limit(&self, guards: &Guards) -> usize {
+        let most = self.engine.limits.max_bytes;
         guards.body_limit.map_or(most, |limit| limit.min(most))
     }
 
     /// Says no in the name of a guard, and counts it.
-    fn turn_away(&self, parts: &Asked, way: &Way, refusal: Refusal, dress: &mut Dress) -> Response<Body> {
+    fn reject_unauthorized(&self, parts: &RequestHead, way: &MountContext, refusal: GuardRejection, dress: &mut ResponsePolicy) -> Response<Body> {
         let message = refusal.message.as_ref();
-        let fault = match refusal.why {
-            Why::BadHead | Why::Host | Why::Origin | Why::Address => ProtocolError::invalid_request(message),
-            Why::TooLarge { .. } => ProtocolError::new(ProtocolErrorKind::TooLarge, message),
-            Why::TooMany | Why::TooManyFailures(_) | Why::Busy => ProtocolError::new(ProtocolErrorKind::RateLimited, message),
-            Why::Credentials(_) | Why::Forbidden => ProtocolError::new(ProtocolErrorKind::Unauthorized, message),
-            Why::Unavailable => ProtocolError::new(ProtocolErrorKind::Busy, message),
+        let fault = match refusal.reason {
+            RejectReason::MalformedHead | RejectReason::Host | RejectReason::Origin | RejectReason::Address => ProtocolError::invalid_request(message),
+            RejectReason::TooLarge { .. } => ProtocolError::new(ProtocolErrorKind::TooLarge, message),
+            RejectReason::RateLimited | RejectReason::TooManyFailures(_) | RejectReason::Busy => ProtocolError::new(ProtocolErrorKind::RateLimited, message),
+            RejectReason::Credentials(_) | RejectReason::Forbidden => ProtocolError::new(ProtocolErrorKind::Unauthorized, message),
+            RejectReason::Unavailable => ProtocolError::new(ProtocolErrorKind::Busy, message),
         };
-        self.note(parts, way, refusal.why, message);
-        let fault = explained(fault, &refusal, way).with_status(refusal.why.status());
-        let mut response = refuse_at(&parts.headers, way.dialect.as_ref(), &fault);
-        refusal.explain(response.headers_mut());
-        *dress = refusal.dress;
+        self.record_rejection(parts, way, refusal.reason, message);
+        let fault = with_retry_after(fault, &refusal, way).with_status(refusal.reason.status());
+        let mut response = rejection_response(&parts.headers, way.dialect.as_ref(), &fault);
+        refusal.apply_headers(response.headers_mut());
+        *dress = refusal.response_policy;
         response
     }
 
-    fn note(&self, parts: &Asked, way: &Way, why: Why, message: &str) {
+    fn record_rejection(&self, parts: &RequestHead, way: &MountContext, why: RejectReason, message: &str) {
         let counted = match why {
-            Why::Credentials(Kind::ApiKey) | Why::TooManyFailures(Kind::ApiKey) => {
+            RejectReason::Credentials(CredentialKind::ApiKey) | RejectReason::TooManyFailures(CredentialKind::ApiKey) => {
                 Some(observe::Refusal::ApiKey)
             }
-            Why::Credentials(_) | Why::Forbidden | Why::TooManyFailures(_) => Some(observe::Refusal::Auth),
-            Why::TooLarge { .. } => Some(observe::Refusal::BodySize),
-            Why::Address => Some(observe::Refusal::Ip),
-            Why::Host | Why::Origin => Some(observe::Refusal::Origin),
-            Why::TooMany | Why::Busy => Some(observe::Refusal::Rate),
-            Why::BadHead | Why::Unavailable => None,
+            RejectReason::Credentials(_) | RejectReason::Forbidden | RejectReason::TooManyFailures(_) => Some(observe::Refusal::Auth),
+            RejectReason::TooLarge { .. } => Some(observe::Refusal::BodySize),
+            RejectReason::Address => Some(observe::Refusal::Ip),
+            RejectReason::Host | RejectReason::Origin => Some(observe::Refusal::Origin),
+            RejectReason::RateLimited | RejectReason::Busy => Some(observe::Refusal::Rate),
+            RejectReason::MalformedHead | RejectReason::Unavailable => None,
         };
         if let Some(counted) = counted {
-            self.entry.observer.refused(counted, observe::Transport::Http, self.origin(parts, way), message);
+            self.engine.observer.refused(counted, observe::Transport::Http, self.resolve_client_address(parts, way), message);
         }
-        if let Some(unsaid) = self.murmur.may_speak() {
-            tracing::info!(?why, message, remote = ?self.origin(parts, way), unsaid, "refused");
+        if let Some(unsaid) = self.log_throttle.allow() {
+            tracing::info!(?why, message, remote = ?self.resolve_client_address(parts, way), unsaid, "refused");
         }
     }
 
     /// Where a request comes from that was not let in.
-    fn origin(&self, parts: &Asked, way: &Way) -> Option<SocketAddr> {
-        let remote = way.remote(parts);
-        let client = self.guards.load().client(remote.map(|remote| remote.ip()), &parts.headers);
+    fn resolve_client_address(&self, parts: &RequestHead, way: &MountContext) -> Option<SocketAddr> {
+        let remote = way.remote_addr(parts);
+        let client = self.guards.load().client_address(remote.map(|remote| remote.ip()), &parts.headers);
         client_address(remote, client)
     }
 
     /// Says no because of what is wrong with the request itself.
-    fn turn_back(&self, parts: &Asked, way: &Way, fault: &ProtocolError) -> Response<Body> {
+    fn reject_malformed(&self, parts: &RequestHead, way: &MountContext, fault: &ProtocolError) -> Response<Body> {
         if fault.kind() == ProtocolErrorKind::TooLarge {
-            let (http, remote) = (observe::Transport::Http, self.origin(parts, way));
-            self.entry.observer.refused(observe::Refusal::BodySize, http, remote, fault.message());
+            let (http, remote) = (observe::Transport::Http, self.resolve_client_address(parts, way));
+            self.engine.observer.refused(observe::Refusal::BodySize, http, remote, fault.message());
         }
-        refuse_at(&parts.headers, way.dialect.as_ref(), fault)
+        rejection_response(&parts.headers, way.dialect.as_ref(), fault)
     }
 
     /// Says no because the body of a message cannot be read.
-    fn unread(&self, peer: &Peer, fault: &ProtocolError) -> Response<Body> {
+    fn reject_body(&self, peer: &Peer, fault: &ProtocolError) -> Response<Body> {
         if fault.kind() == ProtocolErrorKind::TooLarge {
             let (http, remote) = (observe::Transport::Http, peer.remote_addr);
-            self.entry.observer.refused(observe::Refusal::BodySize, http, remote, fault.message());
+            self.engine.observer.refused(observe::Refusal::BodySize, http, remote, fault.message());
         }
-        refuse_at(&peer.headers, peer.dialect.as_ref(), fault)
+        rejection_response(&peer.headers, peer.dialect.as_ref(), fault)
     }
 
     /// Answers a message, with all that every answer carries.
     async fn post(
         &self,
         guards: &Guards,
-        dress: &Dress,
+        dress: &ResponsePolicy,
         peer: &Peer,
         accepts: Accepts,
         bytes: Bytes,
     ) -> Response<Body> {
         let out = Stream::new(Capacity::default());
-        let begun = poll_fn(|task| Poll::Ready(self.begin_here(&bytes, peer, &out, task))).await;
+        let begun = poll_fn(|task| Poll::Ready(self.begin_call(&bytes, peer, &out, task))).await;
         let posted = match begun {
-            Begun::Answer(answer) if !out.is_ready() => answered(answer, accepts),
-            Begun::Answer(answer) => {
-                conclude(&out, answer);
-                Posted::Other(self.stream(peer, &out, None))
+            PostState::Done(answer) if !out.is_ready() => post_response(answer, accepts),
+            PostState::Done(answer) => {
+                end_stream(&out, answer);
+                PostResponse::Other(self.stream_response(peer, &out, None))
             }
             // Boxed, because it is rare: what is common stays small.
-            Begun::Call(call) => {
+            PostState::Pending(call) => {
                 drop(bytes);
-                Box::pin(self.wait(call, peer, out, accepts)).await
+                Box::pin(self.wait_for_call(call, peer, out, accepts)).await
             }
         };
         match posted {
             // Nearly all answers are these, and begin with headers that are ready.
-            Posted::Json { status, body, session } => {
-                let body = Body::parcel(body);
-                let mut response = match guards.outfit(dress).filter(|_| session.is_none()) {
-                    Some(outfit) => Response::new(body.wearing(outfit)),
+            PostResponse::Json { status, body, session } => {
+                let body = Body::segments(body);
+                let mut response = match guards.prebuilt_headers(dress).filter(|_| session.is_none()) {
+                    Some(outfit) => Response::new(body.with_prebuilt_headers(outfit)),
                     None => {
                         let mut response = Response::new(body);
-                        *response.headers_mut() = guards.json(dress);
-                        with_session(&mut response, session);
+                        *response.headers_mut() = guards.json_headers(dress);
+                        set_session_header(&mut response, session);
                         response
                     }
                 };
-                *response.status_mut() = status_of(status);
+                *response.status_mut() = status_code(status);
                 response
             }
-            Posted::Other(mut response) => {
-                guards.dress(response.headers_mut(), dress);
+            PostResponse::Other(mut response) => {
+                guards.apply_headers(response.headers_mut(), dress);
                 response
             }
         }
     }
 
     /// Waits for what a call does first.
-    async fn wait(
+    async fn wait_for_call(
         &self,
         call: BoxFuture<'static, Reply>,
         peer: &Peer,
         out: Arc<Stream>,
         accepts: Accepts,
-    ) -> Posted {
-        let mut driving = Driving { call: Some(call), out: Arc::clone(&out), tasks: self.tasks.clone() };
-        let patience = accepts.stream.then_some(self.options.patience);
-        match driving.first(patience).await {
-            First::Answer(answer) if !out.is_ready() => answered(answer, accepts),
-            First::Answer(answer) => {
-                conclude(&out, answer);
-                Posted::Other(self.stream(peer, &out, None))
+    ) -> PostResponse {
+        let mut driving = PendingResponse { call: Some(call), out: Arc::clone(&out), tasks: self.tasks.clone() };
+        let patience = accepts.stream.then_some(self.options.stream_after);
+        match driving.first_output(patience).await {
+            FirstOutput::Reply(answer) if !out.is_ready() => post_response(answer, accepts),
+            FirstOutput::Reply(answer) => {
+                end_stream(&out, answer);
+                PostResponse::Other(self.stream_response(peer, &out, None))
             }
-            First::Stirred => {
+            FirstOutput::Streaming => {
                 let call = driving.call.take();
-                Posted::Other(self.stream(peer, &out, call))
+                PostResponse::Other(self.stream_response(peer, &out, call))
             }
         }
     }
 
     /// Answers what can be answered without waiting. What cannot becomes a call, which keeps no more of its request
     /// than it needs, and has to be polled before anything else is waited for.
-    fn begin_here(
+    fn begin_call(
         &self,
         bytes: &Bytes,
         peer: &Peer,
         out: &Arc<Stream>,
         task: &mut task::Context<'_>,
-    ) -> Begun {
-        if self.entry.protocol.cluster.is_some() {
-            return Begun::Call(self.begin(bytes.clone(), peer.clone(), out));
+    ) -> PostState {
+        if self.engine.protocol.cluster.is_some() {
+            return PostState::Pending(self.message_future(bytes.clone(), peer.clone(), out));
         }
-        let mut started = self.entry.begin(bytes, peer, out);
-        if let Some(answer) = self.entry.poll_once(&mut started, task) {
-            return Begun::Answer(answer);
+        let mut started = self.engine.begin(bytes, peer, out);
+        if let Some(answer) = self.engine.poll_once(&mut started, task) {
+            return PostState::Done(answer);
         }
-        let entry = Arc::clone(&self.entry);
-        Begun::Call(match started {
+        let entry = Arc::clone(&self.engine);
+        PostState::Pending(match started {
             // Thousands may listen, each for hours.
             CallState::Subscription(listening) => Box::pin(async move { entry.protocol.serve_subscription(&listening).await }),
             started if started.needs_peer() => {
@@ -659,21 +659,21 @@ impl Inner {
         })
     }
 
-    fn begin(&self, bytes: Bytes, peer: Peer, out: &Arc<Stream>) -> BoxFuture<'static, Reply> {
-        let (entry, out) = (Arc::clone(&self.entry), Arc::clone(out));
+    fn message_future(&self, bytes: Bytes, peer: Peer, out: &Arc<Stream>) -> BoxFuture<'static, Reply> {
+        let (entry, out) = (Arc::clone(&self.engine), Arc::clone(out));
         Box::pin(async move { entry.handle_message(&bytes, &peer, &out).await })
     }
 
     /// Answers by a stream. A call that outlives its reader becomes a task of its own; any other lives in
     /// the response and ends with it.
-    fn stream(
+    fn stream_response(
         &self,
         peer: &Peer,
         out: &Arc<Stream>,
         call: Option<BoxFuture<'static, Reply>>,
     ) -> Response<Body> {
         let mut events;
-        match self.entry.protocol.make_resumable(peer, out) {
+        match self.engine.protocol.make_resumable(peer, out) {
             Some(ResumeInfo { number, sends_priming_event: primes, relay: pumped }) => {
                 let source = match pumped {
                     Some((source, pump)) => {
@@ -682,64 +682,64 @@ impl Inner {
                     }
                     None => Arc::clone(out),
                 };
-                events = Events::new(source.reader(), self.options.heartbeat).numbered(number);
+                events = SseBody::new(source.reader(), self.options.sse_keep_alive).with_stream_number(number);
                 if primes {
-                    events = events.primed();
+                    events = events.with_priming_event();
                 }
             }
-            None => events = Events::new(out.reader(), self.options.heartbeat),
+            None => events = SseBody::new(out.reader(), self.options.sse_keep_alive),
         }
         if let Some(call) = call {
             if out.outlives_reader() {
-                self.tasks.spawn(finish(call, Arc::clone(out)));
+                self.tasks.spawn(run_detached(call, Arc::clone(out)));
             } else {
-                events = events.driving(call, Arc::clone(out));
+                events = events.with_call(call, Arc::clone(out));
             }
         }
-        event_stream(events)
+        event_stream_response(events)
     }
 
-    async fn get(self: &Arc<Self>, parts: &Asked, way: &Way, pass: Pass) -> Response<Body> {
+    async fn get(self: &Arc<Self>, parts: &RequestHead, way: &MountContext, pass: Admitted) -> Response<Body> {
         let headers = &parts.headers;
-        let refused = |fault: &ProtocolError| refuse_at(headers, way.dialect.as_ref(), fault);
-        let scheme = pass.dress.scheme();
-        let peer = peer_of(parts, Channel::Post { accepts_stream: true }, way, pass);
-        if !headers.contains_key(SESSION) {
-            if headers.glance().accepts.stream
-                && let Some(subscriber) = self.entry.protocol.open_sessionless_stream(&peer)
+        let refused = |fault: &ProtocolError| rejection_response(headers, way.dialect.as_ref(), fault);
+        let scheme = pass.response_policy.scheme();
+        let peer = peer_from_head(parts, Channel::Post { accepts_stream: true }, way, pass);
+        if !headers.contains_key(SESSION_ID) {
+            if headers.parsed().accepts.stream
+                && let Some(subscriber) = self.engine.protocol.open_sessionless_stream(&peer)
             {
-                return self.stream_unnamed(subscriber, peer);
+                return self.sessionless_stream(subscriber, peer);
             }
-            let introduced = match headers.glance().accepts.stream {
+            let introduced = match headers.parsed().accepts.stream {
                 true => None,
                 false => {
-                    let came_to = parts.extensions.get::<CameTo>();
+                    let came_to = parts.extensions.get::<OriginalPath>();
                     let path = came_to.map_or_else(|| parts.uri.path(), |came_to| &came_to.0);
-                    let here = self.guards.load().hosts.address(scheme, &parts.uri, headers, path);
-                    self.entry.discovery_document(&peer, query_id(parts).as_deref(), &here)
+                    let here = self.guards.load().hosts.public_address(scheme, &parts.uri, headers, path);
+                    self.engine.discovery_document(&peer, query_id(parts).as_deref(), &here)
                 }
             };
-            return introduced.map_or_else(|| not_allowed(parts, way, "POST"), |body| json(200, body));
+            return introduced.map_or_else(|| method_not_allowed(parts, way, "POST"), |body| json_response(200, body));
         }
-        if !headers.glance().accepts.stream {
+        if !headers.parsed().accepts.stream {
             return refused(&ProtocolError::invalid_request("a GET needs `Accept: text/event-stream`").with_status(406));
         }
-        let last = match single(headers, &LAST_EVENT) {
+        let last = match single_value(headers, &LAST_EVENT_ID) {
             Ok(last) => last,
             Err(_) => return refused(&ProtocolError::invalid_request("header last-event-id must be sent once")),
         };
         if let Err(fault) = self.prepare(&peer).await {
             return refused(&fault);
         }
-        if let Some(shared) = &self.entry.protocol.cluster {
-            return match self.entry.protocol.open_cluster_stream(shared, &peer, last).await {
+        if let Some(shared) = &self.engine.protocol.cluster {
+            return match self.engine.protocol.open_cluster_stream(shared, &peer, last).await {
                 Ok(ClusterStream { number, reader, driver: feed }) => {
-                    event_stream(Events::new(reader, self.options.heartbeat).numbered(number).feeding(feed))
+                    event_stream_response(SseBody::new(reader, self.options.sse_keep_alive).with_stream_number(number).with_feed(feed))
                 }
                 Err(fault) => refused(&fault),
             };
         }
-        let standing = match self.entry.protocol.open_get_stream(&peer, last) {
+        let standing = match self.engine.protocol.open_get_stream(&peer, last) {
             Ok(standing) => standing,
             Err(fault) => return refused(&fault),
         };
@@ -750,10 +750,10 @@ impl Inner {
         let Some(reader) = reader else {
             return refused(&ProtocolError::invalid_request("that place in the stream is gone or never was"));
         };
-        let mut events = Events::new(reader, self.options.heartbeat).numbered(standing.number);
+        let mut events = SseBody::new(reader, self.options.sse_keep_alive).with_stream_number(standing.number);
         if standing.number == 0 {
             let (entry, out, session) =
-                (Arc::clone(&self.entry), Arc::clone(&standing.stream), standing.session);
+                (Arc::clone(&self.engine), Arc::clone(&standing.stream), standing.session);
             let feeding = Box::pin({
                 let out = Arc::clone(&out);
                 async move {
@@ -761,16 +761,16 @@ impl Inner {
                     Reply::NoResponse
                 }
             });
-            events = events.feeding(feeding);
+            events = events.with_feed(feeding);
         }
-        event_stream(events)
+        event_stream_response(events)
     }
 
     /// A stream of changes for who has no session. It cannot be resumed; whoever comes back hears what comes then.
-    fn stream_unnamed(&self, subscriber: Arc<Subscriber>, peer: Peer) -> Response<Body> {
-        let (entry, out) = (Arc::clone(&self.entry), Stream::new(Capacity::default()));
-        let events = Events::new(out.reader(), self.options.heartbeat).opening(sse::retry());
-        event_stream(events.feeding(Box::pin(async move {
+    fn sessionless_stream(&self, subscriber: Arc<Subscriber>, peer: Peer) -> Response<Body> {
+        let (entry, out) = (Arc::clone(&self.engine), Stream::new(Capacity::default()));
+        let events = SseBody::new(out.reader(), self.options.sse_keep_alive).with_preamble(sse::retry_event());
+        event_stream_response(events.with_feed(Box::pin(async move {
             entry.protocol.send_sessionless_changes(&subscriber, &peer, &out).await;
             Reply::NoResponse
         })))
@@ -778,30 +778,30 @@ impl Inner {
 
     /// What must be fetched before a request without a body can be answered.
     async fn prepare(&self, peer: &Peer) -> Result<(), ProtocolError> {
-        match self.entry.protocol.prepare(peer) {
+        match self.engine.protocol.prepare(peer) {
             Some(preparing) => preparing.await,
             None => Ok(()),
         }
     }
 
-    async fn delete(&self, parts: &Asked, way: &Way, pass: Pass) -> Response<Body> {
-        if !parts.headers.contains_key(SESSION) {
-            return not_allowed(parts, way, "POST");
+    async fn delete(&self, parts: &RequestHead, way: &MountContext, pass: Admitted) -> Response<Body> {
+        if !parts.headers.contains_key(SESSION_ID) {
+            return method_not_allowed(parts, way, "POST");
         }
-        let peer = peer_of(parts, Channel::Post { accepts_stream: false }, way, pass);
+        let peer = peer_from_head(parts, Channel::Post { accepts_stream: false }, way, pass);
         let ended = match self.prepare(&peer).await {
-            Ok(()) => self.entry.protocol.end_session(&peer).await,
+            Ok(()) => self.engine.protocol.end_session(&peer).await,
             Err(fault) => Err(fault),
         };
         match ended {
-            Ok(()) => plain(StatusCode::NO_CONTENT),
-            Err(fault) => refuse_at(&parts.headers, way.dialect.as_ref(), &fault),
+            Ok(()) => empty_response(StatusCode::NO_CONTENT),
+            Err(fault) => rejection_response(&parts.headers, way.dialect.as_ref(), &fault),
         }
     }
 }
 
 /// When to come again, for dialects that say so in the error itself.
-fn explained(fault: ProtocolError, refusal: &Refusal, way: &Way) -> ProtocolError {
+fn with_retry_after(fault: ProtocolError, refusal: &GuardRejection, way: &MountContext) -> ProtocolError {
     match (way.dialect.as_deref(), refusal.retry_after()) {
         (Some(dialect), Some(seconds)) if dialect.error_data => {
             fault.with_data(RawJson::from(serde_json::json!({ "retry_after": seconds })))
@@ -810,10 +810,10 @@ fn explained(fault: ProtocolError, refusal: &Refusal, way: &Way) -> ProtocolErro
     }
 }
 
-fn peer_of(parts: &Asked, road: Channel, way: &Way, pass: Pass) -> Peer {
+fn peer_from_head(parts: &RequestHead, road: Channel, way: &MountContext, pass: Admitted) -> Peer {
     let headers = Arc::clone(&parts.headers);
     Peer {
-        remote_addr: client_address(way.remote(parts), pass.client),
+        remote_addr: client_address(way.remote_addr(parts), pass.client),
         principal: pass.principal,
         headers,
         via: road,
@@ -823,8 +823,8 @@ fn peer_of(parts: &Asked, road: Channel, way: &Way, pass: Pass) -> Peer {
     }
 }
 
-fn peer(parts: Asked, road: Channel, way: &Way, pass: Pass) -> Peer {
-    let remote = client_address(way.remote(&parts), pass.client);
+fn into_peer(parts: RequestHead, road: Channel, way: &MountContext, pass: Admitted) -> Peer {
+    let remote = client_address(way.remote_addr(&parts), pass.client);
     let headers = parts.headers;
     let dialect = way.dialect.clone();
     Peer {
@@ -852,161 +852,161 @@ fn is_batch(bytes: &[u8]) -> bool {
 }
 
 /// The id that an introduction is to carry.
-fn query_id(parts: &Asked) -> Option<String> {
+fn query_id(parts: &RequestHead) -> Option<String> {
     let pairs = parts.uri.query()?.split('&');
     let id = { pairs }.find_map(|pair| pair.strip_prefix("id="))?;
-    (!id.is_empty() && id.len() <= LONGEST_ID).then(|| id.to_owned())
+    (!id.is_empty() && id.len() <= MAX_REQUEST_ID_BYTES).then(|| id.to_owned())
 }
 
 /// What a head says that came in.
 // The largest variant is the common one, and lives where it is made.
 #[allow(clippy::large_enum_variant)]
-enum Came {
+enum RequestClass {
     /// A message of somebody who may come in.
     Message {
         peer: Peer,
         accepts: Accepts,
-        dress: Dress,
+        response_policy: ResponsePolicy,
     },
-    Other(Box<Other>),
+    General(Box<GeneralRequest>),
 }
 
 /// A head of which more has to be known, or that is none of a message.
-struct Other {
-    parts: Asked,
-    way: Way,
-    gate: Result<Gate, Box<Refusal>>,
-    checked: Result<Accepts, ProtocolError>,
-    door: Door,
+struct GeneralRequest {
+    head: RequestHead,
+    mount: MountContext,
+    admission: Result<Admission, Box<GuardRejection>>,
+    accepts: Result<Accepts, ProtocolError>,
+    route: Route,
 }
 
 /// What became of a message at once.
-enum Begun {
-    Answer(Reply),
+enum PostState {
+    Done(Reply),
     /// It has to wait.
-    Call(BoxFuture<'static, Reply>),
+    Pending(BoxFuture<'static, Reply>),
 }
 
 /// What a call does first.
-enum First {
-    Answer(Reply),
+enum FirstOutput {
+    Reply(Reply),
     /// It says something before it answers, or takes long.
-    Stirred,
+    Streaming,
 }
 
 /// A call while its connection waits for what it does first. If the connection goes away meanwhile, a call
 /// that outlives its reader goes on as a task.
-struct Driving {
+struct PendingResponse {
     call: Option<BoxFuture<'static, Reply>>,
     out: Arc<Stream>,
     tasks: Tracker,
 }
 
-impl Driving {
-    async fn first(&mut self, patience: Option<Duration>) -> First {
+impl PendingResponse {
+    async fn first_output(&mut self, patience: Option<Duration>) -> FirstOutput {
         let mut sleep = None;
         poll_fn(|cx| {
             let Some(call) = &mut self.call else {
-                return Poll::Ready(First::Stirred);
+                return Poll::Ready(FirstOutput::Streaming);
             };
             if let Poll::Ready(answer) = call.as_mut().poll(cx) {
                 self.call = None;
-                return Poll::Ready(First::Answer(answer));
+                return Poll::Ready(FirstOutput::Reply(answer));
             }
             if self.out.poll_ready(cx).is_ready() {
-                return Poll::Ready(First::Stirred);
+                return Poll::Ready(FirstOutput::Streaming);
             }
             let Some(patience) = patience else {
                 return Poll::Pending;
             };
             let sleep = sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(patience)));
-            sleep.as_mut().poll(cx).map(|()| First::Stirred)
+            sleep.as_mut().poll(cx).map(|()| FirstOutput::Streaming)
         })
         .await
     }
 }
 
-impl Drop for Driving {
+impl Drop for PendingResponse {
     fn drop(&mut self) {
         let Some(call) = self.call.take() else { return };
-        let room = self.tasks.len() < ADOPTED && tokio::runtime::Handle::try_current().is_ok();
+        let room = self.tasks.len() < MAX_DETACHED_CALLS && tokio::runtime::Handle::try_current().is_ok();
         if self.out.outlives_reader() && room {
-            self.tasks.spawn(finish(call, Arc::clone(&self.out)));
+            self.tasks.spawn(run_detached(call, Arc::clone(&self.out)));
         }
     }
 }
 
-async fn finish(call: BoxFuture<'static, Reply>, out: Arc<Stream>) {
-    conclude(&out, call.await);
+async fn run_detached(call: BoxFuture<'static, Reply>, out: Arc<Stream>) {
+    end_stream(&out, call.await);
 }
 
 /// The answer is the last message of a stream.
-fn conclude(out: &Stream, answer: Reply) {
+fn end_stream(out: &Stream, answer: Reply) {
     out.finish_with(match answer {
-        Reply::Body { body, .. } => Some(body.whole()),
+        Reply::Body { body, .. } => Some(body.into_bytes()),
         Reply::Accepted | Reply::NoResponse => None,
     });
 }
 
 /// The answer to a POST.
-enum Posted {
+enum PostResponse {
     /// One message, with nothing said about it that not every answer says.
     Json {
         status: u16,
-        body: Parcel,
+        body: Segments,
         session: Option<Box<str>>,
     },
     Other(Response<Body>),
 }
 
-fn answered(answer: Reply, accepts: Accepts) -> Posted {
-    Posted::Other(match answer {
-        Reply::Accepted => plain(StatusCode::ACCEPTED),
+fn post_response(answer: Reply, accepts: Accepts) -> PostResponse {
+    PostResponse::Other(match answer {
+        Reply::Accepted => empty_response(StatusCode::ACCEPTED),
         // The client took its question back: an empty stream answers it with nothing.
         Reply::NoResponse => {
-            let mut response = plain(StatusCode::OK);
+            let mut response = empty_response(StatusCode::OK);
             response.headers_mut().insert(header::CONTENT_TYPE, headers::EVENT_STREAM);
             response
         }
         Reply::Body { status: 200, body, session_id: session, kind: told } if !accepts.json => {
-            let mut events = sse::event(None, &body.whole());
+            let mut events = sse::encode_event(None, &body.into_bytes());
             if let ReplyKind::Initialized(after) = &told {
-                events = [events, sse::event(None, after)].concat().into();
+                events = [events, sse::encode_event(None, after)].concat().into();
             }
             let mut response = Response::new(Body::full(events));
             sse_headers(response.headers_mut());
-            with_session(&mut response, session);
+            set_session_header(&mut response, session);
             response
         }
         Reply::Body { status: 503, body, session_id: session, .. } => {
-            let mut response = json(503, body.whole());
+            let mut response = json_response(503, body.into_bytes());
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
-            with_session(&mut response, session);
+            set_session_header(&mut response, session);
             response
         }
-        Reply::Body { status, body, session_id: session, .. } => return Posted::Json { status, body, session },
+        Reply::Body { status, body, session_id: session, .. } => return PostResponse::Json { status, body, session },
     })
 }
 
-fn status_of(status: u16) -> StatusCode {
+fn status_code(status: u16) -> StatusCode {
     StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-fn with_session(response: &mut Response<Body>, session: Option<Box<str>>) {
+fn set_session_header(response: &mut Response<Body>, session: Option<Box<str>>) {
     if let Some(id) = session.and_then(|id| HeaderValue::from_str(&id).ok()) {
-        response.headers_mut().insert(SESSION, id);
+        response.headers_mut().insert(SESSION_ID, id);
     }
 }
 
-fn json(status: u16, body: Bytes) -> Response<Body> {
+fn json_response(status: u16, body: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::full(body));
-    *response.status_mut() = status_of(status);
+    *response.status_mut() = status_code(status);
     response.headers_mut().insert(header::CONTENT_TYPE, headers::JSON);
-    harden(response.headers_mut());
+    set_default_headers(response.headers_mut());
     response
 }
 
-fn event_stream(events: Events) -> Response<Body> {
+fn event_stream_response(events: SseBody) -> Response<Body> {
     let mut response = Response::new(Body::events(events));
     // hyper keeps the map of an answer for the next one, so a stream has it as long as it lasts: no larger than what
     // will be in it.
@@ -1022,32 +1022,32 @@ fn sse_headers(headers: &mut HeaderMap) {
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
-fn harden(headers: &mut HeaderMap) {
+fn set_default_headers(headers: &mut HeaderMap) {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
-fn plain(status: StatusCode) -> Response<Body> {
+fn empty_response(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
-    harden(response.headers_mut());
+    set_default_headers(response.headers_mut());
     response
 }
 
 /// No such method of HTTP here. Dialects say it in words too.
-fn not_allowed(parts: &Asked, way: &Way, allow: &'static str) -> Response<Body> {
+fn method_not_allowed(parts: &RequestHead, way: &MountContext, allow: &'static str) -> Response<Body> {
     let mut response = match &way.dialect {
         Some(_) => {
             let fault = ProtocolError::invalid_request(format!("this address takes {allow}")).with_status(405);
-            refuse_at(&parts.headers, way.dialect.as_ref(), &fault)
+            rejection_response(&parts.headers, way.dialect.as_ref(), &fault)
         }
-        None => plain(StatusCode::METHOD_NOT_ALLOWED),
+        None => empty_response(StatusCode::METHOD_NOT_ALLOWED),
     };
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
     response
 }
 
-fn preflight(headers: HeaderMap) -> Response<Body> {
+fn preflight_response(headers: HeaderMap) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     *response.headers_mut() = headers;
@@ -1055,21 +1055,21 @@ fn preflight(headers: HeaderMap) -> Response<Body> {
 }
 
 /// A refusal before the message was read, to somebody of whom only the headers are known.
-pub(crate) fn refuse_at(
+pub(crate) fn rejection_response(
     headers: &HeaderMap,
     dialect: Option<&Arc<Dialect>>,
     fault: &ProtocolError,
 ) -> Response<Body> {
     let (status, body) = reject_head(headers, dialect, fault);
-    let mut response = json(status, body);
+    let mut response = json_response(status, body);
     if status == 503 {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
     }
     // Whoever sends these did not mean us, or sends a body that is not worth reading.
-    if matches!(status, 401 | 403 | 413 | 415) { closing(response) } else { response }
+    if matches!(status, 401 | 403 | 413 | 415) { with_connection_close(response) } else { response }
 }
 
-fn closing(mut response: Response<Body>) -> Response<Body> {
+fn with_connection_close(mut response: Response<Body>) -> Response<Body> {
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
@@ -1081,25 +1081,25 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_flood_of_refusals_is_a_murmur() {
-        let murmur = Murmur::default();
-        let spoken = (0..1000).filter(|_| murmur.may_speak().is_some()).count();
+    async fn a_flood_of_rejections_is_throttled() {
+        let murmur = LogThrottle::default();
+        let spoken = (0..1000).filter(|_| murmur.allow().is_some()).count();
         assert_eq!(spoken, 10);
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(murmur.may_speak(), Some(990), "and what was not said is told");
+        assert_eq!(murmur.allow(), Some(990), "and what was not said is told");
     }
 
     /// What common allocators hand out fastest ends at about a kilobyte. Every request makes these two.
     #[test]
     fn a_call_stays_small() {
-        let Endpoint { inner, way } = crate::Server::new("small", "1").build().unwrap().into_service();
+        let ServerService { inner, mount: way } = crate::Server::new("small", "1").build().unwrap().into_service();
         let body = Full::<Bytes>::default();
-        let size = size_of_val(&Inner::serve(inner.acquire(), Asked::default(), body, &way));
+        let size = size_of_val(&Inner::serve(inner.acquire(), RequestHead::default(), body, &way));
         assert!(size <= 1024, "serving takes {size} bytes");
-        let peer = peer(Asked::default(), Channel::Post { accepts_stream: true }, &way, Pass::default());
+        let peer = into_peer(RequestHead::default(), Channel::Post { accepts_stream: true }, &way, Admitted::default());
         let (bytes, out) = (Bytes::new(), Stream::new(Capacity::default()));
         let captured = size_of_val(&inner) + size_of_val(&bytes) + size_of_val(&peer) + size_of_val(&out);
-        let size = captured + size_of_val(&inner.entry.handle_message(&bytes, &peer, &out));
+        let size = captured + size_of_val(&inner.engine.handle_message(&bytes, &peer, &out));
         assert!(size <= 1024, "a call takes {size} bytes");
     }
 }

@@ -54,28 +54,28 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::cores::Cores;
-pub(crate) use self::inbound::Inbound;
-use self::lane::{End, Handed, Lane};
-use self::seats::{Seat, Seats};
-use self::socket::{Socket, Version};
-use self::watch::{ByHyper, Line, Stop};
+pub(crate) use self::cores::Workers;
+pub(crate) use self::inbound::RequestBody;
+use self::lane::{FastPathEnd, Handover, FastConnection};
+use self::seats::{ConnectionPermit, ConnectionLimiter};
+use self::socket::{Socket, HttpVersion};
+use self::watch::{HyperConnection, SharedActivity, ShutdownSignal};
 use crate::request::BoxFuture;
 use crate::tracker::Tracker;
-use crate::transport::Asked;
+use crate::transport::RequestHead;
 
 /// What hyper needs at least as its buffer, and so the smallest limit of a request head.
-const SMALLEST_HEAD: usize = 8 * 1024;
+const MIN_HEAD_BYTES: usize = 8 * 1024;
 
 /// hyper's own limit of header fields. Saying it again would cost an allocation per request.
-const HYPER_FIELDS: usize = 100;
+const HYPER_MAX_HEADERS: usize = 100;
 
 /// As much is thrown away for the sake of a peer that has not seen its answer yet. One that sends more is
 /// not looking for it.
-const DISCARD: usize = 16 * 1024 * 1024;
+const MAX_DISCARDED_BYTES: usize = 16 * 1024 * 1024;
 
 /// How long work that was told to end may take to do so.
-const END: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The address a request came from, in its extensions.
 ///
@@ -102,7 +102,7 @@ const END: Duration = Duration::from_secs(1);
 /// # let _ = app;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remote(pub SocketAddr);
+pub struct RemoteAddr(pub SocketAddr);
 
 /// What answers the requests of a listener.
 pub(crate) trait Serve: Clone + Send + 'static {
@@ -110,26 +110,26 @@ pub(crate) trait Serve: Clone + Send + 'static {
     type Body: Body<Data = Bytes, Error: Into<Box<dyn StdError + Send + Sync>>> + Send + Unpin + 'static;
 
     /// Names of fields, beyond the standard ones, that requests often have.
-    fn names() -> &'static [HeaderName] {
+    fn known_header_names() -> &'static [HeaderName] {
         &[]
     }
 
     /// The same, for requests from there: it is told once where all requests of a connection come from. To put that into
     /// the extensions of each would make a map for every request.
-    fn met_at(&self, remote: SocketAddr) -> Self;
+    fn with_remote_addr(&self, remote: SocketAddr) -> Self;
 
     /// What an answer with this body says beside its headers, as lines of HTTP/1.1: written once, not for each.
-    fn lines(_: &Self::Body) -> &[u8] {
+    fn header_lines(_: &Self::Body) -> &[u8] {
         &[]
     }
 
     /// An answer with these lines among its headers.
-    fn spelled_out(response: Response<Self::Body>) -> Response<Self::Body> {
+    fn into_full_response(response: Response<Self::Body>) -> Response<Self::Body> {
         response
     }
 
     /// The answer to one request.
-    fn answer(&self, asked: Asked, body: Inbound) -> BoxFuture<'static, Response<Self::Body>>;
+    fn respond(&self, asked: RequestHead, body: RequestBody) -> BoxFuture<'static, Response<Self::Body>>;
 }
 
 /// The limits of a listener. The defaults are meant for an open port.
@@ -157,12 +157,12 @@ pub struct Options {
     max_streams: u32,
     max_header_list: u32,
     ping: Duration,
-    drain: Duration,
+    shutdown_timeout: Duration,
     threads: usize,
-    counted: Connections,
+    connections: Connections,
     /// Everything is for hyper.
     #[cfg(test)]
-    has_no_lane: bool,
+    is_fast_path_disabled: bool,
 }
 
 impl Default for Options {
@@ -175,16 +175,16 @@ impl Default for Options {
             write_timeout: Duration::from_secs(30),
             linger: Duration::from_millis(500),
             max_head: 32 * 1024,
-            max_headers: HYPER_FIELDS,
+            max_headers: HYPER_MAX_HEADERS,
             max_target: 8 * 1024,
             max_streams: 100,
             max_header_list: 16 * 1024,
             ping: Duration::from_secs(20),
-            drain: Duration::from_secs(30),
+            shutdown_timeout: Duration::from_secs(30),
             threads: 1,
-            counted: Connections::default(),
+            connections: Connections::default(),
             #[cfg(test)]
-            has_no_lane: false,
+            is_fast_path_disabled: false,
         }
     }
 }
@@ -197,13 +197,13 @@ impl Default for Options {
 /// assert_eq!((connections.open(), connections.accepted(), connections.refused()), (0, 0, 0));
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Connections(Arc<Counted>);
+pub struct Connections(Arc<ConnectionCounters>);
 
 #[derive(Debug, Default)]
-struct Counted {
+struct ConnectionCounters {
     open: AtomicU64,
     accepted: AtomicU64,
-    refused: AtomicU64,
+    rejected: AtomicU64,
 }
 
 impl Connections {
@@ -221,21 +221,21 @@ impl Connections {
 
     /// Connections for which there was none: too many of all, or of one address.
     #[must_use]
-    pub fn refused(&self) -> u64 {
-        self.0.refused.load(Relaxed)
+    pub fn rejected(&self) -> u64 {
+        self.0.rejected.load(Relaxed)
     }
 
-    fn enter(&self) -> Entered {
+    fn count_open(&self) -> OpenConnection {
         self.0.accepted.fetch_add(1, Relaxed);
         self.0.open.fetch_add(1, Relaxed);
-        Entered(Arc::clone(&self.0))
+        OpenConnection(Arc::clone(&self.0))
     }
 }
 
 /// One connection, as long as it is open.
-struct Entered(Arc<Counted>);
+struct OpenConnection(Arc<ConnectionCounters>);
 
-impl Drop for Entered {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Relaxed);
     }
@@ -245,7 +245,7 @@ impl Options {
     /// Where to see how many connections there are, while a listener with these options serves.
     #[must_use]
     pub fn connections(&self) -> Connections {
-        self.counted.clone()
+        self.connections.clone()
     }
 
     /// Sets how many connections may be open; further ones are closed as they are accepted.
@@ -295,7 +295,7 @@ impl Options {
     /// Sets the largest HTTP/1 request head in bytes; no less than 8 KiB.
     #[must_use]
     pub fn max_head(mut self, bytes: usize) -> Self {
-        self.max_head = bytes.max(SMALLEST_HEAD);
+        self.max_head = bytes.max(MIN_HEAD_BYTES);
         self
     }
 
@@ -376,8 +376,8 @@ impl Options {
 
     /// Sets how long requests in flight may take to finish after shutdown began.
     #[must_use]
-    pub(crate) fn drain(mut self, limit: Duration) -> Self {
-        self.drain = limit;
+    pub(crate) fn shutdown_timeout(mut self, limit: Duration) -> Self {
+        self.shutdown_timeout = limit;
         self
     }
 }
@@ -397,20 +397,20 @@ pub(crate) async fn serve(
     listener: TcpListener,
     service: impl Serve,
     options: Options,
-    cores: &Cores,
+    cores: &Workers,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    keep_memory();
+    raise_trim_threshold();
     let streams = Tracker::new();
-    let house = Arc::new(House {
-        http1: http1(&options),
-        http2: http2(&options, &streams),
-        stop: Stop::default(),
+    let house = Arc::new(ListenerContext {
+        http1: http1_builder(&options),
+        http2: http2_builder(&options, &streams),
+        shutdown: ShutdownSignal::default(),
         options,
     });
-    let seats = Seats::new(house.options.max_connections, house.options.max_connections_per_ip);
+    let seats = ConnectionLimiter::new(house.options.max_connections, house.options.max_connections_per_ip);
     let mut connections = JoinSet::new();
-    let mut pause = Pause::default();
+    let mut pause = AcceptBackoff::default();
     loop {
         let accepted = tokio::select! {
             biased;
@@ -420,60 +420,60 @@ pub(crate) async fn serve(
         };
         match accepted {
             Ok((stream, address)) => {
-                pause = Pause::default();
+                pause = AcceptBackoff::default();
                 // Over the limit: the stream is dropped here, which closes it.
-                let Some(seat) = seats.take(address.ip()) else {
-                    house.options.counted.0.refused.fetch_add(1, Relaxed);
+                let Some(seat) = seats.try_acquire(address.ip()) else {
+                    house.options.connections.0.rejected.fetch_add(1, Relaxed);
                     continue;
                 };
-                let (house, service) = (Arc::clone(&house), service.met_at(address));
-                let entered = house.options.counted.enter();
+                let (house, service) = (Arc::clone(&house), service.with_remote_addr(address));
+                let entered = house.options.connections.count_open();
                 cores.spawn(&mut connections, stream, |stream| {
-                    connection(house, stream, service, (seat, entered))
+                    serve_connection(house, stream, service, (seat, entered))
                 });
             }
-            Err(error) if only_this_one(&error) => {}
+            Err(error) if is_connection_error(&error) => {}
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(error),
             Err(_) => tokio::select! {
                 biased;
                 () = shutdown.cancelled() => break,
-                () = tokio::time::sleep(pause.next()) => {}
+                () = tokio::time::sleep(pause.next_delay()) => {}
             },
         }
     }
     drop(listener);
-    house.stop.begin();
+    house.shutdown.trigger();
     let finished = async { while connections.join_next().await.is_some() {} };
     // Whether all were finished or not, what is left is dropped now.
-    let _ = tokio::time::timeout(house.options.drain, finished).await;
+    let _ = tokio::time::timeout(house.options.shutdown_timeout, finished).await;
     connections.shutdown().await;
     // Streams of HTTP/2 end with their connection; this only waits for them to notice.
     streams.close();
-    let _ = tokio::time::timeout(END, streams.wait()).await;
+    let _ = tokio::time::timeout(CLOSE_TIMEOUT, streams.wait()).await;
     Ok(())
 }
 
 /// Lets the C library of GNU keep what is freed. Up to 128 KiB at the end of its heap it keeps; beyond that it gives memory
 /// back to the kernel with every long message, and fetches it again with the next. Once a larger block was freed it
 /// keeps twice as much as that. This one is never written to, so it takes no memory; other allocators do not care.
-fn keep_memory() {
+fn raise_trim_threshold() {
     drop(std::hint::black_box(Vec::<u8>::with_capacity(1024 * 1024)));
 }
 
 /// What all connections of a listener share.
-struct House {
+struct ListenerContext {
     http1: http1::Builder,
-    http2: http2::Builder<Streams>,
-    stop: Stop,
+    http2: http2::Builder<StreamExecutor>,
+    shutdown: ShutdownSignal,
     options: Options,
 }
 
-impl House {
-    fn limits(&self) -> hygiene::Limits {
+impl ListenerContext {
+    fn limits(&self) -> hygiene::HeadLimits {
         let Options { max_target: target, max_headers: fields, max_head: head, .. } = self.options;
         #[cfg(test)]
-        let head = if self.options.has_no_lane { 0 } else { head };
-        hygiene::Limits { target, fields, head }
+        let head = if self.options.is_fast_path_disabled { 0 } else { head };
+        hygiene::HeadLimits { max_target_bytes: target, max_headers: fields, max_head_bytes: head }
     }
 }
 
@@ -481,9 +481,9 @@ impl House {
 ///
 /// They need no handle to be ended by: a stream whose connection is gone ends by itself.
 #[derive(Clone)]
-struct Streams(Tracker);
+struct StreamExecutor(Tracker);
 
-impl<F> Executor<F> for Streams
+impl<F> Executor<F> for StreamExecutor
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -494,10 +494,10 @@ where
 
 /// How long to wait after accept failed: twice as long each time, up to a second.
 #[derive(Default)]
-struct Pause(u32);
+struct AcceptBackoff(u32);
 
-impl Pause {
-    fn next(&mut self) -> Duration {
+impl AcceptBackoff {
+    fn next_delay(&mut self) -> Duration {
         let wait = Duration::from_millis(16 << self.0);
         self.0 = (self.0 + 1).min(6);
         wait.min(Duration::from_secs(1))
@@ -505,7 +505,7 @@ impl Pause {
 }
 
 /// Whether accept failed for one connection that was gone again, and not for the listener.
-fn only_this_one(error: &io::Error) -> bool {
+fn is_connection_error(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted
@@ -515,7 +515,7 @@ fn only_this_one(error: &io::Error) -> bool {
     )
 }
 
-fn http1(options: &Options) -> http1::Builder {
+fn http1_builder(options: &Options) -> http1::Builder {
     let mut http = http1::Builder::new();
     // `watch` keeps the time: one timer per connection instead of one per request, and a head timeout apart
     // from the idle timeout.
@@ -523,14 +523,14 @@ fn http1(options: &Options) -> http1::Builder {
         // With a deadline for the answer once the peer has closed (`watch`), else the dead linger.
         .half_close(true)
         .max_buf_size(options.max_head);
-    if options.max_headers != HYPER_FIELDS {
+    if options.max_headers != HYPER_MAX_HEADERS {
         http.max_headers(options.max_headers);
     }
     http
 }
 
-fn http2(options: &Options, streams: &Tracker) -> http2::Builder<Streams> {
-    let mut http = http2::Builder::new(Streams(streams.clone()));
+fn http2_builder(options: &Options, streams: &Tracker) -> http2::Builder<StreamExecutor> {
+    let mut http = http2::Builder::new(StreamExecutor(streams.clone()));
     http.timer(TokioTimer::new())
         .max_concurrent_streams(options.max_streams)
         .max_header_list_size(options.max_header_list)
@@ -541,38 +541,38 @@ fn http2(options: &Options, streams: &Tracker) -> http2::Builder<Streams> {
 }
 
 /// One connection from accept to close. The seat is given back when this ends, however it does.
-async fn connection(house: Arc<House>, stream: TcpStream, service: impl Serve, seat: (Seat, Entered)) {
+async fn serve_connection(house: Arc<ListenerContext>, stream: TcpStream, service: impl Serve, seat: (ConnectionPermit, OpenConnection)) {
     // Answers are written whole, so waiting for more to send only delays them. Where it cannot be
     // set the answer is late, not wrong.
     let _ = stream.set_nodelay(true);
-    let mut lane = Lane::new(stream, service, house.limits());
+    let mut lane = FastConnection::new(stream, service, house.limits());
     // Neither way is there while the other is taken, and the rare one is boxed: a connection is mostly waiting, and
     // kept as small as it can be.
-    if watch::run(&mut lane, &house.options, &house.stop, None).await == Some(End::NotPlain)
-        && let Some(handed) = lane.hand_over()
+    if watch::drive(&mut lane, &house.options, &house.shutdown, None).await == Some(FastPathEnd::Unsupported)
+        && let Some(handed) = lane.into_handover()
     {
-        Box::pin(by_hyper(house, handed)).await;
+        Box::pin(serve_with_hyper(house, handed)).await;
     }
     drop(seat);
 }
 
 /// The rest of a connection on which something came that is not plain.
-async fn by_hyper<S: Serve>(house: Arc<House>, handed: Handed<S>) {
-    let Handed { stream, service, bytes, is_first, heard_at } = handed;
-    let line = Arc::new(Line::default());
+async fn serve_with_hyper<S: Serve>(house: Arc<ListenerContext>, handed: Handover<S>) {
+    let Handover { stream, service, bytes, is_first, head_started_at: heard_at } = handed;
+    let line = Arc::new(SharedActivity::default());
     let mut socket = Socket::new(stream, Arc::clone(&line), bytes.into(), is_first);
-    let Some(version) = watch::first(&mut socket, &house.options, &house.stop).await else { return };
+    let Some(version) = watch::detect_version(&mut socket, &house.options, &house.shutdown).await else { return };
     let (open, limits) = (Arc::clone(&line), house.limits());
     let service = service_fn(move |request: Request<Incoming>| {
-        let busy = open.enter();
+        let busy = open.begin_request();
         let (parts, body) = request.into_parts();
         let answer = match hygiene::check(&parts.method, &parts.uri, parts.version, &parts.headers, limits) {
-            None => Ok(service.answer(parts.into(), Inbound::by_hyper(body))),
-            Some(status) => Err(Box::new(hygiene::refuse(status, parts.version))),
+            None => Ok(service.respond(parts.into(), RequestBody::from_hyper(body))),
+            Some(status) => Err(Box::new(hygiene::reject(status, parts.version))),
         };
         async move {
             Ok::<_, Infallible>(match answer {
-                Ok(answer) => S::spelled_out(answer.await).map(|body| {
+                Ok(answer) => S::into_full_response(answer.await).map(|body| {
                     Either::Left(body.map_err(move |error| {
                         // The request is in flight as long as its answer's body is there.
                         let _ = &busy;
@@ -584,13 +584,13 @@ async fn by_hyper<S: Serve>(house: Arc<House>, handed: Handed<S>) {
         }
     });
     match version {
-        Version::Http1 => {
+        HttpVersion::Http1 => {
             let connection = Box::pin(house.http1.serve_connection(socket, service));
-            watch::run(&mut ByHyper { connection, line }, &house.options, &house.stop, heard_at).await;
+            watch::drive(&mut HyperConnection { connection, activity: line }, &house.options, &house.shutdown, heard_at).await;
         }
-        Version::Http2 => {
+        HttpVersion::Http2 => {
             let connection = Box::pin(house.http2.serve_connection(socket, service));
-            watch::run(&mut ByHyper { connection, line }, &house.options, &house.stop, heard_at).await;
+            watch::drive(&mut HyperConnection { connection, activity: line }, &house.options, &house.shutdown, heard_at).await;
         }
     }
 }

@@ -8,8 +8,8 @@ use std::io;
 /// call on, not from the first poll: whoever is served may send one at once.
 ///
 /// Cancel safe: yes; but a signal that comes while nobody waits is not seen by the next call.
-pub(crate) fn signal() -> impl Future<Output = ()> {
-    let heard = heard();
+pub(crate) fn shutdown_signal() -> impl Future<Output = ()> {
+    let heard = listen_for_signals();
     async move {
         match heard {
             Ok(heard) => heard.await,
@@ -19,7 +19,7 @@ pub(crate) fn signal() -> impl Future<Output = ()> {
 }
 
 #[cfg(unix)]
-fn heard() -> io::Result<impl Future<Output = ()>> {
+fn listen_for_signals() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -32,7 +32,7 @@ fn heard() -> io::Result<impl Future<Output = ()>> {
 }
 
 #[cfg(windows)]
-fn heard() -> io::Result<impl Future<Output = ()>> {
+fn listen_for_signals() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::windows::{ctrl_c, ctrl_close, ctrl_shutdown};
     let mut interrupt = ctrl_c()?;
     let mut close = ctrl_close()?;

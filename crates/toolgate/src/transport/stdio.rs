@@ -20,7 +20,7 @@ use toolgate_wire::Dialect;
 
 use crate::entry::{Engine, CallState};
 use crate::era::{Reply, DuplexConnection, Peer, Channel, ReplyKind};
-use crate::letterhead::Letterhead;
+use crate::letterhead::RequestHeaders;
 use crate::observe::Transport;
 use crate::request::Principal;
 use crate::stream::{Capacity, ReadResult, Reader, Stream};
@@ -28,7 +28,7 @@ use crate::tracker::{Tracker, spawn_on};
 
 /// Calls of one connection that may be under way at once. One more is refused: to wait for room would keep
 /// out the very messages that make some, answers and cancellations.
-const AT_ONCE: usize = 1024;
+const MAX_CONCURRENT_CALLS: usize = 1024;
 
 /// Serves one connection until its input ends or `stop` falls; calls under way get `drain` to finish.
 pub(crate) async fn serve<R, W>(
@@ -46,8 +46,8 @@ where
     let closing = CancellationToken::new();
     let line = DuplexConnection::new(Arc::clone(&out), Some(closing.clone()));
     let tasks = Tracker::new();
-    let at_once = Arc::new(Semaphore::new(AT_ONCE));
-    let mut writer = spawn_on(&Handle::current(), write(out.reader(), output, Arc::clone(&at_once)));
+    let at_once = Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS));
+    let mut writer = spawn_on(&Handle::current(), write_messages(out.reader(), output, Arc::clone(&at_once)));
     tasks.spawn({
         let (entry, line) = (Arc::clone(&entry), Arc::clone(&line));
         async move { entry.protocol.send_connection_changes(&line).await }
@@ -55,7 +55,7 @@ where
     entry.protocol.start_cluster();
     let dialect = entry.dialect.load();
     let headers = Arc::default();
-    let mut connection = Connection { entry, line, out, tasks, at_once, dialect, headers };
+    let mut connection = StdioConnection { engine: entry, connection: line, out, tasks, call_permits: at_once, dialect, headers };
     let broken = |written: Option<io::Result<()>>| written.unwrap_or(Err(io::ErrorKind::BrokenPipe.into()));
     let ended = tokio::select! {
         biased;
@@ -64,7 +64,7 @@ where
         () = closing.cancelled() => Ok(()),
         // Nobody can be answered any more: nothing more is run.
         written = &mut writer => return broken(written),
-        ended = connection.read(input) => ended,
+        ended = connection.read_messages(input) => ended,
     };
     connection.finish(drain).await;
     // A client that does not read what is left must not keep the process.
@@ -78,33 +78,33 @@ where
     ended.and(written)
 }
 
-struct Connection {
-    entry: Arc<Engine>,
-    line: Arc<DuplexConnection>,
+struct StdioConnection {
+    engine: Arc<Engine>,
+    connection: Arc<DuplexConnection>,
     out: Arc<Stream>,
     tasks: Tracker,
-    at_once: Arc<Semaphore>,
+    call_permits: Arc<Semaphore>,
     dialect: Option<Arc<Dialect>>,
     /// None: there is no HTTP here.
-    headers: Arc<Letterhead>,
+    headers: Arc<RequestHeaders>,
 }
 
-impl Connection {
-    async fn read(&mut self, input: impl AsyncRead + Unpin) -> io::Result<()> {
-        let mut lines = Lines::new(input, self.entry.limits.max_bytes);
-        while let Some(line) = lines.next().await? {
+impl StdioConnection {
+    async fn read_messages(&mut self, input: impl AsyncRead + Unpin) -> io::Result<()> {
+        let mut lines = LineReader::new(input, self.engine.limits.max_bytes);
+        while let Some(line) = lines.next_line().await? {
             self.out.wait_for_room().await;
-            self.message(&line);
+            self.handle_message(&line);
         }
         Ok(())
     }
 
     /// What needs no handler is answered at once. A handler becomes a task before it runs: one that blocks
     /// its thread must not keep the next message from being read.
-    fn message(&self, bytes: &Bytes) {
-        let permit = Arc::clone(&self.at_once).try_acquire_owned().ok();
+    fn handle_message(&self, bytes: &Bytes) {
+        let permit = Arc::clone(&self.call_permits).try_acquire_owned().ok();
         if permit.is_none()
-            && let Some(refusal) = self.entry.reject_overload(bytes)
+            && let Some(refusal) = self.engine.reject_overload(bytes)
         {
             self.out.push(refusal);
             return;
@@ -113,17 +113,17 @@ impl Connection {
             principal: Principal::anonymous(),
             headers: Arc::clone(&self.headers),
             remote_addr: None,
-            via: Channel::Duplex(Arc::clone(&self.line)),
+            via: Channel::Duplex(Arc::clone(&self.connection)),
             dialect: self.dialect.clone(),
             transport: Transport::Stdio,
             is_rewritten: false,
         };
-        let (entry, out) = (Arc::clone(&self.entry), Arc::clone(&self.out));
-        match self.entry.begin(bytes, &peer, &self.out) {
-            CallState::Finished(answer) => answer_on(&out, answer),
+        let (entry, out) = (Arc::clone(&self.engine), Arc::clone(&self.out));
+        match self.engine.begin(bytes, &peer, &self.out) {
+            CallState::Finished(answer) => send_reply(&out, answer),
             started if started.needs_peer() => {
                 self.tasks.spawn(async move {
-                    answer_on(&out, entry.complete(started, &peer, &out).await);
+                    send_reply(&out, entry.complete(started, &peer, &out).await);
                     drop(permit);
                 });
             }
@@ -131,7 +131,7 @@ impl Connection {
                 // In a box, as a task is moved several times on its way to where it runs.
                 let mut started = Box::new(started);
                 self.tasks.spawn(async move {
-                    answer_on(&out, entry.complete_without_peer(&mut started).await);
+                    send_reply(&out, entry.complete_without_peer(&mut started).await);
                     drop(permit);
                 });
             }
@@ -140,7 +140,7 @@ impl Connection {
 
     /// Lets what is under way finish, then closes.
     async fn finish(self, drain: Duration) {
-        self.line.close_input();
+        self.connection.close_input();
         self.tasks.close();
         // Those that need longer are cancelled: their client has left.
         let _ = tokio::time::timeout(drain, self.tasks.wait()).await;
@@ -148,16 +148,16 @@ impl Connection {
 }
 
 /// However serving ends, dropped in the middle included, nothing of it stays behind.
-impl Drop for Connection {
+impl Drop for StdioConnection {
     fn drop(&mut self) {
-        self.line.end();
+        self.connection.end();
         self.out.finish();
     }
 }
 
-fn answer_on(out: &Stream, answer: Reply) {
+fn send_reply(out: &Stream, answer: Reply) {
     if let Reply::Body { body, kind: told, .. } = answer {
-        out.push(body.whole());
+        out.push(body.into_bytes());
         if let ReplyKind::Initialized(after) = told {
             out.push(after);
         }
@@ -165,7 +165,7 @@ fn answer_on(out: &Stream, answer: Reply) {
 }
 
 /// Writes what there is in as few writes as possible.
-async fn write(
+async fn write_messages(
     mut reader: Reader,
     mut output: impl AsyncWrite + Unpin,
     at_once: Arc<Semaphore>,
@@ -179,7 +179,7 @@ async fn write(
             ReadResult::End => break,
         };
         // Others are under way and may be ready by now: their turn first, and then one write for all.
-        if at_once.available_permits() < AT_ONCE {
+        if at_once.available_permits() < MAX_CONCURRENT_CALLS {
             tokio::task::yield_now().await;
         }
         buffer.clear();
@@ -199,10 +199,10 @@ async fn write(
 }
 
 /// How much is read at once.
-const BLOCK: usize = 16 << 10;
+const READ_BLOCK_BYTES: usize = 16 << 10;
 
 /// Where the first line break is. Most of what is looked at holds none: 32 bytes at a time.
-fn line_break(bytes: &[u8]) -> Option<usize> {
+fn find_line_break(bytes: &[u8]) -> Option<usize> {
     let (blocks, _) = bytes.as_chunks::<32>();
     let is_break = |byte: &u8| *byte == b'\n';
     let has_none = |block: &&[u8; 32]| !block.iter().fold(false, |found, byte| found | is_break(byte));
@@ -211,43 +211,43 @@ fn line_break(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Cuts input into lines of bounded length.
-struct Lines<R> {
+struct LineReader<R> {
     input: R,
     buffer: BytesMut,
     /// How much of the buffer is known to hold no line break.
     searched: usize,
-    max: usize,
+    max_line_bytes: usize,
     /// The line is too long: the rest of it is thrown away.
-    skipping: bool,
+    is_skipping: bool,
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
-    fn new(input: R, max: usize) -> Lines<R> {
-        Lines { input, buffer: BytesMut::with_capacity(BLOCK), searched: 0, max, skipping: false }
+impl<R: AsyncRead + Unpin> LineReader<R> {
+    fn new(input: R, max_line_bytes: usize) -> LineReader<R> {
+        LineReader { input, buffer: BytesMut::with_capacity(READ_BLOCK_BYTES), searched: 0, max_line_bytes, is_skipping: false }
     }
 
     /// The next line that is not blank. One that is too long arrives cut, one byte over the limit, so that
     /// it is refused for what it is.
-    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+    async fn next_line(&mut self) -> io::Result<Option<Bytes>> {
         loop {
-            while let Some(line) = self.take() {
+            while let Some(line) = self.take_line() {
                 if !line.trim_ascii().is_empty() {
                     return Ok(Some(line));
                 }
             }
-            if self.skipping {
+            if self.is_skipping {
                 self.buffer.clear();
                 self.searched = 0;
-            } else if self.buffer.len() > self.max {
-                self.skipping = true;
+            } else if self.buffer.len() > self.max_line_bytes {
+                self.is_skipping = true;
                 let mut line = self.buffer.split();
-                line.truncate(self.max + 1);
+                line.truncate(self.max_line_bytes + 1);
                 self.searched = 0;
                 return Ok(Some(line.freeze()));
             }
             // Not into the last few bytes of a block: that would be one more read for nothing.
-            if self.buffer.capacity() - self.buffer.len() < BLOCK / 4 {
-                self.buffer.reserve(BLOCK);
+            if self.buffer.capacity() - self.buffer.len() < READ_BLOCK_BYTES / 4 {
+                self.buffer.reserve(READ_BLOCK_BYTES);
             }
             // What stands there without a line break at the end of input is half a message: never run.
             if self.input.read_buf(&mut self.buffer).await? == 0 {
@@ -256,8 +256,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    fn take(&mut self) -> Option<Bytes> {
-        let found = line_break(&self.buffer[self.searched..]);
+    fn take_line(&mut self) -> Option<Bytes> {
+        let found = find_line_break(&self.buffer[self.searched..]);
         let Some(end) = found.map(|offset| self.searched + offset) else {
             self.searched = self.buffer.len();
             return None;
@@ -265,7 +265,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         self.searched = 0;
         let mut line = self.buffer.split_to(end + 1);
         line.truncate(end);
-        if std::mem::take(&mut self.skipping) {
+        if std::mem::take(&mut self.is_skipping) {
             return Some(Bytes::new());
         }
         if line.last() == Some(&b'\r') {
@@ -280,15 +280,15 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 /// From here on whatever the program prints goes to standard error: a stray `println!` cannot break the
 /// conversation. A pipe is read and written by the runtime itself; anything else by a thread of its own, so that
 /// a runtime can end while nothing is being typed.
-pub(crate) fn process() -> io::Result<(Input, Output, Flushed)> {
+pub(crate) fn process_stdio() -> io::Result<(Input, Output, FlushWaiter)> {
     let output = take_output()?;
     let input = match pipes::input() {
         Some(input) => input,
-        None => typed()?,
+        None => stdin_by_thread()?,
     };
     match pipes::output(&output) {
-        Some(output) => Ok((input, output, Flushed(None))),
-        None => printed(output).map(|(output, flushed)| (input, output, flushed)),
+        Some(output) => Ok((input, output, FlushWaiter(None))),
+        None => stdout_by_thread(output).map(|(output, flushed)| (input, output, flushed)),
     }
 }
 
@@ -307,17 +307,17 @@ mod pipes {
 
     use super::{Input, Output};
 
-    fn name(of: &impl AsRawFd) -> String {
+    fn fd_path(of: &impl AsRawFd) -> String {
         format!("/proc/self/fd/{}", of.as_raw_fd())
     }
 
     pub(super) fn input() -> Option<Input> {
-        let pipe = OpenOptions::new().open_receiver(name(&std::io::stdin())).ok()?;
+        let pipe = OpenOptions::new().open_receiver(fd_path(&std::io::stdin())).ok()?;
         Some(Box::new(pipe))
     }
 
     pub(super) fn output(output: &std::fs::File) -> Option<Output> {
-        let pipe = OpenOptions::new().open_sender(name(output)).ok()?;
+        let pipe = OpenOptions::new().open_sender(fd_path(output)).ok()?;
         Some(Box::new(pipe))
     }
 }
@@ -336,10 +336,10 @@ mod pipes {
 }
 
 /// Standard input by a thread.
-fn typed() -> io::Result<Input> {
+fn stdin_by_thread() -> io::Result<Input> {
     let (input, mut typed) = tokio::io::duplex(64 << 10);
     let runtime = Handle::current();
-    by_thread("toolgate-stdin", move || {
+    spawn_thread("toolgate-stdin", move || {
         let mut buffer = vec![0; 64 << 10];
         while let Ok(read @ 1..) = io::Read::read(&mut io::stdin().lock(), &mut buffer) {
             if runtime.block_on(typed.write_all(&buffer[..read])).is_err() {
@@ -351,11 +351,11 @@ fn typed() -> io::Result<Input> {
 }
 
 /// Standard output by a thread.
-fn printed(mut output: impl io::Write + Send + 'static) -> io::Result<(Output, Flushed)> {
+fn stdout_by_thread(mut output: impl io::Write + Send + 'static) -> io::Result<(Output, FlushWaiter)> {
     let (mut printed, printer) = tokio::io::duplex(64 << 10);
     let (flushed, waiting) = tokio::sync::oneshot::channel();
     let runtime = Handle::current();
-    by_thread("toolgate-stdout", move || {
+    spawn_thread("toolgate-stdout", move || {
         let mut buffer = vec![0; 64 << 10];
         while let Ok(read @ 1..) = runtime.block_on(printed.read(&mut buffer)) {
             if io::Write::write_all(&mut output, &buffer[..read]).is_err() {
@@ -365,19 +365,19 @@ fn printed(mut output: impl io::Write + Send + 'static) -> io::Result<(Output, F
         let _ = io::Write::flush(&mut output);
         let _ = flushed.send(());
     })?;
-    Ok((Box::new(printer), Flushed(Some(waiting))))
+    Ok((Box::new(printer), FlushWaiter(Some(waiting))))
 }
 
-fn by_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     // Boxed, so that both are threads of one type.
     let work: Box<dyn FnOnce() + Send> = Box::new(work);
     std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
 }
 
 /// Resolves when everything has been printed. None: what is written is printed.
-pub(crate) struct Flushed(Option<tokio::sync::oneshot::Receiver<()>>);
+pub(crate) struct FlushWaiter(Option<tokio::sync::oneshot::Receiver<()>>);
 
-impl Flushed {
+impl FlushWaiter {
     /// Waits for that, but not for a client that does not read.
     pub(crate) async fn wait(self, limit: Duration) {
         if let Some(printed) = self.0 {
@@ -406,19 +406,19 @@ mod tests {
 
     use super::*;
 
-    async fn lines(input: &[u8], max: usize) -> Vec<String> {
+    async fn read_lines(input: &[u8], max: usize) -> Vec<String> {
         // One byte at a time finds every boundary.
-        let mut lines = Lines::new(Slow(input), max);
+        let mut lines = LineReader::new(OneByteReader(input), max);
         let mut all = Vec::new();
-        while let Some(line) = lines.next().await.unwrap() {
+        while let Some(line) = lines.next_line().await.unwrap() {
             all.push(String::from_utf8_lossy(&line).into_owned());
         }
         all
     }
 
-    struct Slow<'a>(&'a [u8]);
+    struct OneByteReader<'a>(&'a [u8]);
 
-    impl AsyncRead for Slow<'_> {
+    impl AsyncRead for OneByteReader<'_> {
         fn poll_read(
             mut self: Pin<&mut Self>,
             _: &mut Context<'_>,
@@ -436,21 +436,21 @@ mod tests {
     fn a_line_break_is_found_wherever_it_is() {
         for length in 0..100 {
             let mut bytes = vec![b'a'; length];
-            assert_eq!(line_break(&bytes), None);
+            assert_eq!(find_line_break(&bytes), None);
             for place in (0..length).rev() {
                 bytes[place] = b'\n';
-                assert_eq!(line_break(&bytes), Some(place));
+                assert_eq!(find_line_break(&bytes), Some(place));
             }
         }
     }
 
     #[tokio::test]
     async fn lines_end_at_line_breaks_and_blank_ones_are_skipped() {
-        assert_eq!(lines(b"a\r\n\n  \nbc\nhalf", 10).await, ["a", "bc"]);
+        assert_eq!(read_lines(b"a\r\n\n  \nbc\nhalf", 10).await, ["a", "bc"]);
     }
 
     #[tokio::test]
     async fn a_line_that_is_too_long_is_cut_and_the_next_one_is_whole() {
-        assert_eq!(lines(b"0123456789\nok\n", 4).await, ["01234", "ok"]);
+        assert_eq!(read_lines(b"0123456789\nok\n", 4).await, ["01234", "ok"]);
     }
 }

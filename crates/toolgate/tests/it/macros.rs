@@ -663,7 +663,7 @@ async fn a_running_server_takes_a_value_or_leaves_everything_as_it_was() {
         ToolSpec::new("bad name", || async { "x" }).into(),
     ];
     let error = server.scan(bad).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Description);
+    assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     assert!(error.to_string().contains("tool `bad name`"));
     assert_eq!(listed(&server, "tools/list", "tools").await.len(), 3, "`good` was not added either");
     let error = server.scan(items![shop::search]).unwrap_err().to_string();

@@ -1,6 +1,6 @@
 //! Streams: when there is one, and how it goes on after a cut.
 
-use toolgate::Endpoint;
+use toolgate::ServerService;
 
 use crate::fixture::{self, Options};
 use crate::play::{self, Exchange};
@@ -10,7 +10,7 @@ async fn transcripts() {
     play::all("resume").await;
 }
 
-fn exchange(endpoint: &Endpoint, method: &str, session: &str, last: Option<&str>, body: &str) -> Exchange {
+fn exchange(endpoint: &ServerService, method: &str, session: &str, last: Option<&str>, body: &str) -> Exchange {
     let mut headers = vec![("mcp-session-id".to_owned(), session.to_owned())];
     headers.extend(last.map(|last| ("last-event-id".to_owned(), last.to_owned())));
     let request = play::build(method, "/mcp", &headers, None, body.into()).unwrap();

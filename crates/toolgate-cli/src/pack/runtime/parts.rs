@@ -570,7 +570,7 @@ fn webserver(world: &World) -> Value {
         "connections": seen.connections.as_ref().map(|connections| json!({
             "open": connections.open(),
             "accepted": connections.accepted(),
-            "refused": connections.refused(),
+            "refused": connections.rejected(),
             "max": seen.max_connections,
         })),
         "requests": total,

@@ -24,8 +24,8 @@ fn users(list: &[(&str, &str)]) -> Users {
     users
 }
 
-fn is_open(users: &Users, header: &str) -> bool {
-    matches!(users.look(Authorization::read(header.as_bytes())), Proof::Open(_))
+fn needs_hash(users: &Users, header: &str) -> bool {
+    matches!(users.lookup(Authorization::parse(header.as_bytes())), PasswordLookup::Unverified(_))
 }
 
 #[test]
@@ -90,54 +90,54 @@ fn without_name_or_password_nothing_is_asked_for() {
 fn who_is_unknown_costs_as_much_as_who_is_wrong() {
     let some = users(&[("plain", "p"), ("hashed", &hash("secret"))]);
     for (name, password) in [("hashed", "wrong"), ("plain", "wrong"), ("nobody", "wrong")] {
-        assert!(is_open(&some, &header(name, password)), "{name} must cost a hash");
+        assert!(needs_hash(&some, &header(name, password)), "{name} must cost a hash");
     }
-    assert!(!is_open(&some, &header("plain", "p")));
+    assert!(!needs_hash(&some, &header("plain", "p")));
     let plain = users(&[("plain", "p")]);
-    assert!(!is_open(&plain, &header("nobody", "p")), "there is no hash to compute");
+    assert!(!needs_hash(&plain, &header("nobody", "p")), "there is no hash to compute");
 }
 
 #[test]
 fn what_was_right_once_is_remembered_until_the_password_changes() {
     let mut users = users(&[("hashed", &hash("secret"))]);
     let right = header("hashed", "secret");
-    assert!(is_open(&users, &right));
+    assert!(needs_hash(&users, &right));
     assert!(users.verify(&right));
-    assert!(!is_open(&users, &right), "remembered");
-    assert!(!is_open(&users.clone(), &right), "by copies too");
-    assert!(is_open(&users, &header("hashed", "wrong")));
+    assert!(!needs_hash(&users, &right), "remembered");
+    assert!(!needs_hash(&users.clone(), &right), "by copies too");
+    assert!(needs_hash(&users, &header("hashed", "wrong")));
     users.add("hashed", &hash("other")).unwrap();
     assert!(!users.verify(&right));
-    for n in 0..=REMEMBERED {
-        users.hashing.remember(&Digest::of(&n.to_le_bytes()), &Principal::anonymous());
+    for n in 0..=MAX_CACHED_PASSWORDS {
+        users.hash_state.cache(&Digest::of(&n.to_le_bytes()), &Principal::anonymous());
     }
-    assert!(users.hashing.right.lock().unwrap().len() <= REMEMBERED);
+    assert!(users.hash_state.verified.lock().unwrap().len() <= MAX_CACHED_PASSWORDS);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_than_a_few_logins_at_once_are_turned_away() {
     let users = users(&[("hashed", &hash("secret"))]);
-    let login = |password: &str| match users.look(Authorization::read(header("hashed", password).as_bytes()))
+    let login = |password: &str| match users.lookup(Authorization::parse(header("hashed", password).as_bytes()))
     {
-        Proof::Open(login) => login,
+        PasswordLookup::Unverified(login) => login,
         _ => panic!("a hash must say"),
     };
-    let turns = Arc::clone(&users.hashing.at_once).try_acquire_many_owned(2).unwrap();
+    let turns = Arc::clone(&users.hash_state.hash_permits).try_acquire_many_owned(2).unwrap();
     let mut waiting = tokio::task::JoinSet::new();
-    for _ in 0..IN_ALL + 5 {
+    for _ in 0..MAX_PENDING_HASHES + 5 {
         let (users, login) = (users.clone(), login("wrong"));
-        waiting.spawn(async move { users.prove(login).await });
+        waiting.spawn(async move { users.verify_hash(login).await });
     }
     for _ in 0..5 {
         let outcome = waiting.join_next().await.unwrap().unwrap();
-        assert!(matches!(outcome, Err(Unchecked::TooMany)), "only those without a place end now");
+        assert!(matches!(outcome, Err(PasswordCheckError::TooMany)), "only those without a place end now");
     }
     drop(turns);
     while let Some(ended) = waiting.join_next().await {
         assert!(matches!(ended.unwrap(), Ok(None)), "whoever waited gets an answer");
     }
-    assert_eq!(users.hashing.in_all.available_permits(), IN_ALL, "every place is free again");
-    assert!(matches!(users.prove(login("secret")).await, Ok(Some(who)) if who.id() == Some("user:hashed")));
+    assert_eq!(users.hash_state.queue_permits.available_permits(), MAX_PENDING_HASHES, "every place is free again");
+    assert!(matches!(users.verify_hash(login("secret")).await, Ok(Some(who)) if who.id() == Some("user:hashed")));
 }
 
 #[test]

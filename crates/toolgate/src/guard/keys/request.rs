@@ -25,12 +25,12 @@ use crate::request::Principal;
 #[derive(Clone)]
 #[must_use]
 pub struct KeyRequest {
-    asked: Arc<Asked>,
-    told: Arc<Mutex<Told>>,
+    data: Arc<KeyRequestData>,
+    caller: Arc<Mutex<CallerInfo>>,
 }
 
 #[derive(Clone)]
-struct Asked {
+struct KeyRequestData {
     server: String,
     http_method: Method,
     headers: Arc<HeaderMap>,
@@ -44,7 +44,7 @@ struct Asked {
 
 /// What a provider said of the caller.
 #[derive(Clone, Default)]
-struct Told {
+struct CallerInfo {
     subject: Option<Arc<str>>,
     profile: Option<Profile>,
     attributes: Vec<(String, Value)>,
@@ -52,7 +52,7 @@ struct Told {
 
 /// As much of a message as is needed to know its method.
 #[derive(serde::Deserialize)]
-struct Probe<'a> {
+struct MethodProbe<'a> {
     #[serde(borrow)]
     method: Cow<'a, str>,
 }
@@ -60,7 +60,7 @@ struct Probe<'a> {
 impl KeyRequest {
     /// A POST to this server that says nothing.
     pub fn new(server: impl Into<String>) -> KeyRequest {
-        let asked = Asked {
+        let asked = KeyRequestData {
             server: server.into(),
             http_method: Method::POST,
             headers: Arc::default(),
@@ -70,17 +70,17 @@ impl KeyRequest {
             transport: "http",
             method: OnceLock::new(),
         };
-        KeyRequest { asked: Arc::new(asked), told: Arc::default() }
+        KeyRequest { data: Arc::new(asked), caller: Arc::default() }
     }
 
-    fn set_asked(mut self, set: impl FnOnce(&mut Asked)) -> KeyRequest {
-        set(Arc::make_mut(&mut self.asked));
+    fn update_data(mut self, set: impl FnOnce(&mut KeyRequestData)) -> KeyRequest {
+        set(Arc::make_mut(&mut self.data));
         self
     }
 
     /// The same with this body.
     pub fn with_body(self, body: impl Into<Bytes>) -> KeyRequest {
-        self.set_asked(|asked| {
+        self.update_data(|asked| {
             asked.body = body.into();
             asked.method = OnceLock::new();
         })
@@ -88,109 +88,109 @@ impl KeyRequest {
 
     /// The same with these headers.
     pub fn with_headers(self, headers: impl Into<Arc<HeaderMap>>) -> KeyRequest {
-        self.set_asked(|asked| asked.headers = headers.into())
+        self.update_data(|asked| asked.headers = headers.into())
     }
 
     /// The same with this method of HTTP.
     pub fn with_http_method(self, method: Method) -> KeyRequest {
-        self.set_asked(|asked| asked.http_method = method)
+        self.update_data(|asked| asked.http_method = method)
     }
 
     /// The same from this address.
     pub fn with_remote_addr(self, address: impl Into<Option<IpAddr>>) -> KeyRequest {
-        self.set_asked(|asked| asked.remote = address.into())
+        self.update_data(|asked| asked.remote = address.into())
     }
 
     /// The same with this id.
     pub fn with_request_id(self, id: impl Into<String>) -> KeyRequest {
-        self.set_asked(|asked| asked.request_id = Some(id.into()))
+        self.update_data(|asked| asked.request_id = Some(id.into()))
     }
 
     /// The protocol's method, such as `tools/call`. `None` if the body does not say, as that of a GET.
     #[must_use]
     pub fn method(&self) -> Option<&str> {
         let read = || {
-            serde_json::from_slice::<Probe<'_>>(&self.asked.body).ok().map(|probe| probe.method.trim().into())
+            serde_json::from_slice::<MethodProbe<'_>>(&self.data.body).ok().map(|probe| probe.method.trim().into())
         };
-        self.asked.method.get_or_init(read).as_deref()
+        self.data.method.get_or_init(read).as_deref()
     }
 
     /// The method of HTTP.
     #[must_use]
     pub fn http_method(&self) -> &Method {
-        &self.asked.http_method
+        &self.data.http_method
     }
 
     /// The name of the server that is called.
     #[must_use]
     pub fn server_name(&self) -> &str {
-        &self.asked.server
+        &self.data.server
     }
 
     /// The body as it came, as text.
     #[must_use]
     pub fn body(&self) -> Cow<'_, str> {
-        String::from_utf8_lossy(&self.asked.body)
+        String::from_utf8_lossy(&self.data.body)
     }
 
     /// The body as it came.
     #[must_use]
     pub fn body_bytes(&self) -> &[u8] {
-        &self.asked.body
+        &self.data.body
     }
 
     /// The headers.
     #[must_use]
     pub fn headers(&self) -> &HeaderMap {
-        &self.asked.headers
+        &self.data.headers
     }
 
     /// Where the request comes from: what a trusted proxy says, or else the other end of the connection.
     #[must_use]
     pub fn remote_addr(&self) -> Option<IpAddr> {
-        self.asked.remote
+        self.data.remote
     }
 
     /// The id that leads to this request in logs.
     #[must_use]
     pub fn request_id(&self) -> Option<&str> {
-        self.asked.request_id.as_deref()
+        self.data.request_id.as_deref()
     }
 
     /// How the request came: `http`.
     #[must_use]
     pub fn transport(&self) -> &str {
-        self.asked.transport
+        self.data.transport
     }
 
     /// Says something of the caller that tools and listeners can read: `Principal::attribute`.
     pub fn set(&self, name: impl Into<String>, value: impl Into<Value>) {
-        self.told().attributes.push((name.into(), value.into()));
+        self.caller().attributes.push((name.into(), value.into()));
     }
 
     /// What was said of the caller before, under this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Value> {
-        self.told().attributes.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+        self.caller().attributes.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value.clone())
     }
 
     /// Says who the caller is. Unless it is said, `key:` and the first digits of the key's digest.
     pub fn set_subject(&self, subject: impl Into<Arc<str>>) {
-        self.told().subject = Some(subject.into());
+        self.caller().subject = Some(subject.into());
     }
 
     /// Says what the caller sees and may call.
     pub fn set_profile(&self, profile: Profile) {
-        self.told().profile = Some(profile);
+        self.caller().profile = Some(profile);
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn caller(&self) -> MutexGuard<'_, CallerInfo> {
+        self.caller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The caller, with all that was said of them.
-    pub(in crate::guard) fn complete(&self, principal: &Principal) -> Principal {
-        let told = self.told().clone();
+    pub(in crate::guard) fn apply_to(&self, principal: &Principal) -> Principal {
+        let told = self.caller().clone();
         let mut complete = match told.subject {
             Some(subject) => Principal::new(subject),
             None => principal.clone(),
@@ -206,10 +206,10 @@ impl fmt::Debug for KeyRequest {
     // Headers hold the key, and bodies what is nobody's business.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyRequest")
-            .field("server_name", &self.asked.server)
-            .field("http_method", &self.asked.http_method)
+            .field("server_name", &self.data.server)
+            .field("http_method", &self.data.http_method)
             .field("method", &self.method())
-            .field("remote_addr", &self.asked.remote)
+            .field("remote_addr", &self.data.remote)
             .finish_non_exhaustive()
     }
 }

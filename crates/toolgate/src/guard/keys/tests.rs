@@ -9,9 +9,9 @@ use serde_json::json;
 use super::*;
 use crate::profile::Profile;
 
-async fn judge(keys: &ApiKeys, key: &str) -> String {
-    match keys.judge(key.to_owned(), &KeyRequest::new("keyed")).await {
-        Verdict::Right(who) => format!("right: {}", who.id().unwrap_or("nobody")),
+async fn check_text(keys: &ApiKeys, key: &str) -> String {
+    match keys.check_key(key.to_owned(), &KeyRequest::new("keyed")).await {
+        KeyCheck::Valid(who) => format!("right: {}", who.id().unwrap_or("nobody")),
         other => format!("{other:?}"),
     }
 }
@@ -27,10 +27,10 @@ async fn a_provider_says_yes_no_or_why_not() {
         }
     });
     // printf good | sha256sum
-    assert_eq!(judge(&keys, "good").await, "right: key:770e607624d68926");
-    assert_eq!(judge(&keys, "no").await, "Wrong");
-    assert_eq!(judge(&keys, "throw-me").await, "Told(\"Rate limit exceeded\")");
-    assert_eq!(judge(&keys, "broken").await, "Unavailable");
+    assert_eq!(check_text(&keys, "good").await, "right: key:770e607624d68926");
+    assert_eq!(check_text(&keys, "no").await, "Invalid");
+    assert_eq!(check_text(&keys, "throw-me").await, "Rejected(\"Rate limit exceeded\")");
+    assert_eq!(check_text(&keys, "broken").await, "Unavailable");
 }
 
 #[tokio::test]
@@ -58,16 +58,16 @@ async fn a_provider_that_stalls_or_panics_lets_nobody_in() {
         std::future::pending::<()>().await;
         true
     });
-    assert_eq!(judge(&stalls, "k").await, "Unavailable");
+    assert_eq!(check_text(&stalls, "k").await, "Unavailable");
     assert!(begun.elapsed() <= Duration::from_secs(3) + Duration::from_millis(50));
     let at_once = ApiKeys::provider(|key, _| -> bool { panic!("{}", key.len()) });
-    assert_eq!(judge(&at_once, "k").await, "Unavailable");
+    assert_eq!(check_text(&at_once, "k").await, "Unavailable");
     let later = ApiKeys::provider(|key, _| async move {
         tokio::task::yield_now().await;
         assert!(key.is_empty(), "not today");
         true
     });
-    assert_eq!(judge(&later, "k").await, "Unavailable");
+    assert_eq!(check_text(&later, "k").await, "Unavailable");
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a_provider_sees_the_request_and_describes_the_caller() {
         rd.set_profile(Profile::readonly());
         seen
     });
-    let Verdict::Right(who) = keys.judge("k".to_owned(), &request).await else {
+    let KeyCheck::Valid(who) = keys.check_key("k".to_owned(), &request).await else {
         panic!("it did not see all of that");
     };
     assert_eq!(who.id(), Some("acme"));
@@ -109,13 +109,13 @@ async fn a_provider_sees_the_request_and_describes_the_caller() {
 async fn a_list_knows_keys_and_their_digests() {
     let digest = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
     let keys = ApiKeys::list([Token::new("k1").subject("ops"), Token::new(digest)]);
-    assert_eq!(judge(&keys, "k1").await, "right: ops");
-    assert_eq!(judge(&keys, "test").await, "right: key:9f86d081884c7d65");
-    assert_eq!(judge(&keys, digest).await, "Wrong");
+    assert_eq!(check_text(&keys, "k1").await, "right: ops");
+    assert_eq!(check_text(&keys, "test").await, "right: key:9f86d081884c7d65");
+    assert_eq!(check_text(&keys, digest).await, "Invalid");
     assert!(ApiKeys::list([""]).check().is_err(), "a variable that is not set opens nothing");
     assert!(ApiKeys::list([""; 0]).is_empty());
     assert!(ApiKeys::list(["sha256:x"]).check().is_err());
-    assert_eq!(judge(&ApiKeys::list(["sha256:x"]), "sha256:x").await, "Wrong");
+    assert_eq!(check_text(&ApiKeys::list(["sha256:x"]), "sha256:x").await, "Invalid");
 }
 
 #[tokio::test]
@@ -157,6 +157,6 @@ proptest! {
     #[test]
     fn a_message_is_told_up_to_a_length(message in "\\PC{0,600}") {
         let told = KeyError::new(message.clone()).to_string();
-        prop_assert!(told.chars().count() <= MAX_MESSAGE && message.starts_with(&told));
+        prop_assert!(told.chars().count() <= MAX_MESSAGE_CHARS && message.starts_with(&told));
     }
 }

@@ -16,12 +16,12 @@ pub(super) struct Buckets {
     /// One comes back in this time: never zero.
     step: Duration,
     /// What may be missing in a bucket from which one more is taken.
-    slack: Duration,
+    tolerance: Duration,
     shards: [Mutex<HashMap<u64, Duration>>; SHARDS],
     n_keys: AtomicUsize,
     max_keys: usize,
     /// The bucket of all newcomers while the table is full.
-    shared: Mutex<Duration>,
+    overflow: Mutex<Duration>,
 }
 
 impl Buckets {
@@ -29,11 +29,11 @@ impl Buckets {
         let step = step.max(Duration::from_nanos(1));
         Buckets {
             step,
-            slack: step.saturating_mul(burst.saturating_sub(1)),
+            tolerance: step.saturating_mul(burst.saturating_sub(1)),
             shards: Default::default(),
             n_keys: AtomicUsize::new(0),
             max_keys,
-            shared: Mutex::default(),
+            overflow: Mutex::default(),
         }
     }
 
@@ -44,20 +44,20 @@ impl Buckets {
     pub(super) fn take(&self, key: u64, now: Duration) -> Result<(), Duration> {
         let mut shard = self.shard(key);
         if let Some(full_at) = shard.get_mut(&key) {
-            return self.draw(full_at, now);
+            return self.take_from(full_at, now);
         }
         if self.n_keys.fetch_add(1, Ordering::Relaxed) < self.max_keys {
             // A new bucket is full.
             shard.insert(key, now.saturating_add(self.step));
             return Ok(());
         }
-        self.forget(1);
+        self.release_keys(1);
         drop(shard);
-        self.draw(&mut lock(&self.shared), now)
+        self.take_from(&mut lock(&self.overflow), now)
     }
 
-    fn draw(&self, full_at: &mut Duration, now: Duration) -> Result<(), Duration> {
-        let earliest = full_at.saturating_sub(self.slack);
+    fn take_from(&self, full_at: &mut Duration, now: Duration) -> Result<(), Duration> {
+        let earliest = full_at.saturating_sub(self.tolerance);
         if now < earliest {
             return Err(earliest - now);
         }
@@ -66,21 +66,21 @@ impl Buckets {
     }
 
     /// Whether there is no room for a newcomer.
-    pub(super) fn is_crowded(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.n_keys.load(Ordering::Relaxed) >= self.max_keys
     }
 
     /// Drops those that are full again: nobody can tell them from new ones.
-    pub(super) fn forget_full(&self, now: Duration) {
+    pub(super) fn remove_full(&self, now: Duration) {
         for shard in &self.shards {
             let mut shard = lock(shard);
             let before = shard.len();
             shard.retain(|_, full_at| *full_at > now);
-            self.forget(before - shard.len());
+            self.release_keys(before - shard.len());
         }
     }
 
-    fn forget(&self, n_keys: usize) {
+    fn release_keys(&self, n_keys: usize) {
         self.n_keys.fetch_sub(n_keys, Ordering::Relaxed);
     }
 
@@ -95,7 +95,7 @@ impl Buckets {
     }
 
     #[cfg(test)]
-    pub(super) fn counted(&self) -> usize {
+    pub(super) fn key_count(&self) -> usize {
         self.n_keys.load(Ordering::Relaxed)
     }
 }
@@ -107,26 +107,26 @@ mod tests {
     use super::*;
 
     /// A bucket as people imagine it: so many are in it, and at every whole step since it was full one drips in.
-    struct Plain {
-        held: u128,
+    struct NaiveBucket {
+        tokens: u128,
         burst: u128,
         step: u128,
         /// When the last one dripped in, or when it was last full.
-        dripped: u128,
+        last_refill: u128,
     }
 
-    impl Plain {
+    impl NaiveBucket {
         fn take(&mut self, now: u128) -> Result<(), u128> {
-            let drops = (now - self.dripped) / self.step;
-            self.dripped += drops * self.step;
-            self.held += drops;
-            if self.held >= self.burst {
-                (self.held, self.dripped) = (self.burst, now);
+            let drops = (now - self.last_refill) / self.step;
+            self.last_refill += drops * self.step;
+            self.tokens += drops;
+            if self.tokens >= self.burst {
+                (self.tokens, self.last_refill) = (self.burst, now);
             }
-            if self.held == 0 {
-                return Err(self.dripped + self.step - now);
+            if self.tokens == 0 {
+                return Err(self.last_refill + self.step - now);
             }
-            self.held -= 1;
+            self.tokens -= 1;
             Ok(())
         }
     }
@@ -141,14 +141,14 @@ mod tests {
         ) {
             let buckets = Buckets::new(Duration::from_nanos(step), burst, 8);
             let mut plain =
-                Plain { held: burst.into(), burst: burst.into(), step: step.into(), dripped: 0 };
+                NaiveBucket { tokens: burst.into(), burst: burst.into(), step: step.into(), last_refill: 0 };
             let mut now = 0;
             for (pause, sweeps) in visits {
                 // Mostly short pauses, so that buckets run empty.
                 now += if pause % 4 == 0 { pause } else { pause % (step / 2 + 1) };
                 let at = Duration::from_nanos(now);
                 if sweeps {
-                    buckets.forget_full(at);
+                    buckets.remove_full(at);
                 }
                 let expected = plain.take(now.into());
                 prop_assert_eq!(buckets.take(7, at).map_err(|wait| wait.as_nanos()), expected);

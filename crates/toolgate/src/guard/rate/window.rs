@@ -15,34 +15,34 @@ use super::{SHARDS, lock};
 pub(super) struct Windows {
     per: Duration,
     amount: u32,
-    shards: [Mutex<HashMap<u64, Slot>>; SHARDS],
+    shards: [Mutex<HashMap<u64, WindowCounter>>; SHARDS],
     max_keys: usize,
     /// That of all newcomers while there is no room.
-    shared: Mutex<Slot>,
+    overflow: Mutex<WindowCounter>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct WindowCounter {
     /// When the window began that runs.
     start: Duration,
-    before: u32,
-    now: u32,
+    previous_count: u32,
+    current_count: u32,
 }
 
-impl Slot {
+impl WindowCounter {
     /// Counts one more, or says how long to wait.
     fn take(&mut self, per: Duration, amount: u32, now: Duration) -> Result<(), Duration> {
         let since = now.saturating_sub(self.start);
-        if self.now == 0 || since >= per * 2 {
-            *self = Slot { start: now, before: 0, now: 0 };
+        if self.current_count == 0 || since >= per * 2 {
+            *self = WindowCounter { start: now, previous_count: 0, current_count: 0 };
         } else if since >= per {
-            *self = Slot { start: self.start + per, before: self.now, now: 0 };
+            *self = WindowCounter { start: self.start + per, previous_count: self.current_count, current_count: 0 };
         }
         let gone = now.saturating_sub(self.start);
         let part = 1.0 - gone.as_secs_f64() / per.as_secs_f64();
-        let (amount, before, taken) = (f64::from(amount), f64::from(self.before), f64::from(self.now));
+        let (amount, before, taken) = (f64::from(amount), f64::from(self.previous_count), f64::from(self.current_count));
         if before * part + taken + 1.0 <= amount {
-            self.now += 1;
+            self.current_count += 1;
             return Ok(());
         }
         let wait = if taken + 1.0 > amount {
@@ -56,14 +56,14 @@ impl Slot {
     }
 
     /// Nobody can tell it from none.
-    fn is_over(&self, per: Duration, now: Duration) -> bool {
+    fn is_expired(&self, per: Duration, now: Duration) -> bool {
         now.saturating_sub(self.start) >= per * 2
     }
 }
 
 impl Windows {
     pub(super) fn new(amount: u32, per: Duration, max_keys: usize) -> Windows {
-        Windows { per, amount, shards: Default::default(), max_keys, shared: Mutex::default() }
+        Windows { per, amount, shards: Default::default(), max_keys, overflow: Mutex::default() }
     }
 
     /// Counts one more of somebody's.
@@ -78,13 +78,13 @@ impl Windows {
         }
         let room = (self.max_keys / SHARDS).max(1);
         if shard.len() >= room {
-            shard.retain(|_, slot| !slot.is_over(self.per, now));
+            shard.retain(|_, slot| !slot.is_expired(self.per, now));
         }
         if shard.len() < room {
             return shard.entry(key).or_default().take(self.per, self.amount, now);
         }
         drop(shard);
-        lock(&self.shared).take(self.per, self.amount, now)
+        lock(&self.overflow).take(self.per, self.amount, now)
     }
 }
 

@@ -11,16 +11,16 @@ use super::script::{Step, read_header, split_rest};
 use crate::request::Principal;
 use crate::testing::PATIENCE;
 use crate::testing::exchange::{Event, EventMessage, Exchange, request};
-use crate::transport::http::Endpoint;
+use crate::transport::http::ServerService;
 
 /// Exchanges by connection, and whether their heads were looked at.
 pub(super) struct Web {
-    endpoint: Endpoint,
+    endpoint: ServerService,
     exchanges: HashMap<String, (Exchange, bool)>,
 }
 
 impl Web {
-    pub(super) fn new(endpoint: Endpoint) -> Web {
+    pub(super) fn new(endpoint: ServerService) -> Web {
         Web { endpoint, exchanges: HashMap::new() }
     }
 

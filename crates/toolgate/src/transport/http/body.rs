@@ -14,63 +14,63 @@ use tokio::time::Sleep;
 use toolgate_wire::ProtocolError;
 
 use super::BoxError;
-use super::headers::too_long;
-use super::sse::Events;
-use crate::guard::Outfit;
-use crate::parcel::Parcel;
+use super::headers::body_too_large;
+use super::sse::SseBody;
+use crate::guard::PrebuiltHeaders;
+use crate::parcel::Segments;
 
 /// The body of an answer.
 #[derive(Debug)]
 pub struct Body {
     kind: Kind,
     /// What is to be sent before it and is not among the headers: only our own listener gets to see this.
-    outfit: Option<Arc<Outfit>>,
+    prebuilt_headers: Option<Arc<PrebuiltHeaders>>,
 }
 
 #[derive(Debug)]
 enum Kind {
     /// What is still to be sent.
-    Pieces(Option<Bytes>, Bytes),
-    Events(Box<Events>),
+    Chunks(Option<Bytes>, Bytes),
+    Events(Box<SseBody>),
 }
 
 impl Body {
     pub(super) fn empty() -> Body {
-        Body::of(Kind::Pieces(None, Bytes::new()))
+        Body::from_kind(Kind::Chunks(None, Bytes::new()))
     }
 
-    fn of(kind: Kind) -> Body {
-        Body { kind, outfit: None }
+    fn from_kind(kind: Kind) -> Body {
+        Body { kind, prebuilt_headers: None }
     }
 
     /// The same, whose answer has these headers and no others.
-    pub(super) fn wearing(self, outfit: Arc<Outfit>) -> Body {
-        Body { outfit: Some(outfit), ..self }
+    pub(super) fn with_prebuilt_headers(self, outfit: Arc<PrebuiltHeaders>) -> Body {
+        Body { prebuilt_headers: Some(outfit), ..self }
     }
 
     /// What an answer is to say beside its headers, as lines.
-    pub(crate) fn lines(&self) -> &[u8] {
-        self.outfit.as_ref().map_or(&[], |outfit| &outfit.lines)
+    pub(crate) fn header_lines(&self) -> &[u8] {
+        self.prebuilt_headers.as_ref().map_or(&[], |outfit| &outfit.lines)
     }
 
     /// An answer with all its headers where others look for them.
-    pub(crate) fn spelled_out(mut response: Response<Body>) -> Response<Body> {
-        if let Some(outfit) = response.body_mut().outfit.take() {
-            *response.headers_mut() = outfit.fields.clone();
+    pub(crate) fn into_full_response(mut response: Response<Body>) -> Response<Body> {
+        if let Some(outfit) = response.body_mut().prebuilt_headers.take() {
+            *response.headers_mut() = outfit.map.clone();
         }
         response
     }
 
     pub(super) fn full(bytes: Bytes) -> Body {
-        Body::of(Kind::Pieces(Some(bytes), Bytes::new()))
+        Body::from_kind(Kind::Chunks(Some(bytes), Bytes::new()))
     }
 
-    pub(super) fn parcel(parcel: Parcel) -> Body {
-        Body::of(Kind::Pieces(Some(parcel.head), parcel.tail))
+    pub(super) fn segments(parcel: Segments) -> Body {
+        Body::from_kind(Kind::Chunks(Some(parcel.head), parcel.tail))
     }
 
-    pub(super) fn events(events: Events) -> Body {
-        Body::of(Kind::Events(Box::new(events)))
+    pub(super) fn events(events: SseBody) -> Body {
+        Body::from_kind(Kind::Events(Box::new(events)))
     }
 }
 
@@ -83,7 +83,7 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.get_mut().kind {
-            Kind::Pieces(first, then) => {
+            Kind::Chunks(first, then) => {
                 let piece = first.take();
                 if !then.is_empty() {
                     *first = Some(std::mem::take(then));
@@ -97,12 +97,12 @@ impl http_body::Body for Body {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.kind, Kind::Pieces(None, _))
+        matches!(self.kind, Kind::Chunks(None, _))
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Pieces(first, then) => {
+            Kind::Chunks(first, then) => {
                 SizeHint::with_exact((first.as_ref().map_or(0, Bytes::len) + then.len()) as u64)
             }
             Kind::Events(_) => SizeHint::default(),
@@ -112,87 +112,87 @@ impl http_body::Body for Body {
 
 /// Why a body was not read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unread {
-    TooLong,
+pub(super) enum ReadBodyError {
+    TooLarge,
     /// It ended early, or was framed wrongly.
-    Broken,
+    Malformed,
     /// It did not come in time.
-    Late,
+    Timeout,
 }
 
-impl Unread {
-    pub(super) fn fault(&self, limit: usize) -> ProtocolError {
+impl ReadBodyError {
+    pub(super) fn to_protocol_error(&self, limit: usize) -> ProtocolError {
         match self {
-            Unread::TooLong => too_long(limit),
-            Unread::Broken => ProtocolError::invalid_request("the body ended early or was malformed"),
-            Unread::Late => ProtocolError::invalid_request("the body did not arrive in time").with_status(408),
+            ReadBodyError::TooLarge => body_too_large(limit),
+            ReadBodyError::Malformed => ProtocolError::invalid_request("the body ended early or was malformed"),
+            ReadBodyError::Timeout => ProtocolError::invalid_request("the body did not arrive in time").with_status(408),
         }
     }
 }
 
 /// The whole body, if it is not longer than `limit` and here within `time`. One that comes in one piece is not copied, and
 /// for one that is there already no timer is set: most are.
-pub(super) async fn read<B>(mut body: Pin<&mut B>, limit: usize, time: Duration) -> Result<Bytes, Unread>
+pub(super) async fn read_body<B>(mut body: Pin<&mut B>, limit: usize, time: Duration) -> Result<Bytes, ReadBodyError>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    let mut pieces = Pieces::default();
+    let mut pieces = BodyBuffer::default();
     let mut sleep: Option<Pin<Box<Sleep>>> = None;
     poll_fn(|cx| {
         loop {
             match body.as_mut().poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data()
-                        && !pieces.add(data, limit)
+                        && !pieces.push(data, limit)
                     {
-                        return Poll::Ready(Err(Unread::TooLong));
+                        return Poll::Ready(Err(ReadBodyError::TooLarge));
                     }
                 }
-                Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(Unread::Broken)),
+                Poll::Ready(Some(Err(_))) => return Poll::Ready(Err(ReadBodyError::Malformed)),
                 Poll::Ready(None) => return Poll::Ready(Ok(pieces.take())),
                 Poll::Pending => break,
             }
         }
         let sleep = sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(time)));
         // Bytes that keep coming use up what tokio lets one poll do; the time limit must hold all the same.
-        pin!(tokio::task::unconstrained(sleep.as_mut())).poll(cx).map(|()| Err(Unread::Late))
+        pin!(tokio::task::unconstrained(sleep.as_mut())).poll(cx).map(|()| Err(ReadBodyError::Timeout))
     })
     .await
 }
 
 /// What has come of a body.
 #[derive(Default)]
-struct Pieces {
-    whole: Bytes,
+struct BodyBuffer {
+    first: Bytes,
     /// All of it, where there is more than one. Boxed, because every request has room for this.
-    more: Option<Box<BytesMut>>,
+    joined: Option<Box<BytesMut>>,
 }
 
-impl Pieces {
+impl BodyBuffer {
     /// False if it is too much.
-    fn add(&mut self, data: Bytes, limit: usize) -> bool {
-        let so_far = self.more.as_ref().map_or(self.whole.len(), |more| more.len());
+    fn push(&mut self, data: Bytes, limit: usize) -> bool {
+        let so_far = self.joined.as_ref().map_or(self.first.len(), |more| more.len());
         if so_far + data.len() > limit {
             return false;
         }
-        match &mut self.more {
+        match &mut self.joined {
             Some(more) => more.extend_from_slice(&data),
-            None if self.whole.is_empty() => self.whole = data,
+            None if self.first.is_empty() => self.first = data,
             None => {
                 let mut more = BytesMut::with_capacity(so_far + data.len());
-                more.extend_from_slice(&std::mem::take(&mut self.whole));
+                more.extend_from_slice(&std::mem::take(&mut self.first));
                 more.extend_from_slice(&data);
-                self.more = Some(Box::new(more));
+                self.joined = Some(Box::new(more));
             }
         }
         true
     }
 
     fn take(&mut self) -> Bytes {
-        match self.more.take() {
+        match self.joined.take() {
             Some(more) => more.freeze(),
-            None => std::mem::take(&mut self.whole),
+            None => std::mem::take(&mut self.first),
         }
     }
 }
@@ -208,9 +208,9 @@ mod tests {
     #[tokio::test]
     async fn a_body_is_read_up_to_its_limit() {
         let full = |text: &'static str| Full::new(Bytes::from_static(text.as_bytes()));
-        assert_eq!(read(pin!(full("12345")), 5, MINUTE).await.unwrap(), "12345");
-        assert_eq!(read(pin!(full("123456")), 5, MINUTE).await, Err(Unread::TooLong));
-        assert_eq!(read(pin!(full("")), 5, MINUTE).await.unwrap(), "");
+        assert_eq!(read_body(pin!(full("12345")), 5, MINUTE).await.unwrap(), "12345");
+        assert_eq!(read_body(pin!(full("123456")), 5, MINUTE).await, Err(ReadBodyError::TooLarge));
+        assert_eq!(read_body(pin!(full("")), 5, MINUTE).await.unwrap(), "");
     }
 
     #[tokio::test]
@@ -219,13 +219,13 @@ mod tests {
         let pieces = pieces
             .into_iter()
             .map(|piece| Ok::<_, Infallible>(Frame::data(Bytes::from_static(piece.as_bytes()))));
-        assert_eq!(read(pin!(Slices(pieces.collect(), true)), 5, MINUTE).await.unwrap(), "abcde");
+        assert_eq!(read_body(pin!(ChunkedBody(pieces.collect(), true)), 5, MINUTE).await.unwrap(), "abcde");
     }
 
     /// Pieces, and whether the body ends behind them.
-    struct Slices(std::collections::VecDeque<Result<Frame<Bytes>, Infallible>>, bool);
+    struct ChunkedBody(std::collections::VecDeque<Result<Frame<Bytes>, Infallible>>, bool);
 
-    impl http_body::Body for Slices {
+    impl http_body::Body for ChunkedBody {
         type Data = Bytes;
         type Error = Infallible;
 
@@ -242,7 +242,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waiting_has_an_end() {
-        let endless = Slices([Ok(Frame::data(Bytes::from_static(b"a")))].into(), false);
-        assert_eq!(read(pin!(endless), 5, MINUTE).await, Err(Unread::Late));
+        let endless = ChunkedBody([Ok(Frame::data(Bytes::from_static(b"a")))].into(), false);
+        assert_eq!(read_body(pin!(endless), 5, MINUTE).await, Err(ReadBodyError::Timeout));
     }
 }

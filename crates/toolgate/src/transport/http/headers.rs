@@ -3,34 +3,34 @@
 use http::HeaderValue;
 use toolgate_wire::{Dialect, ProtocolError, ProtocolErrorKind};
 
-use crate::letterhead::{Accepts, Glance, Length, Letterhead, SESSION, VERSION};
+use crate::letterhead::{Accepts, ParsedHeaders, ContentLength, RequestHeaders, SESSION_ID, PROTOCOL_VERSION};
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// What a client takes, without streams to those who name no edition where a dialect has none, or none but for answers.
-pub(super) fn for_dialect(accepts: Accepts, headers: &Letterhead, dialect: Option<&Dialect>) -> Accepts {
+pub(super) fn accepts_for_dialect(accepts: Accepts, headers: &RequestHeaders, dialect: Option<&Dialect>) -> Accepts {
     let Some(dialect) = dialect.filter(|dialect| dialect.json_only || dialect.no_interim_messages) else {
         return accepts;
     };
-    match headers.contains_key(SESSION) || headers.contains_key(VERSION) {
+    match headers.contains_key(SESSION_ID) || headers.contains_key(PROTOCOL_VERSION) {
         true => accepts,
         false => Accepts { json: accepts.json || dialect.json_only, stream: false },
     }
 }
 
 /// Judges the head of a POST.
-pub(super) fn check(glance: &Glance, limit: usize) -> Result<Accepts, ProtocolError> {
+pub(super) fn check(glance: &ParsedHeaders, limit: usize) -> Result<Accepts, ProtocolError> {
     let refuse = |status, why: &str| Err(ProtocolError::invalid_request(why).with_status(status));
-    match glance.length {
-        Length::Bytes(length) if length > limit as u64 => return Err(too_long(limit)),
-        Length::Malformed => return refuse(400, "header content-length is malformed"),
-        Length::Bytes(_) | Length::Unsaid => {}
+    match glance.content_length {
+        ContentLength::Bytes(length) if length > limit as u64 => return Err(body_too_large(limit)),
+        ContentLength::Malformed => return refuse(400, "header content-length is malformed"),
+        ContentLength::Bytes(_) | ContentLength::Absent => {}
     }
     if !glance.is_json {
         return refuse(415, "a message is sent as `Content-Type: application/json`");
     }
-    if glance.is_encoded {
+    if glance.has_content_encoding {
         return refuse(415, "a message is sent without content-encoding");
     }
     if !glance.accepts.json && !glance.accepts.stream {
@@ -40,7 +40,7 @@ pub(super) fn check(glance: &Glance, limit: usize) -> Result<Accepts, ProtocolEr
 }
 
 /// A body is longer than is read here.
-pub(super) fn too_long(limit: usize) -> ProtocolError {
+pub(super) fn body_too_large(limit: usize) -> ProtocolError {
     ProtocolError::new(ProtocolErrorKind::TooLarge, format!("Request body too large (max: {limit} bytes)"))
 }
 
@@ -55,7 +55,7 @@ mod tests {
         for (name, value) in pairs {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        check(&Glance::at(&headers), 100)
+        check(&ParsedHeaders::parse(&headers), 100)
             .map_or_else(|fault| crate::era::reject_head(&headers, None, &fault).0, |_| 200)
     }
 
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_stream_is_sent_only_to_those_who_ask_for_it() {
         let of = |value: &'static str| {
-            Glance::at(&HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(value))])).accepts
+            ParsedHeaders::parse(&HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(value))])).accepts
         };
         assert_eq!(of("*/*"), Accepts { json: true, stream: false });
         assert_eq!(of("application/json, text/event-stream"), Accepts { json: true, stream: true });

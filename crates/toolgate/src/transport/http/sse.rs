@@ -9,115 +9,115 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::Sleep;
 
-use super::conclude;
-use super::duplex::Seat;
+use super::end_stream;
+use super::duplex::LegacyConnectionGuard;
 use crate::clock::timer_now;
 use crate::era::{Reply, event_id};
 use crate::request::BoxFuture;
 use crate::stream::{StreamMessage, ReadResult, Reader, Stream};
 
 /// Several small events travel in one piece, up to this size.
-const CHUNK: usize = 16 << 10;
+const MAX_CHUNK_BYTES: usize = 16 << 10;
 /// After how long a client comes back when its connection breaks.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The body of a stream: reads messages, and drives the call that writes them.
-pub(super) struct Events {
+pub(super) struct SseBody {
     reader: Reader,
     /// Comes first, once.
-    opening: Option<Bytes>,
+    preamble: Option<Bytes>,
     /// The number of the stream in its session, if it can be resumed.
-    number: Option<u64>,
+    stream_number: Option<u64>,
     /// Writes to the stream while it is read.
     call: Option<BoxFuture<'static, Reply>>,
     /// Where the call's answer goes. None: there will be none, the call only feeds.
     out: Option<Arc<Stream>>,
-    heartbeat: Duration,
+    keep_alive: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
     /// The call only fed, and has ended.
-    fed: bool,
-    ended: bool,
+    is_feed_done: bool,
+    is_ended: bool,
     /// Held while the stream lives.
-    _seat: Option<Seat>,
+    _guard: Option<LegacyConnectionGuard>,
 }
 
-impl std::fmt::Debug for Events {
+impl std::fmt::Debug for SseBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Events").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("SseBody").field("number", &self.stream_number).finish_non_exhaustive()
     }
 }
 
-impl Events {
-    pub(super) fn new(reader: Reader, heartbeat: Duration) -> Events {
-        Events {
+impl SseBody {
+    pub(super) fn new(reader: Reader, keep_alive: Duration) -> SseBody {
+        SseBody {
             reader,
-            opening: None,
-            number: None,
+            preamble: None,
+            stream_number: None,
             call: None,
             out: None,
-            heartbeat,
+            keep_alive,
             sleep: None,
-            fed: false,
-            ended: false,
-            _seat: None,
+            is_feed_done: false,
+            is_ended: false,
+            _guard: None,
         }
     }
 
     /// Events carry ids, so that the stream can be resumed.
-    pub(super) fn numbered(mut self, number: u64) -> Events {
-        self.number = Some(number);
+    pub(super) fn with_stream_number(mut self, number: u64) -> SseBody {
+        self.stream_number = Some(number);
         self
     }
 
     /// Begins with an event that has an id and no data: from then on the connection may break.
-    pub(super) fn primed(mut self) -> Events {
-        let id = event_id(self.number.unwrap_or_default(), 0);
-        self.opening = Some(format!("id: {id}\nretry: {}\ndata:\n\n", RETRY.as_millis()).into());
+    pub(super) fn with_priming_event(mut self) -> SseBody {
+        let id = event_id(self.stream_number.unwrap_or_default(), 0);
+        self.preamble = Some(format!("id: {id}\nretry: {}\ndata:\n\n", RETRY_DELAY.as_millis()).into());
         self
     }
 
     /// Begins with these bytes.
-    pub(super) fn opening(mut self, bytes: Bytes) -> Events {
-        self.opening = Some(bytes);
+    pub(super) fn with_preamble(mut self, bytes: Bytes) -> SseBody {
+        self.preamble = Some(bytes);
         self
     }
 
     /// Drives a call whose answer is the last event.
-    pub(super) fn driving(mut self, call: BoxFuture<'static, Reply>, out: Arc<Stream>) -> Events {
+    pub(super) fn with_call(mut self, call: BoxFuture<'static, Reply>, out: Arc<Stream>) -> SseBody {
         self.call = Some(call);
         self.out = Some(out);
         self
     }
 
     /// Drives something that writes events until it ends, and the stream with it.
-    pub(super) fn feeding(mut self, feed: BoxFuture<'static, Reply>) -> Events {
+    pub(super) fn with_feed(mut self, feed: BoxFuture<'static, Reply>) -> SseBody {
         self.call = Some(feed);
         self
     }
 
     /// Keeps a seat as long as the stream lives.
-    pub(super) fn seated(mut self, seat: Seat) -> Events {
-        self._seat = Some(seat);
+    pub(super) fn with_guard(mut self, seat: LegacyConnectionGuard) -> SseBody {
+        self._guard = Some(seat);
         self
     }
 
     /// The next piece of the stream.
     pub(super) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if let Some(opening) = self.opening.take() {
+        if let Some(opening) = self.preamble.take() {
             return Poll::Ready(Some(opening));
         }
-        if self.ended {
+        if self.is_ended {
             return Poll::Ready(None);
         }
         loop {
             match self.reader.poll_next(cx) {
                 Poll::Ready(ReadResult::Message(first)) => {
                     self.sleep = None;
-                    return Poll::Ready(Some(self.gather(&first)));
+                    return Poll::Ready(Some(self.collect_chunk(&first)));
                 }
                 Poll::Ready(ReadResult::End) => return Poll::Ready(None),
-                Poll::Ready(ReadResult::Disconnect(retry)) if self.number.is_some() => {
-                    self.ended = true;
+                Poll::Ready(ReadResult::Disconnect(retry)) if self.stream_number.is_some() => {
+                    self.is_ended = true;
                     return Poll::Ready(Some(format!("retry: {}\n\n", retry.as_millis()).into()));
                 }
                 // A client that cannot come back is not sent away.
@@ -128,37 +128,37 @@ impl Events {
                 Some(Poll::Ready(answer)) => {
                     self.call = None;
                     match &self.out {
-                        Some(out) => conclude(out, answer),
+                        Some(out) => end_stream(out, answer),
                         // What was written since the reader was looked at is still to be read.
-                        None => self.fed = true,
+                        None => self.is_feed_done = true,
                     }
                 }
-                None if self.fed => {
-                    self.ended = true;
+                None if self.is_feed_done => {
+                    self.is_ended = true;
                     return Poll::Ready(None);
                 }
-                Some(Poll::Pending) | None => return self.poll_heartbeat(cx),
+                Some(Poll::Pending) | None => return self.poll_keep_alive(cx),
             }
         }
     }
 
-    fn gather(&mut self, first: &StreamMessage) -> Bytes {
+    fn collect_chunk(&mut self, first: &StreamMessage) -> Bytes {
         let mut chunk = BytesMut::with_capacity(first.data.len() + 64);
-        put(&mut chunk, self.place(first), &first.data);
-        while chunk.len() < CHUNK {
+        write_event(&mut chunk, self.event_position(first), &first.data);
+        while chunk.len() < MAX_CHUNK_BYTES {
             let Some(event) = self.reader.try_next() else { break };
-            put(&mut chunk, self.place(&event), &event.data);
+            write_event(&mut chunk, self.event_position(&event), &event.data);
         }
         chunk.freeze()
     }
 
     /// Where a reader can come back behind this event, if it can.
-    fn place(&self, event: &StreamMessage) -> Option<(u64, u64)> {
-        self.number.zip(event.resume_number.map(NonZeroU64::get))
+    fn event_position(&self, event: &StreamMessage) -> Option<(u64, u64)> {
+        self.stream_number.zip(event.resume_number.map(NonZeroU64::get))
     }
 
-    fn poll_heartbeat(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        let heartbeat = self.heartbeat;
+    fn poll_keep_alive(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let heartbeat = self.keep_alive;
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(heartbeat)));
         if sleep.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
@@ -169,19 +169,19 @@ impl Events {
 }
 
 /// Says when to come back, and nothing else.
-pub(super) fn retry() -> Bytes {
-    format!("retry: {}\n\n", RETRY.as_millis()).into()
+pub(super) fn retry_event() -> Bytes {
+    format!("retry: {}\n\n", RETRY_DELAY.as_millis()).into()
 }
 
 /// One event.
-pub(super) fn event(place: Option<(u64, u64)>, data: &Bytes) -> Bytes {
+pub(super) fn encode_event(place: Option<(u64, u64)>, data: &Bytes) -> Bytes {
     let mut chunk = BytesMut::with_capacity(data.len() + 64);
-    put(&mut chunk, place, data);
+    write_event(&mut chunk, place, data);
     chunk.freeze()
 }
 
 /// A message is one line of JSON, so an event has one line of data.
-fn put(chunk: &mut BytesMut, place: Option<(u64, u64)>, data: &[u8]) {
+fn write_event(chunk: &mut BytesMut, place: Option<(u64, u64)>, data: &[u8]) {
     chunk.put_slice(b"event: message\n");
     if let Some((number, seq)) = place {
         chunk.put_slice(b"id: ");

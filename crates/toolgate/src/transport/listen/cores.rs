@@ -14,27 +14,27 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::END;
+use super::CLOSE_TIMEOUT;
 use crate::tracker::{self, Tracker};
 
 /// The runtime that accepts, and further ones. Those end when this is dropped, with everything that runs on them.
-pub(crate) struct Cores {
-    here: Core,
-    others: Vec<Core>,
+pub(crate) struct Workers {
+    current: Worker,
+    others: Vec<Worker>,
     /// The threads that have not ended.
     threads: Tracker,
-    end: DropGuard,
+    shutdown: DropGuard,
 }
 
 /// One runtime, and what each of its connections holds.
-struct Core {
+struct Worker {
     runtime: Handle,
     connections: Arc<()>,
 }
 
-impl Core {
-    fn new(runtime: Handle) -> Core {
-        Core { runtime, connections: Arc::default() }
+impl Worker {
+    fn new(runtime: Handle) -> Worker {
+        Worker { runtime, connections: Arc::default() }
     }
 
     fn n_connections(&self) -> usize {
@@ -42,22 +42,22 @@ impl Core {
     }
 }
 
-impl Cores {
+impl Workers {
     /// The runtime of whoever calls, and so many more that there are `n`.
     ///
     /// # Errors
     ///
     /// If there are no threads or descriptors left for one.
-    pub(crate) fn new(n: usize) -> io::Result<Cores> {
+    pub(crate) fn new(n: usize) -> io::Result<Workers> {
         let (here, end) = (Handle::current(), CancellationToken::new());
         if n > 1 && here.runtime_flavor() != RuntimeFlavor::CurrentThread {
             tracing::warn!("`threads` beside a runtime that has several already: more threads than cores");
         }
-        let mut cores = Cores {
-            here: Core::new(here.clone()),
+        let mut cores = Workers {
+            current: Worker::new(here.clone()),
             others: Vec::new(),
             threads: Tracker::new(),
-            end: end.clone().drop_guard(),
+            shutdown: end.clone().drop_guard(),
         };
         for number in 1..n {
             // The thread comes first: a runtime must not be dropped here, where another one runs.
@@ -72,7 +72,7 @@ impl Cores {
                 runtime.shutdown_background();
             })?;
             let runtime = Builder::new_current_thread().enable_all().build()?;
-            cores.others.push(Core::new(runtime.handle().clone()));
+            cores.others.push(Worker::new(runtime.handle().clone()));
             // The thread waits for it.
             let _ = give.send(runtime);
         }
@@ -80,10 +80,10 @@ impl Cores {
     }
 
     /// Ends the other threads, and waits until what ran there is dropped; no longer than a moment.
-    pub(crate) async fn end(self) {
-        drop(self.end);
+    pub(crate) async fn shutdown(self) {
+        drop(self.shutdown);
         self.threads.close();
-        let _ = tokio::time::timeout(END, self.threads.wait()).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.threads.wait()).await;
     }
 
     /// Begins to serve a connection, where the fewest are. Whoever accepts has the smallest share.
@@ -96,23 +96,23 @@ impl Cores {
         F: Future<Output = ()> + Send + 'static,
     {
         let elsewhere = self.others.iter().min_by_key(|core| core.n_connections());
-        let elsewhere = elsewhere.filter(|core| core.n_connections() <= self.here.n_connections());
+        let elsewhere = elsewhere.filter(|core| core.n_connections() <= self.current.n_connections());
         // A stream belongs to the runtime that waits for it.
         let stream = match elsewhere {
             None => Ok(stream),
             Some(_) => match stream.into_std() {
                 Ok(stream) => Err(stream),
                 // It cannot be served there, and nowhere else any more: it is closed.
-                Err(error) => return lost(&error),
+                Err(error) => return log_handover_error(&error),
             },
         };
-        let core = elsewhere.unwrap_or(&self.here);
+        let core = elsewhere.unwrap_or(&self.current);
         let counted = Arc::clone(&core.connections);
         let serving = async move {
             let _counted = counted;
             match stream.or_else(TcpStream::from_std) {
                 Ok(stream) => serve(stream).await,
-                Err(error) => lost(&error),
+                Err(error) => log_handover_error(&error),
             }
         };
         tasks.spawn_on(serving, &core.runtime);
@@ -120,6 +120,6 @@ impl Cores {
 }
 
 #[cold]
-fn lost(error: &io::Error) {
+fn log_handover_error(error: &io::Error) {
     tracing::debug!(%error, "a connection cannot be handed to another thread");
 }

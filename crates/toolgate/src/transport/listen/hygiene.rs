@@ -13,12 +13,12 @@ use http::{HeaderMap, Method, Response, StatusCode, Uri, Version};
 
 /// The limits of a head.
 #[derive(Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct HeadLimits {
     /// Bytes of the target.
-    pub(super) target: usize,
-    pub(super) fields: usize,
+    pub(super) max_target_bytes: usize,
+    pub(super) max_headers: usize,
     /// Bytes of all of it, which hyper sees to itself.
-    pub(super) head: usize,
+    pub(super) max_head_bytes: usize,
 }
 
 /// The status to refuse this request with, if it must be.
@@ -27,26 +27,26 @@ pub(super) fn check(
     uri: &Uri,
     version: Version,
     headers: &HeaderMap,
-    limits: Limits,
+    limits: HeadLimits,
 ) -> Option<StatusCode> {
-    let (host, coding) = look(headers);
-    if !method_is_plain(method) || !coding_is_plain(&coding) {
+    let (host, coding) = host_and_coding(headers);
+    if !is_method_upper_case(method) || !is_coding_supported(&coding) {
         return Some(StatusCode::BAD_REQUEST);
     }
-    if target_length(uri) > limits.target {
+    if target_length(uri) > limits.max_target_bytes {
         return Some(StatusCode::URI_TOO_LONG);
     }
-    if headers.len() > limits.fields {
+    if headers.len() > limits.max_headers {
         return Some(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
     }
-    if !host_is_clear(version, uri, &host) {
+    if !is_host_unambiguous(version, uri, &host) {
         return Some(StatusCode::BAD_REQUEST);
     }
     None
 }
 
 /// The answer to a request that is refused. It has no body, and ends an HTTP/1 connection.
-pub(super) fn refuse(status: StatusCode, version: Version) -> Response<()> {
+pub(super) fn reject(status: StatusCode, version: Version) -> Response<()> {
     let mut answer = Response::new(());
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
@@ -61,16 +61,16 @@ pub(super) fn refuse(status: StatusCode, version: Version) -> Response<()> {
 
 /// RFC 9110 section 9.1: methods are told apart by case, and all that are registered are upper case. One
 /// that is not is a mistake, or a test whether somebody folds cases.
-fn method_is_plain(method: &Method) -> bool {
+fn is_method_upper_case(method: &Method) -> bool {
     !method.as_str().bytes().any(|byte| byte.is_ascii_lowercase())
 }
 
 /// RFC 9112 section 6.1. hyper asks only that the last coding be `chunked`.
-fn coding_is_plain(coding: &Count<'_>) -> bool {
+fn is_coding_supported(coding: &HeaderCount<'_>) -> bool {
     match coding {
-        Count::None => true,
-        Count::One(coding) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
-        Count::Many => false,
+        HeaderCount::None => true,
+        HeaderCount::One(coding) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
+        HeaderCount::Many => false,
     }
 }
 
@@ -83,39 +83,39 @@ fn target_length(uri: &Uri) -> usize {
 ///
 /// An absolute-form target of HTTP/1 may differ from `Host`; both reach the allow-list, which refuses
 /// a foreign one with its own status.
-fn host_is_clear(version: Version, uri: &Uri, host: &Count<'_>) -> bool {
+fn is_host_unambiguous(version: Version, uri: &Uri, host: &HeaderCount<'_>) -> bool {
     let authority = uri.authority().map(http::uri::Authority::as_str);
-    if !authority.is_none_or(|text| is_host(text.as_bytes())) {
+    if !authority.is_none_or(|text| is_valid_host(text.as_bytes())) {
         return false;
     }
     match (host, authority) {
-        (Count::Many, _) => false,
-        (Count::None, authority) => version == Version::HTTP_2 && authority.is_some(),
-        (Count::One(host), Some(authority)) if version == Version::HTTP_2 => {
+        (HeaderCount::Many, _) => false,
+        (HeaderCount::None, authority) => version == Version::HTTP_2 && authority.is_some(),
+        (HeaderCount::One(host), Some(authority)) if version == Version::HTTP_2 => {
             host.as_bytes().eq_ignore_ascii_case(authority.as_bytes())
         }
-        (Count::One(host), _) => is_host(host.as_bytes()),
+        (HeaderCount::One(host), _) => is_valid_host(host.as_bytes()),
     }
 }
 
-enum Count<'a> {
+enum HeaderCount<'a> {
     None,
     One(&'a HeaderValue),
     Many,
 }
 
-impl<'a> Count<'a> {
+impl<'a> HeaderCount<'a> {
     fn add(&mut self, value: &'a HeaderValue) {
         *self = match self {
-            Count::None => Count::One(value),
-            Count::One(_) | Count::Many => Count::Many,
+            HeaderCount::None => HeaderCount::One(value),
+            HeaderCount::One(_) | HeaderCount::Many => HeaderCount::Many,
         };
     }
 }
 
 /// `Host` and `Transfer-Encoding`, in one walk: there are few fields, and to look for one takes as long.
-fn look(headers: &HeaderMap) -> (Count<'_>, Count<'_>) {
-    let (mut host, mut coding) = (Count::None, Count::None);
+fn host_and_coding(headers: &HeaderMap) -> (HeaderCount<'_>, HeaderCount<'_>) {
+    let (mut host, mut coding) = (HeaderCount::None, HeaderCount::None);
     for (name, value) in headers {
         match *name {
             HOST => host.add(value),
@@ -127,7 +127,7 @@ fn look(headers: &HeaderMap) -> (Count<'_>, Count<'_>) {
 }
 
 /// What a name or an IPv4 address is made of.
-const IN_NAMES: [bool; 256] = {
+const HOST_NAME_BYTES: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0_u8;
     while byte < 128 {
@@ -139,7 +139,7 @@ const IN_NAMES: [bool; 256] = {
 
 /// Whether this is a name or address with or without a port. Stricter than RFC 3986, which allows
 /// percent signs, user names and an empty port: no client sends them, and each compares badly.
-fn is_host(text: &[u8]) -> bool {
+fn is_valid_host(text: &[u8]) -> bool {
     let (name_is_good, rest) = match text {
         [b'[', rest @ ..] => {
             let Some(end) = rest.iter().position(|&b| b == b']') else {
@@ -150,7 +150,7 @@ fn is_host(text: &[u8]) -> bool {
             (good, &rest[end + 1..])
         }
         _ => {
-            let end = text.iter().position(|&b| !IN_NAMES[usize::from(b)]).unwrap_or(text.len());
+            let end = text.iter().position(|&b| !HOST_NAME_BYTES[usize::from(b)]).unwrap_or(text.len());
             (end > 0, &text[end..])
         }
     };
@@ -174,9 +174,9 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: Limits = Limits { target: 64, fields: 4, head: 1024 };
+    const LIMITS: HeadLimits = HeadLimits { max_target_bytes: 64, max_headers: 4, max_head_bytes: 1024 };
 
-    fn verdict(version: Version, uri: &str, fields: &[(&str, &str)]) -> Option<u16> {
+    fn check_status(version: Version, uri: &str, fields: &[(&str, &str)]) -> Option<u16> {
         let mut request = Request::builder().version(version).uri(uri);
         for (name, value) in fields {
             request = request.header(*name, *value);
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn hosts() {
         for good in ["a", "localhost:8080", "127.0.0.1", "[::1]", "[::1]:80", "x_y.example.com", "a:0"] {
-            assert!(is_host(good.as_bytes()), "{good}");
+            assert!(is_valid_host(good.as_bytes()), "{good}");
         }
         for bad in [
             "",
@@ -210,30 +210,30 @@ mod tests {
             "a:1:2",
             "é",
         ] {
-            assert!(!is_host(bad.as_bytes()), "{bad}");
+            assert!(!is_valid_host(bad.as_bytes()), "{bad}");
         }
     }
 
     #[test]
     fn row_6_host_of_http1() {
         let one = Version::HTTP_11;
-        assert_eq!(verdict(one, "/", &[("host", "a")]), None);
-        assert_eq!(verdict(one, "/", &[]), Some(400));
-        assert_eq!(verdict(one, "/", &[("host", "a"), ("host", "a")]), Some(400));
-        assert_eq!(verdict(one, "http://b/", &[("host", "a")]), None);
-        assert_eq!(verdict(one, "http://u@a/", &[("host", "a")]), Some(400));
-        assert_eq!(verdict(one, "http://a/", &[]), Some(400));
+        assert_eq!(check_status(one, "/", &[("host", "a")]), None);
+        assert_eq!(check_status(one, "/", &[]), Some(400));
+        assert_eq!(check_status(one, "/", &[("host", "a"), ("host", "a")]), Some(400));
+        assert_eq!(check_status(one, "http://b/", &[("host", "a")]), None);
+        assert_eq!(check_status(one, "http://u@a/", &[("host", "a")]), Some(400));
+        assert_eq!(check_status(one, "http://a/", &[]), Some(400));
     }
 
     #[test]
     fn row_6_host_of_http2() {
         let two = Version::HTTP_2;
-        assert_eq!(verdict(two, "http://a/", &[]), None);
-        assert_eq!(verdict(two, "http://a/", &[("host", "A")]), None);
-        assert_eq!(verdict(two, "http://a/", &[("host", "b")]), Some(400));
-        assert_eq!(verdict(two, "http://u@a/", &[]), Some(400));
-        assert_eq!(verdict(two, "/", &[("host", "a")]), None);
-        assert_eq!(verdict(two, "/", &[]), Some(400));
+        assert_eq!(check_status(two, "http://a/", &[]), None);
+        assert_eq!(check_status(two, "http://a/", &[("host", "A")]), None);
+        assert_eq!(check_status(two, "http://a/", &[("host", "b")]), Some(400));
+        assert_eq!(check_status(two, "http://u@a/", &[]), Some(400));
+        assert_eq!(check_status(two, "/", &[("host", "a")]), None);
+        assert_eq!(check_status(two, "/", &[]), Some(400));
     }
 
     #[test]
@@ -241,13 +241,13 @@ mod tests {
         let one = Version::HTTP_11;
         let host = ("host", "a");
         let te = "transfer-encoding";
-        assert_eq!(verdict(one, "/", &[host, (te, "Chunked")]), None);
-        assert_eq!(verdict(one, "/", &[host, (te, "gzip, chunked")]), Some(400));
+        assert_eq!(check_status(one, "/", &[host, (te, "Chunked")]), None);
+        assert_eq!(check_status(one, "/", &[host, (te, "gzip, chunked")]), Some(400));
         let twice = [host, (te, "identity"), (te, "chunked")];
-        assert_eq!(verdict(one, "/", &twice), Some(400));
+        assert_eq!(check_status(one, "/", &twice), Some(400));
         let long = format!("/{}", "a".repeat(64));
-        assert_eq!(verdict(one, &long, &[host]), Some(414));
+        assert_eq!(check_status(one, &long, &[host]), Some(414));
         let many = [host, ("a", "1"), ("b", "2"), ("c", "3"), ("d", "4")];
-        assert_eq!(verdict(one, "/", &many), Some(431));
+        assert_eq!(check_status(one, "/", &many), Some(431));
     }
 }

@@ -12,87 +12,87 @@ use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 
 /// As much room is made for a body of which little has come.
-const ROOM: usize = 16 * 1024;
+const INITIAL_CAPACITY_BYTES: usize = 16 * 1024;
 
 /// See the module.
-pub(crate) struct Inbound(Kind);
+pub(crate) struct RequestBody(Kind);
 
 enum Kind {
     /// As hyper reads it.
     Hyper(Incoming),
     /// All of it, until it is taken.
-    Here(Bytes),
+    Complete(Bytes),
     /// It is still coming.
-    Coming(Coming),
+    Pending(PendingBody),
 }
 
 /// A body that is still coming. The socket is lent to whoever reads it, and taken back after the answer. It is read in the
 /// task of its connection: a socket wakes one reader.
 #[derive(Clone)]
-pub(super) struct Coming(Arc<Mutex<Rest>>);
+pub(super) struct PendingBody(Arc<Mutex<BodyReader>>);
 
-pub(super) struct Rest {
+pub(super) struct BodyReader {
     pub(super) socket: OwnedReadHalf,
-    so_far: BytesMut,
+    received: BytesMut,
     /// How much of the body has not been read.
-    pub(super) left: u64,
+    pub(super) remaining: u64,
 }
 
-impl Inbound {
-    pub(super) fn by_hyper(body: Incoming) -> Inbound {
-        Inbound(Kind::Hyper(body))
+impl RequestBody {
+    pub(super) fn from_hyper(body: Incoming) -> RequestBody {
+        RequestBody(Kind::Hyper(body))
     }
 
-    pub(super) fn here(body: Bytes) -> Inbound {
-        Inbound(Kind::Here(body))
+    pub(super) fn complete(body: Bytes) -> RequestBody {
+        RequestBody(Kind::Complete(body))
     }
 
-    pub(super) fn coming(body: Coming) -> Inbound {
-        Inbound(Kind::Coming(body))
+    pub(super) fn pending(body: PendingBody) -> RequestBody {
+        RequestBody(Kind::Pending(body))
     }
 }
 
-impl Coming {
-    pub(super) fn new(socket: OwnedReadHalf, so_far: &[u8], left: u64) -> Coming {
-        let mut rest = Rest { socket, so_far: BytesMut::new(), left };
-        rest.make_room(so_far.len());
-        rest.so_far.extend_from_slice(so_far);
-        Coming(Arc::new(Mutex::new(rest)))
+impl PendingBody {
+    pub(super) fn new(socket: OwnedReadHalf, so_far: &[u8], left: u64) -> PendingBody {
+        let mut rest = BodyReader { socket, received: BytesMut::new(), remaining: left };
+        rest.reserve(so_far.len());
+        rest.received.extend_from_slice(so_far);
+        PendingBody(Arc::new(Mutex::new(rest)))
     }
 
     /// What is left, if nobody reads it any more.
-    pub(super) fn take_back(self) -> Option<Rest> {
+    pub(super) fn into_reader(self) -> Option<BodyReader> {
         let rest = Arc::into_inner(self.0)?;
         Some(rest.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Rest {
+impl BodyReader {
     /// Grows with what has come, not with what was announced: to announce costs nothing.
-    fn make_room(&mut self, come: usize) {
-        let wanted = usize::try_from(self.left).map_or(usize::MAX, |left| left.saturating_add(come));
-        self.so_far.reserve(wanted.min(ROOM.max(self.so_far.len().max(come) * 4)));
+    fn reserve(&mut self, come: usize) {
+        let wanted = usize::try_from(self.remaining).map_or(usize::MAX, |left| left.saturating_add(come));
+        self.received.reserve(wanted.min(INITIAL_CAPACITY_BYTES.max(self.received.len().max(come) * 4)));
     }
 
     /// Reads all there is, and no further than the body goes.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        while self.left > 0 {
-            if self.so_far.capacity() == self.so_far.len() {
-                self.make_room(0);
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        while self.remaining > 0 {
+            if self.received.capacity() == self.received.len() {
+                self.reserve(0);
             }
-            let most = usize::try_from(self.left).unwrap_or(usize::MAX);
-            let mut space = (&mut self.so_far).limit(most);
+            let most = usize::try_from(self.remaining).unwrap_or(usize::MAX);
+            let mut space = (&mut self.received).limit(most);
             // A read that has to wait has read nothing, and is begun again.
             match ready!(pin!(self.socket.read_buf(&mut space)).poll(cx))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-                n => self.left = self.left.saturating_sub(n as u64),
+                n => self.remaining = self.remaining.saturating_sub(n as u64),
             }
         }
-        Poll::Ready(Ok(self.so_far.split().freeze()))
+        Poll::Ready(Ok(self.received.split().freeze()))
     }
 }
 
-impl Body for Inbound {
+impl Body for RequestBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -105,10 +105,10 @@ impl Body for Inbound {
                 let frame = ready!(Pin::new(body).poll_frame(cx));
                 return Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)));
             }
-            Kind::Here(all) => std::mem::take(all),
-            Kind::Coming(Coming(rest)) => {
+            Kind::Complete(all) => std::mem::take(all),
+            Kind::Pending(PendingBody(rest)) => {
                 let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
-                ready!(rest.poll(cx))?
+                ready!(rest.poll_read(cx))?
             }
         };
         Poll::Ready((!all.is_empty()).then(|| Ok(Frame::data(all))))
@@ -117,16 +117,16 @@ impl Body for Inbound {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Hyper(body) => body.is_end_stream(),
-            Kind::Here(all) => all.is_empty(),
-            Kind::Coming(_) => false,
+            Kind::Complete(all) => all.is_empty(),
+            Kind::Pending(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Hyper(body) => body.size_hint(),
-            Kind::Here(all) => SizeHint::with_exact(all.len() as u64),
-            Kind::Coming(_) => SizeHint::default(),
+            Kind::Complete(all) => SizeHint::with_exact(all.len() as u64),
+            Kind::Pending(_) => SizeHint::default(),
         }
     }
 }

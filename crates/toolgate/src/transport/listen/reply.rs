@@ -29,12 +29,12 @@ impl Framing {
 }
 
 /// Whether an answer says that it is the last one.
-pub(super) fn says_last(headers: &HeaderMap) -> bool {
+pub(super) fn is_connection_close(headers: &HeaderMap) -> bool {
     headers.get(CONNECTION).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"close"))
 }
 
 /// Writes status and fields; some of them may be lines already. What is about the connection is said here, whatever the service said of it.
-pub(super) fn head(
+pub(super) fn write_head(
     out: &mut Vec<u8>,
     status: StatusCode,
     lines: &[u8],
@@ -55,12 +55,12 @@ pub(super) fn head(
     out.extend_from_slice(lines);
     for (name, value) in headers {
         if !matches!(*name, CONNECTION | CONTENT_LENGTH | DATE | TRANSFER_ENCODING) {
-            field(out, name.as_str(), value);
+            write_header(out, name.as_str(), value);
         }
     }
     match framing {
         Framing::None => {}
-        Framing::Length(length) => put_length(out, length),
+        Framing::Length(length) => write_content_length(out, length),
         Framing::Chunked => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
     }
     if is_last {
@@ -72,7 +72,7 @@ pub(super) fn head(
     out.extend_from_slice(&end);
 }
 
-fn field(out: &mut Vec<u8>, name: &str, value: &HeaderValue) {
+fn write_header(out: &mut Vec<u8>, name: &str, value: &HeaderValue) {
     out.reserve(name.len() + value.len() + 4);
     out.put_slice(name.as_bytes());
     out.put_slice(b": ");
@@ -81,7 +81,7 @@ fn field(out: &mut Vec<u8>, name: &str, value: &HeaderValue) {
 }
 
 /// The line that says how long a body is, in one piece too.
-fn put_length(out: &mut Vec<u8>, length: u64) {
+fn write_content_length(out: &mut Vec<u8>, length: u64) {
     const NAME: &[u8; 16] = b"content-length: ";
     let mut line = [0; NAME.len() + 22];
     line[..NAME.len()].copy_from_slice(NAME);
@@ -97,7 +97,7 @@ fn put_length(out: &mut Vec<u8>, length: u64) {
 }
 
 /// Begins a chunk: its length, in hexadecimal digits.
-pub(super) fn chunk(out: &mut Vec<u8>, length: usize) {
+pub(super) fn write_chunk_size(out: &mut Vec<u8>, length: usize) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut shift = usize::BITS - length.leading_zeros();
     while shift > 0 {
@@ -115,11 +115,11 @@ mod tests {
     fn numbers_are_written_as_people_and_machines_do() {
         for number in [0, 1, 9, 10, 15, 16, 255, 256, 4095, 65_536, 1_000_000, usize::MAX] {
             let mut out = Vec::new();
-            put_length(&mut out, number as u64);
+            write_content_length(&mut out, number as u64);
             assert_eq!(out, format!("content-length: {number}\r\n").as_bytes());
             if number > 0 {
                 let mut out = Vec::new();
-                chunk(&mut out, number);
+                write_chunk_size(&mut out, number);
                 assert_eq!(out, format!("{number:x}\r\n").as_bytes());
             }
         }
@@ -133,10 +133,10 @@ mod tests {
         {
             headers.insert(name, HeaderValue::from_static(value));
         }
-        assert!(says_last(&headers));
+        assert!(is_connection_close(&headers));
         let head_of = |status, framing, is_last| {
             let mut out = Vec::new();
-            head(&mut out, status, b"x-b: 2\r\n", &headers, framing, is_last, clock::timer_now());
+            write_head(&mut out, status, b"x-b: 2\r\n", &headers, framing, is_last, clock::timer_now());
             let text = String::from_utf8(out).unwrap();
             let (head, date) = text.split_once("date: ").unwrap();
             assert!(date.ends_with(" GMT\r\n\r\n") && date.len() == 33, "{date}");

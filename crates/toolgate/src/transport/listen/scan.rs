@@ -10,90 +10,90 @@
 //! hyper's own rules hold (a request with both lengths is served by its chunks, then closed).
 
 /// As much of a line as is kept: both field names and any length that fits 64 bits.
-const KEPT: usize = 64;
+const LINE_PREFIX_BYTES: usize = 64;
 
 /// The first line of an HTTP/2 connection.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r";
+const HTTP2_PREFACE_LINE: &[u8] = b"PRI * HTTP/2.0\r";
 
 /// A reader of heads that keeps its place from read to read.
-pub(super) struct Scan {
+pub(super) struct HeadScanner {
     state: State,
     /// The start of the line being read, and the length of all of it.
-    kept: [u8; KEPT],
-    length: usize,
+    line_prefix: [u8; LINE_PREFIX_BYTES],
+    line_length: usize,
     /// The byte before the next.
-    last: u8,
+    last_byte: u8,
     /// What the head being read has said of its body.
     content_length: Option<u64>,
-    transfer_encoding: bool,
-    http2: bool,
+    has_transfer_encoding: bool,
+    is_http2: bool,
     /// Whether no line of this connection was complete yet.
-    fresh: bool,
+    is_at_start: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Before a head; empty lines are skipped here, as hyper does.
-    Between,
+    BetweenRequests,
     RequestLine,
     Fields,
     /// So many bytes of a body are to come.
     Body(u64),
     /// HTTP/2, or after a chunked body: nothing is looked at.
-    Blind,
+    Passthrough,
 }
 
-impl Scan {
+impl HeadScanner {
     pub(super) fn new() -> Self {
         Self {
-            state: State::Between,
-            kept: [0; KEPT],
-            length: 0,
-            last: 0,
+            state: State::BetweenRequests,
+            line_prefix: [0; LINE_PREFIX_BYTES],
+            line_length: 0,
+            last_byte: 0,
             content_length: None,
-            transfer_encoding: false,
-            http2: false,
-            fresh: true,
+            has_transfer_encoding: false,
+            is_http2: false,
+            is_at_start: true,
         }
     }
 
     /// The same behind other requests, where no connection begins any more.
-    pub(super) fn later() -> Self {
-        Self { fresh: false, ..Self::new() }
+    pub(super) fn after_first_request() -> Self {
+        Self { is_at_start: false, ..Self::new() }
     }
 
     /// Whether no line was complete yet.
-    pub(super) fn is_fresh(&self) -> bool {
-        self.fresh
+    pub(super) fn is_at_start(&self) -> bool {
+        self.is_at_start
     }
 
     /// How long the body is behind a head that was fed whole, if that is known.
-    pub(super) fn length(&self) -> Option<u64> {
+    pub(super) fn body_length(&self) -> Option<u64> {
         match self.state {
-            State::Between => Some(0),
+            State::BetweenRequests => Some(0),
             State::Body(length) => Some(length),
-            State::RequestLine | State::Fields | State::Blind => None,
+            State::RequestLine | State::Fields | State::Passthrough => None,
         }
     }
 
     /// Whether bytes may pass without being shown here.
-    pub(super) fn is_blind(&self) -> bool {
-        self.state == State::Blind
+    pub(super) fn is_passthrough(&self) -> bool {
+        self.state == State::Passthrough
     }
 
     pub(super) fn is_http2(&self) -> bool {
-        self.http2
+        self.is_http2
     }
 
     /// Whether the line being read is a request line, and one that fills a head by itself: it is what is
     /// too long. A short one is the start of a request that came right behind the one with too long a head.
-    pub(super) fn in_long_request_line(&self) -> bool {
-        self.state == State::RequestLine && self.length > super::SMALLEST_HEAD / 2
+    pub(super) fn is_in_long_request_line(&self) -> bool {
+        self.state == State::RequestLine && self.line_length > super::MIN_HEAD_BYTES / 2
     }
 
     /// Whether all that was read is whole requests, as far as is known.
-    pub(super) fn is_between(&self) -> bool {
-        self.state == State::Between
+    pub(super) fn is_between_requests(&self) -> bool {
+        self.state == State::BetweenRequests
     }
 
     /// Looks at what was read. `Err(n)`: the first `n` bytes are fine, what follows must be refused.
@@ -101,27 +101,27 @@ impl Scan {
         let mut rest = bytes;
         while let Some(&first) = rest.first() {
             match self.state {
-                State::Blind => break,
-                State::Between if matches!(first, b'\r' | b'\n') => rest = &rest[1..],
-                State::Between => {
+                State::Passthrough => break,
+                State::BetweenRequests if matches!(first, b'\r' | b'\n') => rest = &rest[1..],
+                State::BetweenRequests => {
                     self.state = State::RequestLine;
-                    self.length = 0;
+                    self.line_length = 0;
                     self.content_length = None;
-                    self.transfer_encoding = false;
+                    self.has_transfer_encoding = false;
                 }
                 State::Body(left) => {
                     let here = usize::try_from(left).map_or(rest.len(), |n| n.min(rest.len()));
                     rest = &rest[here..];
                     self.state = match left - here as u64 {
-                        0 => State::Between,
+                        0 => State::BetweenRequests,
                         left => State::Body(left),
                     };
                 }
                 State::RequestLine | State::Fields => {
-                    let found = line_end(rest);
+                    let found = find_lf(rest);
                     let (piece, behind) = rest.split_at(found.unwrap_or(rest.len()));
-                    let is_whole = found.is_some() && self.length == 0;
-                    let taken = if is_whole { self.whole(piece) } else { self.part(piece, found.is_some()) };
+                    let is_whole = found.is_some() && self.line_length == 0;
+                    let taken = if is_whole { self.scan_line(piece) } else { self.scan_partial_line(piece, found.is_some()) };
                     taken.map_err(|()| bytes.len() - behind.len())?;
                     rest = behind.get(1..).unwrap_or_default();
                 }
@@ -131,77 +131,77 @@ impl Scan {
     }
 
     /// Takes a line that came in one piece, as nearly all do, without the LF behind it.
-    fn whole(&mut self, line: &[u8]) -> Result<(), ()> {
+    fn scan_line(&mut self, line: &[u8]) -> Result<(), ()> {
         match line {
-            [b'\r'] => self.state = self.body(),
+            [b'\r'] => self.state = self.state_after_head(),
             [text @ .., b'\r'] => match self.state {
-                State::RequestLine if self.fresh && line == PREFACE => {
-                    self.http2 = true;
-                    self.state = State::Blind;
+                State::RequestLine if self.is_at_start && line == HTTP2_PREFACE_LINE => {
+                    self.is_http2 = true;
+                    self.state = State::Passthrough;
                 }
                 State::RequestLine => self.state = State::Fields,
-                _ => self.field(text)?,
+                _ => self.scan_header(text)?,
             },
             _ => return Err(()),
         }
-        self.fresh = false;
+        self.is_at_start = false;
         Ok(())
     }
 
     /// Takes a piece of a line; it may be the last one.
-    fn part(&mut self, text: &[u8], is_last: bool) -> Result<(), ()> {
-        if let Some(space) = self.kept.get_mut(self.length..) {
+    fn scan_partial_line(&mut self, text: &[u8], is_last: bool) -> Result<(), ()> {
+        if let Some(space) = self.line_prefix.get_mut(self.line_length..) {
             let n = space.len().min(text.len());
             space[..n].copy_from_slice(&text[..n]);
         }
-        self.length += text.len();
-        self.last = text.last().copied().unwrap_or(self.last);
+        self.line_length += text.len();
+        self.last_byte = text.last().copied().unwrap_or(self.last_byte);
         if !is_last {
             return Ok(());
         }
-        if self.length == 0 || self.last != b'\r' {
+        if self.line_length == 0 || self.last_byte != b'\r' {
             return Err(());
         }
-        let (kept, length) = (self.kept, std::mem::take(&mut self.length));
+        let (kept, length) = (self.line_prefix, std::mem::take(&mut self.line_length));
         match kept.get(..length) {
-            Some(line) => self.whole(line),
+            Some(line) => self.scan_line(line),
             // Too long to be kept, so it is neither of those that are short; and no length that fits is so long.
             None => {
                 match self.state {
                     State::RequestLine => self.state = State::Fields,
-                    _ => self.field(&kept)?,
+                    _ => self.scan_header(&kept)?,
                 }
-                self.fresh = false;
+                self.is_at_start = false;
                 Ok(())
             }
         }
     }
 
     /// What follows the head that has just ended.
-    fn body(&self) -> State {
+    fn state_after_head(&self) -> State {
         match self.content_length {
-            _ if self.transfer_encoding => State::Blind,
-            None | Some(0) => State::Between,
+            _ if self.has_transfer_encoding => State::Passthrough,
+            None | Some(0) => State::BetweenRequests,
             Some(length) => State::Body(length),
         }
     }
 
     /// Takes a field, without its line end. Of a very long one the beginning is enough.
-    fn field(&mut self, line: &[u8]) -> Result<(), ()> {
+    fn scan_header(&mut self, line: &[u8]) -> Result<(), ()> {
         // Most lines are neither; one letter says so.
         match line {
             [b'c' | b'C', _, _, _, _, _, _, _, b'l' | b'L', ..] => {
-                let Some(value) = value_of(line, b"content-length:") else { return Ok(()) };
-                let length = number(value).ok_or(())?;
-                if self.transfer_encoding || self.content_length.replace(length).is_some() {
+                let Some(value) = strip_header_name(line, b"content-length:") else { return Ok(()) };
+                let length = parse_content_length(value).ok_or(())?;
+                if self.has_transfer_encoding || self.content_length.replace(length).is_some() {
                     return Err(());
                 }
             }
-            [b't' | b'T', ..] if value_of(line, b"transfer-encoding:").is_some() => {
-                if self.content_length.is_some() || self.transfer_encoding {
+            [b't' | b'T', ..] if strip_header_name(line, b"transfer-encoding:").is_some() => {
+                if self.content_length.is_some() || self.has_transfer_encoding {
                     return Err(());
                 }
-                self.transfer_encoding = true;
+                self.has_transfer_encoding = true;
             }
             _ => {}
         }
@@ -211,12 +211,12 @@ impl Scan {
 
 /// Where the next LF is. Lines of a head are short: for those, eight bytes at a time is sooner than a call.
 #[inline(always)]
-fn line_end(bytes: &[u8]) -> Option<usize> {
+fn find_lf(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 0xff;
     let mut rest = bytes;
     while let Some((word, after)) = rest.split_first_chunk::<8>() {
         let at = bytes.len() - rest.len();
-        if at >= KEPT {
+        if at >= LINE_PREFIX_BYTES {
             break;
         }
         let word = u64::from_le_bytes(*word) ^ (ONES * u64::from(b'\n'));
@@ -231,15 +231,15 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
 }
 
 /// What stands behind the name of a field, if it has this name.
-fn value_of<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+fn strip_header_name<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (start, value) = line.split_at_checked(name.len())?;
     start.eq_ignore_ascii_case(name).then_some(value)
 }
 
 /// The value of the length field, if it is digits, all of which were kept.
-fn number(value: &[u8]) -> Option<u64> {
+fn parse_content_length(value: &[u8]) -> Option<u64> {
     let digits = value.trim_ascii();
-    if digits.is_empty() || value.len() > KEPT - "content-length:".len() - 1 {
+    if digits.is_empty() || value.len() > LINE_PREFIX_BYTES - "content-length:".len() - 1 {
         return None;
     }
     digits.iter().try_fold(0_u64, |number, byte| match byte {
@@ -253,11 +253,11 @@ mod tests {
     use super::*;
 
     /// Feeds whole, then in pieces of every small size: the verdict may not depend on it.
-    fn check(bytes: &[u8]) -> (Result<(), usize>, Scan) {
-        let mut whole = Scan::new();
+    fn check(bytes: &[u8]) -> (Result<(), usize>, HeadScanner) {
+        let mut whole = HeadScanner::new();
         let verdict = whole.feed(bytes);
         for size in 1..6 {
-            let mut scan = Scan::new();
+            let mut scan = HeadScanner::new();
             let mut done = 0;
             let mut found = Ok(());
             for piece in bytes.chunks(size) {
@@ -278,7 +278,7 @@ mod tests {
             b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n\n\n\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
         );
         assert_eq!(verdict, Ok(()));
-        assert!(scan.is_between());
+        assert!(scan.is_between_requests());
     }
 
     #[test]
@@ -308,21 +308,21 @@ mod tests {
     fn http2_and_chunks_are_not_looked_at() {
         let (verdict, scan) = check(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\n\n\0\n");
         assert_eq!(verdict, Ok(()));
-        assert!(scan.is_http2() && scan.is_blind());
+        assert!(scan.is_http2() && scan.is_passthrough());
         let (verdict, scan) =
             check(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n\n\r\n0\r\n\r\n");
         assert_eq!(verdict, Ok(()));
-        assert!(!scan.is_http2() && scan.is_blind());
+        assert!(!scan.is_http2() && scan.is_passthrough());
     }
 
     #[test]
     fn a_long_request_line_is_known_for_one() {
-        let mut scan = Scan::new();
+        let mut scan = HeadScanner::new();
         assert_eq!(scan.feed(b"GET /aaaa"), Ok(()));
-        assert!(!scan.in_long_request_line(), "not long yet");
+        assert!(!scan.is_in_long_request_line(), "not long yet");
         assert_eq!(scan.feed(&[b'a'; 9000]), Ok(()));
-        assert!(scan.in_long_request_line());
+        assert!(scan.is_in_long_request_line());
         assert_eq!(scan.feed(b" HTTP/1.1\r\nX: aaaa"), Ok(()));
-        assert!(!scan.in_long_request_line());
+        assert!(!scan.is_in_long_request_line());
     }
 }

@@ -8,62 +8,62 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The seats of one listener.
-pub(super) struct Seats {
+pub(super) struct ConnectionLimiter {
     max_total: usize,
-    max_each: usize,
-    taken: Arc<Taken>,
+    max_per_network: usize,
+    counts: Arc<SharedCounts>,
 }
 
 /// One taken seat, given back when dropped.
-pub(super) struct Seat {
+pub(super) struct ConnectionPermit {
     network: IpAddr,
-    taken: Arc<Taken>,
+    counts: Arc<SharedCounts>,
 }
 
 #[derive(Default)]
-struct Taken(Mutex<Counts>);
+struct SharedCounts(Mutex<ConnectionCounts>);
 
 #[derive(Default)]
-struct Counts {
+struct ConnectionCounts {
     total: usize,
     /// No entry is ever zero.
-    each: HashMap<IpAddr, usize>,
+    per_network: HashMap<IpAddr, usize>,
 }
 
-impl Seats {
-    pub(super) fn new(max_total: usize, max_each: usize) -> Self {
-        Self { max_total, max_each, taken: Arc::default() }
+impl ConnectionLimiter {
+    pub(super) fn new(max_total: usize, max_per_network: usize) -> Self {
+        Self { max_total, max_per_network, counts: Arc::default() }
     }
 
     /// A seat for a connection from this address, unless there is none left.
-    pub(super) fn take(&self, address: IpAddr) -> Option<Seat> {
+    pub(super) fn try_acquire(&self, address: IpAddr) -> Option<ConnectionPermit> {
         let network = network(address);
-        let mut counts = self.taken.lock();
-        let each = counts.each.get(&network).copied().unwrap_or(0);
-        if counts.total >= self.max_total || each >= self.max_each {
+        let mut counts = self.counts.lock();
+        let each = counts.per_network.get(&network).copied().unwrap_or(0);
+        if counts.total >= self.max_total || each >= self.max_per_network {
             return None;
         }
         counts.total += 1;
-        counts.each.insert(network, each + 1);
-        Some(Seat { network, taken: Arc::clone(&self.taken) })
+        counts.per_network.insert(network, each + 1);
+        Some(ConnectionPermit { network, counts: Arc::clone(&self.counts) })
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut counts = self.taken.lock();
+        let mut counts = self.counts.lock();
         counts.total -= 1;
-        match counts.each.get_mut(&self.network) {
+        match counts.per_network.get_mut(&self.network) {
             Some(each) if *each > 1 => *each -= 1,
             _ => {
-                counts.each.remove(&self.network);
+                counts.per_network.remove(&self.network);
             }
         }
     }
 }
 
-impl Taken {
-    fn lock(&self) -> MutexGuard<'_, Counts> {
+impl SharedCounts {
+    fn lock(&self) -> MutexGuard<'_, ConnectionCounts> {
         // The counts are whole at every point where a panic could happen, so poison says nothing.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -89,23 +89,23 @@ mod tests {
     }
 
     #[test]
-    fn both_limits_hold_and_seats_come_back() {
-        let seats = Seats::new(3, 2);
-        let first = seats.take(ip("10.0.0.1")).unwrap();
-        let _second = seats.take(ip("::ffff:10.0.0.1")).unwrap();
-        assert!(seats.take(ip("10.0.0.1")).is_none());
-        let _third = seats.take(ip("2001:db8::1")).unwrap();
-        assert!(seats.take(ip("10.0.0.2")).is_none());
+    fn both_limits_hold_and_permits_come_back() {
+        let seats = ConnectionLimiter::new(3, 2);
+        let first = seats.try_acquire(ip("10.0.0.1")).unwrap();
+        let _second = seats.try_acquire(ip("::ffff:10.0.0.1")).unwrap();
+        assert!(seats.try_acquire(ip("10.0.0.1")).is_none());
+        let _third = seats.try_acquire(ip("2001:db8::1")).unwrap();
+        assert!(seats.try_acquire(ip("10.0.0.2")).is_none());
         drop(first);
-        assert!(seats.take(ip("10.0.0.1")).is_some());
-        assert_eq!(seats.taken.lock().each.len(), 2);
+        assert!(seats.try_acquire(ip("10.0.0.1")).is_some());
+        assert_eq!(seats.counts.lock().per_network.len(), 2);
     }
 
     #[test]
     fn an_ipv6_network_counts_as_one() {
-        let seats = Seats::new(9, 1);
-        let _first = seats.take(ip("2001:db8::1")).unwrap();
-        assert!(seats.take(ip("2001:db8::ffff:1")).is_none());
-        assert!(seats.take(ip("2001:db8:0:1::1")).is_some());
+        let seats = ConnectionLimiter::new(9, 1);
+        let _first = seats.try_acquire(ip("2001:db8::1")).unwrap();
+        assert!(seats.try_acquire(ip("2001:db8::ffff:1")).is_none());
+        assert!(seats.try_acquire(ip("2001:db8:0:1::1")).is_some());
     }
 }

@@ -14,119 +14,119 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::DISCARD;
-use super::scan::Scan;
-use super::watch::Line;
+use super::MAX_DISCARDED_BYTES;
+use super::scan::HeadScanner;
+use super::watch::SharedActivity;
 
 /// How much is read at once while bytes are scanned. It lies on the stack, so an idle connection has
 /// no buffer of ours.
-const CHUNK: usize = 16 * 1024;
+const READ_BUFFER_BYTES: usize = 16 * 1024;
 
 /// How much is read at once before it is known which HTTP is spoken: as much as hyper reads then.
-const FIRST: usize = super::SMALLEST_HEAD;
+const FIRST_READ_BYTES: usize = super::MIN_HEAD_BYTES;
 
 /// What hyper reads in place of refused bytes. No line of a head may hold a NUL, so hyper answers 400
 /// and closes, and the blank line makes it do so at once.
-const POISON: &[u8] = b"\0\r\n\r\n";
+const INVALID_HEAD: &[u8] = b"\0\r\n\r\n";
 
 /// How hyper starts its answer to a head over the limit.
-const HEAD_TOO_LARGE: &[u8] = b"HTTP/1.1 431 ";
+const HEAD_TOO_LARGE_PREFIX: &[u8] = b"HTTP/1.1 431 ";
 
 /// Our answer if that head was one long request line.
-const TARGET_TOO_LONG: &[u8] = b"HTTP/1.1 414 URI Too Long\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+const TARGET_TOO_LONG_RESPONSE: &[u8] = b"HTTP/1.1 414 URI Too Long\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// A TCP stream with its scanner and its share of the connection's state.
 pub(super) struct Socket {
     stream: TcpStream,
-    line: Arc<Line>,
-    scan: Scan,
-    refusal: Refusal,
+    activity: Arc<SharedActivity>,
+    scanner: HeadScanner,
+    rejection: InputRejection,
     /// Whether our side is closed and the rest of the peer's is being thrown away.
-    shut: bool,
+    is_shut_down: bool,
     /// How much was thrown away.
     discarded: usize,
     /// What came before it was known which HTTP is spoken. hyper reads it first, and all of it at once: in
     /// pieces it would make room for twice as much, for as long as the connection lasts.
-    first: Vec<u8>,
+    prefetched: Vec<u8>,
 }
 
 /// Which HTTP a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum HttpVersion {
     Http1,
     Http2,
 }
 
 /// What every connection of HTTP/2 begins with.
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Whether bytes were refused.
-enum Refusal {
+enum InputRejection {
     None,
     /// They were, and this is still to be read in their place. When it is empty, that is the end.
-    Poison(&'static [u8]),
+    Injecting(&'static [u8]),
 }
 
 impl Socket {
     /// A stream of which this much was read. It may speak HTTP/2 only if that was the first of it.
-    pub(super) fn new(stream: TcpStream, line: Arc<Line>, first: Vec<u8>, is_first: bool) -> Self {
-        let scan = if is_first { Scan::new() } else { Scan::later() };
-        Self { stream, line, scan, refusal: Refusal::None, shut: false, discarded: 0, first }
+    pub(super) fn new(stream: TcpStream, activity: Arc<SharedActivity>, prefetched: Vec<u8>, is_first: bool) -> Self {
+        let scanner = if is_first { HeadScanner::new() } else { HeadScanner::after_first_request() };
+        Self { stream, activity, scanner, rejection: InputRejection::None, is_shut_down: false, discarded: 0, prefetched }
     }
 
     /// Reads until it is plain which HTTP is spoken. None: the peer has closed.
-    pub(super) fn poll_version(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Version>>> {
+    pub(super) fn poll_version(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<HttpVersion>>> {
         loop {
-            if self.first.starts_with(PREFACE) && self.scan.is_fresh() {
-                return Poll::Ready(Ok(Some(Version::Http2)));
+            if self.prefetched.starts_with(HTTP2_PREFACE) && self.scanner.is_at_start() {
+                return Poll::Ready(Ok(Some(HttpVersion::Http2)));
             }
-            if !PREFACE.starts_with(&self.first) || !self.scan.is_fresh() {
-                return Poll::Ready(Ok(Some(Version::Http1)));
+            if !HTTP2_PREFACE.starts_with(&self.prefetched) || !self.scanner.is_at_start() {
+                return Poll::Ready(Ok(Some(HttpVersion::Http1)));
             }
-            let mut space = [const { MaybeUninit::uninit() }; FIRST];
+            let mut space = [const { MaybeUninit::uninit() }; FIRST_READ_BYTES];
             let mut chunk = ReadBuf::uninit(&mut space);
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut chunk))?;
             if chunk.filled().is_empty() {
                 return Poll::Ready(Ok(None));
             }
-            self.first.extend_from_slice(chunk.filled());
+            self.prefetched.extend_from_slice(chunk.filled());
         }
     }
 
     /// Whether something came.
-    pub(super) fn has_first(&self) -> bool {
-        !self.first.is_empty()
+    pub(super) fn has_prefetched(&self) -> bool {
+        !self.prefetched.is_empty()
     }
 
     /// Reads through our hands, because safe code cannot see what was put into hyper's buffer.
-    fn read_scanned(&mut self, cx: &mut Context<'_>, into: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        let mut space = [const { MaybeUninit::uninit() }; CHUNK];
-        let n = into.remaining().min(CHUNK);
+    fn poll_read_scanned(&mut self, cx: &mut Context<'_>, into: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        let mut space = [const { MaybeUninit::uninit() }; READ_BUFFER_BYTES];
+        let n = into.remaining().min(READ_BUFFER_BYTES);
         let mut chunk = ReadBuf::uninit(&mut space[..n]);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut chunk))?;
-        self.pass(chunk.filled(), into);
+        self.forward(chunk.filled(), into);
         Poll::Ready(Ok(()))
     }
 
     /// Gives hyper what was read, as far as it is let through.
-    fn pass(&mut self, bytes: &[u8], mut into: ReadBufCursor<'_>) {
+    fn forward(&mut self, bytes: &[u8], mut into: ReadBufCursor<'_>) {
         if !bytes.is_empty() {
-            self.line.set_heard();
+            self.activity.set_input();
         }
-        match self.scan.feed(bytes) {
+        match self.scanner.feed(bytes) {
             Ok(()) => into.put_slice(bytes),
             Err(0) => {
-                let n = POISON.len().min(into.remaining());
-                into.put_slice(&POISON[..n]);
-                self.refusal = Refusal::Poison(&POISON[n..]);
+                let n = INVALID_HEAD.len().min(into.remaining());
+                into.put_slice(&INVALID_HEAD[..n]);
+                self.rejection = InputRejection::Injecting(&INVALID_HEAD[n..]);
             }
             Err(good) => {
                 into.put_slice(&bytes[..good]);
-                self.refusal = Refusal::Poison(POISON);
+                self.rejection = InputRejection::Injecting(INVALID_HEAD);
             }
         }
-        if self.scan.is_http2() {
-            self.line.set_http2();
+        if self.scanner.is_http2() {
+            self.activity.set_http2();
         }
     }
 
@@ -134,14 +134,14 @@ impl Socket {
     /// half-closed connections, does not look.
     ///
     /// Costs a system call only after the kernel has said that there is something to read.
-    fn look_for_end(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if self.scan.is_http2() || !self.line.is_busy() || self.line.has_left() {
+    fn detect_peer_close(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.scanner.is_http2() || !self.activity.is_busy() || self.activity.is_peer_closed() {
             return Ok(());
         }
         let mut byte = [MaybeUninit::uninit()];
         match self.stream.poll_peek(cx, &mut ReadBuf::uninit(&mut byte)) {
             Poll::Ready(Ok(0)) => {
-                self.line.set_left();
+                self.activity.set_peer_closed();
                 Ok(())
             }
             Poll::Ready(Ok(_)) | Poll::Pending => Ok(()),
@@ -149,19 +149,19 @@ impl Socket {
         }
     }
 
-    fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.line.set_write(&result);
+    fn record_write(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.activity.record_write(&result);
         result
     }
 
     /// hyper's own answer, or ours in its place where we know better.
     fn is_target_too_long(&self, answer: &[u8]) -> bool {
-        self.scan.in_long_request_line() && answer.starts_with(HEAD_TOO_LARGE)
+        self.scanner.is_in_long_request_line() && answer.starts_with(HEAD_TOO_LARGE_PREFIX)
     }
 
-    fn say_target_too_long(&mut self, cx: &mut Context<'_>, instead_of: usize) -> Poll<io::Result<usize>> {
-        let n = ready!(Pin::new(&mut self.stream).poll_write(cx, TARGET_TOO_LONG))?;
-        if n < TARGET_TOO_LONG.len() {
+    fn poll_write_target_too_long(&mut self, cx: &mut Context<'_>, instead_of: usize) -> Poll<io::Result<usize>> {
+        let n = ready!(Pin::new(&mut self.stream).poll_write(cx, TARGET_TOO_LONG_RESPONSE))?;
+        if n < TARGET_TOO_LONG_RESPONSE.len() {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
         Poll::Ready(Ok(instead_of))
@@ -169,13 +169,13 @@ impl Socket {
 
     /// Throws away what the peer still sends. To close with bytes unread makes the kernel reset the
     /// connection, and the peer may then lose the answer that says why.
-    fn discard(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let mut space = [const { MaybeUninit::uninit() }; CHUNK];
+            let mut space = [const { MaybeUninit::uninit() }; READ_BUFFER_BYTES];
             let mut chunk = ReadBuf::uninit(&mut space);
             // An error is as good an end as any: the answer is sent.
             match ready!(Pin::new(&mut self.stream).poll_read(cx, &mut chunk)) {
-                Ok(()) if !chunk.filled().is_empty() && self.discarded < DISCARD => {
+                Ok(()) if !chunk.filled().is_empty() && self.discarded < MAX_DISCARDED_BYTES => {
                     self.discarded += chunk.filled().len();
                 }
                 _ => return Poll::Ready(Ok(())),
@@ -183,8 +183,8 @@ impl Socket {
         }
     }
 
-    fn is_cut_short(&self) -> bool {
-        !self.scan.is_http2() && (!self.scan.is_between() || matches!(self.refusal, Refusal::Poison(_)))
+    fn is_mid_request(&self) -> bool {
+        !self.scanner.is_http2() && (!self.scanner.is_between_requests() || matches!(self.rejection, InputRejection::Injecting(_)))
     }
 }
 
@@ -195,23 +195,23 @@ impl Read for Socket {
         mut buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if let Refusal::Poison(rest) = &mut this.refusal {
+        if let InputRejection::Injecting(rest) = &mut this.rejection {
             let n = rest.len().min(buf.remaining());
             buf.put_slice(&rest[..n]);
             *rest = &rest[n..];
             return Poll::Ready(Ok(()));
         }
-        if this.has_first() {
-            let later = this.first.split_off(this.first.len().min(buf.remaining()));
-            let now = std::mem::replace(&mut this.first, later);
-            this.pass(&now, buf);
+        if this.has_prefetched() {
+            let later = this.prefetched.split_off(this.prefetched.len().min(buf.remaining()));
+            let now = std::mem::replace(&mut this.prefetched, later);
+            this.forward(&now, buf);
             return Poll::Ready(Ok(()));
         }
-        if !this.scan.is_blind() {
-            return this.read_scanned(cx, buf);
+        if !this.scanner.is_passthrough() {
+            return this.poll_read_scanned(cx, buf);
         }
         ready!(Pin::new(&mut TokioIo::new(&mut this.stream)).poll_read(cx, buf))?;
-        this.line.set_heard();
+        this.activity.set_input();
         Poll::Ready(Ok(()))
     }
 }
@@ -220,10 +220,10 @@ impl Write for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if this.is_target_too_long(buf) {
-            return this.say_target_too_long(cx, buf.len());
+            return this.poll_write_target_too_long(cx, buf.len());
         }
         let result = Pin::new(&mut this.stream).poll_write(cx, buf);
-        this.wrote(result)
+        this.record_write(result)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -237,26 +237,26 @@ impl Write for Socket {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if bufs.first().is_some_and(|buf| this.is_target_too_long(buf)) {
-            return this.say_target_too_long(cx, bufs.iter().map(|buf| buf.len()).sum());
+            return this.poll_write_target_too_long(cx, bufs.iter().map(|buf| buf.len()).sum());
         }
         let result = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
-        this.wrote(result)
+        this.record_write(result)
     }
 
     /// TCP has nothing to flush, but hyper comes here at the end of every pass.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.get_mut().look_for_end(cx))
+        Poll::Ready(self.get_mut().detect_peer_close(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if !this.shut {
+        if !this.is_shut_down {
             ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
-            this.shut = true;
-            this.line.set_closing();
+            this.is_shut_down = true;
+            this.activity.set_closing();
         }
-        if this.is_cut_short() {
-            return this.discard(cx);
+        if this.is_mid_request() {
+            return this.poll_discard(cx);
         }
         Poll::Ready(Ok(()))
     }

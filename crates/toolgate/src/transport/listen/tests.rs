@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use self::http2::{HEADERS, Two};
+use self::http2::{HEADERS, Http2Client};
 use super::*;
 
 /// Answers, and counts those it is in the middle of.
@@ -29,9 +29,9 @@ struct Echo {
     remote: Option<SocketAddr>,
 }
 
-struct Running(Arc<AtomicUsize>);
+struct RunningGuard(Arc<AtomicUsize>);
 
-impl Drop for Running {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -40,14 +40,14 @@ impl Drop for Running {
 impl Serve for Echo {
     type Body = Full<Bytes>;
 
-    fn met_at(&self, remote: SocketAddr) -> Echo {
+    fn with_remote_addr(&self, remote: SocketAddr) -> Echo {
         Echo { remote: Some(remote), ..self.clone() }
     }
 
-    fn answer(&self, asked: Asked, body: Inbound) -> BoxFuture<'static, Response<Full<Bytes>>> {
+    fn respond(&self, asked: RequestHead, body: RequestBody) -> BoxFuture<'static, Response<Full<Bytes>>> {
         self.running.fetch_add(1, Ordering::SeqCst);
         self.seen.fetch_add(1, Ordering::SeqCst);
-        let (running, remote) = (Running(Arc::clone(&self.running)), self.remote);
+        let (running, remote) = (RunningGuard(Arc::clone(&self.running)), self.remote);
         Box::pin(async move {
             assert!(remote.is_some());
             let path = asked.uri.path().to_owned();
@@ -86,38 +86,38 @@ fn status(status: StatusCode) -> Response<Full<Bytes>> {
     answer
 }
 
-struct Server {
+struct TestServer {
     address: SocketAddr,
     echo: Echo,
-    counted: Connections,
+    connections: Connections,
     shutdown: CancellationToken,
     task: JoinHandle<io::Result<()>>,
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn start(options: Options) -> Server {
+async fn start(options: Options) -> TestServer {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let echo = Echo::default();
     let shutdown = CancellationToken::new();
-    let (cores, counted) = (Cores::new(options.n_threads()).unwrap(), options.connections());
+    let (cores, counted) = (Workers::new(options.n_threads()).unwrap(), options.connections());
     let task = tokio::spawn({
         let (echo, shutdown) = (echo.clone(), shutdown.clone());
         async move {
             let served = serve(listener, echo, options, &cores, shutdown).await;
-            cores.end().await;
+            cores.shutdown().await;
             served
         }
     });
-    Server { address, echo, counted, shutdown, task }
+    TestServer { address, echo, connections: counted, shutdown, task }
 }
 
-impl Server {
+impl TestServer {
     async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
@@ -131,7 +131,7 @@ impl Server {
             let _ = write.write_all(&bytes).await;
             write
         });
-        let answer = rest(&mut read).await;
+        let answer = read_to_close(&mut read).await;
         sent.abort();
         answer
     }
@@ -147,7 +147,7 @@ impl Server {
     }
 }
 
-async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
+async fn read_to_close(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut answer = Vec::new();
     let read = async {
         let mut chunk = [0; 4096];
@@ -163,7 +163,7 @@ async fn rest(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
 }
 
 /// Reads until this text has come, for connections that stay open.
-async fn until(stream: &mut TcpStream, text: &str) -> String {
+async fn read_until(stream: &mut TcpStream, text: &str) -> String {
     let mut answer = String::new();
     let read = async {
         let mut chunk = [0; 4096];
@@ -314,7 +314,7 @@ async fn a19_a20_a26_bodies_cut_short_and_garbage() {
     let mut stream = server.connect().await;
     stream.write_all(post("Content-Length: 50\r\n", "short").as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
-    assert!(rest(&mut stream).await.starts_with("HTTP/1.1 400 "));
+    assert!(read_to_close(&mut stream).await.starts_with("HTTP/1.1 400 "));
 
     let garbage = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nokgarbage\r\n\r\n";
     let answer = server.send(garbage.as_bytes()).await;
@@ -331,9 +331,9 @@ async fn a21_continue_is_sent_only_to_those_whose_body_is_read() {
     let mut stream = server.connect().await;
     let head = "Content-Length: 2\r\nExpect: 100-continue\r\n";
     stream.write_all(post(head, "").as_bytes()).await.unwrap();
-    assert!(until(&mut stream, "\r\n\r\n").await.starts_with("HTTP/1.1 100 "));
+    assert!(read_until(&mut stream, "\r\n\r\n").await.starts_with("HTTP/1.1 100 "));
     stream.write_all(b"ok").await.unwrap();
-    assert!(until(&mut stream, "ok").await.contains("HTTP/1.1 200 OK"));
+    assert!(read_until(&mut stream, "ok").await.contains("HTTP/1.1 200 OK"));
 
     let refused = post(head, "").replace("POST /", "POST /refuse");
     let answer = server.send(refused.as_bytes()).await;
@@ -369,7 +369,7 @@ async fn a29_a_half_closed_client_gets_its_answer() {
     let request = "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n";
     stream.write_all(request.as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
-    assert!(rest(&mut stream).await.ends_with("waited"));
+    assert!(read_to_close(&mut stream).await.ends_with("waited"));
 }
 
 #[tokio::test]
@@ -393,10 +393,10 @@ async fn a_body_that_was_not_read_does_not_spoil_the_next_request() {
     let server = start(Options::default()).await;
     let mut stream = server.connect().await;
     stream.write_all(b"POST /refuse HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n").await.unwrap();
-    until(&mut stream, "unread").await;
+    read_until(&mut stream, "unread").await;
     // hyper may close here instead; what it must not be is a 400 to the second request.
     let _ = stream.write_all(format!("{{\n\n\n\n}}{}", close("/")).as_bytes()).await;
-    let answer = rest(&mut stream).await;
+    let answer = read_to_close(&mut stream).await;
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
 }
 
@@ -415,8 +415,8 @@ async fn z01_slow_heads_are_closed_however_they_drip() {
             tokio::time::sleep(ms(50)).await;
         }
     });
-    assert_eq!(rest(&mut slow).await, "");
-    assert_eq!(rest(&mut read).await, "");
+    assert_eq!(read_to_close(&mut slow).await, "");
+    assert_eq!(read_to_close(&mut read).await, "");
     drip.abort();
     let took = begin.elapsed();
     assert!(took > ms(250) && took < ms(1500), "{took:?}");
@@ -433,13 +433,13 @@ async fn z03_idle_connections_live_longer_than_slow_heads_and_end() {
         tokio::time::sleep(ms(250)).await;
         let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         stream.write_all(request).await.unwrap();
-        until(&mut stream, "\r\n\r\n").await;
+        read_until(&mut stream, "\r\n\r\n").await;
     }
     let begin = Instant::now();
-    assert_eq!(rest(&mut stream).await, "");
+    assert_eq!(read_to_close(&mut stream).await, "");
     let took = begin.elapsed();
     assert!(took > ms(300) && took < ms(1500), "{took:?}");
-    assert_eq!(rest(&mut silent).await, "");
+    assert_eq!(read_to_close(&mut silent).await, "");
 }
 
 #[tokio::test]
@@ -448,20 +448,20 @@ async fn f05_a_peer_that_does_not_read_is_dropped() {
     let mut stream = server.connect().await;
     stream.write_all(close("/big").as_bytes()).await.unwrap();
     tokio::time::sleep(ms(700)).await;
-    assert!(rest(&mut stream).await.len() < 16 << 20);
+    assert!(read_to_close(&mut stream).await.len() < 16 << 20);
 }
 
 #[tokio::test]
-async fn limits_of_connections_hold_and_seats_come_back() {
+async fn limits_of_connections_hold_and_permits_come_back() {
     let server = start(Options::default().max_connections_per_ip(2)).await;
     let mut first = server.connect().await;
     let mut second = server.connect().await;
     for stream in [&mut first, &mut second] {
         let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         stream.write_all(request).await.unwrap();
-        until(stream, "\r\n\r\n").await;
+        read_until(stream, "\r\n\r\n").await;
     }
-    assert_eq!(rest(&mut server.connect().await).await, "");
+    assert_eq!(read_to_close(&mut server.connect().await).await, "");
     drop(first);
     let mut served = String::new();
     for _ in 0..100 {
@@ -479,7 +479,7 @@ async fn y05_drain_finishes_what_is_in_flight() {
     let mut idle = server.connect().await;
     let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     idle.write_all(request).await.unwrap();
-    until(&mut idle, "\r\n\r\n").await;
+    read_until(&mut idle, "\r\n\r\n").await;
     let mut busy = server.connect().await;
     let request = b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n";
     busy.write_all(request).await.unwrap();
@@ -487,8 +487,8 @@ async fn y05_drain_finishes_what_is_in_flight() {
     eventually("running", || running.load(Ordering::SeqCst) == 1).await;
 
     server.shutdown.cancel();
-    assert_eq!(rest(&mut idle).await, "");
-    let answer = rest(&mut busy).await;
+    assert_eq!(read_to_close(&mut idle).await, "");
+    let answer = read_to_close(&mut busy).await;
     assert!(answer.ends_with("waited"), "{answer}");
     assert!(answer.contains("connection: close"), "{answer}");
     (&mut server.task).await.unwrap().unwrap();
@@ -497,10 +497,10 @@ async fn y05_drain_finishes_what_is_in_flight() {
 
 #[tokio::test]
 async fn y05_drain_drops_what_does_not_finish() {
-    let mut server = start(Options::default().drain(ms(200))).await;
+    let mut server = start(Options::default().shutdown_timeout(ms(200))).await;
     let mut one = server.connect().await;
     one.write_all(close("/hang").as_bytes()).await.unwrap();
-    let mut two = Two::connect(&server).await;
+    let mut two = Http2Client::connect(&server).await;
     two.request(1, "/hang", &[]).await;
     let running = Arc::clone(&server.echo.running);
     eventually("running", || running.load(Ordering::SeqCst) == 2).await;
@@ -528,7 +528,7 @@ async fn many_connections_end_clean() {
 
 /// What a client reads, without what is different each time: the date, the order of fields, and whether an answer after
 /// which the connection is closed says so.
-fn told(answer: &str) -> Vec<String> {
+fn normalized_responses(answer: &str) -> Vec<String> {
     let mut told = Vec::new();
     for piece in answer.split("HTTP/1.").skip(1) {
         let (head, body) = piece.split_once("\r\n\r\n").unwrap_or((piece, ""));
@@ -542,7 +542,7 @@ fn told(answer: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn both_ways_answer_alike() {
-    let [lane, hyper] = [false, true].map(|has_no_lane| Options { has_no_lane, ..Options::default() });
+    let [lane, hyper] = [false, true].map(|is_fast_path_disabled| Options { is_fast_path_disabled, ..Options::default() });
     let servers = [start(lane).await, start(hyper).await];
     let get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let big = "b".repeat(100_000);
@@ -590,8 +590,8 @@ async fn both_ways_answer_alike() {
                     }
                     let _ = write.shutdown().await;
                 };
-                let ((), answer) = tokio::join!(sending, rest(&mut read));
-                answers.push(told(&answer));
+                let ((), answer) = tokio::join!(sending, read_to_close(&mut read));
+                answers.push(normalized_responses(&answer));
             }
             let shown: String = row.chars().take(300).collect();
             assert_eq!(answers[0], answers[1], "{shown:?} in pieces of {size}");
@@ -600,7 +600,7 @@ async fn both_ways_answer_alike() {
 }
 
 #[tokio::test]
-async fn a_head_that_comes_in_pieces_stays_on_the_short_way() {
+async fn a_head_that_comes_in_pieces_stays_on_the_fast_path() {
     let server = start(Options::default().head_timeout(ms(300))).await;
     let mut stream = server.connect().await;
     for _ in 0..2 {
@@ -608,12 +608,12 @@ async fn a_head_that_comes_in_pieces_stays_on_the_short_way() {
             stream.write_all(piece.as_bytes()).await.unwrap();
             tokio::time::sleep(ms(20)).await;
         }
-        until(&mut stream, "hello").await;
+        read_until(&mut stream, "hello").await;
     }
     // And it must not drip for ever.
     let begin = Instant::now();
     stream.write_all(b"POST / HT").await.unwrap();
-    assert_eq!(rest(&mut stream).await, "");
+    assert_eq!(read_to_close(&mut stream).await, "");
     assert!(begin.elapsed() > ms(250) && begin.elapsed() < ms(1500), "{:?}", begin.elapsed());
 }
 
@@ -626,7 +626,7 @@ async fn what_is_wrong_already_is_not_waited_for() {
         let mut stream = server.connect().await;
         stream.write_all(head.as_bytes()).await.unwrap();
         // Neither a blank line nor an end follows.
-        assert!(rest(&mut stream).await.starts_with(&format!("HTTP/1.1 {status} ")), "{status}");
+        assert!(read_to_close(&mut stream).await.starts_with(&format!("HTTP/1.1 {status} ")), "{status}");
     }
 }
 
@@ -639,14 +639,14 @@ async fn a_body_that_nobody_wanted_does_not_end_the_connection_if_it_is_short() 
         stream.write_all(head.as_bytes()).await.unwrap();
         tokio::time::sleep(ms(50)).await;
         stream.write_all(b"{}").await.unwrap();
-        assert!(!until(&mut stream, "waited").await.contains("connection: close"));
+        assert!(!read_until(&mut stream, "waited").await.contains("connection: close"));
     }
 }
 
 #[test]
 fn pauses_grow_to_a_second_and_no_further() {
-    let mut pause = Pause::default();
-    let all: Vec<_> = (0..9).map(|_| pause.next().as_millis()).collect();
+    let mut pause = AcceptBackoff::default();
+    let all: Vec<_> = (0..9).map(|_| pause.next_delay().as_millis()).collect();
     assert_eq!(all, [16, 32, 64, 128, 256, 512, 1000, 1000, 1000]);
 }
 
@@ -658,7 +658,7 @@ async fn connections_are_shared_out_among_threads() {
     for _ in 0..12 {
         let mut stream = server.connect().await;
         stream.write_all(b"GET /thread HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-        let answer = until(&mut stream, ").").await;
+        let answer = read_until(&mut stream, ").").await;
         let thread = answer.rsplit("\r\n").next().unwrap().to_owned();
         assert!(thread.starts_with("ThreadId("), "{answer:?}");
         connections.push((stream, thread));
@@ -670,17 +670,17 @@ async fn connections_are_shared_out_among_threads() {
     assert_eq!(each.values().collect::<Vec<_>>(), [&4; 3], "{each:?}");
     for (stream, thread) in &mut connections {
         stream.write_all(b"GET /thread HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-        assert!(until(stream, ").").await.ends_with(&*thread));
+        assert!(read_until(stream, ").").await.ends_with(&*thread));
     }
     // Those that are gone make room for others.
     let busy = format!("{:?}.", std::thread::current().id());
     connections.retain(|(_, thread)| *thread == busy);
-    let counted = server.counted.clone();
+    let counted = server.connections.clone();
     eventually("closed connections are noticed", || counted.open() == 4).await;
     for _ in 0..8 {
         let mut stream = server.connect().await;
         stream.write_all(b"GET /thread HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-        assert!(!until(&mut stream, ").").await.ends_with(&busy));
+        assert!(!read_until(&mut stream, ").").await.ends_with(&busy));
         connections.push((stream, String::new()));
     }
     assert_eq!(server.echo.running.load(Ordering::SeqCst), 32, "all of it is still there");
@@ -691,7 +691,7 @@ async fn connections_are_shared_out_among_threads() {
     let again = start(Options::default().threads(2)).await;
     let mut stream = again.connect().await;
     stream.write_all(b"GET /thread HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-    assert!(!until(&mut stream, ").").await.ends_with(&busy), "who accepts has the smallest share");
+    assert!(!read_until(&mut stream, ").").await.ends_with(&busy), "who accepts has the smallest share");
     let running = Arc::clone(&again.echo.running);
     drop(again);
     eventually("what ran there is gone", || running.load(Ordering::SeqCst) == 0).await;
@@ -711,7 +711,7 @@ async fn threads_drain_together() {
     eventually("all are served", || running.load(Ordering::SeqCst) == 6).await;
     server.shutdown.cancel();
     for mut stream in waiting {
-        assert!(rest(&mut stream).await.ends_with("waited"));
+        assert!(read_to_close(&mut stream).await.ends_with("waited"));
     }
     tokio::time::timeout(Duration::from_secs(5), &mut server.task).await.unwrap().unwrap().unwrap();
     assert!(TcpStream::connect(server.address).await.is_err());

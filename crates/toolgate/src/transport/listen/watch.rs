@@ -18,26 +18,26 @@ use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::socket::{Socket, Version};
-use super::{END, Options};
+use super::socket::{Socket, HttpVersion};
+use super::{CLOSE_TIMEOUT, Options};
 use crate::clock::timer_now;
 
 /// Tells all connections to finish.
 ///
 /// The flag spares a connection the token's lock, which all of them share, each time it is polled.
 #[derive(Default)]
-pub(super) struct Stop {
+pub(super) struct ShutdownSignal {
     flag: AtomicBool,
     token: CancellationToken,
 }
 
-impl Stop {
-    pub(super) fn begin(&self) {
+impl ShutdownSignal {
+    pub(super) fn trigger(&self) {
         self.flag.store(true, Ordering::Release);
         self.token.cancel();
     }
 
-    fn has_begun(&self) -> bool {
+    fn is_triggered(&self) -> bool {
         self.flag.load(Ordering::Acquire)
     }
 }
@@ -47,77 +47,77 @@ impl Stop {
 /// Each value is a hint for a deadline and guards no other memory, so the order of loads and stores
 /// does not matter.
 #[derive(Default)]
-pub(super) struct Line {
+pub(super) struct SharedActivity {
     /// Requests whose answer is not finished.
     in_flight: AtomicU32,
     /// Requests so far; wraps.
-    served: AtomicU32,
+    request_count: AtomicU32,
     /// Bytes came since this was last taken.
-    heard: AtomicBool,
+    has_input: AtomicBool,
     /// A write waits for the peer.
-    blocked: AtomicBool,
+    is_write_blocked: AtomicBool,
     /// Writes that got somewhere; wraps.
-    wrote: AtomicU32,
+    write_count: AtomicU32,
     /// The peer has closed its sending side during a request.
-    left: AtomicBool,
+    is_peer_closed: AtomicBool,
     /// Our sending side is closed.
-    closing: AtomicBool,
-    http2: AtomicBool,
+    is_closing: AtomicBool,
+    is_http2: AtomicBool,
 }
 
 /// A request in flight, until dropped.
-pub(super) struct Busy(Arc<Line>);
+pub(super) struct RequestGuard(Arc<SharedActivity>);
 
-impl Drop for Busy {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Line {
-    pub(super) fn enter(self: &Arc<Self>) -> Busy {
+impl SharedActivity {
+    pub(super) fn begin_request(self: &Arc<Self>) -> RequestGuard {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        self.served.fetch_add(1, Ordering::Relaxed);
-        Busy(Arc::clone(self))
+        self.request_count.fetch_add(1, Ordering::Relaxed);
+        RequestGuard(Arc::clone(self))
     }
 
     pub(super) fn is_busy(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) > 0
     }
 
-    pub(super) fn has_left(&self) -> bool {
-        self.left.load(Ordering::Relaxed)
+    pub(super) fn is_peer_closed(&self) -> bool {
+        self.is_peer_closed.load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_heard(&self) {
-        self.heard.store(true, Ordering::Relaxed);
+    pub(super) fn set_input(&self) {
+        self.has_input.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn set_left(&self) {
-        self.left.store(true, Ordering::Relaxed);
+    pub(super) fn set_peer_closed(&self) {
+        self.is_peer_closed.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn set_closing(&self) {
-        self.closing.store(true, Ordering::Relaxed);
+        self.is_closing.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn set_http2(&self) {
-        self.http2.store(true, Ordering::Relaxed);
+        self.is_http2.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn set_write(&self, result: &Poll<io::Result<usize>>) {
-        self.blocked.store(result.is_pending(), Ordering::Relaxed);
+    pub(super) fn record_write(&self, result: &Poll<io::Result<usize>>) {
+        self.is_write_blocked.store(result.is_pending(), Ordering::Relaxed);
         if result.is_ready() {
             // Only the socket writes this, so no addition can be lost.
-            let wrote = self.wrote.load(Ordering::Relaxed);
-            self.wrote.store(wrote.wrapping_add(1), Ordering::Relaxed);
+            let wrote = self.write_count.load(Ordering::Relaxed);
+            self.write_count.store(wrote.wrapping_add(1), Ordering::Relaxed);
         }
     }
 
-    fn take_heard(&self) -> bool {
-        let heard = self.heard.load(Ordering::Relaxed);
+    fn take_input(&self) -> bool {
+        let heard = self.has_input.load(Ordering::Relaxed);
         if heard {
-            self.heard.store(false, Ordering::Relaxed);
+            self.has_input.store(false, Ordering::Relaxed);
         }
         heard
     }
@@ -125,48 +125,48 @@ impl Line {
 
 /// What a connection shows of itself to whoever keeps its time.
 #[derive(Clone, Copy)]
-pub(super) struct Signs {
+pub(super) struct Activity {
     /// Our sending side is closed.
     pub(super) is_closing: bool,
     /// A write waits for the peer.
-    pub(super) is_blocked: bool,
+    pub(super) is_write_blocked: bool,
     /// A request is being answered.
     pub(super) is_busy: bool,
     /// The peer has closed its sending side during a request.
-    pub(super) has_left: bool,
+    pub(super) is_peer_closed: bool,
     /// Bytes came since the last look.
-    pub(super) is_heard: bool,
+    pub(super) has_input: bool,
     pub(super) is_http2: bool,
     /// Requests so far, and writes that got somewhere; both wrap.
-    pub(super) served: u32,
-    pub(super) wrote: u32,
+    pub(super) request_count: u32,
+    pub(super) write_count: u32,
     /// When the last of it happened, where that is known.
-    pub(super) at: Option<Instant>,
+    pub(super) last_activity: Option<Instant>,
 }
 
 /// A connection that can be driven.
-pub(super) trait Driven {
+pub(super) trait Drive {
     /// How it ends by itself.
     type End;
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Self::End>;
 
     /// It is to end with the request it is at.
-    fn finish(&mut self);
+    fn start_shutdown(&mut self);
 
     /// It was idle for too long.
-    fn retire(&mut self);
+    fn close_idle(&mut self);
 
-    fn signs(&self) -> Signs;
+    fn activity(&self) -> Activity;
 }
 
 /// A connection in the hands of hyper.
-pub(super) struct ByHyper<C> {
+pub(super) struct HyperConnection<C> {
     pub(super) connection: Pin<Box<C>>,
-    pub(super) line: Arc<Line>,
+    pub(super) activity: Arc<SharedActivity>,
 }
 
-impl<C: GracefulConnection> Driven for ByHyper<C> {
+impl<C: GracefulConnection> Drive for HyperConnection<C> {
     type End = ();
 
     /// An error is the peer's, or hyper's word for a peer that is gone. Neither is ours to tell.
@@ -174,28 +174,28 @@ impl<C: GracefulConnection> Driven for ByHyper<C> {
         self.connection.as_mut().poll(cx).map(drop)
     }
 
-    fn finish(&mut self) {
+    fn start_shutdown(&mut self) {
         self.connection.as_mut().graceful_shutdown();
     }
 
     /// Closes an idle HTTP/1 connection; says goodbye on HTTP/2, and a second is enough for it.
-    fn retire(&mut self) {
-        self.finish();
-        self.line.set_closing();
+    fn close_idle(&mut self) {
+        self.start_shutdown();
+        self.activity.set_closing();
     }
 
-    fn signs(&self) -> Signs {
-        let line = &self.line;
-        Signs {
-            is_closing: line.closing.load(Ordering::Relaxed),
-            is_blocked: line.blocked.load(Ordering::Relaxed),
+    fn activity(&self) -> Activity {
+        let line = &self.activity;
+        Activity {
+            is_closing: line.is_closing.load(Ordering::Relaxed),
+            is_write_blocked: line.is_write_blocked.load(Ordering::Relaxed),
             is_busy: line.is_busy(),
-            has_left: line.has_left(),
-            is_heard: line.take_heard(),
-            is_http2: line.http2.load(Ordering::Relaxed),
-            served: line.served.load(Ordering::Relaxed),
-            wrote: line.wrote.load(Ordering::Relaxed),
-            at: None,
+            is_peer_closed: line.is_peer_closed(),
+            has_input: line.take_input(),
+            is_http2: line.is_http2.load(Ordering::Relaxed),
+            request_count: line.request_count.load(Ordering::Relaxed),
+            write_count: line.write_count.load(Ordering::Relaxed),
+            last_activity: None,
         }
     }
 }
@@ -210,55 +210,55 @@ enum Phase {
     /// The service, or the body of a request: the service's own time.
     Busy,
     /// The service, for a peer that may be gone.
-    Left,
+    PeerClosed,
     /// The peer, to take bytes.
-    Blocked,
+    WriteBlocked,
     /// The peer, to close.
     Closing,
 }
 
 /// The phase a connection is in, and since when.
-struct Wait {
+struct PhaseTimer {
     phase: Phase,
     since: Instant,
-    served: u32,
-    wrote: u32,
+    request_count: u32,
+    write_count: u32,
 }
 
-impl Wait {
+impl PhaseTimer {
     fn new(heard_at: Option<Instant>) -> Self {
         let phase = if heard_at.is_some() { Phase::Head } else { Phase::Idle };
-        Self { phase, since: heard_at.unwrap_or_else(timer_now), served: 0, wrote: 0 }
+        Self { phase, since: heard_at.unwrap_or_else(timer_now), request_count: 0, write_count: 0 }
     }
 
     /// Takes note of what happened since the last look.
-    fn look(&mut self, signs: &Signs) {
-        let same_request = signs.served == self.served;
+    fn update(&mut self, signs: &Activity) {
+        let same_request = signs.request_count == self.request_count;
         let phase = if signs.is_closing {
             Phase::Closing
-        } else if signs.is_blocked {
-            Phase::Blocked
+        } else if signs.is_write_blocked {
+            Phase::WriteBlocked
         } else if signs.is_busy {
-            if signs.has_left { Phase::Left } else { Phase::Busy }
+            if signs.is_peer_closed { Phase::PeerClosed } else { Phase::Busy }
         } else if self.phase == Phase::Head && same_request {
             Phase::Head
-        } else if signs.is_heard && same_request && self.phase == Phase::Idle && !signs.is_http2 {
+        } else if signs.has_input && same_request && self.phase == Phase::Idle && !signs.is_http2 {
             // ## Idle => Head: the first bytes of a request, which is not complete.
             Phase::Head
         } else {
             Phase::Idle
         };
         let moved = match phase {
-            Phase::Blocked => signs.wrote != self.wrote,
-            Phase::Idle | Phase::Left => !same_request,
+            Phase::WriteBlocked => signs.write_count != self.write_count,
+            Phase::Idle | Phase::PeerClosed => !same_request,
             _ => false,
         };
         if phase == Phase::Idle && moved {
-            self.since = signs.at.unwrap_or_else(timer_now);
+            self.since = signs.last_activity.unwrap_or_else(timer_now);
         } else if moved || phase != self.phase {
             self.since = timer_now();
         }
-        (self.phase, self.served, self.wrote) = (phase, signs.served, signs.wrote);
+        (self.phase, self.request_count, self.write_count) = (phase, signs.request_count, signs.write_count);
     }
 
     fn deadline(&self, options: &Options) -> Option<Instant> {
@@ -266,9 +266,9 @@ impl Wait {
             Phase::Idle => options.idle_timeout,
             Phase::Head => options.head_timeout,
             Phase::Busy => return None,
-            Phase::Left => options.linger,
-            Phase::Blocked => options.write_timeout,
-            Phase::Closing => END,
+            Phase::PeerClosed => options.linger,
+            Phase::WriteBlocked => options.write_timeout,
+            Phase::Closing => CLOSE_TIMEOUT,
         };
         Some(self.since + limit)
     }
@@ -277,7 +277,7 @@ impl Wait {
 /// Waits for the bytes that tell which HTTP is spoken. None: nobody speaks, or not in time.
 ///
 /// Cancel safe: yes; what was read stays with the socket.
-pub(super) async fn first(socket: &mut Socket, options: &Options, stop: &Stop) -> Option<Version> {
+pub(super) async fn detect_version(socket: &mut Socket, options: &Options, stop: &ShutdownSignal) -> Option<HttpVersion> {
     let mut timer = pin!(sleep_until(timer_now() + options.idle_timeout));
     let mut stopped = pin!(stop.token.cancelled());
     let mut has_begun = false;
@@ -285,7 +285,7 @@ pub(super) async fn first(socket: &mut Socket, options: &Options, stop: &Stop) -
         if let Poll::Ready(version) = socket.poll_version(cx) {
             return Poll::Ready(version.ok().flatten());
         }
-        if socket.has_first() && !has_begun {
+        if socket.has_prefetched() && !has_begun {
             has_begun = true;
             timer.as_mut().reset(timer_now() + options.head_timeout);
         }
@@ -300,15 +300,15 @@ pub(super) async fn first(socket: &mut Socket, options: &Options, stop: &Stop) -
 ///
 /// Cancel safe: yes; dropping it drops the connection with its requests.
 #[allow(clippy::manual_async_fn)] // Said to be `Send` here: the compiler does not find it out where this is used.
-pub(super) fn run<C: Driven + Send>(
+pub(super) fn drive<C: Drive + Send>(
     connection: &mut C,
     options: &Options,
-    stop: &Stop,
+    stop: &ShutdownSignal,
     heard_at: Option<Instant>,
 ) -> impl Future<Output = Option<C::End>> + Send {
     async move {
         let mut stopped = pin!(stop.token.cancelled());
-        let mut wait = Wait::new(heard_at);
+        let mut wait = PhaseTimer::new(heard_at);
         let mut timer = pin!(sleep_until(wait.since + options.idle_timeout));
         let mut is_heard = false;
         let mut is_stopping = false;
@@ -322,14 +322,14 @@ pub(super) fn run<C: Driven + Send>(
                 let _ = stopped.as_mut().poll(cx);
             }
             loop {
-                if !is_stopping && stop.has_begun() {
+                if !is_stopping && stop.is_triggered() {
                     is_stopping = true;
-                    connection.finish();
+                    connection.start_shutdown();
                 }
                 if let Poll::Ready(end) = connection.poll(cx) {
                     return Poll::Ready(Some(end));
                 }
-                wait.look(&connection.signs());
+                wait.update(&connection.activity());
                 let Some(deadline) = wait.deadline(options) else {
                     return Poll::Pending;
                 };
@@ -350,7 +350,7 @@ pub(super) fn run<C: Driven + Send>(
                     continue;
                 }
                 match wait.phase {
-                    Phase::Idle => connection.retire(),
+                    Phase::Idle => connection.close_idle(),
                     _ => return Poll::Ready(None),
                 }
             }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde_json::{Value, json};
 use toolgate::model::ToolOutput;
 use toolgate::testing::Fetched;
-use toolgate::{Context, Dialect, KeyRequest, LoginError, Logins, Principal, Server, ToolSpec};
+use toolgate::{Context, Dialect, KeyRequest, LoginError, BasicAuthProvider, Principal, Server, ToolSpec};
 
 use super::{Heard, PING, post, tool};
 
@@ -17,9 +17,9 @@ const WRONG: &str = "Basic YWRtaW46d3Jvbmc=";
 const DOWN: &str = "Basic ZG93bjp4";
 
 /// Asks about everybody; `asked` counts how often.
-fn site(asked: &Arc<AtomicUsize>) -> Logins {
+fn site(asked: &Arc<AtomicUsize>) -> BasicAuthProvider {
     let asked = Arc::clone(asked);
-    Logins::provider(move |user: String, password: String, _: KeyRequest| {
+    BasicAuthProvider::provider(move |user: String, password: String, _: KeyRequest| {
         asked.fetch_add(1, Ordering::Relaxed);
         async move {
             match (user.as_str(), password.as_str()) {
@@ -32,7 +32,7 @@ fn site(asked: &Arc<AtomicUsize>) -> Logins {
     })
 }
 
-fn community(logins: Logins) -> Server {
+fn community(logins: BasicAuthProvider) -> Server {
     Server::new("buddyboss-mcp-server", "1.0.0")
         .dialect(Dialect::buddyboss())
         .stateless()

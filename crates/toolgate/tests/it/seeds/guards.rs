@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use serde_json::json;
 use toolgate::testing::{Exchange, http_request};
-use toolgate::{Remote, SecurityHeaders, Server};
+use toolgate::{RemoteAddr, SecurityHeaders, Server};
 use tower_service::Service as _;
 
 use super::{PING, echoing, fresh, post};
@@ -131,7 +131,7 @@ async fn s1_095_long_bodies_are_counted() {
 async fn from(server: &Server, address: &str, headers: &[(&str, &str)]) -> u16 {
     let mut request = http_request("POST", "/", headers.iter().copied(), PING);
     let address: SocketAddr = format!("{address}:4000").parse().unwrap();
-    request.extensions_mut().insert(Remote(address));
+    request.extensions_mut().insert(RemoteAddr(address));
     Exchange::start(server.clone().into_service(), request).fetch().await.unwrap().status
 }
 

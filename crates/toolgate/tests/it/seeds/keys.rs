@@ -68,7 +68,7 @@ async fn s1_108_a_provider_sees_where_a_request_comes_from() {
     let headers = [("x-api-key", "k"), ("x-request-id", "r-7")];
     let mut request = toolgate::testing::http_request("POST", "/", headers, LIST);
     let remote: std::net::SocketAddr = "192.0.2.1:99".parse().unwrap();
-    request.extensions_mut().insert(toolgate::Remote(remote));
+    request.extensions_mut().insert(toolgate::RemoteAddr(remote));
     toolgate::testing::Exchange::start(server.into_service(), request).fetch().await.unwrap();
     assert_eq!(heard.one(), json!([true, "192.0.2.1", "r-7", "http"]));
 }

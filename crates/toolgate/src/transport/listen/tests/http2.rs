@@ -3,7 +3,7 @@
 use super::*;
 
 /// An HTTP/2 connection by hand: frames out, frames in.
-pub(super) struct Two(TcpStream);
+pub(super) struct Http2Client(TcpStream);
 
 const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
@@ -15,8 +15,8 @@ const OK: &[u8] = &[0x88];
 const BAD_REQUEST: &[u8] = &[0x8c];
 const URI_TOO_LONG: &[u8] = &[0x48, 0x83, 0x68, 0x2d, 0x7f];
 
-impl Two {
-    pub(super) async fn connect(server: &Server) -> Self {
+impl Http2Client {
+    pub(super) async fn connect(server: &TestServer) -> Self {
         let mut two = Self(server.connect().await);
         let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
         two.0.write_all(preface).await.unwrap();
@@ -72,7 +72,7 @@ impl Two {
 async fn http2_with_prior_knowledge_is_served_and_checked() {
     let options = Options::default().idle_timeout(ms(300)).head_timeout(ms(100));
     let server = start(options).await;
-    let mut two = Two::connect(&server).await;
+    let mut two = Http2Client::connect(&server).await;
     // An idle HTTP/2 connection is no slow head, though bytes of it have come.
     tokio::time::sleep(ms(200)).await;
     two.request(1, "/", &[]).await;
