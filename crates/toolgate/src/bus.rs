@@ -14,7 +14,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::seal::random_token;
-use crate::store::{Cellar, Expect, Heard, Key, Listener, StoreError};
+use crate::store::{ScopedStore, Expect, ChannelEvent, Key, Listener, StoreError};
 use crate::tracker::Tracker;
 use crate::written;
 
@@ -32,7 +32,7 @@ const NODE_NAME_CHARS: usize = 16;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct ClusterBus {
-    pub(crate) scoped_store: Cellar,
+    pub(crate) scoped_store: ScopedStore,
     /// The name of this node.
     pub(crate) node: Arc<str>,
 }
@@ -93,7 +93,7 @@ pub(crate) struct Inbox {
 }
 
 impl ClusterBus {
-    pub(crate) fn new(scoped_store: Cellar) -> ClusterBus {
+    pub(crate) fn new(scoped_store: ScopedStore) -> ClusterBus {
         let node = random_token()[..NODE_NAME_CHARS].into();
         ClusterBus { scoped_store, node }
     }
@@ -111,7 +111,7 @@ impl ClusterBus {
     }
 
     async fn subscribe(&self) -> Result<Inbox, StoreError> {
-        let store = &self.scoped_store.store;
+        let store = &self.scoped_store.backend;
         let (all, own) = (self.scoped_store.space(BROADCAST_CHANNEL), self.node_channel(&self.node));
         Ok(Inbox { broadcast: with_store_timeout(store.subscribe(&all)).await?, direct: with_store_timeout(store.subscribe(&own)).await? })
     }
@@ -126,7 +126,7 @@ impl ClusterBus {
 
     async fn send_heartbeat(&self) -> Result<(), StoreError> {
         let key = self.heartbeat_key(&self.node);
-        with_store_timeout(self.scoped_store.store.put(&key, "here".into(), Some(HEARTBEAT_TTL), Expect::Anything)).await?;
+        with_store_timeout(self.scoped_store.backend.put(&key, "here".into(), Some(HEARTBEAT_TTL), Expect::Anything)).await?;
         Ok(())
     }
 
@@ -136,7 +136,7 @@ impl ClusterBus {
             return Ok(true);
         }
         let key = self.heartbeat_key(node);
-        Ok(with_store_timeout(self.scoped_store.store.get(&key)).await?.is_some())
+        Ok(with_store_timeout(self.scoped_store.backend.get(&key)).await?.is_some())
     }
 
     /// Tells every node, this one too.
@@ -150,8 +150,8 @@ impl ClusterBus {
     }
 
     async fn publish(&self, channel: String, word: &NodeMessage) -> Result<(), StoreError> {
-        let message = serde_json::to_vec(word).map_err(|error| StoreError::Broken(error.to_string()))?;
-        with_store_timeout(self.scoped_store.store.publish(&channel, message.into())).await
+        let message = serde_json::to_vec(word).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        with_store_timeout(self.scoped_store.backend.publish(&channel, message.into())).await
     }
 
     /// Hears words and says that it is there, until `over` falls.
@@ -179,7 +179,7 @@ impl ClusterBus {
             }
             let key = bus.heartbeat_key(&bus.node);
             // Whoever ends well says so; whoever cannot is found out.
-            let _ = with_store_timeout(bus.scoped_store.store.delete(&key, Expect::Anything)).await;
+            let _ = with_store_timeout(bus.scoped_store.backend.delete(&key, Expect::Anything)).await;
         });
     }
 
@@ -191,11 +191,11 @@ impl ClusterBus {
             };
             let Some(hearing) = ear.upgrade() else { return };
             match heard {
-                Some(Heard::Message(message)) => match NodeMessage::decode(message) {
+                Some(ChannelEvent::Message(message)) => match NodeMessage::decode(message) {
                     Some(word) => hearing.receive(word),
                     None => tracing::debug!("a word that is not understood"),
                 },
-                Some(Heard::Gap) => hearing.handle_lag(),
+                Some(ChannelEvent::Lagged) => hearing.handle_lag(),
                 None => {
                     // A store that has closed may stay so: nobody is kept meanwhile.
                     drop(hearing);
@@ -278,7 +278,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_store_that_has_closed_keeps_nobody_who_listened() {
         let closed = || Listener::new(tokio::sync::broadcast::channel(1).1);
-        let bus = Arc::new(ClusterBus::new(Cellar::new(Arc::new(MemoryStore::new()), "a house")));
+        let bus = Arc::new(ClusterBus::new(ScopedStore::new(Arc::new(MemoryStore::new()), "a house")));
         let (tasks, over, ear) = (Tracker::new(), CancellationToken::new(), Arc::new(RecordingSink::default()));
         bus.spawn_loops(Inbox { broadcast: closed(), direct: closed() }, Arc::downgrade(&ear), &tasks, &over);
         for _ in 0..10 {
@@ -294,7 +294,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn words_reach_whom_they_are_for_and_the_dead_are_found_out() {
         let store = Arc::new(MemoryStore::new());
-        let bus = || Arc::new(ClusterBus::new(Cellar::new(store.clone(), "a house")));
+        let bus = || Arc::new(ClusterBus::new(ScopedStore::new(store.clone(), "a house")));
         let (one, other) = (bus(), bus());
         let (tasks, over) = (Tracker::new(), CancellationToken::new());
         let ears = [Arc::new(RecordingSink::default()), Arc::new(RecordingSink::default())];

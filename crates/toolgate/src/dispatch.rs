@@ -25,7 +25,7 @@ use crate::registry::{Pager, Registry, Roots, Snapshot, ToolEntry, View, is_righ
 use crate::request::{BoxFuture, Caller, ToolFailure, Request, CallError, ClientTaskSupport, task_owner};
 use crate::seal::error_reference;
 use crate::seldom::OptionCell;
-use crate::task::{Crew, Job, Tasks, Wish};
+use crate::task::{TaskExecutor, TaskRun, Tasks, TaskRequest};
 
 /// The kind of handlers whose failures are results.
 const TOOL_KIND: &str = "tool";
@@ -115,7 +115,7 @@ impl Dispatcher {
                         let luggage = Luggage::default();
                         let (tool, usual) = (entry.tool.name.clone(), entry.task_ttl);
                         let caller = *caller;
-                        let wish = Wish { tool, arguments, caller, ttl, usual, timeout: None, luggage };
+                        let wish = TaskRequest { tool, arguments, caller, ttl, default_ttl: usual, timeout: None, replay_state: luggage };
                         Ok(begin_task(&self.tasks, entry, wish))
                     }
                 }
@@ -129,7 +129,7 @@ impl Dispatcher {
                 let luggage = Luggage::default();
                 let tool = entry.tool.name.clone();
                 let (ttl, usual, timeout) = (None, entry.task_ttl, timeout_ms);
-                let wish = Wish { tool, arguments, caller: *caller, ttl, usual, timeout, luggage };
+                let wish = TaskRequest { tool, arguments, caller: *caller, ttl, default_ttl: usual, timeout, replay_state: luggage };
                 let run = self.tasks.create(wish);
                 let run = Box::pin(async move { Ok(Outcome::TaskCreated(Box::new(run.await?))) });
                 Ok(PendingCall::Task { entry: Some(Arc::clone(entry)), future: run })
@@ -281,7 +281,7 @@ fn begin_tool(
     PendingCall::Tool { entry, arguments, handler: run, coercion: mending, defer_to: later }
 }
 
-fn begin_task(tasks: &Tasks, entry: Arc<ToolEntry>, wish: Wish) -> PendingCall {
+fn begin_task(tasks: &Tasks, entry: Arc<ToolEntry>, wish: TaskRequest) -> PendingCall {
     let run = tasks.create(wish);
     PendingCall::Task { entry: Some(entry), future: Box::pin(async move { run.await.map(Outcome::TaskStarted) }) }
 }
@@ -382,9 +382,9 @@ pub(crate) struct ToolTaskExecutor {
     pub(crate) is_strict: bool,
 }
 
-impl Crew for ToolTaskExecutor {
-    fn start(&self, job: Job) -> Option<BoxFuture<'static, Result<Outcome, CallError>>> {
-        let Job { tool, arguments, caller, voice, cancel, limit } = job;
+impl TaskExecutor for ToolTaskExecutor {
+    fn start(&self, job: TaskRun) -> Option<BoxFuture<'static, Result<Outcome, CallError>>> {
+        let TaskRun { tool, arguments, caller, channel: voice, cancel, timeout: limit } = job;
         let entry = Arc::clone(self.registry.snapshot().tools.get(&tool)?);
         let mending = Coercion::of(self.is_strict, &caller);
         let limit = entry.timeout.unwrap_or(limit);
@@ -403,7 +403,7 @@ impl Crew for ToolTaskExecutor {
         self.registry.snapshot().tools.get(tool).is_some_and(|entry| entry.resumable)
     }
 
-    fn is_right(&self, ask: &ServerRequest, answer: &ClientResult) -> bool {
+    fn is_valid_response(&self, ask: &ServerRequest, answer: &ClientResult) -> bool {
         is_right(ask, answer).is_ok()
     }
 }
@@ -472,7 +472,7 @@ impl PendingCall {
             PendingCall::Tool { entry, .. } | PendingCall::Task { entry: Some(entry), .. } => {
                 Some(Subject::Tool(&entry.tool.name))
             }
-            PendingCall::Read { uri, .. } => Some(Subject::Uri(uri)),
+            PendingCall::Read { uri, .. } => Some(Subject::Resource(uri)),
             PendingCall::Prompt { prompt, .. } => Some(Subject::Prompt(&prompt.name)),
             PendingCall::Done(_) | PendingCall::Complete(_) | PendingCall::Task { entry: None, .. } => None,
         }
@@ -495,14 +495,14 @@ impl PendingCall {
     fn to_task(&self) -> Result<PendingCall, CallError> {
         match self {
             PendingCall::Tool { entry, arguments, handler: run, defer_to: Some(tasks), .. } => {
-                let wish = Wish {
+                let wish = TaskRequest {
                     tool: entry.tool.name.clone(),
                     arguments: arguments.clone(),
                     caller: run.cx.caller().clone(),
                     ttl: None,
-                    usual: entry.task_ttl,
+                    default_ttl: entry.task_ttl,
                     timeout: None,
-                    luggage: run.cx.voice().luggage(),
+                    replay_state: run.cx.voice().luggage(),
                 };
                 Ok(begin_task(tasks, Arc::clone(entry), wish))
             }

@@ -17,21 +17,21 @@ use toolgate_wire::{
 
 use crate::dispatch::{Dispatcher, PendingCall};
 use crate::era::{Reply, DecodedMessage, ResponseContext, Protocol, ListenSubscription, Peer, ReplyKind, PreparedCall, encode_error};
-use crate::observe::{Asked, Finished, Incoming, RequestEvent, Sight, Subject, Verdict, Watch};
+use crate::observe::{ListenerPoll, RequestEnd, RequestInfoParts, RequestEvent, ObservedRequest, Subject, EndStatus, Observer};
 use crate::request::{BoxFuture, CallError};
 use crate::seldom::OptionCell;
-use crate::store::Cellar;
+use crate::store::ScopedStore;
 use crate::stream::Stream;
 
 /// The house behind its transports.
 pub(crate) struct Engine {
     pub(crate) protocol: Protocol,
     pub(crate) dispatcher: Dispatcher,
-    pub(crate) scoped_store: Cellar,
+    pub(crate) scoped_store: ScopedStore,
     pub(crate) limits: Limits,
     /// How those are spoken to who name no edition, unless the way they came says otherwise.
     pub(crate) dialect: OptionCell<Dialect>,
-    pub(crate) observer: Watch,
+    pub(crate) observer: Observer,
     /// A message has come.
     pub(crate) is_started: AtomicBool,
 }
@@ -109,7 +109,7 @@ impl Engine {
     /// Looks after tasks that others have left, and hears of those elsewhere. Must be called inside a runtime.
     pub(crate) fn start_background(&self) {
         if self.dispatcher.registry.offer().tasks {
-            self.dispatcher.tasks.rise();
+            self.dispatcher.tasks.start_background();
         }
     }
 
@@ -227,10 +227,10 @@ impl Engine {
             None => (&*method, params.as_ref()),
         };
         let sight = self.observer.begin();
-        if !sight.is_heard() {
+        if !sight.has_listeners() {
             return self.begin_request(&id, method, params, index, sight, peer, out, in_batch);
         }
-        let incoming = Incoming {
+        let incoming = RequestInfoParts {
             id: Some(&id),
             method,
             params,
@@ -239,9 +239,9 @@ impl Engine {
             principal: &peer.principal,
             transport: peer.transport,
         };
-        match self.observer.ask(&sight, &incoming) {
-            Asked::Now(event) => self.apply_decision(&id, sight, event, peer, out, in_batch),
-            Asked::Later(event) => {
+        match self.observer.notify_request(&sight, &incoming) {
+            ListenerPoll::Ready(event) => self.apply_decision(&id, sight, event, peer, out, in_batch),
+            ListenerPoll::Pending(event) => {
                 CallState::AwaitingListeners(Box::new(ListenerWait { id, observed: Some(sight), event, in_batch }))
             }
         }
@@ -251,13 +251,13 @@ impl Engine {
     fn apply_decision(
         &self,
         id: &RequestId,
-        mut sight: Sight,
+        mut sight: ObservedRequest,
         event: RequestEvent,
         peer: &Peer,
         out: &Arc<Stream>,
         in_batch: bool,
     ) -> CallState {
-        let ruling = sight.settle(event);
+        let ruling = sight.decide(event);
         let (method, params) = (ruling.info.method().to_owned(), ruling.info.raw_params().cloned());
         let changed = ruling.is_changed.then(|| Peer { is_rewritten: true, ..peer.clone() });
         let peer = changed.as_ref().unwrap_or(peer);
@@ -284,7 +284,7 @@ impl Engine {
         method: &str,
         params: Option<&RawJson>,
         index: &ParamsIndex<'_>,
-        sight: Sight,
+        sight: ObservedRequest,
         peer: &Peer,
         out: &Arc<Stream>,
         in_batch: bool,
@@ -304,7 +304,7 @@ impl Engine {
         match self.dispatcher.begin(request, voice) {
             Ok(work) => {
                 if matches!(work, PendingCall::Tool { .. } | PendingCall::Task { entry: Some(_), .. }) {
-                    self.observer.starts(&sight);
+                    self.observer.notify_tool_start(&sight);
                 }
                 let sight = Some(sight);
                 CallState::Running(RunningCall { call: work, response_context: closing, observed: sight, was_polled: false })
@@ -317,15 +317,15 @@ impl Engine {
     }
 
     /// Counts an answer and tells who listens. One that nobody waited for is none.
-    fn record_reply(&self, sight: Sight, method: &str, subject: Option<Subject<'_>>, answer: Reply) -> Reply {
+    fn record_reply(&self, sight: ObservedRequest, method: &str, subject: Option<Subject<'_>>, answer: Reply) -> Reply {
         let Reply::Body { status, body, session_id: session, kind: told } = answer else { return answer };
         let verdict = match &told {
-            ReplyKind::Success | ReplyKind::Initialized(_) => Verdict::Ok,
-            ReplyKind::ToolError(message) => Verdict::ToolError { message },
-            ReplyKind::ProtocolError { code, message } => Verdict::Fault { code: *code, message },
+            ReplyKind::Success | ReplyKind::Initialized(_) => EndStatus::Ok,
+            ReplyKind::ToolError(message) => EndStatus::ToolError { message },
+            ReplyKind::ProtocolError { code, message } => EndStatus::ProtocolError { code: *code, message },
         };
-        let finished = Finished { method, subject, verdict };
-        let body = if sight.is_heard() {
+        let finished = RequestEnd { method, subject, status: verdict };
+        let body = if sight.has_listeners() {
             self.observer.end(sight, &finished, status, body.into_bytes()).into()
         } else {
             self.observer.end(sight, &finished, status, Bytes::new());
@@ -393,7 +393,7 @@ impl CallState {
 pub(crate) struct RunningCall {
     call: PendingCall,
     response_context: ResponseContext,
-    observed: Option<Sight>,
+    observed: Option<ObservedRequest>,
     /// It was polled, has to wait, and will wake whoever polled it: the next poll is not for the work.
     was_polled: bool,
 }
@@ -402,14 +402,14 @@ pub(crate) struct RunningCall {
 pub(crate) struct DeferredReply {
     reply: BoxFuture<'static, Reply>,
     /// None: it is no request, and not counted.
-    observed: Option<Sight>,
+    observed: Option<ObservedRequest>,
     method: Box<str>,
 }
 
 /// A request of which those who listen are being told.
 pub(crate) struct ListenerWait {
     id: RequestId,
-    observed: Option<Sight>,
+    observed: Option<ObservedRequest>,
     event: BoxFuture<'static, RequestEvent>,
     in_batch: bool,
 }

@@ -46,7 +46,7 @@ use crate::clock::Clock;
 use crate::letterhead::ParsedHeaders;
 use crate::maps::NameMap;
 use crate::request::Principal;
-use crate::store::Cellar;
+use crate::store::ScopedStore;
 use authorization::{Authorization, PresentedKey};
 use basic::{HashedLogin, PasswordLookup, PasswordCheckError};
 use keys::KeyCheck;
@@ -452,7 +452,7 @@ impl Guards {
     /// Counts somebody who came in, in all processes.
     ///
     /// Cancel safe: yes; it may have been counted.
-    pub(crate) async fn count_shared(&self, pass: &Admitted, cellar: &Cellar) -> Result<(), Box<GuardRejection>> {
+    pub(crate) async fn count_shared(&self, pass: &Admitted, cellar: &ScopedStore) -> Result<(), Box<GuardRejection>> {
         let too_many = |what| move |seconds| GuardRejection::with_retry_after(RejectReason::RateLimited, what, &pass.response_policy, seconds);
         if let Some(limiter) = &self.address_limiter {
             let counted = limiter.take_shared(LimitKey::from_address(pass.client), cellar).await;

@@ -21,16 +21,16 @@ use bytes::Bytes;
 use crate::clock::Clock;
 
 pub use audit::AuditLog;
-pub(crate) use bus::{Asked, Wanted};
+pub(crate) use bus::{ListenerPoll, EventKinds};
 pub use bus::{Events, Subscription};
 pub use event::{
     ErrorContext, ErrorEvent, Event, RequestEvent, RequestInfo, ResponseEvent, ServerChange, ServerEvent,
     ToolEvent, Transport,
 };
-pub(crate) use event::{Incoming, Rejection, Topic};
+pub(crate) use event::{RequestInfoParts, ListenerRejection, EventKind};
 pub use mask::mask;
-pub(crate) use prometheus::{Measured, text as prometheus};
-pub(crate) use stats::{Began, Finished, Refusal, Stats, Subject, Verdict};
+pub(crate) use prometheus::{ServerMetrics, encode as prometheus};
+pub(crate) use stats::{ActiveRequest, RequestEnd, SecurityRejection, Stats, Subject, EndStatus};
 pub use view::{
     ErrorCode, ErrorStats, LastError, PromptStats, RequestStats, ResourceStats, SecurityStats, SessionInfo,
     StatsDetail, StatsSummary, ToolCalls, ToolStats,
@@ -58,7 +58,7 @@ pub use view::{
 /// let body = watch.end(sight, &finished, status, body); // before the answer is sent
 /// ```
 #[derive(Clone, Debug)]
-pub(crate) struct Watch {
+pub(crate) struct Observer {
     pub(crate) server: Arc<str>,
     pub(crate) stats: Arc<Stats>,
     pub(crate) events: Events,
@@ -66,129 +66,129 @@ pub(crate) struct Watch {
 
 /// One request, as far as it is watched. Dropped before its end, nobody waited for it.
 #[derive(Debug)]
-pub(crate) struct Sight {
-    began: Option<Began>,
-    wanted: Wanted,
+pub(crate) struct ObservedRequest {
+    active: Option<ActiveRequest>,
+    kinds: EventKinds,
     info: Option<Arc<RequestInfo>>,
 }
 
 /// What listeners decided.
 #[derive(Debug)]
-pub(crate) struct Ruling {
+pub(crate) struct Decision {
     pub(crate) info: Arc<RequestInfo>,
     /// The method or the parameters are no longer those that came.
     pub(crate) is_changed: bool,
-    pub(crate) rejection: Option<Rejection>,
+    pub(crate) rejection: Option<ListenerRejection>,
 }
 
-impl Watch {
-    pub(crate) fn new(server: Arc<str>, clock: Clock, events: Events) -> Watch {
-        Watch { server, stats: Stats::new(clock), events }
+impl Observer {
+    pub(crate) fn new(server: Arc<str>, clock: Clock, events: Events) -> Observer {
+        Observer { server, stats: Stats::new(clock), events }
     }
 
     #[inline]
-    pub(crate) fn begin(&self) -> Sight {
-        Sight { began: self.stats.begin(), wanted: self.events.wanted(), info: None }
+    pub(crate) fn begin(&self) -> ObservedRequest {
+        ObservedRequest { active: self.stats.begin(), kinds: self.events.subscribed_kinds(), info: None }
     }
 
     /// Asks those who listen to requests. Also to be called for those who listen to anything else, since what
     /// comes of it is what they are told.
     #[cold]
-    pub(crate) fn ask(&self, sight: &Sight, incoming: &Incoming<'_>) -> Asked {
+    pub(crate) fn notify_request(&self, sight: &ObservedRequest, incoming: &RequestInfoParts<'_>) -> ListenerPoll {
         let event = RequestEvent::new(RequestInfo::new(&self.server, &self.stats, incoming));
-        if sight.wanted.has(Topic::Request) { self.events.ask(event) } else { Asked::Now(event) }
+        if sight.kinds.contains(EventKind::Request) { self.events.notify_request(event) } else { ListenerPoll::Ready(event) }
     }
 
     /// A tool is about to run.
-    pub(crate) fn starts(&self, sight: &Sight) {
-        if sight.wanted.has(Topic::ToolStart)
+    pub(crate) fn notify_tool_start(&self, sight: &ObservedRequest) {
+        if sight.kinds.contains(EventKind::ToolStart)
             && let Some(info) = &sight.info
         {
-            self.events.tell(ToolEvent::start(Arc::clone(info)));
+            self.events.publish(ToolEvent::start(Arc::clone(info)));
         }
     }
 
     /// The answer is about to be sent: counts it first, then tells everyone. Returns the answer as it is to be
     /// sent.
     #[inline]
-    pub(crate) fn end(&self, sight: Sight, finished: &Finished<'_>, status: u16, body: Bytes) -> Bytes {
-        let nanos = sight.began.map(|began| self.stats.end(began, finished));
+    pub(crate) fn end(&self, sight: ObservedRequest, finished: &RequestEnd<'_>, status: u16, body: Bytes) -> Bytes {
+        let nanos = sight.active.map(|began| self.stats.end(began, finished));
         match sight.info {
             None => body,
-            Some(info) => self.tell_end(sight.wanted, info, nanos, finished, status, body),
+            Some(info) => self.notify_end(sight.kinds, info, nanos, finished, status, body),
         }
     }
 
     #[cold]
-    fn tell_end(
+    fn notify_end(
         &self,
-        wanted: Wanted,
+        wanted: EventKinds,
         info: Arc<RequestInfo>,
         nanos: Option<u64>,
-        finished: &Finished<'_>,
+        finished: &RequestEnd<'_>,
         status: u16,
         body: Bytes,
     ) -> Bytes {
-        let nanos = nanos.unwrap_or_else(|| info.age());
-        let wrong = match finished.verdict {
-            Verdict::Ok => None,
-            Verdict::ToolError { message } => Some((ErrorCode::ToolError, "ToolError", message)),
-            Verdict::Fault { code, message } => Some((ErrorCode::Number(code), kind_of(code), message)),
+        let nanos = nanos.unwrap_or_else(|| info.elapsed_nanos());
+        let wrong = match finished.status {
+            EndStatus::Ok => None,
+            EndStatus::ToolError { message } => Some((ErrorCode::ToolError, "ToolError", message)),
+            EndStatus::ProtocolError { code, message } => Some((ErrorCode::Number(code), error_kind_name(code), message)),
         };
         let error = wrong.map(|(code, ..)| code);
         let answer = ResponseEvent::new(Arc::clone(&info), body, status, error, nanos);
-        if let (Some(Subject::Tool(_)), Verdict::Ok | Verdict::ToolError { .. }) =
-            (finished.subject, finished.verdict)
-            && wanted.has(Topic::ToolEnd)
+        if let (Some(Subject::Tool(_)), EndStatus::Ok | EndStatus::ToolError { .. }) =
+            (finished.subject, finished.status)
+            && wanted.contains(EventKind::ToolEnd)
         {
-            self.events.tell(ToolEvent::end(&answer));
+            self.events.publish(ToolEvent::end(&answer));
         }
         if let Some((code, kind, message)) = wrong
-            && wanted.has(Topic::Error)
+            && wanted.contains(EventKind::Error)
         {
             let error = ErrorEvent::new(&self.server, ErrorContext::HandleRequest, message);
-            self.events.tell(error.with_kind(kind).with_code(code).with_request(info, nanos));
+            self.events.publish(error.with_kind(kind).with_code(code).with_request(info, nanos));
         }
-        if wanted.has(Topic::Response) { self.events.answer(answer) } else { answer }.into_bytes()
+        if wanted.contains(EventKind::Response) { self.events.notify_response(answer) } else { answer }.into_bytes()
     }
 
     /// Somebody was not let in, and no request of theirs was read.
-    pub(crate) fn refused(
+    pub(crate) fn record_rejection(
         &self,
-        refusal: Refusal,
+        refusal: SecurityRejection,
         transport: Transport,
         remote: Option<SocketAddr>,
         message: &str,
     ) {
-        self.stats.refused(refusal);
-        if self.events.wanted().has(Topic::Error) {
+        self.stats.record_rejection(refusal);
+        if self.events.subscribed_kinds().contains(EventKind::Error) {
             let context = match refusal {
-                Refusal::BodySize => ErrorContext::Transport,
+                SecurityRejection::BodySize => ErrorContext::Transport,
                 _ => ErrorContext::Auth,
             };
             let error = ErrorEvent::new(&self.server, context, message);
-            self.events.tell(error.with_kind(refusal.name()).with_origin(transport, remote));
+            self.events.publish(error.with_kind(refusal.name()).with_origin(transport, remote));
         }
     }
 }
 
-impl Sight {
+impl ObservedRequest {
     /// Whether anybody listens to anything.
     #[inline]
-    pub(crate) fn is_heard(&self) -> bool {
-        !self.wanted.is_nothing()
+    pub(crate) fn has_listeners(&self) -> bool {
+        !self.kinds.is_empty()
     }
 
     /// Takes what listeners made of the request as the request.
-    pub(crate) fn settle(&mut self, event: RequestEvent) -> Ruling {
-        let (info, is_changed, rejection) = event.settle();
+    pub(crate) fn decide(&mut self, event: RequestEvent) -> Decision {
+        let (info, is_changed, rejection) = event.into_parts();
         self.info = Some(Arc::clone(&info));
-        Ruling { info, is_changed, rejection }
+        Decision { info, is_changed, rejection }
     }
 }
 
 /// The kind of an error, in one word.
-fn kind_of(code: i64) -> &'static str {
+fn error_kind_name(code: i64) -> &'static str {
     match code {
         -32700 => "ParseError",
         -32600 => "InvalidRequest",

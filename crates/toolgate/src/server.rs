@@ -37,7 +37,7 @@ use crate::error::{Error, ErrorKind};
 use crate::guard::Guards;
 use crate::handler::{Changes, Context, Handler, IntoContents, IntoOutput, IntoPrompt, Needs, Shared};
 use crate::hub::{Subscriptions, ChangeTopic};
-use crate::observe::{ErrorContext, ErrorEvent, Events, Watch};
+use crate::observe::{ErrorContext, ErrorEvent, Events, Observer};
 use crate::profile::Profile;
 use crate::registry::{
     Need, Offer, Pager, PromptSpec, Registry, ResourceSpec, Roots, Snapshot, TemplateSpec, ToolSpec,
@@ -45,8 +45,8 @@ use crate::registry::{
 };
 use crate::seal::Seal;
 use crate::seldom::OptionCell;
-use crate::store::{Cellar, MemoryStore, Store};
-use crate::task::{Means, TaskLimits, Tasks};
+use crate::store::{ScopedStore, MemoryStore, Store};
+use crate::task::{TaskDeps, TaskLimits, Tasks};
 use crate::tracker;
 #[cfg(feature = "http")]
 use crate::transport::{
@@ -137,9 +137,9 @@ impl Server {
         flushed.wait(self.0.drain).await;
         let tasks = &self.0.entry.dispatcher.tasks;
         // Where nobody could ask for them any more, they are not waited for.
-        if tasks.outlive_process() {
+        if tasks.is_durable() {
             self.shut_down();
-            let _ = tokio::time::timeout(self.0.drain + Duration::from_secs(1), tasks.settle()).await;
+            let _ = tokio::time::timeout(self.0.drain + Duration::from_secs(1), tasks.join()).await;
         }
         served.map_err(io)
     }
@@ -215,7 +215,7 @@ impl Server {
         self.0.endpoint.drain().await;
         // Also where the listener broke and nobody asked for the end: tasks may have hours left otherwise.
         self.shut_down();
-        self.0.entry.dispatcher.tasks.settle().await;
+        self.0.entry.dispatcher.tasks.join().await;
     }
 
     /// Looks after tasks that other processes have left.
@@ -636,35 +636,35 @@ impl<L: Last> Builder<L> {
     /// How long a task is kept from its beginning, its result included, unless the client says otherwise. An hour
     /// unless said otherwise here, a year at most; clients can have between a minute and a day.
     pub fn task_ttl(self, ttl: Duration) -> Builder<L> {
-        self.set(|parts| parts.tasks.ttl = ttl.min(TaskLimits::LONGEST))
+        self.set(|parts| parts.tasks.ttl = ttl.min(TaskLimits::MAX_TTL))
     }
 
     /// How often clients should look how their tasks stand. Each second unless said otherwise.
     pub fn task_poll(self, every: Duration) -> Builder<L> {
-        self.set(|parts| parts.tasks.poll = every)
+        self.set(|parts| parts.tasks.poll_interval = every)
     }
 
     /// How many tasks of one principal may be under way at once. 100 unless said otherwise. Without authentication each
     /// session counts for itself, and all clients that have none count together.
     pub fn max_tasks(self, tasks: usize) -> Builder<L> {
-        self.set(|parts| parts.tasks.each = tasks)
+        self.set(|parts| parts.tasks.max_per_owner = tasks)
     }
 
     /// How many tasks may run in this process at once. 1000 unless said otherwise.
     pub fn max_running_tasks(self, tasks: usize) -> Builder<L> {
-        self.set(|parts| parts.tasks.running = tasks)
+        self.set(|parts| parts.tasks.max_running = tasks)
     }
 
     /// How large the result of a task may be: it is kept. 8 MiB unless said otherwise; a task with more has failed.
     pub fn task_result_limit(self, bytes: usize) -> Builder<L> {
-        self.set(|parts| parts.tasks.result = bytes)
+        self.set(|parts| parts.tasks.max_result_bytes = bytes)
     }
 
     /// How many tasks of one principal are kept that have ended in this process. 1000 unless said otherwise, and 64 MiB
     /// of them; for one more, the oldest is forgotten before its time. Who is a principal here is as for
     /// [`Builder::max_tasks`].
     pub fn max_kept_tasks(self, tasks: usize) -> Builder<L> {
-        self.set(|parts| parts.tasks.kept = tasks)
+        self.set(|parts| parts.tasks.max_finished = tasks)
     }
 
     /// Secrets that seal what clients carry between calls: the first seals, all open. Give the same ones to
@@ -936,7 +936,7 @@ fn open(parts: Parts) -> Server {
     let registry = Arc::new(Registry::new(parts.catalog, parts.promised, Arc::clone(&hub)));
     let name: Arc<str> = parts.info.name.as_str().into();
     let store = parts.store.unwrap_or_else(|| Arc::new(MemoryStore::new()));
-    let cellar = Cellar::new(store, &name);
+    let cellar = ScopedStore::new(store, &name);
     let face = ServerInfo::new(parts.info, parts.instructions, parts.cache);
     let offering = Box::new({
         let registry = Arc::clone(&registry);
@@ -945,22 +945,22 @@ fn open(parts: Parts) -> Server {
     let sessions = Arc::new(Sessions::new(parts.sessions));
     let clock = Clock::system();
     let drain = CancellationToken::new();
-    let events = Events::of_server(parts.events.as_ref());
-    let watch = Watch::new(name, clock.clone(), events);
+    let events = Events::for_server(parts.events.as_ref());
+    let watch = Observer::new(name, clock.clone(), events);
     let shown = Arc::new(OptionCell::new(parts.shown));
     let shared =
         Arc::new(Shared { states: parts.states, hub: Arc::clone(&hub), cellar: Some(cellar.clone()) });
     let hands = ToolTaskExecutor { registry: Arc::clone(&registry), shared: Arc::clone(&shared), is_strict: parts.strict };
-    let tasks = Arc::new(Tasks::new(Means {
-        cellar: cellar.clone(),
-        crew: Arc::new(hands),
-        hub: Arc::clone(&hub),
+    let tasks = Arc::new(Tasks::new(TaskDeps {
+        store: cellar.clone(),
+        executor: Arc::new(hands),
+        subscriptions: Arc::clone(&hub),
         clock: clock.clone(),
         seal: seal.clone(),
         limits: parts.tasks,
         drain: drain.clone(),
         // A moment less than the house waits, so that how they ended can be written down.
-        patience: parts.drain.saturating_sub(Duration::from_millis(500)),
+        shutdown_timeout: parts.drain.saturating_sub(Duration::from_millis(500)),
     }));
     let nodes = cellar.is_shared().then(|| {
         let (sessions, hub, drain) = (Arc::clone(&sessions), Arc::clone(&hub), drain.clone());
@@ -1146,7 +1146,7 @@ impl Server {
     fn scanned(&self, taken: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> {
         let watch = &self.0.entry.observer;
         taken.inspect_err(|error| {
-            watch.events.tell(ErrorEvent::new(&watch.server, ErrorContext::ScanClass, error.to_string()));
+            watch.events.publish(ErrorEvent::new(&watch.server, ErrorContext::ScanClass, error.to_string()));
         })
     }
 

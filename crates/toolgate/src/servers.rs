@@ -140,7 +140,7 @@ impl Servers {
     /// If there is one of that name.
     pub fn add(&self, server: &Server) -> Result<(), Error> {
         let name = server.name();
-        server.events().tell_too(&self.0.events);
+        server.events().add_parent(&self.0.events);
         {
             let mut servers = self.0.servers.write().unwrap_or_else(PoisonError::into_inner);
             if servers.iter().any(|(known, _)| *known == name) {
@@ -170,7 +170,7 @@ impl Servers {
     /// # }
     /// ```
     pub fn replace(&self, server: &Server) {
-        server.events().tell_too(&self.0.events);
+        server.events().add_parent(&self.0.events);
         self.put(&server.name(), server);
     }
 
@@ -270,7 +270,7 @@ impl Servers {
             Ok(server) => server,
             Err(error) => Server::broken(name, error),
         };
-        server.events().tell_too(&self.0.events);
+        server.events().add_parent(&self.0.events);
         server
     }
 }

@@ -35,10 +35,10 @@ pub use self::redb::RedbStore;
 pub use self::redis::{RedisOptions, RedisStore};
 pub use memory::MemoryStore;
 
-use channels::Ear;
+use channels::MailboxReceiver;
 
 /// What a store is asked for, while it is fetched.
-pub type Fetching<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// Keeps bytes.
 ///
@@ -49,7 +49,7 @@ pub type Fetching<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + 
 /// Whoever drops a future may or may not have done what it says: both are possible.
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// What is kept here.
-    fn get<'a>(&'a self, key: &'a Key) -> Fetching<'a, Option<Entry>>;
+    fn get<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Entry>>;
 
     /// Keeps something, for this long, or for ever. None if what is there is not what was expected: nothing has changed
     /// then.
@@ -59,15 +59,15 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         value: Bytes,
         life: Option<Duration>,
         expect: Expect,
-    ) -> Fetching<'a, Option<Version>>;
+    ) -> StoreFuture<'a, Option<EntryVersion>>;
 
     /// Keeps what is there for this long from now. False if nothing is there. Its version stays the same. For entries:
     /// a log lives on when something is appended.
-    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> Fetching<'a, bool>;
+    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> StoreFuture<'a, bool>;
 
     /// Forgets something: an entry, and with [`Expect::Anything`] a log of this name too. False if nothing was there,
     /// or not what was expected.
-    fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> Fetching<'a, bool>;
+    fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> StoreFuture<'a, bool>;
 
     /// The entries of a space, in the order of the bytes of their names, from behind `after`, at most so many. What
     /// expires or appears meanwhile may be missing. Fewer than were asked for means that there are no more.
@@ -76,34 +76,34 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         space: &'a str,
         after: Option<&'a str>,
         most: usize,
-    ) -> Fetching<'a, Vec<(Box<str>, Entry)>>;
+    ) -> StoreFuture<'a, Vec<(Box<str>, Entry)>>;
 
     /// Adds to a counter and tells what it is now. One that is not there begins with nothing and lives this long from
     /// then on. Counters and entries do not share names. Exact up to 2⁵³.
-    fn count<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> Fetching<'a, u64>;
+    fn increment<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> StoreFuture<'a, u64>;
 
     /// Adds to the end of a log and tells the number that got, counted from 1. The log lives this long from now on, and
     /// holds at most the newest `most`, and always the last one. Logs and entries do not share names; deleting a log's
     /// name forgets it, and the next one begins with 1 again.
-    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> Fetching<'a, u64>;
+    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> StoreFuture<'a, u64>;
 
     /// A piece of a log, from behind `after`.
-    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> Fetching<'a, Page>;
+    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> StoreFuture<'a, LogPage>;
 
     /// Tells everybody who listens to a channel now, in whatever process. Nobody is waited for.
-    fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> Fetching<'a, ()>;
+    fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StoreFuture<'a, ()>;
 
     /// Listens to a channel. What is published once this has ended is heard, in order; what a slow listener or a broken
     /// connection missed is a [`Heard::Gap`]. What was on its way when this began may be heard too.
-    fn subscribe<'a>(&'a self, channel: &'a str) -> Fetching<'a, Listener>;
+    fn subscribe<'a>(&'a self, channel: &'a str) -> StoreFuture<'a, Listener>;
 
     /// Who else sees what is kept here.
-    fn reach(&self) -> Reach;
+    fn visibility(&self) -> Visibility;
 }
 
 /// One store for several servers.
 impl<S: Store + ?Sized> Store for Arc<S> {
-    fn get<'a>(&'a self, key: &'a Key) -> Fetching<'a, Option<Entry>> {
+    fn get<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Entry>> {
         (**self).get(key)
     }
 
@@ -113,15 +113,15 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         value: Bytes,
         life: Option<Duration>,
         expect: Expect,
-    ) -> Fetching<'a, Option<Version>> {
+    ) -> StoreFuture<'a, Option<EntryVersion>> {
         (**self).put(key, value, life, expect)
     }
 
-    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> Fetching<'a, bool> {
+    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> StoreFuture<'a, bool> {
         (**self).touch(key, life)
     }
 
-    fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> Fetching<'a, bool> {
+    fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> StoreFuture<'a, bool> {
         (**self).delete(key, expect)
     }
 
@@ -130,32 +130,32 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         space: &'a str,
         after: Option<&'a str>,
         most: usize,
-    ) -> Fetching<'a, Vec<(Box<str>, Entry)>> {
+    ) -> StoreFuture<'a, Vec<(Box<str>, Entry)>> {
         (**self).list(space, after, most)
     }
 
-    fn count<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> Fetching<'a, u64> {
-        (**self).count(key, by, life)
+    fn increment<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> StoreFuture<'a, u64> {
+        (**self).increment(key, by, life)
     }
 
-    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> Fetching<'a, u64> {
+    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> StoreFuture<'a, u64> {
         (**self).append(log, value, life, most)
     }
 
-    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> Fetching<'a, Page> {
+    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> StoreFuture<'a, LogPage> {
         (**self).read(log, after, most)
     }
 
-    fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> Fetching<'a, ()> {
+    fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StoreFuture<'a, ()> {
         (**self).publish(channel, message)
     }
 
-    fn subscribe<'a>(&'a self, channel: &'a str) -> Fetching<'a, Listener> {
+    fn subscribe<'a>(&'a self, channel: &'a str) -> StoreFuture<'a, Listener> {
         (**self).subscribe(channel)
     }
 
-    fn reach(&self) -> Reach {
-        (**self).reach()
+    fn visibility(&self) -> Visibility {
+        (**self).visibility()
     }
 }
 
@@ -191,13 +191,13 @@ pub struct Entry {
     /// The bytes.
     pub value: Bytes,
     /// Which state of it this is.
-    pub version: Version,
+    pub version: EntryVersion,
 }
 
 /// A state of something kept. Two states of one name never have the same, not even after it was deleted; and a later
 /// one has the higher number, so that whoever fetched two of them knows which is the newer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Version(pub u64);
+pub struct EntryVersion(pub u64);
 
 /// What must be there for a change to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,12 +207,12 @@ pub enum Expect {
     /// Nothing.
     Absent,
     /// What was found before.
-    Is(Version),
+    Is(EntryVersion),
 }
 
 /// A piece of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct LogPage {
     /// The number of the oldest that is still there; where nothing is, of the next one.
     pub oldest: u64,
     /// The number of the newest; 0 if there never was any.
@@ -223,22 +223,22 @@ pub struct Page {
 
 /// Who else sees what a store keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum Visibility {
     /// Nobody; it ends with the process.
     Process,
     /// This program when it starts again, and nobody else meanwhile.
-    Restart,
+    Durable,
     /// Other processes at the same time.
-    Processes,
+    Cluster,
 }
 
 /// What is heard on a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum ChannelEvent {
     /// What somebody said.
     Message(Bytes),
     /// Something may have been missed.
-    Gap,
+    Lagged,
 }
 
 /// One who listens to a channel.
@@ -254,35 +254,35 @@ pub enum Heard {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Listener(Source);
+pub struct Listener(ListenerSource);
 
 #[derive(Debug)]
-enum Source {
+enum ListenerSource {
     /// A channel of tokio's, of a store of somebody else's.
-    Channel(broadcast::Receiver<Heard>),
-    Ear(Ear),
+    Broadcast(broadcast::Receiver<ChannelEvent>),
+    Mailbox(MailboxReceiver),
 }
 
 impl Listener {
     /// Hears what is sent to this end of a bounded channel.
     #[must_use]
-    pub fn new(receiver: broadcast::Receiver<Heard>) -> Listener {
-        Listener(Source::Channel(receiver))
+    pub fn new(receiver: broadcast::Receiver<ChannelEvent>) -> Listener {
+        Listener(ListenerSource::Broadcast(receiver))
     }
 
-    fn of(ear: Ear) -> Listener {
-        Listener(Source::Ear(ear))
+    fn from_mailbox(ear: MailboxReceiver) -> Listener {
+        Listener(ListenerSource::Mailbox(ear))
     }
 
     /// What comes next. None when the store has closed.
     ///
     /// Cancel safe: yes, what was not returned is still to come.
-    pub async fn next(&mut self) -> Option<Heard> {
+    pub async fn next(&mut self) -> Option<ChannelEvent> {
         match &mut self.0 {
-            Source::Ear(ear) => ear.next().await,
-            Source::Channel(receiver) => match receiver.recv().await {
+            ListenerSource::Mailbox(ear) => ear.next().await,
+            ListenerSource::Broadcast(receiver) => match receiver.recv().await {
                 Ok(heard) => Some(heard),
-                Err(broadcast::error::RecvError::Lagged(_)) => Some(Heard::Gap),
+                Err(broadcast::error::RecvError::Lagged(_)) => Some(ChannelEvent::Lagged),
                 Err(broadcast::error::RecvError::Closed) => None,
             },
         }
@@ -291,13 +291,13 @@ impl Listener {
 
 /// A server's own part of a store: servers with other names may share it, and see nothing of each other.
 #[derive(Clone, Debug)]
-pub(crate) struct Cellar {
-    pub(crate) store: Arc<dyn Store>,
-    house: Box<str>,
+pub(crate) struct ScopedStore {
+    pub(crate) backend: Arc<dyn Store>,
+    prefix: Box<str>,
 }
 
-impl Cellar {
-    pub(crate) fn new(store: Arc<dyn Store>, server: &str) -> Cellar {
+impl ScopedStore {
+    pub(crate) fn new(backend: Arc<dyn Store>, server: &str) -> ScopedStore {
         let mut house = String::with_capacity(server.len());
         for byte in server.bytes() {
             if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
@@ -306,12 +306,12 @@ impl Cellar {
                 house.push_str(&format!("%{byte:02x}"));
             }
         }
-        Cellar { store, house: house.into() }
+        ScopedStore { backend, prefix: house.into() }
     }
 
     /// A space of this server's.
     pub(crate) fn space(&self, what: &str) -> String {
-        format!("{}/{what}", self.house)
+        format!("{}/{what}", self.prefix)
     }
 
     /// A name in a space of this server's.
@@ -320,32 +320,32 @@ impl Cellar {
     }
 
     /// Where it is noted that something was used up. Of any length, from anywhere: what becomes of it is neither.
-    fn nonce(&self, nonce: &str) -> Key {
+    fn nonce_key(&self, nonce: &str) -> Key {
         self.key("nonces", &URL_SAFE_NO_PAD.encode(Sha256::digest(nonce)))
     }
 
     /// Uses something up that may be used once: true for the first who tries, until this life is over.
-    pub(crate) async fn spend(&self, nonce: &str, life: Duration) -> Result<bool, StoreError> {
-        let key = self.nonce(nonce);
-        let spent = self.store.put(&key, Bytes::new(), Some(life), Expect::Absent).await?;
+    pub(crate) async fn consume_once(&self, nonce: &str, life: Duration) -> Result<bool, StoreError> {
+        let key = self.nonce_key(nonce);
+        let spent = self.backend.put(&key, Bytes::new(), Some(life), Expect::Absent).await?;
         Ok(spent.is_some())
     }
 
     /// A secret that all processes of this server share. Whoever asks first makes it.
-    pub(crate) async fn secret(&self, name: &str) -> Result<[u8; 32], StoreError> {
+    pub(crate) async fn shared_secret(&self, name: &str) -> Result<[u8; 32], StoreError> {
         let key = self.key("secrets", name);
         // A second round is for one who lost the race to make it.
         for _ in 0..2 {
-            if let Some(entry) = self.store.get(&key).await? {
+            if let Some(entry) = self.backend.get(&key).await? {
                 let secret = <[u8; 32]>::try_from(&entry.value[..]);
                 return secret
-                    .map_err(|_| StoreError::Broken(format!("the secret `{name}` has no 32 bytes")));
+                    .map_err(|_| StoreError::Corrupt(format!("the secret `{name}` has no 32 bytes")));
             }
             let mut secret = [0; 32];
             getrandom::fill(&mut secret)
                 .map_err(|error| StoreError::Unavailable(format!("no random numbers: {error}")))?;
             let value = Bytes::copy_from_slice(&secret);
-            if self.store.put(&key, value, None, Expect::Absent).await?.is_some() {
+            if self.backend.put(&key, value, None, Expect::Absent).await?.is_some() {
                 return Ok(secret);
             }
         }
@@ -354,7 +354,7 @@ impl Cellar {
 
     /// Whether other processes see what is kept here, now.
     pub(crate) fn is_shared(&self) -> bool {
-        self.store.reach() == Reach::Processes
+        self.backend.visibility() == Visibility::Cluster
     }
 }
 
@@ -367,7 +367,7 @@ pub enum StoreError {
     /// It has no room for more.
     Full,
     /// What it holds cannot be read.
-    Broken(String),
+    Corrupt(String),
 }
 
 impl fmt::Display for StoreError {
@@ -375,7 +375,7 @@ impl fmt::Display for StoreError {
         match self {
             StoreError::Unavailable(why) => write!(f, "the store cannot be reached: {why}"),
             StoreError::Full => f.write_str("the store is full"),
-            StoreError::Broken(why) => write!(f, "the store holds what cannot be read: {why}"),
+            StoreError::Corrupt(why) => write!(f, "the store holds what cannot be read: {why}"),
         }
     }
 }
@@ -383,7 +383,7 @@ impl fmt::Display for StoreError {
 impl std::error::Error for StoreError {}
 
 /// Whether what is there is what was expected.
-fn meets(expect: Expect, there: Option<Version>) -> bool {
+fn is_expected(expect: Expect, there: Option<EntryVersion>) -> bool {
     match expect {
         Expect::Anything => true,
         Expect::Absent => there.is_none(),
@@ -395,30 +395,30 @@ fn meets(expect: Expect, there: Option<Version>) -> bool {
 mod tests {
     use super::*;
 
-    fn cellar() -> Cellar {
-        Cellar::new(Arc::new(MemoryStore::new()), "a house")
+    fn scoped_store() -> ScopedStore {
+        ScopedStore::new(Arc::new(MemoryStore::new()), "a house")
     }
 
     #[tokio::test]
     async fn a_nonce_is_spent_once() {
-        let cellar = cellar();
+        let cellar = scoped_store();
         let mut n_first = 0;
         for _ in 0..5 {
-            n_first += u32::from(cellar.spend("n", Duration::from_secs(60)).await.unwrap());
+            n_first += u32::from(cellar.consume_once("n", Duration::from_secs(60)).await.unwrap());
         }
         assert_eq!(n_first, 1);
-        assert!(cellar.spend("m", Duration::from_secs(60)).await.unwrap());
+        assert!(cellar.consume_once("m", Duration::from_secs(60)).await.unwrap());
     }
 
     #[tokio::test]
     async fn everybody_reads_the_same_secret() {
-        let cellar = cellar();
-        let first = cellar.secret("seal").await.unwrap();
+        let cellar = scoped_store();
+        let first = cellar.shared_secret("seal").await.unwrap();
         assert_ne!(first, [0; 32]);
-        assert_eq!(cellar.clone().secret("seal").await.unwrap(), first);
-        assert_ne!(cellar.secret("other").await.unwrap(), first);
+        assert_eq!(cellar.clone().shared_secret("seal").await.unwrap(), first);
+        assert_ne!(cellar.shared_secret("other").await.unwrap(), first);
         let short = cellar.key("secrets", "short");
-        cellar.store.put(&short, "abc".into(), None, Expect::Absent).await.unwrap();
-        assert!(matches!(cellar.secret("short").await, Err(StoreError::Broken(_))));
+        cellar.backend.put(&short, "abc".into(), None, Expect::Absent).await.unwrap();
+        assert!(matches!(cellar.shared_secret("short").await, Err(StoreError::Corrupt(_))));
     }
 }

@@ -36,35 +36,35 @@ use crate::hub::{Subscriptions, ChangeTopic};
 use crate::maps::NameMap;
 use crate::request::{BoxFuture, Caller, ToolFailure, CallError};
 use crate::seal::{Seal, random_token};
-use crate::store::{Cellar, Expect, Key, Reach, StoreError, Version};
+use crate::store::{ScopedStore, Expect, Key, Visibility, StoreError, EntryVersion};
 use crate::tracker::Tracker;
-use desk::Desk;
-use kept::{Ended, Kept};
-use record::Record;
+use desk::ActiveTask;
+use kept::{FinishedTask, Retention};
+use record::TaskRecord;
 
 /// How long a lease holds that nobody renews.
-const LEASE: Duration = Duration::from_secs(15);
+const LEASE_TTL: Duration = Duration::from_secs(15);
 /// How long index entries outlive their tasks, should nobody clear them away.
-const GRACE: Duration = Duration::from_secs(60);
+const INDEX_GRACE: Duration = Duration::from_secs(60);
 /// The shortest and the longest time that a client can have a task kept.
-const LIVES: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(24 * 60 * 60));
+const TTL_RANGE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(24 * 60 * 60));
 /// How far the clocks of two processes may be apart, in milliseconds.
-const SKEW: u64 = 60_000;
+const MAX_CLOCK_SKEW_MS: u64 = 60_000;
 /// How often something may change while it is being changed, before that is given up.
-const TRIES: usize = 64;
+const MAX_UPDATE_ATTEMPTS: usize = 64;
 /// How many tasks one page of a list shows, and after how many bytes of records it ends before that.
-const PAGE: usize = 50;
-const PAGE_BYTES: usize = 4 << 20;
+const MAX_PAGE_TASKS: usize = 50;
+const MAX_PAGE_BYTES: usize = 4 << 20;
 /// How often whoever waits looks for himself, in case that a message was lost.
-const LOOK: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_secs(3);
 
 /// The spaces of the store.
-const RUN: &str = "run";
-const LEASES: &str = "lease";
+const RUNNING_SPACE: &str = "run";
+const LEASE_SPACE: &str = "lease";
 /// The channel on which changes are told.
-const CHANNEL: &str = "tasks";
+const TASK_CHANNEL: &str = "tasks";
 /// What is told there when a process leaves a task to others, and noted where it is under way.
-const LEFT: &str = "left";
+const RELEASED: &str = "left";
 
 /// How many, how long, how large.
 #[derive(Clone, Copy, Debug)]
@@ -72,200 +72,200 @@ pub(crate) struct TaskLimits {
     /// How long a task is kept from its beginning, unless the client says otherwise.
     pub(crate) ttl: Duration,
     /// How often a client should look.
-    pub(crate) poll: Duration,
+    pub(crate) poll_interval: Duration,
     /// Tasks of one owner without an end.
-    pub(crate) each: usize,
+    pub(crate) max_per_owner: usize,
     /// Tasks that run in this process.
-    pub(crate) running: usize,
+    pub(crate) max_running: usize,
     /// The largest result that is kept, in bytes.
-    pub(crate) result: usize,
+    pub(crate) max_result_bytes: usize,
     /// Tasks of one owner that have ended in this process, and how many bytes of them.
-    pub(crate) kept: usize,
-    pub(crate) kept_bytes: usize,
+    pub(crate) max_finished: usize,
+    pub(crate) max_finished_bytes: usize,
 }
 
 impl TaskLimits {
     /// The longest time that a task is kept, whoever says so.
-    pub(crate) const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+    pub(crate) const MAX_TTL: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 }
 
 impl Default for TaskLimits {
     fn default() -> TaskLimits {
         TaskLimits {
             ttl: Duration::from_secs(60 * 60),
-            poll: Duration::from_secs(1),
-            each: 100,
-            running: 1000,
-            result: 8 << 20,
-            kept: 1000,
-            kept_bytes: 64 << 20,
+            poll_interval: Duration::from_secs(1),
+            max_per_owner: 100,
+            max_running: 1000,
+            max_result_bytes: 8 << 20,
+            max_finished: 1000,
+            max_finished_bytes: 64 << 20,
         }
     }
 }
 
 /// Who does the work of a task.
-pub(crate) trait Crew: Send + Sync {
+pub(crate) trait TaskExecutor: Send + Sync {
     /// Begins to run a tool. None if there is none of that name.
-    fn start(&self, job: Job) -> Option<BoxFuture<'static, Result<Outcome, CallError>>>;
+    fn start(&self, job: TaskRun) -> Option<BoxFuture<'static, Result<Outcome, CallError>>>;
 
     /// Whether a task of this tool may be run again.
     fn is_resumable(&self, tool: &str) -> bool;
 
     /// Whether an answer is one to this question.
-    fn is_right(&self, ask: &ServerRequest, answer: &ClientResult) -> bool;
+    fn is_valid_response(&self, ask: &ServerRequest, answer: &ClientResult) -> bool;
 }
 
 /// What a crew needs to begin.
-pub(crate) struct Job {
+pub(crate) struct TaskRun {
     pub(crate) tool: String,
     pub(crate) arguments: RawJson,
     pub(crate) caller: Caller,
-    pub(crate) voice: Arc<dyn Voice>,
+    pub(crate) channel: Arc<dyn Voice>,
     pub(crate) cancel: Cancel,
     /// How long it may take, unless the tool says otherwise.
-    pub(crate) limit: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// A call that is to become a task.
-pub(crate) struct Wish {
+pub(crate) struct TaskRequest {
     pub(crate) tool: String,
     pub(crate) arguments: RawJson,
     pub(crate) caller: Caller,
     /// How long the client would like it kept, in milliseconds.
     pub(crate) ttl: Option<u64>,
     /// How long the tool says, if it does.
-    pub(crate) usual: Option<Duration>,
+    pub(crate) default_ttl: Option<Duration>,
     /// After how many milliseconds it has failed.
     pub(crate) timeout: Option<u64>,
     /// What the call has found out already.
-    pub(crate) luggage: Luggage,
+    pub(crate) replay_state: Luggage,
 }
 
 /// What a server keeps of its tasks. Dropping it ends what runs here.
 pub(crate) struct Tasks {
-    core: Arc<Core>,
-    _over: DropGuard,
+    inner: Arc<TasksInner>,
+    _close_on_drop: DropGuard,
 }
 
 impl std::fmt::Debug for Tasks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tasks").field("node", &self.core.node).finish_non_exhaustive()
+        f.debug_struct("Tasks").field("node", &self.inner.node).finish_non_exhaustive()
     }
 }
 
-struct Core {
-    cellar: Cellar,
-    crew: Arc<dyn Crew>,
-    hub: Arc<Subscriptions>,
+struct TasksInner {
+    store: ScopedStore,
+    executor: Arc<dyn TaskExecutor>,
+    subscriptions: Arc<Subscriptions>,
     clock: Clock,
     seal: Seal,
     limits: TaskLimits,
     /// Which server this is: a new name each time one is built.
     node: Box<str>,
     /// What runs here.
-    running: Mutex<Running>,
+    running: Mutex<RunningTasks>,
     /// What has ended here.
-    kept: Mutex<Kept>,
+    retention: Mutex<Retention>,
     /// Who waits for which task to change. Bounded by the calls under way.
-    waiting: Mutex<NameMap<Arc<Notify>>>,
-    is_up: AtomicBool,
+    waiters: Mutex<NameMap<Arc<Notify>>>,
+    is_started: AtomicBool,
     /// Something was missed of what other processes say.
-    missed: AtomicBool,
+    has_missed: AtomicBool,
     /// Somebody has left a task to others.
-    left: Notify,
+    released: Notify,
     tracker: Tracker,
     /// Falls when the house closes: what runs has `patience` left.
     drain: CancellationToken,
-    patience: Duration,
+    shutdown_timeout: Duration,
     /// Falls when the house is gone.
-    over: CancellationToken,
+    closed: CancellationToken,
 }
 
 /// Bounded by [`TaskLimits::running`].
 #[derive(Default)]
-struct Running {
-    desks: NameMap<Arc<Desk>>,
+struct RunningTasks {
+    active: NameMap<Arc<ActiveTask>>,
     /// How many of each owner, those that are about to begin included.
     owners: NameMap<usize>,
     total: usize,
 }
 
 /// What a server gives its tasks.
-pub(crate) struct Means {
-    pub(crate) cellar: Cellar,
-    pub(crate) crew: Arc<dyn Crew>,
-    pub(crate) hub: Arc<Subscriptions>,
+pub(crate) struct TaskDeps {
+    pub(crate) store: ScopedStore,
+    pub(crate) executor: Arc<dyn TaskExecutor>,
+    pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) clock: Clock,
     pub(crate) seal: Seal,
     pub(crate) limits: TaskLimits,
     pub(crate) drain: CancellationToken,
-    pub(crate) patience: Duration,
+    pub(crate) shutdown_timeout: Duration,
 }
 
 impl Tasks {
-    pub(crate) fn new(means: Means) -> Tasks {
-        let Means { cellar, crew, hub, clock, seal, limits, drain, patience } = means;
+    pub(crate) fn new(means: TaskDeps) -> Tasks {
+        let TaskDeps { store: cellar, executor: crew, subscriptions: hub, clock, seal, limits, drain, shutdown_timeout: patience } = means;
         let over = CancellationToken::new();
-        let core = Core {
-            cellar,
-            crew,
-            hub,
+        let core = TasksInner {
+            store: cellar,
+            executor: crew,
+            subscriptions: hub,
             clock,
             seal,
             limits,
             node: random_token().into(),
             running: Mutex::default(),
-            kept: Mutex::default(),
-            waiting: Mutex::default(),
-            is_up: AtomicBool::new(false),
-            missed: AtomicBool::new(false),
-            left: Notify::new(),
+            retention: Mutex::default(),
+            waiters: Mutex::default(),
+            is_started: AtomicBool::new(false),
+            has_missed: AtomicBool::new(false),
+            released: Notify::new(),
             tracker: Tracker::new(),
             drain,
-            patience,
-            over: over.clone(),
+            shutdown_timeout: patience,
+            closed: over.clone(),
         };
-        Tasks { core: Arc::new(core), _over: over.drop_guard() }
+        Tasks { inner: Arc::new(core), _close_on_drop: over.drop_guard() }
     }
 
     /// How many run here, those that are about to begin included.
     pub(crate) fn running(&self) -> usize {
-        self.core.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner).total
+        self.inner.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner).total
     }
 
     /// Hears of changes elsewhere and looks after tasks that lost their process, from now on. Once is enough.
-    pub(crate) fn rise(&self) {
-        self.core.rise();
+    pub(crate) fn start_background(&self) {
+        self.inner.start_background();
     }
 
     /// Waits until nothing runs here any more. Whatever runs has the time that a closing house gives.
-    pub(crate) async fn settle(&self) {
-        self.core.tracker.close();
-        self.core.tracker.wait().await;
+    pub(crate) async fn join(&self) {
+        self.inner.tracker.close();
+        self.inner.tracker.wait().await;
     }
 
     /// Whether anybody could ask for a result once this process has ended.
-    pub(crate) fn outlive_process(&self) -> bool {
-        self.core.cellar.store.reach() != Reach::Process
+    pub(crate) fn is_durable(&self) -> bool {
+        self.inner.store.backend.visibility() != Visibility::Process
     }
 
     /// Begins a task. It is kept before this ends, so whoever hears of it finds it.
-    pub(crate) fn create(&self, wish: Wish) -> BoxFuture<'static, Result<Task, CallError>> {
-        self.rise();
-        let core = Arc::clone(&self.core);
+    pub(crate) fn create(&self, wish: TaskRequest) -> BoxFuture<'static, Result<Task, CallError>> {
+        self.start_background();
+        let core = Arc::clone(&self.inner);
         Box::pin(core.create(wish))
     }
 
     /// A task as it stands.
     pub(crate) async fn get(&self, owner: &str, id: &str) -> Result<Task, ProtocolError> {
-        self.rise();
-        let found = self.core.find(owner, id).await.map_err(|error| away(&error))?;
+        self.start_background();
+        let found = self.inner.find(owner, id).await.map_err(|error| store_unavailable(&error))?;
         Ok(found.ok_or_else(|| ProtocolError::task_not_found(id))?.0.task)
     }
 
     /// The same for whoever tells of a change: none if there is nothing to tell.
-    pub(crate) async fn look(&self, owner: &str, id: &str) -> Option<Task> {
-        self.core.find(owner, id).await.ok().flatten().map(|(record, _)| record.task)
+    pub(crate) async fn try_get(&self, owner: &str, id: &str) -> Option<Task> {
+        self.inner.find(owner, id).await.ok().flatten().map(|(record, _)| record.task)
     }
 
     /// Hands a task what it asked for. What it did not ask, or what is no answer, is overlooked.
@@ -275,50 +275,50 @@ impl Tasks {
         id: &str,
         answers: BTreeMap<String, RawJson>,
     ) -> Result<(), ProtocolError> {
-        self.rise();
-        let crew = &self.core.crew;
-        let fits = |record: &Record, key: &str, raw: &RawJson| {
+        self.start_background();
+        let crew = &self.inner.executor;
+        let fits = |record: &TaskRecord, key: &str, raw: &RawJson| {
             let ask = record.task.input_requests.get(key);
             ask.is_some_and(|ask| {
-                codec::decode_client_result(ask, raw).is_ok_and(|answer| crew.is_right(ask, &answer))
+                codec::decode_client_result(ask, raw).is_ok_and(|answer| crew.is_valid_response(ask, &answer))
             })
         };
-        let mut put = |record: &mut Record| {
+        let mut put = |record: &mut TaskRecord| {
             let mut changed = false;
             for (key, raw) in &answers {
-                changed |= fits(record, key, raw) && record.reply(key, raw.clone());
+                changed |= fits(record, key, raw) && record.set_reply(key, raw.clone());
             }
             changed
         };
-        let updated = self.core.amend(owner, id, None, &mut put);
-        updated.await.map_err(|error| away(&error))?.map(|_| ()).ok_or_else(|| ProtocolError::task_not_found(id))
+        let updated = self.inner.update_record(owner, id, None, &mut put);
+        updated.await.map_err(|error| store_unavailable(&error))?.map(|_| ()).ok_or_else(|| ProtocolError::task_not_found(id))
     }
 
     /// Cancels a task; says whether it was this that ended it.
     pub(crate) async fn cancel(&self, owner: &str, id: &str) -> Result<(Task, bool), ProtocolError> {
-        self.rise();
+        self.start_background();
         let said = Some("cancelled by the client".to_owned());
-        let mut end = |record: &mut Record| record.end(TaskStatus::Cancelled, said.clone(), None);
-        let cancelled = self.core.amend(owner, id, None, &mut end).await;
-        let amended = cancelled.map_err(|error| away(&error))?.ok_or_else(|| ProtocolError::task_not_found(id))?;
-        if amended.changed {
+        let mut end = |record: &mut TaskRecord| record.end(TaskStatus::Cancelled, said.clone(), None);
+        let cancelled = self.inner.update_record(owner, id, None, &mut end).await;
+        let amended = cancelled.map_err(|error| store_unavailable(&error))?.ok_or_else(|| ProtocolError::task_not_found(id))?;
+        if amended.is_changed {
             // The lease is for him to give back who runs it.
-            self.core.clear(owner, id, None).await;
-            self.core.shelve(owner, &amended.record).await;
+            self.inner.remove_running(owner, id, None).await;
+            self.inner.retain_finished(owner, &amended.record).await;
         }
-        Ok((amended.record.task, amended.changed))
+        Ok((amended.record.task, amended.is_changed))
     }
 
     /// A page of somebody's own tasks.
     pub(crate) async fn list(&self, owner: &str, cursor: Option<&str>) -> Result<Page<Task>, ProtocolError> {
-        self.rise();
+        self.start_background();
         let purpose = format!("tasks of {owner}");
         let mut after = match cursor {
             None => None,
             Some(cursor) => {
                 let unknown = || ProtocolError::invalid_params("unknown cursor; start again without one");
                 let opened = self
-                    .core
+                    .inner
                     .seal
                     .open(purpose.as_bytes(), cursor)
                     .ok()
@@ -326,18 +326,18 @@ impl Tasks {
                 Some(Box::from(opened.ok_or_else(unknown)?))
             }
         };
-        let space = self.core.cellar.space(&space_of(owner));
+        let space = self.inner.store.space(&record_space(owner));
         let (mut items, mut n_seen, mut bytes) = (Vec::new(), 0, 0);
         let next = loop {
-            if n_seen == PAGE || bytes >= PAGE_BYTES {
-                break after.map(|name: Box<str>| self.core.seal.seal(purpose.as_bytes(), name.as_bytes()));
+            if n_seen == MAX_PAGE_TASKS || bytes >= MAX_PAGE_BYTES {
+                break after.map(|name: Box<str>| self.inner.seal.seal(purpose.as_bytes(), name.as_bytes()));
             }
             // One at a time: each of them may be as large as a result.
-            let found = self.core.cellar.store.list(&space, after.as_deref(), 1);
-            let found = found.await.map_err(|error| away(&error))?;
+            let found = self.inner.store.backend.list(&space, after.as_deref(), 1);
+            let found = found.await.map_err(|error| store_unavailable(&error))?;
             let Some((name, entry)) = found.into_iter().next() else { break None };
             (n_seen, bytes, after) = (n_seen + 1, bytes + entry.value.len(), Some(name));
-            items.extend(Record::read(entry.value).map(|record| Arc::new(brief(record.task))));
+            items.extend(TaskRecord::decode(entry.value).map(|record| Arc::new(summarize(record.task))));
         };
         Ok(Page { items, next_cursor: next, cache: CacheHint::default() })
     }
@@ -347,27 +347,27 @@ impl Tasks {
     ///
     /// Cancel safe: yes, it may be begun again.
     pub(crate) async fn result(&self, owner: &str, id: &str, voice: &dyn Voice) -> Result<Outcome, CallError> {
-        self.rise();
-        let core = &self.core;
+        self.start_background();
+        let core = &self.inner;
         // What this client will not or cannot answer; somebody else may.
         let mut hopeless = Vec::new();
         loop {
-            let waiting = core.wait_for(id);
-            let stirred = waiting.stirred();
-            let found = core.find(owner, id).await.map_err(|error| away(&error))?;
+            let waiting = core.waiter(id);
+            let stirred = waiting.notified();
+            let found = core.find(owner, id).await.map_err(|error| store_unavailable(&error))?;
             let (record, _) = found.ok_or_else(|| ProtocolError::task_not_found(id))?;
             if record.is_final() {
                 return payload(record.task);
             }
             let question = record.task.input_requests.into_iter().find(|(key, _)| !hopeless.contains(key));
             let Some((key, ask)) = question else {
-                let _ = tokio::time::timeout(LOOK, stirred).await;
+                let _ = tokio::time::timeout(POLL_INTERVAL, stirred).await;
                 continue;
             };
             let answer = tokio::select! {
                 biased;
-                answer = voice.ask_for(id, &key, named(ask)) => answer,
-                () = core.gone(owner, id, &key) => continue,
+                answer = voice.ask_for(id, &key, with_elicitation_id(ask)) => answer,
+                () = core.wait_resolved(owner, id, &key) => continue,
             };
             let reply = match answer {
                 Ok(answer) => codec::encode_client_result(&answer),
@@ -379,80 +379,80 @@ impl Tasks {
                     }
                 },
             };
-            let mut put = |record: &mut Record| record.reply(&key, reply.clone());
-            let told = core.amend(owner, id, None, &mut put).await;
-            told.map_err(|error| away(&error))?;
+            let mut put = |record: &mut TaskRecord| record.set_reply(&key, reply.clone());
+            let told = core.update_record(owner, id, None, &mut put).await;
+            told.map_err(|error| store_unavailable(&error))?;
         }
     }
 }
 
-impl Core {
-    async fn create(self: Arc<Core>, wish: Wish) -> Result<Task, CallError> {
+impl TasksInner {
+    async fn create(self: Arc<TasksInner>, wish: TaskRequest) -> Result<Task, CallError> {
         let owner = wish.caller.owner.clone();
         let owner = owner.unwrap_or_else(|| crate::request::task_owner(&wish.caller.principal, None));
         let place = self.reserve(&owner)?;
         let life = match wish.ttl {
-            Some(ttl) => Duration::from_millis(ttl).clamp(LIVES.0, LIVES.1),
-            None => wish.usual.unwrap_or(self.limits.ttl).min(TaskLimits::LONGEST),
+            Some(ttl) => Duration::from_millis(ttl).clamp(TTL_RANGE.0, TTL_RANGE.1),
+            None => wish.default_ttl.unwrap_or(self.limits.ttl).min(TaskLimits::MAX_TTL),
         };
         let id = random_token();
-        let record = first_record(&id, &wish, self.clock.unix_millis(), life, self.limits.poll);
-        let lease = self.claim(&owner, &id).await?;
-        let version = match self.keep_first(&owner, &record, life).await {
+        let record = new_record(&id, &wish, self.clock.unix_millis(), life, self.limits.poll_interval);
+        let lease = self.acquire_lease(&owner, &id).await?;
+        let version = match self.insert_record(&owner, &record, life).await {
             Ok(version) => version,
             Err(error) => {
                 // Some of it may be kept. If that cannot be undone now, whoever looks next will see to it.
-                if self.cellar.store.delete(&self.key(&owner, &id), Expect::Anything).await.is_ok() {
-                    self.clear(&owner, &id, Some(lease)).await;
+                if self.store.backend.delete(&self.record_key(&owner, &id), Expect::Anything).await.is_ok() {
+                    self.remove_running(&owner, &id, Some(lease)).await;
                 }
-                return Err(unkept(&error));
+                return Err(create_failed(&error));
             }
         };
         let task = record.task.clone();
-        let desk = Desk::new(&self, owner, record, version, self.crew.is_resumable(&wish.tool));
-        let caller = Caller { meta: told_by(&id, wish.caller.meta.raw.clone()), ..wish.caller };
-        self.seat(place, desk, caller, lease);
+        let desk = ActiveTask::new(&self, owner, record, version, self.executor.is_resumable(&wish.tool));
+        let caller = Caller { meta: task_meta(&id, wish.caller.meta.raw.clone()), ..wish.caller };
+        self.spawn_task(place, desk, caller, lease);
         Ok(task)
     }
 
     /// Takes the lease of a new task, if its owner may have one more. It comes before everything else: who sees that a
     /// task is under way must not find it without one.
-    async fn claim(&self, owner: &str, id: &str) -> Result<Version, CallError> {
-        let key = self.cellar.key(LEASES, id);
-        let lease = self.cellar.store.put(&key, self.lease_bytes(), Some(LEASE), Expect::Absent);
-        let (run, mine) = (self.cellar.space(RUN), format!("{owner}."));
-        let others = self.cellar.store.list(&run, Some(&mine), self.limits.each);
+    async fn acquire_lease(&self, owner: &str, id: &str) -> Result<EntryVersion, CallError> {
+        let key = self.store.key(LEASE_SPACE, id);
+        let lease = self.store.backend.put(&key, self.lease_holder(), Some(LEASE_TTL), Expect::Absent);
+        let (run, mine) = (self.store.space(RUNNING_SPACE), format!("{owner}."));
+        let others = self.store.backend.list(&run, Some(&mine), self.limits.max_per_owner);
         let (lease, others) = tokio::join!(lease, others);
-        let others = others.map_err(|error| unkept(&error))?;
-        if others.iter().filter(|(name, _)| belongs(name, owner)).count() >= self.limits.each {
-            self.clear(owner, id, lease.ok().flatten()).await;
-            return Err(too_many());
+        let others = others.map_err(|error| create_failed(&error))?;
+        if others.iter().filter(|(name, _)| is_owned_by(name, owner)).count() >= self.limits.max_per_owner {
+            self.remove_running(owner, id, lease.ok().flatten()).await;
+            return Err(too_many_tasks());
         }
-        lease.and_then(|lease| lease.ok_or_else(taken)).map_err(|error| unkept(&error))
+        lease.and_then(|lease| lease.ok_or_else(already_exists)).map_err(|error| create_failed(&error))
     }
 
     /// Keeps a new task: that it is under way first, so that no record is without somebody who looks after it.
-    async fn keep_first(&self, owner: &str, record: &Record, life: Duration) -> Result<Version, StoreError> {
+    async fn insert_record(&self, owner: &str, record: &TaskRecord, life: Duration) -> Result<EntryVersion, StoreError> {
         let id = &record.task.id;
-        let run = self.cellar.key(RUN, &run_name(owner, id));
+        let run = self.store.key(RUNNING_SPACE, &running_name(owner, id));
         let index = self
-            .cellar
             .store
-            .put(&run, Bytes::new(), Some(life.saturating_add(GRACE)), Expect::Absent)
+            .backend
+            .put(&run, Bytes::new(), Some(life.saturating_add(INDEX_GRACE)), Expect::Absent)
             .await?;
-        index.ok_or_else(taken)?;
+        index.ok_or_else(already_exists)?;
         let put =
-            self.cellar.store.put(&self.key(owner, id), record.write(), Some(life), Expect::Absent).await?;
-        put.ok_or_else(taken)
+            self.store.backend.put(&self.record_key(owner, id), record.encode(), Some(life), Expect::Absent).await?;
+        put.ok_or_else(already_exists)
     }
 
     /// A record as it stands, if there is one that this owner may see.
-    async fn find(&self, owner: &str, id: &str) -> Result<Option<(Record, Version)>, StoreError> {
-        if !is_id(id) {
+    async fn find(&self, owner: &str, id: &str) -> Result<Option<(TaskRecord, EntryVersion)>, StoreError> {
+        if !is_task_id(id) {
             return Ok(None);
         }
-        let Some(entry) = self.cellar.store.get(&self.key(owner, id)).await? else { return Ok(None) };
-        let record = Record::read(entry.value);
+        let Some(entry) = self.store.backend.get(&self.record_key(owner, id)).await? else { return Ok(None) };
+        let record = TaskRecord::decode(entry.value);
         if record.is_none() {
             tracing::error!(id, "what is kept of a task cannot be read");
         }
@@ -461,31 +461,31 @@ impl Core {
 
     /// Changes a record, however often somebody else does so meanwhile. `change` says whether it did. None if there is
     /// no such record, or no time left for it.
-    async fn amend(
+    async fn update_record(
         &self,
         owner: &str,
         id: &str,
-        mut known: Option<(Record, Version)>,
-        change: Change<'_>,
-    ) -> Result<Option<Amended>, StoreError> {
+        mut known: Option<(TaskRecord, EntryVersion)>,
+        change: RecordEdit<'_>,
+    ) -> Result<Option<RecordUpdate>, StoreError> {
         // Whoever runs it knows what he has done himself.
         let is_own = known.is_some();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_UPDATE_ATTEMPTS {
             let found = match known.take() {
                 Some(found) => Some(found),
                 None => self.find(owner, id).await?,
             };
             let Some((mut record, version)) = found else { return Ok(None) };
             if !change(&mut record) {
-                return Ok(Some(Amended { record, version, changed: false }));
+                return Ok(Some(RecordUpdate { record, version, is_changed: false }));
             }
             record.touch(self.clock.unix_millis());
-            let Some(left) = self.left_of(&record) else { return Ok(None) };
-            let key = self.key(owner, id);
-            let put = self.cellar.store.put(&key, record.write(), Some(left), Expect::Is(version)).await?;
+            let Some(left) = self.remaining_ttl(&record) else { return Ok(None) };
+            let key = self.record_key(owner, id);
+            let put = self.store.backend.put(&key, record.encode(), Some(left), Expect::Is(version)).await?;
             if let Some(version) = put {
-                self.tell(owner, id, is_own);
-                return Ok(Some(Amended { record, version, changed: true }));
+                self.publish_change(owner, id, is_own);
+                return Ok(Some(RecordUpdate { record, version, is_changed: true }));
             }
         }
         Err(StoreError::Unavailable("it changes too often".into()))
@@ -494,18 +494,18 @@ impl Core {
     /// How long a record is kept from now on, none if its time is over. It was set by the clock of the process that
     /// began the task; one that goes ahead of it ends nothing before the store does, if it is ahead by less than
     /// [`SKEW`].
-    fn left_of(&self, record: &Record) -> Option<Duration> {
+    fn remaining_ttl(&self, record: &TaskRecord) -> Option<Duration> {
         let now = self.clock.unix_millis();
-        let until = if now < record.expires { record.expires } else { record.expires.saturating_add(SKEW) };
+        let until = if now < record.expires { record.expires } else { record.expires.saturating_add(MAX_CLOCK_SKEW_MS) };
         let left = until.checked_sub(now).filter(|left| *left > 0).map(Duration::from_millis);
-        left.map(|left| left.min(TaskLimits::LONGEST))
+        left.map(|left| left.min(TaskLimits::MAX_TTL))
     }
 
     /// Tells everybody that a task has changed: those here at once, those elsewhere if the store does.
-    fn tell(&self, owner: &str, id: &str, is_own: bool) {
-        self.stir(owner, id, is_own);
+    fn publish_change(&self, owner: &str, id: &str, is_own: bool) {
+        self.notify(owner, id, is_own);
         let message = format!("{}\n{owner}\n{id}", self.node);
-        let (store, channel) = (Arc::clone(&self.cellar.store), self.cellar.space(CHANNEL));
+        let (store, channel) = (Arc::clone(&self.store.backend), self.store.space(TASK_CHANNEL));
         // Nobody waits for it: whoever misses it looks for himself a little later.
         self.tracker.spawn(async move {
             if let Err(error) = store.publish(&channel, message.into()).await {
@@ -515,50 +515,50 @@ impl Core {
     }
 
     /// Tells other processes that a task is theirs to run.
-    async fn hand_over(&self) {
-        let message = format!("{}\n{LEFT}", self.node);
+    async fn publish_release(&self) {
+        let message = format!("{}\n{RELEASED}", self.node);
         // Whoever does not hear it looks a little later.
-        let _ = self.cellar.store.publish(&self.cellar.space(CHANNEL), message.into()).await;
+        let _ = self.store.backend.publish(&self.store.space(TASK_CHANNEL), message.into()).await;
     }
 
     /// Wakes whoever waits here.
-    fn stir(&self, owner: &str, id: &str, is_own: bool) {
-        if let Some(waiting) = lock(&self.waiting).get(id) {
+    fn notify(&self, owner: &str, id: &str, is_own: bool) {
+        if let Some(waiting) = lock(&self.waiters).get(id) {
             waiting.notify_waiters();
         }
-        if !is_own && let Some(desk) = lock(&self.running).desks.get(id) {
-            desk.nudge();
+        if !is_own && let Some(desk) = lock(&self.running).active.get(id) {
+            desk.wake();
         }
-        self.hub.publish(&ChangeTopic::Task { owner: owner.into(), id: id.into() });
+        self.subscriptions.publish(&ChangeTopic::Task { owner: owner.into(), id: id.into() });
     }
 
     /// Waits until a question is no longer asked.
-    async fn gone(&self, owner: &str, id: &str, key: &str) {
+    async fn wait_resolved(&self, owner: &str, id: &str, key: &str) {
         loop {
-            let waiting = self.wait_for(id);
-            let stirred = waiting.stirred();
+            let waiting = self.waiter(id);
+            let stirred = waiting.notified();
             match self.find(owner, id).await {
                 Ok(Some((record, _))) if record.task.input_requests.contains_key(key) => {}
                 Ok(_) => return,
                 Err(_) => {}
             }
-            let _ = tokio::time::timeout(LOOK, stirred).await;
+            let _ = tokio::time::timeout(POLL_INTERVAL, stirred).await;
         }
     }
 
-    fn wait_for<'a>(&'a self, id: &'a str) -> Waiting<'a> {
-        let notify = Arc::clone(lock(&self.waiting).get_or_default(id));
-        Waiting { core: self, id, notify }
+    fn waiter<'a>(&'a self, id: &'a str) -> TaskWaiter<'a> {
+        let notify = Arc::clone(lock(&self.waiters).get_or_default(id));
+        TaskWaiter { tasks: self, id, notify }
     }
 
     /// Forgets that a task runs: it has an end. A lease is given back by whoever holds it, and by nobody else.
-    async fn clear(&self, owner: &str, id: &str, lease: Option<Version>) {
-        let run_key = self.cellar.key(RUN, &run_name(owner, id));
-        let lease_key = self.cellar.key(LEASES, id);
-        let index = self.cellar.store.delete(&run_key, Expect::Anything);
+    async fn remove_running(&self, owner: &str, id: &str, lease: Option<EntryVersion>) {
+        let run_key = self.store.key(RUNNING_SPACE, &running_name(owner, id));
+        let lease_key = self.store.key(LEASE_SPACE, id);
+        let index = self.store.backend.delete(&run_key, Expect::Anything);
         let lease = async {
             match lease {
-                Some(lease) => self.cellar.store.delete(&lease_key, Expect::Is(lease)).await,
+                Some(lease) => self.store.backend.delete(&lease_key, Expect::Is(lease)).await,
                 None => Ok(false),
             }
         };
@@ -569,60 +569,60 @@ impl Core {
     }
 
     /// Counts what has ended, and lets go of what there is no room for.
-    async fn shelve(&self, owner: &str, record: &Record) {
-        let until = timer_now() + self.left_of(record).unwrap_or_default();
-        let ended = Ended { id: record.task.id.as_str().into(), bytes: record.write().len(), until };
-        let gone = lock(&self.kept).add(owner, ended, &self.limits);
+    async fn retain_finished(&self, owner: &str, record: &TaskRecord) {
+        let until = timer_now() + self.remaining_ttl(record).unwrap_or_default();
+        let ended = FinishedTask { id: record.task.id.as_str().into(), bytes: record.encode().len(), expires_at: until };
+        let gone = lock(&self.retention).add(owner, ended, &self.limits);
         for (owner, id) in gone {
-            if let Err(error) = self.cellar.store.delete(&self.key(&owner, &id), Expect::Anything).await {
+            if let Err(error) = self.store.backend.delete(&self.record_key(&owner, &id), Expect::Anything).await {
                 tracing::debug!(%error, %id, "a task that has ended is forgotten later");
             }
         }
     }
 
     /// Takes a place among what runs here.
-    fn reserve(self: &Arc<Core>, owner: &Arc<str>) -> Result<Place, CallError> {
+    fn reserve(self: &Arc<TasksInner>, owner: &Arc<str>) -> Result<RunningSlot, CallError> {
         let mut running = lock(&self.running);
         let mine = running.owners.get(owner).copied().unwrap_or(0);
-        if mine >= self.limits.each || running.total >= self.limits.running {
-            return Err(too_many());
+        if mine >= self.limits.max_per_owner || running.total >= self.limits.max_running {
+            return Err(too_many_tasks());
         }
         running.owners.insert(owner, mine + 1);
         running.total += 1;
-        Ok(Place { core: Arc::clone(self), owner: Arc::clone(owner), desk: None })
+        Ok(RunningSlot { tasks: Arc::clone(self), owner: Arc::clone(owner), task_id: None })
     }
 
-    fn key(&self, owner: &str, id: &str) -> Key {
-        self.cellar.key(&space_of(owner), id)
+    fn record_key(&self, owner: &str, id: &str) -> Key {
+        self.store.key(&record_space(owner), id)
     }
 
     /// Who holds a lease: the process, and the server in it.
-    fn lease_bytes(&self) -> Bytes {
-        format!("{}.{}", process(), self.node).into()
+    fn lease_holder(&self) -> Bytes {
+        format!("{}.{}", process_id(), self.node).into()
     }
 }
 
 /// A change of a record; says whether it changed anything.
-type Change<'a> = &'a mut (dyn FnMut(&mut Record) -> bool + Send);
+type RecordEdit<'a> = &'a mut (dyn FnMut(&mut TaskRecord) -> bool + Send);
 
 /// What became of a change.
-struct Amended {
-    record: Record,
-    version: Version,
+struct RecordUpdate {
+    record: TaskRecord,
+    version: EntryVersion,
     /// False: there was nothing to change.
-    changed: bool,
+    is_changed: bool,
 }
 
 /// One who waits for a task to change.
-struct Waiting<'a> {
-    core: &'a Core,
+struct TaskWaiter<'a> {
+    tasks: &'a TasksInner,
     id: &'a str,
     notify: Arc<Notify>,
 }
 
-impl Waiting<'_> {
+impl TaskWaiter<'_> {
     /// Falls with the next change after this was called.
-    fn stirred(&self) -> impl Future<Output = ()> + use<> {
+    fn notified(&self) -> impl Future<Output = ()> + use<> {
         let notify = Arc::clone(&self.notify);
         let mut notified = Box::pin(notify.notified_owned());
         notified.as_mut().enable();
@@ -630,9 +630,9 @@ impl Waiting<'_> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for TaskWaiter<'_> {
     fn drop(&mut self) {
-        let mut waiting = lock(&self.core.waiting);
+        let mut waiting = lock(&self.tasks.waiters);
         // Given back under the lock, so that the last one knows that it is.
         drop(std::mem::take(&mut self.notify));
         if waiting.get(self.id).is_some_and(|notify| Arc::strong_count(notify) == 1) {
@@ -642,15 +642,15 @@ impl Drop for Waiting<'_> {
 }
 
 /// A place among what runs here; leaving it makes room.
-struct Place {
-    core: Arc<Core>,
+struct RunningSlot {
+    tasks: Arc<TasksInner>,
     owner: Arc<str>,
-    desk: Option<Box<str>>,
+    task_id: Option<Box<str>>,
 }
 
-impl Drop for Place {
+impl Drop for RunningSlot {
     fn drop(&mut self) {
-        let mut running = lock(&self.core.running);
+        let mut running = lock(&self.tasks.running);
         running.total = running.total.saturating_sub(1);
         if let Some(left) = running.owners.get_mut(&self.owner) {
             *left = left.saturating_sub(1);
@@ -658,20 +658,20 @@ impl Drop for Place {
                 running.owners.remove(&self.owner);
             }
         }
-        if let Some(id) = &self.desk {
-            running.desks.remove(id);
+        if let Some(id) = &self.task_id {
+            running.active.remove(id);
         }
     }
 }
 
-fn first_record(id: &str, wish: &Wish, now: u64, life: Duration, poll: Duration) -> Record {
+fn new_record(id: &str, wish: &TaskRequest, now: u64, life: Duration, poll: Duration) -> TaskRecord {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    let Wish { tool, arguments, caller, timeout, luggage, .. } = wish;
+    let TaskRequest { tool, arguments, caller, timeout, replay_state: luggage, .. } = wish;
     let mut attributes = serde_json::Map::new();
     for (name, value) in caller.principal.attributes() {
         attributes.insert(name.clone(), value.clone());
     }
-    Record {
+    TaskRecord {
         task: Task {
             id: id.to_owned(),
             status: TaskStatus::Working,
@@ -698,7 +698,7 @@ fn first_record(id: &str, wish: &Wish, now: u64, life: Duration, poll: Duration)
 }
 
 /// What a handler says in a task goes into the task, whether its client asked for progress or not.
-fn told_by(id: &str, raw: Option<RawJson>) -> toolgate_wire::Meta {
+fn task_meta(id: &str, raw: Option<RawJson>) -> toolgate_wire::Meta {
     toolgate_wire::Meta { progress_token: Some(ProgressToken::from(id)), log_level: None, raw }
 }
 
@@ -715,7 +715,7 @@ fn payload(task: Task) -> Result<Outcome, CallError> {
 }
 
 /// A link that a user opens has a name where an edition wants one; it is not kept.
-fn named(ask: ServerRequest) -> ServerRequest {
+fn with_elicitation_id(ask: ServerRequest) -> ServerRequest {
     match ask {
         ServerRequest::Elicitation(ElicitRequest::Url { message, url, id }) if id.is_empty() => {
             ServerRequest::Elicitation(ElicitRequest::Url { message, url, id: random_token() })
@@ -725,7 +725,7 @@ fn named(ask: ServerRequest) -> ServerRequest {
 }
 
 /// A task in a list: of its end only whether it is a failure.
-fn brief(task: Task) -> Task {
+fn summarize(task: Task) -> Task {
     let end = match task.outcome {
         Some(TaskOutcome::Result(outcome)) => match &*outcome {
             Outcome::Tool(ToolOutput { content, is_error: true, .. }) => {
@@ -741,47 +741,47 @@ fn brief(task: Task) -> Task {
 }
 
 /// Which process this is: a new name each time it starts, the same for all servers in it.
-fn process() -> &'static str {
+fn process_id() -> &'static str {
     static PROCESS: OnceLock<String> = OnceLock::new();
     PROCESS.get_or_init(random_token)
 }
 
-fn space_of(owner: &str) -> String {
+fn record_space(owner: &str) -> String {
     format!("task/{owner}")
 }
 
-fn run_name(owner: &str, id: &str) -> String {
+fn running_name(owner: &str, id: &str) -> String {
     format!("{owner}.{id}")
 }
 
-fn belongs(name: &str, owner: &str) -> bool {
+fn is_owned_by(name: &str, owner: &str) -> bool {
     name.strip_prefix(owner).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// Whether this could be the id of a task. What could not is not looked for.
-fn is_id(id: &str) -> bool {
+fn is_task_id(id: &str) -> bool {
     id.len() == 27 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
 /// The store does not answer. Why, is not for clients.
-fn away(error: &StoreError) -> ProtocolError {
+fn store_unavailable(error: &StoreError) -> ProtocolError {
     tracing::warn!(%error, "a task could not be looked after");
-    ProtocolError::new(ProtocolErrorKind::Busy, AWAY)
+    ProtocolError::new(ProtocolErrorKind::Busy, STORE_UNAVAILABLE)
 }
 
-const AWAY: &str = "storage unavailable, try again";
+const STORE_UNAVAILABLE: &str = "storage unavailable, try again";
 
-fn unkept(error: &StoreError) -> CallError {
+fn create_failed(error: &StoreError) -> CallError {
     tracing::warn!(%error, "a task could not be kept");
-    CallError::Tool(ToolFailure::Internal, Box::new(ToolOutput::error(AWAY)))
+    CallError::Tool(ToolFailure::Internal, Box::new(ToolOutput::error(STORE_UNAVAILABLE)))
 }
 
 /// Two random ids were the same, or an operation was done although it said otherwise.
-fn taken() -> StoreError {
+fn already_exists() -> StoreError {
     StoreError::Unavailable("it is there already".into())
 }
 
-fn too_many() -> CallError {
+fn too_many_tasks() -> CallError {
     let said = "too many tasks: wait for some of them to end, or cancel them";
     CallError::Tool(ToolFailure::Internal, Box::new(ToolOutput::error(said)))
 }

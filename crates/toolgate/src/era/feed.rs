@@ -138,7 +138,7 @@ pub(super) async fn send_changes(
         let notice = match topic {
             ChangeTopic::Task { owner, id } => {
                 // Boxed, because thousands wait here for other things.
-                let look = Box::pin(tasks.look(&owner, &id));
+                let look = Box::pin(tasks.try_get(&owner, &id));
                 look.await.map(|task| Notification::TaskStatus(Box::new(task)))
             }
             topic => notification_for(topic),
@@ -174,7 +174,7 @@ impl Protocol {
             }
         }
         for id in named {
-            let Some(task) = self.tasks.look(owner, &id).await else { continue };
+            let Some(task) = self.tasks.try_get(owner, &id).await else { continue };
             if task.status.is_terminal() {
                 subscriber.restore_changed(ChangeTopic::Task { owner: owner.into(), id: id.as_str().into() });
             }

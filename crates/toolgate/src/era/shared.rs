@@ -146,7 +146,7 @@ impl ClusterSessions {
         // Before anything is read: what changes from then on is heard.
         let ears = self.bus.join().await?;
         if let Some(seal) = &self.seal {
-            seal.add_secret(with_store_timeout(self.bus.scoped_store.secret("seal")).await?);
+            seal.add_secret(with_store_timeout(self.bus.scoped_store.shared_secret("seal")).await?);
         }
         self.changes.start().await?;
         self.bus.spawn_loops(ears, Arc::downgrade(self), &self.tracker, &self.shutdown);
@@ -227,7 +227,7 @@ impl ClusterSessions {
         for _ in 0..MAX_UPDATE_ATTEMPTS {
             let (heard, epoch) = (self.updates_received.load(Ordering::Acquire), self.epoch.load(Ordering::Relaxed));
             let key = self.record_key(id);
-            let found = with_store_timeout(self.bus.scoped_store.store.get(&key)).await.map_err(store_unavailable)?;
+            let found = with_store_timeout(self.bus.scoped_store.backend.get(&key)).await.map_err(store_unavailable)?;
             let known = self.sessions.get(id);
             let record = found.as_ref().and_then(|entry| SessionRecord::decode(&entry.value));
             match (record, known) {
@@ -303,8 +303,8 @@ impl ClusterSessions {
         let record = SessionRecord::new(&hello, principal.id(), [wants.tools, wants.prompts, wants.resources])
             .with_start(position, created);
         let key = self.record_key(id);
-        let put = self.bus.scoped_store.store.put(&key, record.encode(), Some(life), Expect::Absent);
-        with_store_timeout(put).await.map_err(store_unavailable)?.ok_or_else(|| store_unavailable(StoreError::Broken("two ids alike".into())))?;
+        let put = self.bus.scoped_store.backend.put(&key, record.encode(), Some(life), Expect::Absent);
+        with_store_timeout(put).await.map_err(store_unavailable)?.ok_or_else(|| store_unavailable(StoreError::Corrupt("two ids alike".into())))?;
         let session = self.create_replica(id.into(), client, principal, &record);
         session.mark_fresh(self.epoch.load(Ordering::Relaxed), &self.clock);
         self.sessions.insert(session, &self.clock).ok_or_else(too_many_sessions)?;
@@ -337,7 +337,7 @@ impl ClusterSessions {
     /// Changes a record, whoever else does so at the same time.
     async fn update_record(&self, session: &Session, change: SessionRecordUpdate<'_>) -> Result<SessionRecord, ProtocolError> {
         let (key, life) = (self.record_key(&session.id), Some(session_ttl(&session.limits)));
-        let store = &self.bus.scoped_store.store;
+        let store = &self.bus.scoped_store.backend;
         for _ in 0..MAX_UPDATE_ATTEMPTS {
             let found = with_store_timeout(store.get(&key)).await.map_err(store_unavailable)?.ok_or_else(session_not_found)?;
             let mut record = SessionRecord::decode(&found.value).ok_or_else(session_not_found)?;
@@ -353,7 +353,7 @@ impl ClusterSessions {
 
     /// Ends a session everywhere.
     pub(super) async fn end_session(&self, session: &Session) -> Result<(), ProtocolError> {
-        let store = &self.bus.scoped_store.store;
+        let store = &self.bus.scoped_store.backend;
         let key = self.record_key(&session.id);
         with_store_timeout(store.delete(&key, Expect::Anything)).await.map_err(store_unavailable)?;
         lock(&self.new_sessions).release(&session.id);
@@ -440,7 +440,7 @@ impl ClusterSessions {
     /// False if the store could not be told.
     async fn touch(&self, session: &Session) -> bool {
         let key = self.record_key(&session.id);
-        match with_store_timeout(self.bus.scoped_store.store.touch(&key, session_ttl(&session.limits))).await {
+        match with_store_timeout(self.bus.scoped_store.backend.touch(&key, session_ttl(&session.limits))).await {
             Ok(true) => {}
             // Over there is over everywhere.
             Ok(false) => self.sessions.close(session),

@@ -23,7 +23,7 @@ use sha2::{Digest as _, Sha256};
 use self::bucket::Buckets;
 use self::window::Windows;
 use crate::clock::Clock;
-use crate::store::Cellar;
+use crate::store::ScopedStore;
 
 /// More than this is no limit.
 const MAX_AMOUNT: u32 = 1_000_000;
@@ -267,13 +267,13 @@ impl RateLimiter {
     ///
     /// # Errors
     /// If there were too many: the seconds until they are counted anew, at least 1.
-    pub(super) async fn take_shared(&self, whose: LimitKey<'_>, cellar: &Cellar) -> Result<(), u32> {
+    pub(super) async fn take_shared(&self, whose: LimitKey<'_>, cellar: &ScopedStore) -> Result<(), u32> {
         if !self.rate.is_shared {
             return Ok(());
         }
         let (per, now) = (self.rate.per.as_secs().max(1), self.clock.unix_secs());
         let key = cellar.key("rate", &format!("{}-{per}-{}", whose.store_key(), now / per));
-        let counting = cellar.store.count(&key, 1, self.rate.per * 2);
+        let counting = cellar.backend.increment(&key, 1, self.rate.per * 2);
         // Whoever cannot count together counts alone, and does not keep anybody waiting for it.
         match tokio::time::timeout(STORE_TIMEOUT, counting).await {
             Ok(Ok(count)) if count > u64::from(self.rate.amount.get()) => {

@@ -30,7 +30,7 @@ use crate::desk::ShardedRef;
 use crate::hub::{Subscriptions, ChangeTopic};
 use crate::letterhead::RequestHeaders;
 use crate::request::{Caller, Principal};
-use crate::store::{Cellar, StoreError};
+use crate::store::{ScopedStore, StoreError};
 
 /// What all handlers of a server share.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) states: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     pub(crate) hub: Arc<Subscriptions>,
     /// Where things are kept; none in tests of handlers alone.
-    pub(crate) cellar: Option<Cellar>,
+    pub(crate) cellar: Option<ScopedStore>,
 }
 
 /// The call stays where it is.
@@ -449,7 +449,7 @@ impl Context {
     /// If the store cannot be asked. Nobody knows then whether it was used up: do not give what it was for.
     pub async fn spend(&self, what: &str, life: Duration) -> Result<bool, StoreError> {
         match &self.0.shared.cellar {
-            Some(cellar) => cellar.spend(what, life).await,
+            Some(cellar) => cellar.consume_once(what, life).await,
             None => Err(StoreError::Unavailable("this handler has no server".into())),
         }
     }

@@ -25,16 +25,16 @@ use crate::clock::{Clock, format_iso8601};
 use crate::error::Error;
 
 /// How many lines wait to be written. When they are full, a new one is dropped and counted.
-const WAITING: usize = 4096;
+const MAX_QUEUED_LINES: usize = 4096;
 
 /// How long a flush waits for a disk that does not answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest text that a peer can put into a line, in bytes.
-const LONGEST: usize = 1024;
+const MAX_TEXT_BYTES: usize = 1024;
 
 /// The longest arguments, in bytes.
-const LONGEST_ARGUMENTS: usize = 16 << 10;
+const MAX_ARGUMENTS_BYTES: usize = 16 << 10;
 
 /// Writes a line of JSON for each answer, each error, and each one who was not let in.
 ///
@@ -56,35 +56,35 @@ const LONGEST_ARGUMENTS: usize = 16 << 10;
 /// ```
 #[derive(Clone)]
 pub struct AuditLog {
-    desk: Arc<Desk>,
+    queue: Arc<AuditQueue>,
     has_arguments: bool,
 }
 
-struct Desk {
+struct AuditQueue {
     /// None once it closes.
     sender: Option<SyncSender<Vec<u8>>>,
     n_sent: AtomicU64,
-    ledger: Arc<Ledger>,
+    state: Arc<AuditState>,
     clock: Clock,
 }
 
 /// What the thread and its desk both know.
 #[derive(Default)]
-struct Ledger {
+struct AuditState {
     n_dropped: AtomicU64,
     /// Those of them that no line has told yet.
-    n_untold: AtomicU64,
-    progress: Mutex<Progress>,
-    moved: Condvar,
+    n_unreported: AtomicU64,
+    progress: Mutex<WriteProgress>,
+    progress_changed: Condvar,
 }
 
 #[derive(Default)]
-struct Progress {
+struct WriteProgress {
     /// Lines that the thread has taken.
-    n_taken: u64,
+    n_received: u64,
     /// The last flush failed: some of them are not written.
     is_failing: bool,
-    is_over: bool,
+    is_finished: bool,
 }
 
 impl AuditLog {
@@ -109,15 +109,15 @@ impl AuditLog {
     /// # Errors
     /// If no thread can be started.
     pub fn new(out: impl Write + Send + 'static) -> Result<AuditLog, Error> {
-        let (sender, lines) = sync_channel(WAITING);
-        let (ledger, clock) = (Arc::new(Ledger::default()), Clock::system());
-        let writer = Writer { out: BufWriter::new(out), ledger: Arc::clone(&ledger), clock: clock.clone() };
+        let (sender, lines) = sync_channel(MAX_QUEUED_LINES);
+        let (ledger, clock) = (Arc::new(AuditState::default()), Clock::system());
+        let writer = AuditWriter { out: BufWriter::new(out), state: Arc::clone(&ledger), clock: clock.clone() };
         std::thread::Builder::new()
             .name("toolgate-audit".into())
             .spawn(move || writer.run(lines))
             .map_err(|error| Error::io("cannot start the thread of the audit log", error))?;
-        let desk = Desk { sender: Some(sender), n_sent: AtomicU64::new(0), ledger, clock };
-        Ok(AuditLog { desk: Arc::new(desk), has_arguments: false })
+        let desk = AuditQueue { sender: Some(sender), n_sent: AtomicU64::new(0), state: ledger, clock };
+        Ok(AuditLog { queue: Arc::new(desk), has_arguments: false })
     }
 
     /// Writes the arguments of calls too, their secrets [hidden](crate::mask_secrets). What is longer than
@@ -132,10 +132,10 @@ impl AuditLog {
     pub fn attach(&self, events: &Events) -> Subscription {
         let log = self.clone();
         events.on_outcome(move |event| match event {
-            Event::Response(event) => log.desk.write(&log.line_of_answer(event)),
+            Event::Response(event) => log.queue.write(&log.response_line(event)),
             // What has an answer has its line.
             Event::Error(event) if event.context() != ErrorContext::HandleRequest => {
-                log.desk.write(&log.line_of_error(event));
+                log.queue.write(&log.error_line(event));
             }
             _ => {}
         })
@@ -144,32 +144,32 @@ impl AuditLog {
     /// How many lines could not be written.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.desk.ledger.n_dropped.load(Relaxed)
+        self.queue.state.n_dropped.load(Relaxed)
     }
 
     /// Waits until everything so far is written, at most five seconds, and says whether it was. Blocks its
     /// thread.
     pub fn flush(&self) -> bool {
-        let sent = self.desk.n_sent.load(Relaxed);
-        let progress = self.desk.ledger.wait(|progress| progress.n_taken >= sent || progress.is_over);
-        progress.n_taken >= sent && !progress.is_failing
+        let sent = self.queue.n_sent.load(Relaxed);
+        let progress = self.queue.state.wait(|progress| progress.n_received >= sent || progress.is_finished);
+        progress.n_received >= sent && !progress.is_failing
     }
 
-    fn line_of_answer<'a>(&self, event: &'a ResponseEvent) -> Line<'a> {
+    fn response_line<'a>(&self, event: &'a ResponseEvent) -> AuditLine<'a> {
         let request = event.request();
         let (ok, code) = (event.is_success(), event.error_code());
-        let line = Line {
+        let line = AuditLine {
             ok: Some(ok),
             code,
             status: Some(event.status()),
             ms: Some(event.time_ms()),
-            ..self.line()
+            ..self.new_line()
         };
-        self.about(line, "response", request)
+        self.with_request(line, "response", request)
     }
 
-    fn line_of_error<'a>(&self, event: &'a ErrorEvent) -> Line<'a> {
-        let line = Line {
+    fn error_line<'a>(&self, event: &'a ErrorEvent) -> AuditLine<'a> {
+        let line = AuditLine {
             event: "error",
             server: event.server(),
             transport: event.transport().map(|transport| transport.as_str()),
@@ -179,37 +179,37 @@ impl AuditLog {
             ms: event.time().map(|time| time.as_secs_f64() * 1e3),
             context: Some(event.context().as_str()),
             kind: event.kind(),
-            message: clip(event.message(), LONGEST),
-            ..self.line()
+            message: clip(event.message(), MAX_TEXT_BYTES),
+            ..self.new_line()
         };
         match event.request() {
-            Some(request) => self.about(line, "error", request),
+            Some(request) => self.with_request(line, "error", request),
             None => line,
         }
     }
 
-    fn line<'a>(&self) -> Line<'a> {
-        Line { time: format_iso8601(self.desk.clock.unix_millis()), ..Line::default() }
+    fn new_line<'a>(&self) -> AuditLine<'a> {
+        AuditLine { time: format_iso8601(self.queue.clock.unix_millis()), ..AuditLine::default() }
     }
 
-    fn about<'a>(&self, line: Line<'a>, event: &'static str, request: &'a RequestInfo) -> Line<'a> {
+    fn with_request<'a>(&self, line: AuditLine<'a>, event: &'static str, request: &'a RequestInfo) -> AuditLine<'a> {
         let name = request.subject().map(|name| {
             let name = if name.contains("://") { Cow::Owned(mask_uri(&name)) } else { name };
-            clip(&name, LONGEST).to_owned()
+            clip(&name, MAX_TEXT_BYTES).to_owned()
         });
-        Line {
+        AuditLine {
             event,
             server: request.server(),
             transport: Some(request.transport().as_str()),
             remote: request.remote().map(|remote| remote.to_string()),
-            principal: request.principal().id().map(|id| clip(id, LONGEST)),
+            principal: request.principal().id().map(|id| clip(id, MAX_TEXT_BYTES)),
             id: match request.id() {
-                Value::String(id) => Some(clip(&id, LONGEST).into()),
+                Value::String(id) => Some(clip(&id, MAX_TEXT_BYTES).into()),
                 id => Some(id),
             },
-            method: clip(request.method(), LONGEST),
+            method: clip(request.method(), MAX_TEXT_BYTES),
             name,
-            arguments: self.has_arguments.then(|| arguments(request)).flatten(),
+            arguments: self.has_arguments.then(|| masked_arguments(request)).flatten(),
             ..line
         }
     }
@@ -221,16 +221,16 @@ impl std::fmt::Debug for AuditLog {
     }
 }
 
-fn arguments(request: &RequestInfo) -> Option<Value> {
+fn masked_arguments(request: &RequestInfo) -> Option<Value> {
     let mut arguments = request.params().get("arguments")?.clone();
     mask(&mut arguments);
     let length = arguments.to_string().len();
-    if length > LONGEST_ARGUMENTS { Some(format!("({length} bytes)").into()) } else { Some(arguments) }
+    if length > MAX_ARGUMENTS_BYTES { Some(format!("({length} bytes)").into()) } else { Some(arguments) }
 }
 
 /// One line; what is not known is not written.
 #[derive(Default, Serialize)]
-struct Line<'a> {
+struct AuditLine<'a> {
     time: String,
     event: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -268,7 +268,7 @@ struct Line<'a> {
     dropped: Option<u64>,
 }
 
-impl Line<'_> {
+impl AuditLine<'_> {
     /// JSON escapes what could end a line.
     fn to_bytes(&self) -> Option<Vec<u8>> {
         let mut bytes = serde_json::to_vec(self).ok()?;
@@ -277,102 +277,102 @@ impl Line<'_> {
     }
 }
 
-impl Desk {
-    fn write(&self, line: &Line<'_>) {
+impl AuditQueue {
+    fn write(&self, line: &AuditLine<'_>) {
         let sender = self.sender.as_ref();
         let sent = line.to_bytes().zip(sender).is_some_and(|(line, sender)| sender.try_send(line).is_ok());
         if sent {
             self.n_sent.fetch_add(1, Relaxed);
         } else {
-            self.ledger.lost();
+            self.state.record_drop();
         }
     }
 }
 
-impl Drop for Desk {
+impl Drop for AuditQueue {
     /// Waits until everything is written, but not for a disk that does not answer.
     fn drop(&mut self) {
         self.sender = None;
-        drop(self.ledger.wait(|progress| progress.is_over));
+        drop(self.state.wait(|progress| progress.is_finished));
     }
 }
 
-impl Ledger {
-    fn lost(&self) {
+impl AuditState {
+    fn record_drop(&self) {
         self.n_dropped.fetch_add(1, Relaxed);
-        self.n_untold.fetch_add(1, Relaxed);
+        self.n_unreported.fetch_add(1, Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Progress> {
+    fn lock(&self) -> MutexGuard<'_, WriteProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait(&self, is_done: impl Fn(&Progress) -> bool) -> MutexGuard<'_, Progress> {
-        let waited = self.moved.wait_timeout_while(self.lock(), PATIENCE, |progress| !is_done(progress));
+    fn wait(&self, is_done: impl Fn(&WriteProgress) -> bool) -> MutexGuard<'_, WriteProgress> {
+        let waited = self.progress_changed.wait_timeout_while(self.lock(), FLUSH_TIMEOUT, |progress| !is_done(progress));
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
 /// The thread.
-struct Writer<W: Write> {
+struct AuditWriter<W: Write> {
     out: BufWriter<W>,
-    ledger: Arc<Ledger>,
+    state: Arc<AuditState>,
     clock: Clock,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> AuditWriter<W> {
     fn run(mut self, lines: Receiver<Vec<u8>>) {
-        let _over = Over(Arc::clone(&self.ledger));
+        let _over = FinishOnDrop(Arc::clone(&self.state));
         // Goes before the line above does: what is sent after the end must be seen to fail.
         let lines = lines;
         let mut n_taken = 0;
         while let Ok(line) = lines.recv() {
-            self.put(&line);
+            self.write_line(&line);
             n_taken += 1;
             while let Ok(line) = lines.try_recv() {
-                self.put(&line);
+                self.write_line(&line);
                 n_taken += 1;
             }
             let is_failing = !self.flush();
-            let mut progress = self.ledger.lock();
-            (progress.n_taken, progress.is_failing) = (n_taken, is_failing);
+            let mut progress = self.state.lock();
+            (progress.n_received, progress.is_failing) = (n_taken, is_failing);
             drop(progress);
-            self.ledger.moved.notify_all();
+            self.state.progress_changed.notify_all();
         }
-        self.confess();
+        self.report_dropped();
         self.flush();
     }
 
     /// What cannot be written now is tried again with the next line.
     fn flush(&mut self) -> bool {
         let flushed = self.out.flush();
-        flushed.inspect_err(|error| self.complain(error)).is_ok()
+        flushed.inspect_err(|error| self.log_error(error)).is_ok()
     }
 
-    fn put(&mut self, line: &[u8]) {
-        self.confess();
+    fn write_line(&mut self, line: &[u8]) {
+        self.report_dropped();
         if let Err(error) = self.out.write_all(line) {
-            self.ledger.lost();
-            self.complain(&error);
+            self.state.record_drop();
+            self.log_error(&error);
         }
     }
 
     /// Tells how many lines are missing here.
-    fn confess(&mut self) {
-        let dropped = self.ledger.n_untold.swap(0, Relaxed);
+    fn report_dropped(&mut self) {
+        let dropped = self.state.n_unreported.swap(0, Relaxed);
         if dropped == 0 {
             return;
         }
         let time = format_iso8601(self.clock.unix_millis());
-        let line = Line { time, event: "dropped", dropped: Some(dropped), ..Line::default() }.to_bytes();
+        let line = AuditLine { time, event: "dropped", dropped: Some(dropped), ..AuditLine::default() }.to_bytes();
         let written = line.is_some_and(|line| self.out.write_all(&line).is_ok());
         if !written {
-            self.ledger.n_untold.fetch_add(dropped, Relaxed);
+            self.state.n_unreported.fetch_add(dropped, Relaxed);
         }
     }
 
-    fn complain(&self, error: &std::io::Error) {
-        let dropped = self.ledger.n_dropped.load(Relaxed);
+    fn log_error(&self, error: &std::io::Error) {
+        let dropped = self.state.n_dropped.load(Relaxed);
         if dropped < 2 || dropped.is_power_of_two() {
             tracing::error!(%error, dropped, "the audit log cannot be written");
         }
@@ -380,12 +380,12 @@ impl<W: Write> Writer<W> {
 }
 
 /// However the thread ends, nobody waits for it any more.
-struct Over(Arc<Ledger>);
+struct FinishOnDrop(Arc<AuditState>);
 
-impl Drop for Over {
+impl Drop for FinishOnDrop {
     fn drop(&mut self) {
-        self.0.lock().is_over = true;
-        self.0.moved.notify_all();
+        self.0.lock().is_finished = true;
+        self.0.progress_changed.notify_all();
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::event::{
-    ErrorContext, ErrorEvent, Event, RequestEvent, ResponseEvent, ServerEvent, ToolEvent, Topic,
+    ErrorContext, ErrorEvent, Event, RequestEvent, ResponseEvent, ServerEvent, ToolEvent, EventKind,
 };
 use crate::clock::timer_now;
 use crate::error::{Error, ErrorKind};
@@ -28,19 +28,19 @@ use crate::request::BoxFuture;
 use crate::tracker;
 
 /// How many events wait for listeners in the background. When they are full, the oldest goes and is counted.
-const WAITING: usize = 1024;
+const MAX_QUEUED_EVENTS: usize = 1024;
 
 /// How many bytes of requests and answers wait with them.
-const WAITING_BYTES: usize = 16 << 20;
+const MAX_QUEUED_BYTES: usize = 16 << 20;
 
 /// How long an `async` listener may take, unless somebody says otherwise.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LISTENER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// After so many in a row that it did not hear in time, a listener is told nothing for a while.
-const STALLS: u32 = 3;
+const MAX_CONSECUTIVE_STALLS: u32 = 3;
 
 /// The while.
-const LEAVE: Duration = Duration::from_secs(60);
+const STALL_SUSPENSION: Duration = Duration::from_secs(60);
 
 /// Where listeners subscribe to what happens: requests, answers, errors, servers that come and go.
 ///
@@ -74,82 +74,82 @@ const LEAVE: Duration = Duration::from_secs(60);
 /// ```
 #[derive(Clone)]
 pub struct Events {
-    bus: Arc<Bus>,
+    bus: Arc<EventBus>,
     /// Whoever drops the last handle ends the background task.
-    _alive: Arc<Alive>,
+    _close_on_drop: Arc<CloseOnDrop>,
 }
 
-struct Bus {
+struct EventBus {
     /// The topics that anybody listens to.
-    wanted: AtomicU32,
-    listeners: ArcSwap<Vec<Arc<Listener>>>,
+    subscribed_kinds: AtomicU32,
+    listeners: ArcSwap<Vec<Arc<EventListener>>>,
     /// Held while the list of listeners is replaced.
-    changing: Mutex<()>,
+    update_lock: Mutex<()>,
     last_id: AtomicU64,
-    patience: AtomicU64,
-    queue: Mutex<Queue>,
+    timeout_ms: AtomicU64,
+    queue: Mutex<EventQueue>,
     /// Something came into the queue, or the last handle is gone.
-    stirred: Notify,
+    wakeup: Notify,
     /// The queue is empty and everyone has heard.
-    rested: Notify,
+    idle: Notify,
     /// Events that not everyone has heard yet.
-    n_waiting: AtomicU64,
+    n_pending: AtomicU64,
     n_dropped: AtomicU64,
     is_running: AtomicBool,
-    is_over: AtomicBool,
+    is_closed: AtomicBool,
     /// Who else is to be told.
     parents: ArcSwap<Vec<Events>>,
     /// There are some. They are never fewer than before.
     has_parents: AtomicBool,
     /// The status of refusals for which a listener chose none.
-    status: u16,
+    default_status: u16,
 }
 
 /// Events that wait, and how many bytes they keep.
 #[derive(Default)]
-struct Queue {
+struct EventQueue {
     events: VecDeque<Event>,
     bytes: usize,
 }
 
-impl Queue {
+impl EventQueue {
     fn push_back(&mut self, event: Event) {
-        self.bytes += event.weight();
+        self.bytes += event.retained_bytes();
         self.events.push_back(event);
     }
 
     fn pop_front(&mut self) -> Option<Event> {
         let event = self.events.pop_front()?;
-        self.bytes -= event.weight();
+        self.bytes -= event.retained_bytes();
         Some(event)
     }
 
     /// There is always room for one.
     fn is_full(&self) -> bool {
-        self.events.len() > WAITING || (self.bytes > WAITING_BYTES && self.events.len() > 1)
+        self.events.len() > MAX_QUEUED_EVENTS || (self.bytes > MAX_QUEUED_BYTES && self.events.len() > 1)
     }
 }
 
-struct Alive(Arc<Bus>);
+struct CloseOnDrop(Arc<EventBus>);
 
-struct Listener {
+struct EventListener {
     id: u64,
-    topics: u32,
-    run: Run,
-    n_faults: AtomicU64,
+    kinds: u32,
+    callback: ListenerFn,
+    n_failures: AtomicU64,
     /// One after the other, without having heard anything in between.
     n_stalls: AtomicU32,
     /// It stalled too often: until then it is told nothing.
-    leave: Mutex<Option<Instant>>,
+    suspended_until: Mutex<Option<Instant>>,
 }
 
-enum Run {
+enum ListenerFn {
     /// Called where it happens.
-    Plain(Box<dyn Fn(&mut Event) + Send + Sync>),
+    Sync(Box<dyn Fn(&mut Event) + Send + Sync>),
     /// Waited for: gives back what it may have changed.
-    Asked(Box<dyn Fn(RequestEvent) -> BoxFuture<'static, RequestEvent> + Send + Sync>),
+    AsyncRequest(Box<dyn Fn(RequestEvent) -> BoxFuture<'static, RequestEvent> + Send + Sync>),
     /// Told in the background, if the event is one of its kind.
-    Told(Box<dyn Fn(Event) -> Option<BoxFuture<'static, ()>> + Send + Sync>),
+    Background(Box<dyn Fn(Event) -> Option<BoxFuture<'static, ()>> + Send + Sync>),
 }
 
 /// A listener that was subscribed. Dropping this does not take it off: [`Subscription::off`] does.
@@ -162,67 +162,67 @@ enum Run {
 /// ```
 #[derive(Clone)]
 pub struct Subscription {
-    bus: Weak<Bus>,
+    bus: Weak<EventBus>,
     id: u64,
 }
 
 /// The topics that anybody listens to at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted(u32);
+pub(crate) struct EventKinds(u32);
 
 /// What listeners made of a request.
-pub(crate) enum Asked {
-    Now(RequestEvent),
+pub(crate) enum ListenerPoll {
+    Ready(RequestEvent),
     /// Some of them have to wait. Cancel safe: yes, the request was not begun.
-    Later(BoxFuture<'static, RequestEvent>),
+    Pending(BoxFuture<'static, RequestEvent>),
 }
 
 impl Events {
     /// Nobody listens yet.
     #[must_use]
     pub fn new() -> Events {
-        Events::with_status(200)
+        Events::with_default_status(200)
     }
 
     /// Those of one server: what is told there is told to `parent` too. Refusals of its listeners have the
     /// status 401 unless they chose one.
-    pub(crate) fn of_server(parent: Option<&Events>) -> Events {
-        let events = Events::with_status(401);
+    pub(crate) fn for_server(parent: Option<&Events>) -> Events {
+        let events = Events::with_default_status(401);
         if let Some(parent) = parent {
-            events.tell_too(parent);
+            events.add_parent(parent);
         }
         events
     }
 
-    fn with_status(status: u16) -> Events {
-        let bus = Arc::new(Bus {
-            wanted: AtomicU32::new(0),
+    fn with_default_status(status: u16) -> Events {
+        let bus = Arc::new(EventBus {
+            subscribed_kinds: AtomicU32::new(0),
             listeners: ArcSwap::default(),
-            changing: Mutex::default(),
+            update_lock: Mutex::default(),
             last_id: AtomicU64::new(0),
-            patience: AtomicU64::new(PATIENCE.as_millis() as u64),
+            timeout_ms: AtomicU64::new(LISTENER_TIMEOUT.as_millis() as u64),
             queue: Mutex::default(),
-            stirred: Notify::new(),
-            rested: Notify::new(),
-            n_waiting: AtomicU64::new(0),
+            wakeup: Notify::new(),
+            idle: Notify::new(),
+            n_pending: AtomicU64::new(0),
             n_dropped: AtomicU64::new(0),
             is_running: AtomicBool::new(false),
-            is_over: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
             parents: ArcSwap::default(),
             has_parents: AtomicBool::new(false),
-            status,
+            default_status: status,
         });
-        Events { _alive: Arc::new(Alive(Arc::clone(&bus))), bus }
+        Events { _close_on_drop: Arc::new(CloseOnDrop(Arc::clone(&bus))), bus }
     }
 
     /// Tells everything to these as well, from now on. Whom it tells already, and who would tell it back, is not told
     /// again.
-    pub(crate) fn tell_too(&self, parent: &Events) {
-        if parent.reaches(&self.bus) {
+    pub(crate) fn add_parent(&self, parent: &Events) {
+        if parent.forwards_to(&self.bus) {
             return;
         }
-        let _changing = lock(&self.bus.changing);
-        if !self.reaches(&parent.bus) {
+        let _changing = lock(&self.bus.update_lock);
+        if !self.forwards_to(&parent.bus) {
             let mut parents = Vec::clone(&self.bus.parents.load());
             parents.push(parent.clone());
             self.bus.parents.store(Arc::new(parents));
@@ -231,13 +231,13 @@ impl Events {
     }
 
     /// Whether what is told here is told there.
-    fn reaches(&self, bus: &Arc<Bus>) -> bool {
-        Arc::ptr_eq(&self.bus, bus) || self.bus.parents.load().iter().any(|parent| parent.reaches(bus))
+    fn forwards_to(&self, bus: &Arc<EventBus>) -> bool {
+        Arc::ptr_eq(&self.bus, bus) || self.bus.parents.load().iter().any(|parent| parent.forwards_to(bus))
     }
 
     /// Hears of each request before it is answered, and may refuse or change it.
     pub fn on_request(&self, listener: impl Fn(&mut RequestEvent) + Send + Sync + 'static) -> Subscription {
-        self.plain(&[Topic::Request], move |event| {
+        self.add_sync(&[EventKind::Request], move |event| {
             if let Event::Request(event) = event {
                 listener(event);
             }
@@ -262,12 +262,12 @@ impl Events {
         Fut: Future<Output = RequestEvent> + Send + 'static,
     {
         let run = move |event| -> BoxFuture<'static, RequestEvent> { Box::pin(listener(event)) };
-        self.add(&[Topic::Request], Run::Asked(Box::new(run)))
+        self.add(&[EventKind::Request], ListenerFn::AsyncRequest(Box::new(run)))
     }
 
     /// Hears of each answer before it is sent, and may replace it.
     pub fn on_response(&self, listener: impl Fn(&mut ResponseEvent) + Send + Sync + 'static) -> Subscription {
-        self.plain(&[Topic::Response], move |event| {
+        self.add_sync(&[EventKind::Response], move |event| {
             if let Event::Response(event) = event {
                 listener(event);
             }
@@ -280,7 +280,7 @@ impl Events {
         F: Fn(ResponseEvent) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        self.background(&[Topic::Response], move |event| match event {
+        self.add_background(&[EventKind::Response], move |event| match event {
             Event::Response(event) => Some(listener(event)),
             _ => None,
         })
@@ -288,7 +288,7 @@ impl Events {
 
     /// Hears of each error.
     pub fn on_error(&self, listener: impl Fn(&ErrorEvent) + Send + Sync + 'static) -> Subscription {
-        self.plain(&[Topic::Error], move |event| {
+        self.add_sync(&[EventKind::Error], move |event| {
             if let Event::Error(event) = event {
                 listener(event);
             }
@@ -301,7 +301,7 @@ impl Events {
         F: Fn(ErrorEvent) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        self.background(&[Topic::Error], move |event| match event {
+        self.add_background(&[EventKind::Error], move |event| match event {
             Event::Error(event) => Some(listener(event)),
             _ => None,
         })
@@ -309,7 +309,7 @@ impl Events {
 
     /// Hears of servers that are made, removed, paused and resumed.
     pub fn on_server(&self, listener: impl Fn(&ServerEvent) + Send + Sync + 'static) -> Subscription {
-        self.plain(&SERVER, move |event| {
+        self.add_sync(&SERVER_KINDS, move |event| {
             if let Event::Server(event) = event {
                 listener(event);
             }
@@ -322,7 +322,7 @@ impl Events {
         F: Fn(ServerEvent) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        self.background(&SERVER, move |event| match event {
+        self.add_background(&SERVER_KINDS, move |event| match event {
             Event::Server(event) => Some(listener(event)),
             _ => None,
         })
@@ -330,7 +330,7 @@ impl Events {
 
     /// Hears of each tool that begins and that has ended its work.
     pub fn on_tool(&self, listener: impl Fn(&ToolEvent) + Send + Sync + 'static) -> Subscription {
-        self.plain(&TOOL, move |event| {
+        self.add_sync(&TOOL_KINDS, move |event| {
             if let Event::Tool(event) = event {
                 listener(event);
             }
@@ -343,7 +343,7 @@ impl Events {
         F: Fn(ToolEvent) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        self.background(&TOOL, move |event| match event {
+        self.add_background(&TOOL_KINDS, move |event| match event {
             Event::Tool(event) => Some(listener(event)),
             _ => None,
         })
@@ -360,7 +360,7 @@ impl Events {
         names: &str,
         listener: impl Fn(&mut Event) + Send + Sync + 'static,
     ) -> Result<Subscription, Error> {
-        Ok(self.plain(&topics(names)?, listener))
+        Ok(self.add_sync(&parse_kinds(names)?, listener))
     }
 
     /// The same for a listener that has to wait; it hears everything in the background, requests too.
@@ -372,18 +372,18 @@ impl Events {
         F: Fn(Event) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
-        Ok(self.background(&topics(names)?, move |event| Some(listener(event))))
+        Ok(self.add_background(&parse_kinds(names)?, move |event| Some(listener(event))))
     }
 
     /// Hears of each answer and each error.
     pub(crate) fn on_outcome(&self, listener: impl Fn(&mut Event) + Send + Sync + 'static) -> Subscription {
-        self.plain(&[Topic::Response, Topic::Error], listener)
+        self.add_sync(&[EventKind::Response, EventKind::Error], listener)
     }
 
     /// How long an `async` listener may take: five seconds, unless this says otherwise.
-    pub fn set_patience(&self, patience: Duration) {
+    pub fn set_listener_timeout(&self, patience: Duration) {
         let millis = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-        self.bus.patience.store(millis, Relaxed);
+        self.bus.timeout_ms.store(millis, Relaxed);
     }
 
     /// How many listen to each kind of event, here and where it is told on; by the names that [`Events::on`] takes.
@@ -396,13 +396,13 @@ impl Events {
     /// ```
     #[must_use]
     pub fn listeners(&self) -> Vec<(&'static str, usize)> {
-        Topic::ALL.iter().map(|topic| (topic.name(), self.listening_to(*topic))).collect()
+        EventKind::ALL.iter().map(|topic| (topic.name(), self.count_listeners(*topic))).collect()
     }
 
-    fn listening_to(&self, topic: Topic) -> usize {
+    fn count_listeners(&self, topic: EventKind) -> usize {
         let parents = self.bus.parents.load();
-        let above: usize = parents.iter().map(|parent| parent.listening_to(topic)).sum();
-        self.bus.listening_to(topic).count() + above
+        let above: usize = parents.iter().map(|parent| parent.count_listeners(topic)).sum();
+        self.bus.listeners_for(topic).count() + above
     }
 
     /// How many events the listeners in the background have not heard, because they were too slow.
@@ -415,10 +415,10 @@ impl Events {
     /// program ends.
     ///
     /// Cancel safe: yes, it only looks.
-    pub async fn settled(&self) {
+    pub async fn wait_idle(&self) {
         loop {
-            let rested = self.bus.rested.notified();
-            if self.bus.n_waiting.load(Relaxed) == 0 {
+            let rested = self.bus.idle.notified();
+            if self.bus.n_pending.load(Relaxed) == 0 {
                 break;
             }
             // What was told outside of a runtime has waited for one.
@@ -426,96 +426,96 @@ impl Events {
             rested.await;
         }
         for parent in self.bus.parents.load_full().iter() {
-            Box::pin(parent.settled()).await;
+            Box::pin(parent.wait_idle()).await;
         }
     }
 
     /// The topics that anybody listens to, here or at the parent.
     #[inline]
-    pub(crate) fn wanted(&self) -> Wanted {
-        let own = self.bus.wanted.load(Relaxed);
+    pub(crate) fn subscribed_kinds(&self) -> EventKinds {
+        let own = self.bus.subscribed_kinds.load(Relaxed);
         if !self.bus.has_parents.load(Acquire) {
-            return Wanted(own);
+            return EventKinds(own);
         }
-        Wanted(self.bus.parents.load().iter().fold(own, |all, parent| all | parent.wanted().0))
+        EventKinds(self.bus.parents.load().iter().fold(own, |all, parent| all | parent.subscribed_kinds().0))
     }
 
-    pub(crate) fn is_silent(&self) -> bool {
-        self.wanted().is_nothing()
+    pub(crate) fn has_no_listeners(&self) -> bool {
+        self.subscribed_kinds().is_empty()
     }
 
     #[cfg(test)]
     pub(crate) fn has_request_listeners(&self) -> bool {
-        self.wanted().has(Topic::Request)
+        self.subscribed_kinds().contains(EventKind::Request)
     }
 
     #[cfg(test)]
     pub(crate) fn has_response_listeners(&self) -> bool {
-        self.wanted().has(Topic::Response)
+        self.subscribed_kinds().contains(EventKind::Response)
     }
 
     /// Asks everyone what they make of a request: those of the parent first, each in the order in which they
     /// subscribed. All are asked, also after a refusal.
-    pub(crate) fn ask(&self, mut event: RequestEvent) -> Asked {
-        let mut round = Round::default();
-        self.join(&mut round);
+    pub(crate) fn notify_request(&self, mut event: RequestEvent) -> ListenerPoll {
+        let mut round = RequestListeners::default();
+        self.collect_request_listeners(&mut round);
         while let Some((bus, listener)) = round.listeners.pop_front() {
-            if let Run::Asked(_) = listener.run {
+            if let ListenerFn::AsyncRequest(_) = listener.callback {
                 round.listeners.push_front((bus, listener));
-                return Asked::Later(Box::pin(round.go_on(event)));
+                return ListenerPoll::Pending(Box::pin(round.run(event)));
             }
-            event = bus.ask_plain(&listener, event);
+            event = bus.call_sync_request(&listener, event);
         }
-        round.end(&event);
-        Asked::Now(event)
+        round.enqueue_background(&event);
+        ListenerPoll::Ready(event)
     }
 
     /// Tells everyone of an answer, and returns it as it is to be sent. The parent comes last and sees that.
-    pub(crate) fn answer(&self, event: ResponseEvent) -> ResponseEvent {
-        match self.pass(event.clone().into()) {
+    pub(crate) fn notify_response(&self, event: ResponseEvent) -> ResponseEvent {
+        match self.dispatch(event.clone().into()) {
             Event::Response(event) => event,
             _ => event,
         }
     }
 
     /// Tells everyone.
-    pub(crate) fn tell(&self, event: impl Into<Event>) {
-        self.pass(event.into());
+    pub(crate) fn publish(&self, event: impl Into<Event>) {
+        self.dispatch(event.into());
     }
 
-    fn pass(&self, event: Event) -> Event {
-        self.bus.pass(event)
+    fn dispatch(&self, event: Event) -> Event {
+        self.bus.dispatch(event)
     }
 
-    fn join(&self, round: &mut Round) {
+    fn collect_request_listeners(&self, round: &mut RequestListeners) {
         for parent in self.bus.parents.load().iter() {
-            parent.join(round);
+            parent.collect_request_listeners(round);
         }
-        let listeners = self.bus.listening_to(Topic::Request);
-        let asked = listeners.filter(|listener| !matches!(listener.run, Run::Told(_)));
+        let listeners = self.bus.listeners_for(EventKind::Request);
+        let asked = listeners.filter(|listener| !matches!(listener.callback, ListenerFn::Background(_)));
         round.listeners.extend(asked.map(|listener| (Arc::clone(&self.bus), listener)));
         round.buses.push(Arc::clone(&self.bus));
     }
 
-    fn plain(&self, topics: &[Topic], run: impl Fn(&mut Event) + Send + Sync + 'static) -> Subscription {
-        self.add(topics, Run::Plain(Box::new(run)))
+    fn add_sync(&self, topics: &[EventKind], run: impl Fn(&mut Event) + Send + Sync + 'static) -> Subscription {
+        self.add(topics, ListenerFn::Sync(Box::new(run)))
     }
 
-    fn background<F, Fut>(&self, topics: &[Topic], run: F) -> Subscription
+    fn add_background<F, Fut>(&self, topics: &[EventKind], run: F) -> Subscription
     where
         F: Fn(Event) -> Option<Fut> + Send + Sync + 'static,
         Fut: Future<Output = ()> + Send + 'static,
     {
         let run = move |event| Some(Box::pin(run(event)?) as BoxFuture<'static, ()>);
-        self.add(topics, Run::Told(Box::new(run)))
+        self.add(topics, ListenerFn::Background(Box::new(run)))
     }
 
-    fn add(&self, topics: &[Topic], run: Run) -> Subscription {
+    fn add(&self, topics: &[EventKind], run: ListenerFn) -> Subscription {
         let id = self.bus.last_id.fetch_add(1, Relaxed) + 1;
         let topics = topics.iter().fold(0, |all, topic| all | topic.bit());
         let (n_faults, n_stalls, leave) = Default::default();
-        let listener = Arc::new(Listener { id, topics, run, n_faults, n_stalls, leave });
-        self.bus.change(|listeners| listeners.push(listener));
+        let listener = Arc::new(EventListener { id, kinds: topics, callback: run, n_failures: n_faults, n_stalls, suspended_until: leave });
+        self.bus.update_listeners(|listeners| listeners.push(listener));
         Subscription { bus: Arc::downgrade(&self.bus), id }
     }
 }
@@ -537,7 +537,7 @@ impl Subscription {
     /// Takes the listener off. It may still hear what is being told right now.
     pub fn off(&self) {
         if let Some(bus) = self.bus.upgrade() {
-            bus.change(|listeners| listeners.retain(|listener| listener.id != self.id));
+            bus.update_listeners(|listeners| listeners.retain(|listener| listener.id != self.id));
         }
     }
 }
@@ -548,96 +548,96 @@ impl std::fmt::Debug for Subscription {
     }
 }
 
-impl Wanted {
-    pub(crate) const NOTHING: Wanted = Wanted(0);
+impl EventKinds {
+    pub(crate) const EMPTY: EventKinds = EventKinds(0);
 
-    pub(crate) fn is_nothing(self) -> bool {
-        self == Wanted::NOTHING
+    pub(crate) fn is_empty(self) -> bool {
+        self == EventKinds::EMPTY
     }
 
-    pub(crate) fn has(self, topic: Topic) -> bool {
+    pub(crate) fn contains(self, topic: EventKind) -> bool {
         self.0 & topic.bit() != 0
     }
 }
 
-impl Drop for Alive {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
-        self.0.is_over.store(true, Release);
-        self.0.stirred.notify_one();
+        self.0.is_closed.store(true, Release);
+        self.0.wakeup.notify_one();
     }
 }
 
-impl Bus {
-    fn change(&self, change: impl FnOnce(&mut Vec<Arc<Listener>>)) {
-        let _changing = lock(&self.changing);
+impl EventBus {
+    fn update_listeners(&self, change: impl FnOnce(&mut Vec<Arc<EventListener>>)) {
+        let _changing = lock(&self.update_lock);
         let mut listeners = Vec::clone(&self.listeners.load());
         change(&mut listeners);
-        let wanted = listeners.iter().fold(0, |all, listener| all | listener.topics);
+        let wanted = listeners.iter().fold(0, |all, listener| all | listener.kinds);
         self.listeners.store(Arc::new(listeners));
-        self.wanted.store(wanted, Relaxed);
+        self.subscribed_kinds.store(wanted, Relaxed);
     }
 
     /// The list is kept while they listen, not locked.
-    fn listening_to(&self, topic: Topic) -> impl Iterator<Item = Arc<Listener>> + use<> {
+    fn listeners_for(&self, topic: EventKind) -> impl Iterator<Item = Arc<EventListener>> + use<> {
         let listeners = self.listeners.load_full();
         (0..listeners.len()).filter_map(move |index| {
-            let listener = listeners.get(index).filter(|listener| listener.topics & topic.bit() != 0);
+            let listener = listeners.get(index).filter(|listener| listener.kinds & topic.bit() != 0);
             listener.map(Arc::clone)
         })
     }
 
-    fn pass(self: &Arc<Bus>, mut event: Event) -> Event {
-        let topic = event.topic();
+    fn dispatch(self: &Arc<EventBus>, mut event: Event) -> Event {
+        let topic = event.kind();
         let mut is_told = false;
-        if self.wanted.load(Relaxed) & topic.bit() != 0 {
-            for listener in self.listening_to(topic) {
-                match &listener.run {
-                    Run::Plain(run) => self.hear(&listener, run, &mut event),
-                    Run::Told(_) => is_told = true,
-                    Run::Asked(_) => {}
+        if self.subscribed_kinds.load(Relaxed) & topic.bit() != 0 {
+            for listener in self.listeners_for(topic) {
+                match &listener.callback {
+                    ListenerFn::Sync(run) => self.call_sync(&listener, run, &mut event),
+                    ListenerFn::Background(_) => is_told = true,
+                    ListenerFn::AsyncRequest(_) => {}
                 }
             }
         }
         if is_told {
-            self.post(event.clone());
+            self.enqueue(event.clone());
         }
         for parent in self.parents.load_full().iter() {
-            event = parent.bus.pass(event);
+            event = parent.bus.dispatch(event);
         }
         event
     }
 
     /// One listener on the spot. What it leaves behind in panic, or makes another kind of event of, is undone.
-    fn hear(
-        self: &Arc<Bus>,
-        listener: &Listener,
+    fn call_sync(
+        self: &Arc<EventBus>,
+        listener: &EventListener,
         run: &(dyn Fn(&mut Event) + Send + Sync),
         event: &mut Event,
     ) {
         let before = event.clone();
         let heard = catch_unwind(AssertUnwindSafe(|| run(event)));
-        let topic = before.topic();
-        if heard.is_ok() && event.topic() == topic {
+        let topic = before.kind();
+        if heard.is_ok() && event.kind() == topic {
             return;
         }
         match (&mut *event, before) {
-            (Event::Request(event), Event::Request(before)) => event.undo(before),
+            (Event::Request(event), Event::Request(before)) => event.restore(before),
             (event, before) => *event = before,
         }
         if let Err(panic) = heard {
-            self.fault(listener, event, &format!("a listener panicked: {}", words(panic.as_ref())));
+            self.report_failure(listener, event, &format!("a listener panicked: {}", panic_message(panic.as_ref())));
         }
     }
 
-    fn ask_plain(self: &Arc<Bus>, listener: &Listener, event: RequestEvent) -> RequestEvent {
-        let Run::Plain(run) = &listener.run else {
+    fn call_sync_request(self: &Arc<EventBus>, listener: &EventListener, event: RequestEvent) -> RequestEvent {
+        let ListenerFn::Sync(run) = &listener.callback else {
             return event;
         };
         let mut asked = Event::Request(event.clone());
-        self.hear(listener, run, &mut asked);
+        self.call_sync(listener, run, &mut asked);
         match asked {
             Event::Request(mut event) => {
-                event.set_status(self.status);
+                event.set_default_status(self.default_status);
                 event
             }
             _ => event,
@@ -647,13 +647,13 @@ impl Bus {
     /// Waits for one listener, not longer than patience lasts.
     ///
     /// Cancel safe: yes, the listener is dropped with it.
-    async fn attend<T>(
-        self: &Arc<Bus>,
-        listener: &Listener,
+    async fn call_async<T>(
+        self: &Arc<EventBus>,
+        listener: &EventListener,
         event: &Event,
         start: impl FnOnce() -> Option<BoxFuture<'static, T>>,
     ) -> Option<T> {
-        if listener.is_on_leave() {
+        if listener.is_suspended() {
             self.n_dropped.fetch_add(1, Relaxed);
             return None;
         }
@@ -666,12 +666,12 @@ impl Bus {
                         Ok(poll) => poll.map(Ok),
                         Err(panic) => Poll::Ready(Err(panic)),
                     });
-                let patience = Duration::from_millis(self.patience.load(Relaxed));
+                let patience = Duration::from_millis(self.timeout_ms.load(Relaxed));
                 match tokio::time::timeout(patience, caught).await {
                     Ok(ended) => ended,
                     Err(_) => {
-                        listener.stalled();
-                        self.fault(listener, event, &format!("a listener took longer than {patience:?}"));
+                        listener.record_stall();
+                        self.report_failure(listener, event, &format!("a listener took longer than {patience:?}"));
                         return None;
                     }
                 }
@@ -682,7 +682,7 @@ impl Bus {
         match ended {
             Ok(heard) => Some(heard),
             Err(panic) => {
-                self.fault(listener, event, &format!("a listener panicked: {}", words(panic.as_ref())));
+                self.report_failure(listener, event, &format!("a listener panicked: {}", panic_message(panic.as_ref())));
                 None
             }
         }
@@ -691,27 +691,27 @@ impl Bus {
     /// A listener failed: the log is told at the first, second, fourth, eighth … time, others who listen to
     /// errors each time. Errors of those go to the log only, or it would never end.
     #[cold]
-    fn fault(self: &Arc<Bus>, listener: &Listener, event: &Event, what: &str) {
-        let times = listener.n_faults.fetch_add(1, Relaxed) + 1;
+    fn report_failure(self: &Arc<EventBus>, listener: &EventListener, event: &Event, what: &str) {
+        let times = listener.n_failures.fetch_add(1, Relaxed) + 1;
         if times.is_power_of_two() {
             let (listener, event) = (listener.id, event.name());
             tracing::error!(listener, event, times, "{what}");
         }
-        if event.topic() != Topic::Error {
+        if event.kind() != EventKind::Error {
             let error = ErrorEvent::new(&event.server().into(), ErrorContext::Listener, what);
             let detail = format!("listener {} of {}", listener.id, event.name());
-            self.pass(error.with_kind("Listener").with_detail(detail).into());
+            self.dispatch(error.with_kind("Listener").with_detail(detail).into());
         }
     }
 
-    fn post(self: &Arc<Bus>, event: Event) {
+    fn enqueue(self: &Arc<EventBus>, event: Event) {
         {
             let mut queue = lock(&self.queue);
-            self.n_waiting.fetch_add(1, Relaxed);
+            self.n_pending.fetch_add(1, Relaxed);
             queue.push_back(event);
             while queue.is_full() {
                 queue.pop_front();
-                self.n_waiting.fetch_sub(1, Relaxed);
+                self.n_pending.fetch_sub(1, Relaxed);
                 self.n_dropped.fetch_add(1, Relaxed);
             }
         }
@@ -719,27 +719,27 @@ impl Bus {
     }
 
     /// Starts the task in the background, or tells it to look. Without a runtime events wait for the next one.
-    fn wake(self: &Arc<Bus>) {
+    fn wake(self: &Arc<EventBus>) {
         if self.is_running.swap(true, AcqRel) {
-            self.stirred.notify_one();
+            self.wakeup.notify_one();
             return;
         }
-        let running = Running(Arc::clone(self));
+        let running = BackgroundWorker(Arc::clone(self));
         if tokio::runtime::Handle::try_current().is_ok() {
             // It belongs to the bus, whose last handle ends it; and to the runtime.
             tracker::spawn_main(running.run());
         }
     }
 
-    async fn tell_waiting(self: &Arc<Bus>, event: Event) {
-        let listeners = self.listening_to(event.topic());
-        let told = listeners.filter(|listener| matches!(listener.run, Run::Told(_)));
+    async fn run_background_listeners(self: &Arc<EventBus>, event: Event) {
+        let listeners = self.listeners_for(event.kind());
+        let told = listeners.filter(|listener| matches!(listener.callback, ListenerFn::Background(_)));
         let mut calls: Vec<BoxFuture<'_, ()>> = told
             .map(|listener| -> BoxFuture<'_, ()> {
                 let event = event.clone();
                 Box::pin(async move {
-                    if let Run::Told(run) = &listener.run {
-                        self.attend(&listener, &event, || run(event.clone())).await;
+                    if let ListenerFn::Background(run) = &listener.callback {
+                        self.call_async(&listener, &event, || run(event.clone())).await;
                     }
                 })
             })
@@ -753,102 +753,102 @@ impl Bus {
     }
 }
 
-impl Listener {
-    fn stalled(&self) {
-        if self.n_stalls.fetch_add(1, Relaxed) + 1 >= STALLS {
-            *lock(&self.leave) = Some(timer_now() + LEAVE);
+impl EventListener {
+    fn record_stall(&self) {
+        if self.n_stalls.fetch_add(1, Relaxed) + 1 >= MAX_CONSECUTIVE_STALLS {
+            *lock(&self.suspended_until) = Some(timer_now() + STALL_SUSPENSION);
         }
     }
 
-    fn is_on_leave(&self) -> bool {
-        if self.n_stalls.load(Relaxed) < STALLS {
+    fn is_suspended(&self) -> bool {
+        if self.n_stalls.load(Relaxed) < MAX_CONSECUTIVE_STALLS {
             return false;
         }
-        lock(&self.leave).is_some_and(|until| timer_now() < until)
+        lock(&self.suspended_until).is_some_and(|until| timer_now() < until)
     }
 }
 
 /// Those who are to be asked about one request.
 #[derive(Default)]
-struct Round {
-    listeners: VecDeque<(Arc<Bus>, Arc<Listener>)>,
+struct RequestListeners {
+    listeners: VecDeque<(Arc<EventBus>, Arc<EventListener>)>,
     /// Where it is to be told in the background when everyone was asked.
-    buses: Vec<Arc<Bus>>,
+    buses: Vec<Arc<EventBus>>,
 }
 
-impl Round {
-    async fn go_on(mut self, mut event: RequestEvent) -> RequestEvent {
+impl RequestListeners {
+    async fn run(mut self, mut event: RequestEvent) -> RequestEvent {
         while let Some((bus, listener)) = self.listeners.pop_front() {
-            event = match &listener.run {
-                Run::Asked(run) => {
+            event = match &listener.callback {
+                ListenerFn::AsyncRequest(run) => {
                     let asked = Event::Request(event.clone());
-                    let answered = bus.attend(&listener, &asked, || Some(run(event.clone()))).await;
+                    let answered = bus.call_async(&listener, &asked, || Some(run(event.clone()))).await;
                     let mut event = answered.unwrap_or(event);
-                    event.set_status(bus.status);
+                    event.set_default_status(bus.default_status);
                     event
                 }
-                _ => bus.ask_plain(&listener, event),
+                _ => bus.call_sync_request(&listener, event),
             };
         }
-        self.end(&event);
+        self.enqueue_background(&event);
         event
     }
 
-    fn end(&self, event: &RequestEvent) {
+    fn enqueue_background(&self, event: &RequestEvent) {
         for bus in &self.buses {
-            if bus.listening_to(Topic::Request).any(|listener| matches!(listener.run, Run::Told(_))) {
-                bus.post(Event::Request(event.clone()));
+            if bus.listeners_for(EventKind::Request).any(|listener| matches!(listener.callback, ListenerFn::Background(_))) {
+                bus.enqueue(Event::Request(event.clone()));
             }
         }
     }
 }
 
 /// The task in the background. However it ends, the next one may start.
-struct Running(Arc<Bus>);
+struct BackgroundWorker(Arc<EventBus>);
 
-impl Running {
+impl BackgroundWorker {
     async fn run(self) {
         let bus = &self.0;
         loop {
             let next = lock(&bus.queue).pop_front();
             match next {
                 Some(event) => {
-                    let _heard = Heard(bus);
-                    bus.tell_waiting(event).await;
+                    let _heard = DeliveryGuard(bus);
+                    bus.run_background_listeners(event).await;
                 }
-                None if bus.is_over.load(Acquire) => return,
-                None => bus.stirred.notified().await,
+                None if bus.is_closed.load(Acquire) => return,
+                None => bus.wakeup.notified().await,
             }
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for BackgroundWorker {
     fn drop(&mut self) {
         self.0.is_running.store(false, Release);
     }
 }
 
 /// An event that was taken from the queue; dropped, it has been heard.
-struct Heard<'a>(&'a Bus);
+struct DeliveryGuard<'a>(&'a EventBus);
 
-impl Drop for Heard<'_> {
+impl Drop for DeliveryGuard<'_> {
     fn drop(&mut self) {
-        if self.0.n_waiting.fetch_sub(1, AcqRel) == 1 {
-            self.0.rested.notify_waiters();
+        if self.0.n_pending.fetch_sub(1, AcqRel) == 1 {
+            self.0.idle.notify_waiters();
         }
     }
 }
 
-const SERVER: [Topic; 4] = [Topic::Created, Topic::Removed, Topic::Paused, Topic::Resumed];
-const TOOL: [Topic; 2] = [Topic::ToolStart, Topic::ToolEnd];
+const SERVER_KINDS: [EventKind; 4] = [EventKind::ServerCreated, EventKind::ServerRemoved, EventKind::ServerPaused, EventKind::ServerResumed];
+const TOOL_KINDS: [EventKind; 2] = [EventKind::ToolStart, EventKind::ToolEnd];
 
 /// The topics of a list of names.
-fn topics(names: &str) -> Result<Vec<Topic>, Error> {
-    let known = || Topic::ALL.map(Topic::name).join(", ");
+fn parse_kinds(names: &str) -> Result<Vec<EventKind>, Error> {
+    let known = || EventKind::ALL.map(EventKind::name).join(", ");
     let mut topics = Vec::new();
     for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-        let topic = Topic::ALL.into_iter().find(|topic| topic.name().eq_ignore_ascii_case(name));
+        let topic = EventKind::ALL.into_iter().find(|topic| topic.name().eq_ignore_ascii_case(name));
         topics.push(topic.ok_or_else(|| {
             let said = format!("unknown event: {name}; known are {}", known());
             Error::new(ErrorKind::InvalidConfig, said)
@@ -865,7 +865,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// What a panic said.
-fn words(panic: &(dyn Any + Send)) -> &str {
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }

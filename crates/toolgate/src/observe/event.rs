@@ -14,7 +14,7 @@ use http::HeaderMap;
 use serde_json::{Map, Value, json};
 use toolgate_wire::{RawJson, RequestId};
 
-use super::mask::{HIDDEN, is_secret};
+use super::mask::{MASK, is_secret};
 use super::stats::Stats;
 use super::timing::millis;
 use super::view::{ErrorCode, StatsDetail, StatsSummary};
@@ -49,11 +49,11 @@ pub enum Event {
 
 /// What one can listen to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Topic {
-    Created,
-    Removed,
-    Paused,
-    Resumed,
+pub(crate) enum EventKind {
+    ServerCreated,
+    ServerRemoved,
+    ServerPaused,
+    ServerResumed,
     Request,
     Response,
     Error,
@@ -61,17 +61,17 @@ pub(crate) enum Topic {
     ToolEnd,
 }
 
-impl Topic {
-    pub(crate) const ALL: [Topic; 9] = [
-        Topic::Created,
-        Topic::Removed,
-        Topic::Paused,
-        Topic::Resumed,
-        Topic::Request,
-        Topic::Response,
-        Topic::Error,
-        Topic::ToolStart,
-        Topic::ToolEnd,
+impl EventKind {
+    pub(crate) const ALL: [EventKind; 9] = [
+        EventKind::ServerCreated,
+        EventKind::ServerRemoved,
+        EventKind::ServerPaused,
+        EventKind::ServerResumed,
+        EventKind::Request,
+        EventKind::Response,
+        EventKind::Error,
+        EventKind::ToolStart,
+        EventKind::ToolEnd,
     ];
 
     pub(crate) fn bit(self) -> u32 {
@@ -80,15 +80,15 @@ impl Topic {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Topic::Created => "onMCPServerCreate",
-            Topic::Removed => "onMCPServerRemove",
-            Topic::Paused => "onMCPServerPause",
-            Topic::Resumed => "onMCPServerResume",
-            Topic::Request => "onMCPRequest",
-            Topic::Response => "onMCPResponse",
-            Topic::Error => "onMCPError",
-            Topic::ToolStart => "beforeAIToolExecute",
-            Topic::ToolEnd => "afterAIToolExecute",
+            EventKind::ServerCreated => "onMCPServerCreate",
+            EventKind::ServerRemoved => "onMCPServerRemove",
+            EventKind::ServerPaused => "onMCPServerPause",
+            EventKind::ServerResumed => "onMCPServerResume",
+            EventKind::Request => "onMCPRequest",
+            EventKind::Response => "onMCPResponse",
+            EventKind::Error => "onMCPError",
+            EventKind::ToolStart => "beforeAIToolExecute",
+            EventKind::ToolEnd => "afterAIToolExecute",
         }
     }
 }
@@ -97,7 +97,7 @@ impl Event {
     /// The name under which [`Events::on`](super::Events::on) knows it.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.topic().name()
+        self.kind().name()
     }
 
     /// The server it is about.
@@ -126,8 +126,8 @@ impl Event {
     }
 
     /// How many bytes of a request and its answer it keeps alive. Never changes.
-    pub(crate) fn weight(&self) -> usize {
-        let of_request = |request: &RequestInfo| request.size;
+    pub(crate) fn retained_bytes(&self) -> usize {
+        let of_request = |request: &RequestInfo| request.params_bytes;
         match self {
             Event::Server(_) => 0,
             Event::Request(event) => of_request(event),
@@ -139,19 +139,19 @@ impl Event {
         }
     }
 
-    pub(crate) fn topic(&self) -> Topic {
+    pub(crate) fn kind(&self) -> EventKind {
         match self {
             Event::Server(event) => match event.change() {
-                ServerChange::Created => Topic::Created,
-                ServerChange::Removed => Topic::Removed,
-                ServerChange::Paused => Topic::Paused,
-                ServerChange::Resumed => Topic::Resumed,
+                ServerChange::Created => EventKind::ServerCreated,
+                ServerChange::Removed => EventKind::ServerRemoved,
+                ServerChange::Paused => EventKind::ServerPaused,
+                ServerChange::Resumed => EventKind::ServerResumed,
             },
-            Event::Request(_) => Topic::Request,
-            Event::Response(_) => Topic::Response,
-            Event::Error(_) => Topic::Error,
-            Event::Tool(event) if event.is_end() => Topic::ToolEnd,
-            Event::Tool(_) => Topic::ToolStart,
+            Event::Request(_) => EventKind::Request,
+            Event::Response(_) => EventKind::Response,
+            Event::Error(_) => EventKind::Error,
+            Event::Tool(event) if event.is_end() => EventKind::ToolEnd,
+            Event::Tool(_) => EventKind::ToolStart,
         }
     }
 }
@@ -200,17 +200,17 @@ pub struct RequestInfo {
     pub(crate) transport: Transport,
     pub(crate) stats: Arc<Stats>,
     /// When it came, on the clock of the statistics.
-    pub(crate) at: u64,
+    pub(crate) received_nanos: u64,
     /// The parameters once somebody has asked for them.
     /// Bytes of the parameters as they came.
-    pub(crate) size: usize,
-    pub(crate) read: OnceLock<Value>,
+    pub(crate) params_bytes: usize,
+    pub(crate) parsed_params: OnceLock<Value>,
     /// The parameters once somebody has changed them.
-    pub(crate) changed: Option<Value>,
+    pub(crate) changed_params: Option<Value>,
 }
 
 /// What came, before it is an event.
-pub(crate) struct Incoming<'a> {
+pub(crate) struct RequestInfoParts<'a> {
     pub(crate) id: Option<&'a RequestId>,
     pub(crate) method: &'a str,
     pub(crate) params: Option<&'a RawJson>,
@@ -221,21 +221,21 @@ pub(crate) struct Incoming<'a> {
 }
 
 impl RequestInfo {
-    pub(crate) fn new(server: &Arc<str>, stats: &Arc<Stats>, incoming: &Incoming<'_>) -> RequestInfo {
+    pub(crate) fn new(server: &Arc<str>, stats: &Arc<Stats>, incoming: &RequestInfoParts<'_>) -> RequestInfo {
         RequestInfo {
             server: Arc::clone(server),
             id: incoming.id.cloned(),
             method: incoming.method.into(),
             params: incoming.params.cloned(),
-            size: incoming.params.map_or(0, |params| params.as_bytes().len()),
+            params_bytes: incoming.params.map_or(0, |params| params.as_bytes().len()),
             headers: Arc::clone(incoming.headers),
             remote: incoming.remote,
             principal: incoming.principal.clone(),
             transport: incoming.transport,
-            at: stats.nanos(),
+            received_nanos: stats.nanos(),
             stats: Arc::clone(stats),
-            read: OnceLock::new(),
-            changed: None,
+            parsed_params: OnceLock::new(),
+            changed_params: None,
         }
     }
 
@@ -264,7 +264,7 @@ impl RequestInfo {
     /// The parameters; an empty object if there are none. Read when first asked for.
     #[must_use]
     pub fn params(&self) -> &Value {
-        self.changed.as_ref().unwrap_or_else(|| self.read.get_or_init(|| tree(self.params.as_ref())))
+        self.changed_params.as_ref().unwrap_or_else(|| self.parsed_params.get_or_init(|| params_to_value(self.params.as_ref())))
     }
 
     /// The tool, prompt or URI that was asked for, if the method is about one.
@@ -275,7 +275,7 @@ impl RequestInfo {
             "resources/read" | "resources/subscribe" | "resources/unsubscribe" => "uri",
             _ => return None,
         };
-        match self.changed.as_ref().or(self.read.get()) {
+        match self.changed_params.as_ref().or(self.parsed_params.get()) {
             Some(params) => params.get(key)?.as_str().map(Cow::Borrowed),
             None => self.params.as_ref()?.view().get(key)?.as_string(),
         }
@@ -329,8 +329,8 @@ impl RequestInfo {
     }
 
     /// How long ago it came, in nanoseconds.
-    pub(crate) fn age(&self) -> u64 {
-        self.stats.nanos().saturating_sub(self.at)
+    pub(crate) fn elapsed_nanos(&self) -> u64 {
+        self.stats.nanos().saturating_sub(self.received_nanos)
     }
 
     fn data(&self) -> Value {
@@ -339,7 +339,7 @@ impl RequestInfo {
             "serverName": &*self.server,
             "requestId": self.id(),
             "requestData": { "id": self.id(), "method": &*self.method, "params": self.params() },
-            "headers": shown(&self.headers),
+            "headers": headers_to_json(&self.headers),
             "remote": self.remote.map(|remote| remote.to_string()),
             "principal": self.principal.id(),
             "transport": self.transport.as_str(),
@@ -359,16 +359,16 @@ impl std::fmt::Debug for RequestInfo {
     }
 }
 
-fn tree(params: Option<&RawJson>) -> Value {
+fn params_to_value(params: Option<&RawJson>) -> Value {
     params.map_or_else(|| Value::Object(Map::new()), RawJson::to_value)
 }
 
 /// Headers without secrets; several of a name are told in one line.
-fn shown(headers: &HeaderMap) -> Value {
+fn headers_to_json(headers: &HeaderMap) -> Value {
     let mut shown = Map::new();
     for name in headers.keys() {
         let value = if is_secret(name.as_str()) {
-            HIDDEN.to_owned()
+            MASK.to_owned()
         } else {
             let values = headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
             values.collect::<Vec<_>>().join(", ")
@@ -393,12 +393,12 @@ fn shown(headers: &HeaderMap) -> Value {
 pub struct RequestEvent {
     info: Arc<RequestInfo>,
     is_changed: bool,
-    rejection: Option<Rejection>,
+    rejection: Option<ListenerRejection>,
 }
 
 /// Why, and how, a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rejection {
+pub(crate) struct ListenerRejection {
     /// If none was chosen, it is 200, or 401 if the listener is one of the server itself.
     pub(crate) status: Option<u16>,
     pub(crate) code: i64,
@@ -406,7 +406,7 @@ pub(crate) struct Rejection {
 }
 
 /// The code of a refusal whose listener chose none.
-const REFUSED: i64 = -32000;
+const DEFAULT_REJECTION_CODE: i64 = -32000;
 
 impl RequestEvent {
     pub(crate) fn new(info: RequestInfo) -> RequestEvent {
@@ -416,7 +416,7 @@ impl RequestEvent {
     /// Refuses the request with this message: nothing behind this point sees it. The peer gets an error with
     /// the code -32000. The first refusal stands.
     pub fn reject(&mut self, message: impl Into<String>) {
-        self.refuse(None, REFUSED, message.into());
+        self.set_rejection(None, DEFAULT_REJECTION_CODE, message.into());
     }
 
     /// Refuses the request with an HTTP status, an error code and a message.
@@ -427,7 +427,7 @@ impl RequestEvent {
     /// # });
     /// ```
     pub fn reject_with(&mut self, status: u16, code: i64, message: impl Into<String>) {
-        self.refuse(Some(status), code, message.into());
+        self.set_rejection(Some(status), code, message.into());
     }
 
     /// Whether somebody has refused it.
@@ -445,8 +445,8 @@ impl RequestEvent {
     /// The parameters, to be changed. What is no object in the end is as good as none.
     pub fn params_mut(&mut self) -> &mut Value {
         self.is_changed = true;
-        let RequestInfo { changed, read, params, .. } = Arc::make_mut(&mut self.info);
-        changed.get_or_insert_with(|| read.get().cloned().unwrap_or_else(|| tree(params.as_ref())))
+        let RequestInfo { changed_params: changed, parsed_params: read, params, .. } = Arc::make_mut(&mut self.info);
+        changed.get_or_insert_with(|| read.get().cloned().unwrap_or_else(|| params_to_value(params.as_ref())))
     }
 
     /// All of it as JSON; see [`Event::data`].
@@ -458,30 +458,30 @@ impl RequestEvent {
         data
     }
 
-    pub(crate) fn refuse(&mut self, status: Option<u16>, code: i64, message: String) {
-        self.rejection.get_or_insert(Rejection { status, code, message });
+    pub(crate) fn set_rejection(&mut self, status: Option<u16>, code: i64, message: String) {
+        self.rejection.get_or_insert(ListenerRejection { status, code, message });
     }
 
     /// A listener that failed has changed nothing; but what it refused is refused.
-    pub(crate) fn undo(&mut self, before: RequestEvent) {
+    pub(crate) fn restore(&mut self, before: RequestEvent) {
         let rejection = self.rejection.take().or(before.rejection);
         *self = RequestEvent { rejection, ..before };
     }
 
     /// A status for those who chose none.
-    pub(crate) fn set_status(&mut self, status: u16) {
+    pub(crate) fn set_default_status(&mut self, status: u16) {
         if let Some(rejection) = &mut self.rejection {
             rejection.status.get_or_insert(status);
         }
     }
 
     /// The request as it is to be answered, whether it is another than the one that came, and its refusal.
-    pub(crate) fn settle(mut self) -> (Arc<RequestInfo>, bool, Option<Rejection>) {
+    pub(crate) fn into_parts(mut self) -> (Arc<RequestInfo>, bool, Option<ListenerRejection>) {
         if self.is_changed {
             let info = Arc::make_mut(&mut self.info);
-            if let Some(params) = info.changed.take() {
+            if let Some(params) = info.changed_params.take() {
                 info.params = params.is_object().then(|| RawJson::from(&params));
-                info.read = OnceLock::new();
+                info.parsed_params = OnceLock::new();
             }
         }
         (self.info, self.is_changed, self.rejection)
@@ -512,7 +512,7 @@ pub struct ResponseEvent {
     error: Option<ErrorCode>,
     nanos: u64,
     /// The answer once somebody has asked for it. Shared by all clones.
-    read: Arc<OnceLock<Value>>,
+    parsed: Arc<OnceLock<Value>>,
 }
 
 impl ResponseEvent {
@@ -523,7 +523,7 @@ impl ResponseEvent {
         error: Option<ErrorCode>,
         nanos: u64,
     ) -> ResponseEvent {
-        ResponseEvent { request, body, status, error, nanos, read: Arc::default() }
+        ResponseEvent { request, body, status, error, nanos, parsed: Arc::default() }
     }
 
     /// The request.
@@ -547,7 +547,7 @@ impl ResponseEvent {
     /// The answer: a JSON-RPC message. Read when first asked for.
     #[must_use]
     pub fn response(&self) -> &Value {
-        self.read.get_or_init(|| written::response_value(&self.body))
+        self.parsed.get_or_init(|| written::response_value(&self.body))
     }
 
     /// The answer as it is to be sent.
@@ -562,7 +562,7 @@ impl ResponseEvent {
             members.insert("jsonrpc".into(), "2.0".into());
             members.insert("id".into(), self.request.id());
             self.body = Bytes::from(response.to_string());
-            self.read = Arc::new(OnceLock::from(response));
+            self.parsed = Arc::new(OnceLock::from(response));
         } else {
             tracing::warn!(server = self.server(), "an answer must be an object: it is sent as it was");
         }
@@ -677,10 +677,10 @@ impl std::fmt::Display for ErrorContext {
 /// });
 /// ```
 #[derive(Clone, Debug)]
-pub struct ErrorEvent(Arc<Wrong>);
+pub struct ErrorEvent(Arc<ErrorEventInner>);
 
 #[derive(Clone, Debug)]
-struct Wrong {
+struct ErrorEventInner {
     server: Arc<str>,
     context: ErrorContext,
     kind: &'static str,
@@ -695,7 +695,7 @@ struct Wrong {
 
 impl ErrorEvent {
     pub(crate) fn new(server: &Arc<str>, context: ErrorContext, message: impl Into<String>) -> ErrorEvent {
-        ErrorEvent(Arc::new(Wrong {
+        ErrorEvent(Arc::new(ErrorEventInner {
             server: Arc::clone(server),
             context,
             kind: "",
@@ -711,23 +711,23 @@ impl ErrorEvent {
 
     /// What kind of failure it is, in one word.
     pub(crate) fn with_kind(mut self, kind: &'static str) -> ErrorEvent {
-        self.wrong().kind = kind;
+        self.inner_mut().kind = kind;
         self
     }
 
     pub(crate) fn with_detail(mut self, detail: impl Into<String>) -> ErrorEvent {
-        self.wrong().detail = detail.into();
+        self.inner_mut().detail = detail.into();
         self
     }
 
     pub(crate) fn with_code(mut self, code: ErrorCode) -> ErrorEvent {
-        self.wrong().code = Some(code);
+        self.inner_mut().code = Some(code);
         self
     }
 
     /// Which request went wrong, and how long that took.
     pub(crate) fn with_request(mut self, request: Arc<RequestInfo>, nanos: u64) -> ErrorEvent {
-        let wrong = self.wrong();
+        let wrong = self.inner_mut();
         (wrong.remote, wrong.transport) = (request.remote, Some(request.transport));
         (wrong.request, wrong.nanos) = (Some(request), Some(nanos));
         self
@@ -735,12 +735,12 @@ impl ErrorEvent {
 
     /// Where it came from, if no request was read.
     pub(crate) fn with_origin(mut self, transport: Transport, remote: Option<SocketAddr>) -> ErrorEvent {
-        let wrong = self.wrong();
+        let wrong = self.inner_mut();
         (wrong.transport, wrong.remote) = (Some(transport), remote);
         self
     }
 
-    fn wrong(&mut self) -> &mut Wrong {
+    fn inner_mut(&mut self) -> &mut ErrorEventInner {
         Arc::make_mut(&mut self.0)
     }
 
@@ -865,10 +865,10 @@ pub enum ServerChange {
 /// });
 /// ```
 #[derive(Clone, Debug)]
-pub struct ServerEvent(Arc<Change>);
+pub struct ServerEvent(Arc<ServerEventInner>);
 
 #[derive(Debug)]
-struct Change {
+struct ServerEventInner {
     change: ServerChange,
     name: Arc<str>,
     description: String,
@@ -883,7 +883,7 @@ impl ServerEvent {
         version: &str,
     ) -> ServerEvent {
         let (description, version) = (description.to_owned(), version.to_owned());
-        ServerEvent(Arc::new(Change { change, name: Arc::clone(name), description, version }))
+        ServerEvent(Arc::new(ServerEventInner { change, name: Arc::clone(name), description, version }))
     }
 
     /// What happened.
@@ -913,7 +913,7 @@ impl ServerEvent {
     /// All of it as JSON; see [`Event::data`].
     #[must_use]
     pub fn data(&self) -> Value {
-        let Change { name, description, version, .. } = &*self.0;
+        let ServerEventInner { name, description, version, .. } = &*self.0;
         json!({
             "server": &**name,
             "serverName": &**name,

@@ -6,10 +6,10 @@
 use serde_json::Value;
 
 /// What stands for a secret.
-pub(crate) const HIDDEN: &str = "***";
+pub(crate) const MASK: &str = "***";
 
 /// A name with one of these in it names a secret, whatever its case and its dashes.
-const WITHIN: [&str; 15] = [
+const SECRET_NAME_PARTS: [&str; 15] = [
     "password",
     "passwd",
     "passphrase",
@@ -28,7 +28,7 @@ const WITHIN: [&str; 15] = [
 ];
 
 /// So does a name that is one of these.
-const WHOLE: [&str; 9] = ["key", "auth", "bearer", "pass", "pin", "otp", "jwt", "cvv", "cvc"];
+const SECRET_NAMES: [&str; 9] = ["key", "auth", "bearer", "pass", "pin", "otp", "jwt", "cvv", "cvc"];
 
 /// Hides the values of all members whose names stand for secrets, at any depth: they become `"***"`.
 ///
@@ -47,7 +47,7 @@ pub fn mask(value: &mut Value) {
             Value::Object(members) => {
                 for (name, value) in members {
                     if is_secret(name) {
-                        *value = HIDDEN.into();
+                        *value = MASK.into();
                     } else {
                         rest.push(value);
                     }
@@ -62,7 +62,7 @@ pub fn mask(value: &mut Value) {
 pub(crate) fn is_secret(name: &str) -> bool {
     let letters = name.chars().filter(|letter| letter.is_alphanumeric());
     let plain: String = letters.flat_map(char::to_lowercase).collect();
-    WHOLE.contains(&&*plain) || WITHIN.iter().any(|secret| plain.contains(secret))
+    SECRET_NAMES.contains(&&*plain) || SECRET_NAME_PARTS.iter().any(|secret| plain.contains(secret))
 }
 
 /// A URI without the secrets that people put into them: who logs in, and values of the query.
@@ -72,7 +72,7 @@ pub(crate) fn mask_uri(uri: &str) -> String {
         Some((scheme, rest)) => {
             let end = rest.find('/').unwrap_or(rest.len());
             match rest[..end].rfind('@') {
-                Some(at) => format!("{scheme}://{HIDDEN}{}", &rest[at..]),
+                Some(at) => format!("{scheme}://{MASK}{}", &rest[at..]),
                 None => place.to_owned(),
             }
         }
@@ -81,7 +81,7 @@ pub(crate) fn mask_uri(uri: &str) -> String {
     for (number, pair) in query.iter().flat_map(|query| query.split('&')).enumerate() {
         masked.push(if number == 0 { '?' } else { '&' });
         match pair.split_once('=') {
-            Some((name, _)) if is_secret(name) => masked.extend([name, "=", HIDDEN]),
+            Some((name, _)) if is_secret(name) => masked.extend([name, "=", MASK]),
             _ => masked.push_str(pair),
         }
     }
@@ -160,13 +160,13 @@ mod tests {
         })
     }
 
-    fn all_below(value: &Value, is_below: bool) -> bool {
+    fn is_masked_below_secrets(value: &Value, is_below: bool) -> bool {
         match value {
             Value::Object(members) => {
-                members.iter().all(|(name, value)| all_below(value, is_below || is_secret(name)))
+                members.iter().all(|(name, value)| is_masked_below_secrets(value, is_below || is_secret(name)))
             }
-            Value::Array(items) => items.iter().all(|value| all_below(value, is_below)),
-            value => !is_below || value == HIDDEN,
+            Value::Array(items) => items.iter().all(|value| is_masked_below_secrets(value, is_below)),
+            value => !is_below || value == MASK,
         }
     }
 
@@ -176,7 +176,7 @@ mod tests {
             let before = value.to_string();
             mask(&mut value);
             prop_assert!(!value.to_string().contains("s3cret"), "{before} became {value}");
-            prop_assert!(all_below(&value, false));
+            prop_assert!(is_masked_below_secrets(&value, false));
             let once = value.clone();
             mask(&mut value);
             prop_assert_eq!(once, value);

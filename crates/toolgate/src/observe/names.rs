@@ -13,41 +13,41 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) const OTHER: &str = "(other)";
 
 /// The most names in a table.
-pub(crate) const MOST: usize = 1000;
+pub(crate) const MAX_NAMES: usize = 1000;
 
 /// The most names of things that failed: what does not exist must not keep the room of what does.
-pub(crate) const MOST_FAILED: usize = 100;
+pub(crate) const MAX_FAILED_NAMES: usize = 100;
 
 /// The longest name, in bytes; names that begin alike so far are one.
-const LONGEST: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 
 /// Slots looked at in each shelf before the next is tried.
-const LOOKS: usize = 4;
+const MAX_PROBES: usize = 4;
 
 /// The shelves: 2, 16 and 64 KiB, each made when it is first needed. Most servers need the first one only.
-const SHELVES: [usize; 3] = [128, 1024, 4096];
+const TABLE_SIZES: [usize; 3] = [128, 1024, 4096];
 
-type Shelf<T> = Box<[OnceLock<Box<Named<T>>>]>;
+type SlotTable<T> = Box<[OnceLock<Box<NamedCounter<T>>>]>;
 
 /// See the module.
-pub(crate) struct Names<T> {
-    shelves: [OnceLock<Shelf<T>>; SHELVES.len()],
+pub(crate) struct NamedCounters<T> {
+    tables: [OnceLock<SlotTable<T>>; TABLE_SIZES.len()],
     n_names: AtomicUsize,
     other: OnceLock<Box<T>>,
     /// Nobody outside knows which names share a slot.
     seed: u64,
 }
 
-struct Named<T> {
+struct NamedCounter<T> {
     hash: u64,
     name: Box<str>,
     value: T,
 }
 
-impl<T: Default> Names<T> {
-    pub(crate) fn new() -> Names<T> {
-        Names {
-            shelves: Default::default(),
+impl<T: Default> NamedCounters<T> {
+    pub(crate) fn new() -> NamedCounters<T> {
+        NamedCounters {
+            tables: Default::default(),
             n_names: AtomicUsize::new(0),
             other: OnceLock::new(),
             seed: RandomState::new().hash_one(0),
@@ -57,35 +57,35 @@ impl<T: Default> Names<T> {
     /// What is counted under a name, new if there are fewer than `most` names.
     #[inline]
     pub(crate) fn get(&self, name: &str, most: usize) -> &T {
-        let name = clip(name, LONGEST);
+        let name = clip(name, MAX_NAME_BYTES);
         let hash = hash(self.seed, name.as_bytes());
         // Nearly always it is the first slot of the first shelf.
-        if let Some(shelf) = self.shelves[0].get()
-            && let Some(named) = shelf[slot_of(hash, 0, SHELVES[0])].get()
-            && named.is(hash, name)
+        if let Some(shelf) = self.tables[0].get()
+            && let Some(named) = shelf[slot_index(hash, 0, TABLE_SIZES[0])].get()
+            && named.matches(hash, name)
         {
             return &named.value;
         }
-        self.search(hash, name, most)
+        self.find_or_insert(hash, name, most)
     }
 
-    fn search(&self, hash: u64, name: &str, most: usize) -> &T {
-        for (shelf, size) in self.shelves.iter().zip(SHELVES) {
+    fn find_or_insert(&self, hash: u64, name: &str, most: usize) -> &T {
+        for (shelf, size) in self.tables.iter().zip(TABLE_SIZES) {
             let shelf = match shelf.get() {
                 Some(shelf) => shelf,
                 None if self.n_names.load(Ordering::Relaxed) >= most => return self.other(),
                 None => shelf.get_or_init(|| (0..size).map(|_| OnceLock::new()).collect()),
             };
-            for look in 0..LOOKS {
-                let slot = &shelf[slot_of(hash, look, size)];
+            for look in 0..MAX_PROBES {
+                let slot = &shelf[slot_index(hash, look, size)];
                 let named = match slot.get() {
                     Some(named) => named,
-                    None => match self.fill(slot, hash, name, most) {
+                    None => match self.fill_slot(slot, hash, name, most) {
                         Some(named) => named,
                         None => return self.other(),
                     },
                 };
-                if named.is(hash, name) {
+                if named.matches(hash, name) {
                     return &named.value;
                 }
             }
@@ -94,9 +94,9 @@ impl<T: Default> Names<T> {
     }
 
     /// Everything that was counted.
-    pub(crate) fn each<V>(&self, mut view: impl FnMut(&T) -> V) -> BTreeMap<String, V> {
+    pub(crate) fn to_map<V>(&self, mut view: impl FnMut(&T) -> V) -> BTreeMap<String, V> {
         let mut all = BTreeMap::new();
-        for named in self.shelves.iter().filter_map(OnceLock::get).flatten().filter_map(OnceLock::get) {
+        for named in self.tables.iter().filter_map(OnceLock::get).flatten().filter_map(OnceLock::get) {
             all.insert(named.name.to_string(), view(&named.value));
         }
         if let Some(other) = self.other.get() {
@@ -107,18 +107,18 @@ impl<T: Default> Names<T> {
 
     /// Fills an empty slot, perhaps later than somebody else who has another name in mind.
     #[cold]
-    fn fill<'a>(
+    fn fill_slot<'a>(
         &self,
-        slot: &'a OnceLock<Box<Named<T>>>,
+        slot: &'a OnceLock<Box<NamedCounter<T>>>,
         hash: u64,
         name: &str,
         most: usize,
-    ) -> Option<&'a Named<T>> {
+    ) -> Option<&'a NamedCounter<T>> {
         let mut is_ours = false;
         if self.n_names.fetch_add(1, Ordering::Relaxed) < most {
             slot.get_or_init(|| {
                 is_ours = true;
-                Box::new(Named { hash, name: name.into(), value: T::default() })
+                Box::new(NamedCounter { hash, name: name.into(), value: T::default() })
             });
         }
         if !is_ours {
@@ -133,14 +133,14 @@ impl<T: Default> Names<T> {
     }
 }
 
-impl<T> Named<T> {
-    fn is(&self, hash: u64, name: &str) -> bool {
+impl<T> NamedCounter<T> {
+    fn matches(&self, hash: u64, name: &str) -> bool {
         self.hash == hash && *self.name == *name
     }
 }
 
 /// The sizes are powers of two.
-fn slot_of(hash: u64, look: usize, size: usize) -> usize {
+fn slot_index(hash: u64, look: usize, size: usize) -> usize {
     (hash as usize).wrapping_add(look) & (size - 1)
 }
 
@@ -177,23 +177,23 @@ mod tests {
 
     use super::*;
 
-    fn count(names: &Names<AtomicU64>, name: &str, most: usize) {
+    fn count(names: &NamedCounters<AtomicU64>, name: &str, most: usize) {
         names.get(name, most).fetch_add(1, Ordering::Relaxed);
     }
 
-    fn all(names: &Names<AtomicU64>) -> BTreeMap<String, u64> {
-        names.each(|count| count.load(Ordering::Relaxed))
+    fn all(names: &NamedCounters<AtomicU64>) -> BTreeMap<String, u64> {
+        names.to_map(|count| count.load(Ordering::Relaxed))
     }
 
     #[test]
     fn a_thousand_names_are_kept_apart_and_the_rest_together() {
-        let names = Names::new();
+        let names = NamedCounters::new();
         for round in 0..3 {
             for number in 0..1500 {
-                count(&names, &format!("name {number}"), MOST);
+                count(&names, &format!("name {number}"), MAX_NAMES);
             }
             let all = all(&names);
-            assert_eq!(all.len(), MOST + 1, "in round {round}");
+            assert_eq!(all.len(), MAX_NAMES + 1, "in round {round}");
             assert_eq!(all[OTHER], 500 * (round + 1));
             assert_eq!(all["name 0"], round + 1);
             assert_eq!(all["name 999"], round + 1);
@@ -202,22 +202,22 @@ mod tests {
 
     #[test]
     fn what_failed_leaves_room_for_what_exists() {
-        let names = Names::new();
+        let names = NamedCounters::new();
         for number in 0..500 {
-            count(&names, &format!("bad {number}"), MOST_FAILED);
+            count(&names, &format!("bad {number}"), MAX_FAILED_NAMES);
         }
-        count(&names, "good", MOST);
-        count(&names, "good", MOST_FAILED);
+        count(&names, "good", MAX_NAMES);
+        count(&names, "good", MAX_FAILED_NAMES);
         let all = all(&names);
-        assert_eq!((all.len(), all[OTHER], all["good"]), (MOST_FAILED + 2, 400, 2));
+        assert_eq!((all.len(), all[OTHER], all["good"]), (MAX_FAILED_NAMES + 2, 400, 2));
     }
 
     #[test]
     fn long_names_are_cut_between_letters() {
-        let names = Names::new();
-        count(&names, &"ä".repeat(300), MOST);
-        count(&names, &"ä".repeat(400), MOST);
-        count(&names, "", MOST);
+        let names = NamedCounters::new();
+        count(&names, &"ä".repeat(300), MAX_NAMES);
+        count(&names, &"ä".repeat(400), MAX_NAMES);
+        count(&names, "", MAX_NAMES);
         assert_eq!(all(&names), BTreeMap::from([("ä".repeat(128), 2), (String::new(), 1)]));
     }
 
@@ -225,7 +225,7 @@ mod tests {
     fn names_that_differ_little_are_spread() {
         for seed in 0..100 {
             let slots =
-                (0..100).map(|number| slot_of(hash(seed, format!("some_tool_{number}").as_bytes()), 0, 128));
+                (0..100).map(|number| slot_index(hash(seed, format!("some_tool_{number}").as_bytes()), 0, 128));
             let slots: std::collections::BTreeSet<_> = slots.collect();
             // A hundred throws at random meet 69 of 128 slots, give or take four.
             assert!(slots.len() > 50, "{} slots with seed {seed}", slots.len());
@@ -234,11 +234,11 @@ mod tests {
 
     #[test]
     fn many_at_once_lose_no_count_and_make_no_name_twice() {
-        let names = Names::new();
+        let names = NamedCounters::new();
         std::thread::scope(|scope| {
             for _ in 0..16 {
                 scope.spawn(|| {
-                    (0..2000).for_each(|number| count(&names, &format!("n{}", number % 700), MOST))
+                    (0..2000).for_each(|number| count(&names, &format!("n{}", number % 700), MAX_NAMES))
                 });
             }
         });

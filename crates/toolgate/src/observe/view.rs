@@ -204,7 +204,7 @@ pub struct ErrorStats {
     /// Errors by the tool that was asked for.
     pub by_tool: BTreeMap<String, u64>,
     /// The last one; as JSON an empty object before the first.
-    #[serde(serialize_with = "or_empty")]
+    #[serde(serialize_with = "serialize_last_error")]
     pub last_error: Option<LastError>,
 }
 
@@ -271,7 +271,7 @@ impl Serialize for ErrorCode {
     }
 }
 
-fn or_empty<S: Serializer>(error: &Option<LastError>, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_last_error<S: Serializer>(error: &Option<LastError>, serializer: S) -> Result<S::Ok, S::Error> {
     match error {
         Some(error) => error.serialize(serializer),
         None => serializer.collect_map(std::iter::empty::<((), ())>()),

@@ -18,7 +18,7 @@ use crate::era::{Reply, ServerInfo, DuplexConnection, Peer, Channel};
 use crate::error::{Error, ErrorKind};
 use crate::hub::ChangeTopic;
 use crate::observe::{
-    ErrorContext, ErrorEvent, Events, Measured, ServerChange, ServerEvent, SessionInfo, StatsDetail,
+    ErrorContext, ErrorEvent, Events, ServerMetrics, ServerChange, ServerEvent, SessionInfo, StatsDetail,
     StatsSummary, Subscription, Transport,
 };
 use crate::observe::{RequestEvent, ResponseEvent};
@@ -253,7 +253,7 @@ impl Server {
             let said = error.to_string();
             tracing::error!(server = self.name(), fault = said, "not changed");
             let watch = &self.0.entry.observer;
-            watch.events.tell(ErrorEvent::new(&watch.server, ErrorContext::Register, &*said));
+            watch.events.publish(ErrorEvent::new(&watch.server, ErrorContext::Register, &*said));
             let mut faults = self.0.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             // A server that is given nonsense for ever remembers the first of it.
             if faults.len() < 100 {
@@ -347,7 +347,7 @@ impl Server {
     pub(crate) fn tell(&self, change: ServerChange) {
         let (face, watch) = (self.face(), &self.0.entry.observer);
         let description = face.implementation.description.as_deref().unwrap_or_default();
-        watch.events.tell(ServerEvent::new(change, &watch.server, description, &face.implementation.version));
+        watch.events.publish(ServerEvent::new(change, &watch.server, description, &face.implementation.version));
     }
 }
 
@@ -746,8 +746,8 @@ impl Server {
     }
 
     /// All numbers, to be written in another form.
-    pub(crate) fn measured(&self, has_names: bool) -> Measured {
-        Measured { server: self.name(), is_paused: self.is_paused(), stats: self.stats(), has_names }
+    pub(crate) fn measured(&self, has_names: bool) -> ServerMetrics {
+        ServerMetrics { server: self.name(), is_paused: self.is_paused(), stats: self.stats(), has_names }
     }
 
     /// Whether it counts.

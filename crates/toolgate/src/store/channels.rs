@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::sync::Notify;
 
-use super::{Heard, Listener};
+use super::{ChannelEvent, Listener};
 use crate::maps::NameMap;
 
 /// Messages that a listener may be behind before it misses the oldest of them, and learns of a gap.
-const BEHIND: usize = 1024;
+const MAX_QUEUED_MESSAGES: usize = 1024;
 
 /// Bytes that a listener may be behind; one message is always kept.
-const BEHIND_BYTES: usize = 4 << 20;
+const MAX_QUEUED_BYTES: usize = 4 << 20;
 
 /// The listeners of one store.
 #[derive(Debug, Default)]
@@ -31,22 +31,22 @@ struct Inner {
 /// What one listener has yet to hear.
 #[derive(Debug, Default)]
 struct Mailbox {
-    letters: Mutex<Letters>,
-    arrived: Notify,
+    queue: Mutex<MailboxQueue>,
+    notify: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Letters {
-    waiting: VecDeque<Bytes>,
+struct MailboxQueue {
+    messages: VecDeque<Bytes>,
     n_bytes: usize,
     /// Something was missed before the first that waits.
-    is_gap: bool,
+    is_lagged: bool,
     is_closed: bool,
 }
 
 /// A listener's end. Whoever drops it has left.
 #[derive(Debug)]
-pub(super) struct Ear {
+pub(super) struct MailboxReceiver {
     mailbox: Arc<Mailbox>,
     channels: Arc<Channels>,
     channel: Box<str>,
@@ -57,9 +57,9 @@ impl Channels {
     pub(super) fn subscribe(self: &Arc<Self>, channel: &str) -> Listener {
         let mailbox = Arc::new(Mailbox::default());
         let mut inner = lock(&self.0);
-        lock(&mailbox.letters).is_closed = inner.is_closed;
+        lock(&mailbox.queue).is_closed = inner.is_closed;
         inner.listeners.get_or_default(channel).push(Arc::clone(&mailbox));
-        Listener::of(Ear { mailbox, channels: Arc::clone(self), channel: channel.into() })
+        Listener::from_mailbox(MailboxReceiver { mailbox, channels: Arc::clone(self), channel: channel.into() })
     }
 
     /// Tells everybody who listens to a channel. False if nobody does.
@@ -75,16 +75,16 @@ impl Channels {
 
     /// Tells the listeners of a channel that something may have been missed.
     #[cfg(feature = "redis")]
-    pub(super) fn gap(&self, channel: &str) {
+    pub(super) fn mark_lagged(&self, channel: &str) {
         for mailbox in lock(&self.0).listeners.get(channel).into_iter().flatten() {
-            lock(&mailbox.letters).is_gap = true;
-            mailbox.arrived.notify_one();
+            lock(&mailbox.queue).is_lagged = true;
+            mailbox.notify.notify_one();
         }
     }
 
     /// Whether anybody listens to this channel.
     #[cfg(feature = "redis")]
-    pub(super) fn has(&self, channel: &str) -> bool {
+    pub(super) fn has_listeners(&self, channel: &str) -> bool {
         lock(&self.0).listeners.contains_key(channel)
     }
 
@@ -99,55 +99,55 @@ impl Channels {
         let mut inner = lock(&self.0);
         inner.is_closed = true;
         for mailbox in inner.listeners.values().flatten() {
-            lock(&mailbox.letters).is_closed = true;
-            mailbox.arrived.notify_one();
+            lock(&mailbox.queue).is_closed = true;
+            mailbox.notify.notify_one();
         }
     }
 }
 
 impl Mailbox {
     fn deliver(&self, message: Bytes) {
-        let mut letters = lock(&self.letters);
+        let mut letters = lock(&self.queue);
         letters.n_bytes += message.len();
-        letters.waiting.push_back(message);
-        while letters.waiting.len() > BEHIND || (letters.n_bytes > BEHIND_BYTES && letters.waiting.len() > 1)
+        letters.messages.push_back(message);
+        while letters.messages.len() > MAX_QUEUED_MESSAGES || (letters.n_bytes > MAX_QUEUED_BYTES && letters.messages.len() > 1)
         {
-            let n_bytes = letters.waiting.pop_front().map_or(0, |oldest| oldest.len());
+            let n_bytes = letters.messages.pop_front().map_or(0, |oldest| oldest.len());
             letters.n_bytes -= n_bytes;
-            letters.is_gap = true;
+            letters.is_lagged = true;
         }
         drop(letters);
-        self.arrived.notify_one();
+        self.notify.notify_one();
     }
 }
 
-impl Ear {
+impl MailboxReceiver {
     /// What comes next. Cancel safe: yes, a letter is taken out in the moment it is returned.
-    pub(super) async fn next(&mut self) -> Option<Heard> {
+    pub(super) async fn next(&mut self) -> Option<ChannelEvent> {
         loop {
             {
-                let mut letters = lock(&self.mailbox.letters);
-                if std::mem::take(&mut letters.is_gap) {
-                    return Some(Heard::Gap);
+                let mut letters = lock(&self.mailbox.queue);
+                if std::mem::take(&mut letters.is_lagged) {
+                    return Some(ChannelEvent::Lagged);
                 }
-                if let Some(message) = letters.waiting.pop_front() {
+                if let Some(message) = letters.messages.pop_front() {
                     letters.n_bytes -= message.len();
-                    if letters.waiting.is_empty() {
+                    if letters.messages.is_empty() {
                         // What a burst needed is given back.
-                        letters.waiting.shrink_to(16);
+                        letters.messages.shrink_to(16);
                     }
-                    return Some(Heard::Message(message));
+                    return Some(ChannelEvent::Message(message));
                 }
                 if letters.is_closed {
                     return None;
                 }
             }
-            self.mailbox.arrived.notified().await;
+            self.mailbox.notify.notified().await;
         }
     }
 }
 
-impl Drop for Ear {
+impl Drop for MailboxReceiver {
     fn drop(&mut self) {
         let mut inner = lock(&self.channels.0);
         if let Some(listeners) = inner.listeners.get_mut(&self.channel) {

@@ -23,30 +23,30 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Entry, Expect, Key, Listener, Reach, Store, Version};
+use super::{Entry, Expect, Key, Listener, Visibility, Store, EntryVersion};
 use crate::clock::timer_now;
 
 /// How long something that must come may take. Reached only by failures.
-const PATIENCE: Duration = Duration::from_secs(20);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A life that no test outlives.
-const LONG: Duration = Duration::from_secs(600);
+const LONG_TTL: Duration = Duration::from_secs(600);
 
 /// A life that ends while a test looks.
-const SHORT: Duration = Duration::from_millis(150);
+const SHORT_TTL: Duration = Duration::from_millis(150);
 
-type Opening = Pin<Box<dyn Future<Output = Arc<dyn Store>> + Send>>;
+type OpenFuture = Pin<Box<dyn Future<Output = Arc<dyn Store>> + Send>>;
 
-type Check = fn(Backend) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+type CheckFn = fn(Backend) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A table of checks, each under its own name.
-macro_rules! table {
+macro_rules! checks {
     ($($module:ident::$name:ident,)*) => {
         &[$((stringify!($name), |backend| Box::pin($module::$name(backend)))),*]
     };
 }
 
-const CHECKS: &[(&str, Check)] = table![
+const CHECKS: &[(&str, CheckFn)] = checks![
     entries::what_is_put_is_found_until_it_is_deleted,
     entries::a_change_happens_only_to_what_was_expected,
     entries::one_of_many_writers_wins,
@@ -72,7 +72,7 @@ const CHECKS: &[(&str, Check)] = table![
 ];
 
 /// The names of all promises.
-pub fn promises() -> Vec<&'static str> {
+pub fn check_names() -> Vec<&'static str> {
     CHECKS.iter().map(|(name, _)| *name).collect()
 }
 
@@ -89,7 +89,7 @@ where
 {
     let backend = Backend::new("all", open);
     for (name, check) in CHECKS {
-        check(Backend { place: format!("{}-{name}", backend.place), open: Arc::clone(&backend.open) }).await;
+        check(Backend { instance: format!("{}-{name}", backend.instance), open: Arc::clone(&backend.open) }).await;
     }
 }
 
@@ -98,7 +98,7 @@ where
 /// # Panics
 ///
 /// Where it is broken.
-pub fn keep<O, F, S>(promise: &str, open: O)
+pub fn run_check<O, F, S>(promise: &str, open: O)
 where
     O: Fn(String) -> F + Send + Sync + 'static,
     F: Future<Output = S> + Send + 'static,
@@ -109,7 +109,7 @@ where
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).enable_all().build().expect("a runtime starts");
     let backend = Backend::new(promise, open);
-    runtime.block_on(async { within(PATIENCE * 4, check(backend)).await });
+    runtime.block_on(async { with_timeout(CHECK_TIMEOUT * 4, check(backend)).await });
 }
 
 /// Makes one test of each promise, in a module of their own if you put them into one.
@@ -154,12 +154,12 @@ macro_rules! store_contract {
             if !$there {
                 return;
             }
-            $crate::store::contract::keep(stringify!($name), $open);
+            $crate::store::contract::run_check(stringify!($name), $open);
         })*
 
         #[test]
-        fn every_promise_has_a_test() {
-            assert_eq!($crate::store::contract::promises(), [$(stringify!($name)),*]);
+        fn every_check_has_a_test() {
+            assert_eq!($crate::store::contract::check_names(), [$(stringify!($name)),*]);
         }
     };
 }
@@ -167,8 +167,8 @@ macro_rules! store_contract {
 /// What opens stores, and the place of one test.
 #[derive(Clone)]
 struct Backend {
-    open: Arc<dyn Fn(String) -> Opening + Send + Sync>,
-    place: String,
+    open: Arc<dyn Fn(String) -> OpenFuture + Send + Sync>,
+    instance: String,
 }
 
 impl Backend {
@@ -178,15 +178,15 @@ impl Backend {
         F: Future<Output = S> + Send + 'static,
         S: Store,
     {
-        let open = move |place| -> Opening {
+        let open = move |place| -> OpenFuture {
             let opening = open(place);
             Box::pin(async move { Arc::new(opening.await) as Arc<dyn Store> })
         };
-        Backend { open: Arc::new(open), place: format!("{name}-{:016x}", random()) }
+        Backend { open: Arc::new(open), instance: format!("{name}-{:016x}", random()) }
     }
 
     async fn store(&self) -> Arc<dyn Store> {
-        within(PATIENCE, (self.open)(self.place.clone())).await
+        with_timeout(CHECK_TIMEOUT, (self.open)(self.instance.clone())).await
     }
 
     /// A space that no other test has, nor any test before, in a store that remembers.
@@ -197,14 +197,14 @@ impl Backend {
 
 /// What a test does with a store most often. Every error is a failure.
 #[derive(Clone)]
-struct Room {
+struct TestSpace {
     store: Arc<dyn Store>,
     space: String,
 }
 
-impl Room {
-    async fn new(backend: &Backend) -> Room {
-        Room { store: backend.store().await, space: backend.space() }
+impl TestSpace {
+    async fn new(backend: &Backend) -> TestSpace {
+        TestSpace { store: backend.store().await, space: backend.space() }
     }
 
     fn key(&self, name: &str) -> Key {
@@ -219,17 +219,17 @@ impl Room {
         self.get(name).await.map(|entry| entry.value)
     }
 
-    async fn put(&self, name: &str, value: impl Into<Bytes>, expect: Expect) -> Option<Version> {
-        self.put_for(name, value, None, expect).await
+    async fn put(&self, name: &str, value: impl Into<Bytes>, expect: Expect) -> Option<EntryVersion> {
+        self.put_with_ttl(name, value, None, expect).await
     }
 
-    async fn put_for(
+    async fn put_with_ttl(
         &self,
         name: &str,
         value: impl Into<Bytes>,
         life: Option<Duration>,
         expect: Expect,
-    ) -> Option<Version> {
+    ) -> Option<EntryVersion> {
         self.store.put(&self.key(name), value.into(), life, expect).await.expect("put")
     }
 
@@ -237,7 +237,7 @@ impl Room {
         self.store.delete(&self.key(name), expect).await.expect("delete")
     }
 
-    async fn names(&self, after: Option<&str>, most: usize) -> Vec<String> {
+    async fn list_names(&self, after: Option<&str>, most: usize) -> Vec<String> {
         let listed = self.store.list(&self.space, after, most).await.expect("list");
         listed.into_iter().map(|(name, _)| name.into()).collect()
     }
@@ -247,10 +247,10 @@ impl Room {
     }
 
     async fn count(&self, name: &str, by: u64, life: Duration) -> u64 {
-        self.store.count(&self.key(name), by, life).await.expect("count")
+        self.store.increment(&self.key(name), by, life).await.expect("count")
     }
 
-    async fn listen(&self, channel: &str) -> Listener {
+    async fn subscribe(&self, channel: &str) -> Listener {
         self.store.subscribe(&format!("{}/{channel}", self.space)).await.expect("subscribe")
     }
 
@@ -264,19 +264,19 @@ impl Room {
 async fn eventually<F: Future<Output = bool>>(what: &str, mut look: impl FnMut() -> F) -> Duration {
     let begun = timer_now();
     while !look().await {
-        assert!(begun.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        assert!(begun.elapsed() < CHECK_TIMEOUT, "{what}: not within {CHECK_TIMEOUT:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     begun.elapsed()
 }
 
-async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> T {
+async fn with_timeout<T>(limit: Duration, future: impl Future<Output = T>) -> T {
     let ended = tokio::time::timeout(limit, future).await;
     ended.unwrap_or_else(|_| panic!("this should have ended within {limit:?}"))
 }
 
 /// Runs so many at the same time.
-async fn together<F>(n_tasks: u64, task: impl Fn(u64) -> F) -> Vec<F::Output>
+async fn run_concurrently<F>(n_tasks: u64, task: impl Fn(u64) -> F) -> Vec<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -285,7 +285,7 @@ where
     for number in 0..n_tasks {
         tasks.spawn(task(number));
     }
-    within(PATIENCE * 3, tasks.join_all()).await
+    with_timeout(CHECK_TIMEOUT * 3, tasks.join_all()).await
 }
 
 fn random() -> u64 {
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn a_store_that_does_not_compare_is_found_out() {
         let kept = std::panic::catch_unwind(|| {
-            super::keep("one_of_many_writers_wins", |_place| async { super::careless::Careless::default() });
+            super::keep("one_of_many_writers_wins", |_place| async { super::careless::NonComparingStore::default() });
         });
         assert!(kept.is_err());
     }
@@ -315,13 +315,13 @@ mod careless {
 
     use bytes::Bytes;
 
-    use crate::store::{Entry, Expect, Fetching, Key, Listener, MemoryStore, Page, Reach, Store, Version};
+    use crate::store::{Entry, Expect, StoreFuture, Key, Listener, MemoryStore, LogPage, Visibility, Store, EntryVersion};
 
     #[derive(Debug, Default)]
-    pub(super) struct Careless(MemoryStore);
+    pub(super) struct NonComparingStore(MemoryStore);
 
-    impl Store for Careless {
-        fn get<'a>(&'a self, key: &'a Key) -> Fetching<'a, Option<Entry>> {
+    impl Store for NonComparingStore {
+        fn get<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Entry>> {
             self.0.get(key)
         }
         fn put<'a>(
@@ -330,13 +330,13 @@ mod careless {
             value: Bytes,
             life: Option<Duration>,
             _expect: Expect,
-        ) -> Fetching<'a, Option<Version>> {
+        ) -> StoreFuture<'a, Option<EntryVersion>> {
             self.0.put(key, value, life, Expect::Anything)
         }
-        fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> Fetching<'a, bool> {
+        fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> StoreFuture<'a, bool> {
             self.0.touch(key, life)
         }
-        fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> Fetching<'a, bool> {
+        fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> StoreFuture<'a, bool> {
             self.0.delete(key, expect)
         }
         fn list<'a>(
@@ -344,11 +344,11 @@ mod careless {
             space: &'a str,
             after: Option<&'a str>,
             most: usize,
-        ) -> Fetching<'a, Vec<(Box<str>, Entry)>> {
+        ) -> StoreFuture<'a, Vec<(Box<str>, Entry)>> {
             self.0.list(space, after, most)
         }
-        fn count<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> Fetching<'a, u64> {
-            self.0.count(key, by, life)
+        fn increment<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> StoreFuture<'a, u64> {
+            self.0.increment(key, by, life)
         }
         fn append<'a>(
             &'a self,
@@ -356,20 +356,20 @@ mod careless {
             value: Bytes,
             life: Duration,
             most: usize,
-        ) -> Fetching<'a, u64> {
+        ) -> StoreFuture<'a, u64> {
             self.0.append(log, value, life, most)
         }
-        fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> Fetching<'a, Page> {
+        fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> StoreFuture<'a, LogPage> {
             self.0.read(log, after, most)
         }
-        fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> Fetching<'a, ()> {
+        fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StoreFuture<'a, ()> {
             self.0.publish(channel, message)
         }
-        fn subscribe<'a>(&'a self, channel: &'a str) -> Fetching<'a, Listener> {
+        fn subscribe<'a>(&'a self, channel: &'a str) -> StoreFuture<'a, Listener> {
             self.0.subscribe(channel)
         }
-        fn reach(&self) -> Reach {
-            self.0.reach()
+        fn visibility(&self) -> Visibility {
+            self.0.visibility()
         }
     }
 }

@@ -17,26 +17,26 @@ use bytes::Bytes;
 use redb::{Database, ReadTransaction, ReadableDatabase as _};
 use tokio::sync::{Semaphore, oneshot};
 
-use self::tables::{Change, Done};
-use self::writer::{Job, Opener, Order, Writer};
+use self::tables::{WriteOp, WriteResult};
+use self::writer::{WriteRequest, Opener, WriterCommand, RedbWriter};
 use super::channels::Channels;
-use super::{Entry, Expect, Fetching, Key, Listener, Page, Reach, Store, StoreError, Version};
+use super::{Entry, Expect, StoreFuture, Key, Listener, LogPage, Visibility, Store, StoreError, EntryVersion};
 use crate::clock::{Clock, timer_now};
 
 /// Changes that wait to be written. Whoever comes when so many wait, waits for a place, and not longer than the deadline.
-const QUEUE: usize = 1024;
+const MAX_QUEUED_WRITES: usize = 1024;
 
 /// Reads at the same time; more wait for their turn, and not longer than the deadline.
-const READERS: usize = 16;
+const MAX_READERS: usize = 16;
 
 /// How long an operation may take.
-const DEADLINE: Duration = Duration::from_secs(5);
+const OPERATION_DEADLINE: Duration = Duration::from_secs(5);
 
 /// How long to wait for a file that another process holds: the one before this may be about to end.
-const HELD: Duration = Duration::from_secs(2);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Memory for pieces of the file.
-const CACHE: usize = 64 << 20;
+const CACHE_BYTES: usize = 64 << 20;
 
 /// Keeps everything in one file: what is there is found again after a restart.
 ///
@@ -55,14 +55,14 @@ const CACHE: usize = 64 << 20;
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct RedbStore(Arc<Shared>);
+pub struct RedbStore(Arc<RedbInner>);
 
-struct Shared {
+struct RedbInner {
     path: PathBuf,
-    orders: SyncSender<Order>,
+    commands: SyncSender<WriterCommand>,
     /// One for each place in the queue, so that whoever has one never finds it full.
-    places: Arc<Semaphore>,
-    readers: Semaphore,
+    queue_permits: Arc<Semaphore>,
+    reader_permits: Semaphore,
     state: Arc<State>,
     channels: Arc<Channels>,
 }
@@ -93,7 +93,7 @@ impl RedbStore {
 
     async fn open_with(path: PathBuf, opener: Opener) -> Result<RedbStore, StoreError> {
         let opened = tokio::task::spawn_blocking(move || {
-            let until = timer_now() + HELD;
+            let until = timer_now() + OPEN_TIMEOUT;
             loop {
                 match opener() {
                     Err(StoreError::Unavailable(_)) if timer_now() < until => {
@@ -103,19 +103,19 @@ impl RedbStore {
                 }
             }
         });
-        let (database, opener) = opened.await.map_err(|_| broken(&path, "its content makes no sense"))??;
+        let (database, opener) = opened.await.map_err(|_| corrupt_file(&path, "its content makes no sense"))??;
         let state = Arc::new(State { database: Mutex::new(Ok(Arc::new(database))), clock: Clock::system() });
-        let (orders, received) = std::sync::mpsc::sync_channel(QUEUE + 1);
-        let writer = Writer::new(Arc::clone(&state), opener, received);
+        let (orders, received) = std::sync::mpsc::sync_channel(MAX_QUEUED_WRITES + 1);
+        let writer = RedbWriter::new(Arc::clone(&state), opener, received);
         std::thread::Builder::new()
             .name("toolgate-store".to_owned())
             .spawn(move || writer.run())
             .map_err(|error| StoreError::Unavailable(format!("no thread to write with: {error}")))?;
-        Ok(RedbStore(Arc::new(Shared {
+        Ok(RedbStore(Arc::new(RedbInner {
             path,
-            orders,
-            places: Arc::new(Semaphore::new(QUEUE)),
-            readers: Semaphore::new(READERS),
+            commands: orders,
+            queue_permits: Arc::new(Semaphore::new(MAX_QUEUED_WRITES)),
+            reader_permits: Semaphore::new(MAX_READERS),
             state,
             channels: Arc::default(),
         })))
@@ -125,31 +125,31 @@ impl RedbStore {
     /// clone of it, afterwards is an error. Without this, the file is closed when the last clone is dropped.
     pub async fn close(&self) {
         let (reply, closed) = oneshot::channel();
-        if let Ok(_place) = self.0.places.acquire().await
-            && self.0.orders.try_send(Order::Close(reply)).is_ok()
+        if let Ok(_place) = self.0.queue_permits.acquire().await
+            && self.0.commands.try_send(WriterCommand::Close(reply)).is_ok()
         {
             let _ = closed.await;
         }
         self.0.channels.close();
     }
 
-    async fn change(&self, change: Change) -> Result<Done, StoreError> {
+    async fn write(&self, change: WriteOp) -> Result<WriteResult, StoreError> {
         let writing = async {
-            let place = Arc::clone(&self.0.places).acquire_owned().await.map_err(|_| closed())?;
+            let place = Arc::clone(&self.0.queue_permits).acquire_owned().await.map_err(|_| closed())?;
             let (reply, done) = oneshot::channel();
-            let job = Job { change, reply, _place: place };
-            self.0.orders.try_send(Order::Job(job)).map_err(|_| closed())?;
+            let job = WriteRequest { op: change, reply, _permit: place };
+            self.0.commands.try_send(WriterCommand::Write(job)).map_err(|_| closed())?;
             done.await.map_err(|_| closed())?
         };
-        in_time(writing).await
+        with_deadline(writing).await
     }
 
-    async fn look<T: Send + 'static>(
+    async fn query<T: Send + 'static>(
         &self,
         look: impl FnOnce(&ReadTransaction, u64) -> Result<T, redb::Error> + Send + 'static,
     ) -> Result<T, StoreError> {
         let reading = async {
-            let _turn = self.0.readers.acquire().await.map_err(|_| closed())?;
+            let _turn = self.0.reader_permits.acquire().await.map_err(|_| closed())?;
             let state = Arc::clone(&self.0.state);
             let found = tokio::task::spawn_blocking(move || {
                 let database = state.database()?;
@@ -158,11 +158,11 @@ impl RedbStore {
                     .begin_read()
                     .map_err(redb::Error::from)
                     .and_then(|snapshot| look(&snapshot, now))
-                    .map_err(|error| refusal(&error))
+                    .map_err(|error| to_store_error(&error))
             });
-            found.await.map_err(|_| broken(&self.0.path, "reading it failed"))?
+            found.await.map_err(|_| corrupt_file(&self.0.path, "reading it failed"))?
         };
-        in_time(reading).await
+        with_deadline(reading).await
     }
 }
 
@@ -172,7 +172,7 @@ impl fmt::Debug for RedbStore {
     }
 }
 
-impl Drop for Shared {
+impl Drop for RedbInner {
     fn drop(&mut self) {
         self.channels.close();
     }
@@ -183,15 +183,15 @@ impl State {
         self.database.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set(&self, database: Result<Arc<Database>, StoreError>) {
+    fn set_database(&self, database: Result<Arc<Database>, StoreError>) {
         *self.database.lock().unwrap_or_else(PoisonError::into_inner) = database;
     }
 }
 
 impl Store for RedbStore {
-    fn get<'a>(&'a self, key: &'a Key) -> Fetching<'a, Option<Entry>> {
+    fn get<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Entry>> {
         let key = key.clone();
-        Box::pin(self.look(move |snapshot, now| tables::get(snapshot, &key, now)))
+        Box::pin(self.query(move |snapshot, now| tables::get(snapshot, &key, now)))
     }
 
     fn put<'a>(
@@ -200,21 +200,21 @@ impl Store for RedbStore {
         value: Bytes,
         life: Option<Duration>,
         expect: Expect,
-    ) -> Fetching<'a, Option<Version>> {
+    ) -> StoreFuture<'a, Option<EntryVersion>> {
         Box::pin(async move {
-            match self.change(Change::Put { key: key.clone(), value, life, expect }).await? {
-                Done::Put(version) => Ok(version),
-                other => Err(mistaken(&other)),
+            match self.write(WriteOp::Put { key: key.clone(), value, ttl: life, expect }).await? {
+                WriteResult::Put(version) => Ok(version),
+                other => Err(unexpected_result(&other)),
             }
         })
     }
 
-    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> Fetching<'a, bool> {
-        Box::pin(self.flag(Change::Touch { key: key.clone(), life }))
+    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> StoreFuture<'a, bool> {
+        Box::pin(self.write_bool(WriteOp::Touch { key: key.clone(), ttl: life }))
     }
 
-    fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> Fetching<'a, bool> {
-        Box::pin(self.flag(Change::Delete { key: key.clone(), expect }))
+    fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> StoreFuture<'a, bool> {
+        Box::pin(self.write_bool(WriteOp::Delete { key: key.clone(), expect }))
     }
 
     fn list<'a>(
@@ -222,50 +222,50 @@ impl Store for RedbStore {
         space: &'a str,
         after: Option<&'a str>,
         most: usize,
-    ) -> Fetching<'a, Vec<(Box<str>, Entry)>> {
+    ) -> StoreFuture<'a, Vec<(Box<str>, Entry)>> {
         let (space, after) = (space.to_owned(), after.map(str::to_owned));
-        Box::pin(self.look(move |snapshot, now| tables::list(snapshot, &space, after.as_deref(), most, now)))
+        Box::pin(self.query(move |snapshot, now| tables::list(snapshot, &space, after.as_deref(), most, now)))
     }
 
-    fn count<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> Fetching<'a, u64> {
-        Box::pin(self.number(Change::Count { key: key.clone(), by, life }))
+    fn increment<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> StoreFuture<'a, u64> {
+        Box::pin(self.write_number(WriteOp::Count { key: key.clone(), by, ttl: life }))
     }
 
-    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> Fetching<'a, u64> {
-        Box::pin(self.number(Change::Append { log: log.clone(), value, life, most }))
+    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> StoreFuture<'a, u64> {
+        Box::pin(self.write_number(WriteOp::Append { log: log.clone(), value, ttl: life, max_len: most }))
     }
 
-    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> Fetching<'a, Page> {
+    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> StoreFuture<'a, LogPage> {
         let log = log.clone();
-        Box::pin(self.look(move |snapshot, now| tables::read(snapshot, &log, after, most, now)))
+        Box::pin(self.query(move |snapshot, now| tables::read(snapshot, &log, after, most, now)))
     }
 
-    fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> Fetching<'a, ()> {
+    fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StoreFuture<'a, ()> {
         self.0.channels.publish(channel, &message);
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn subscribe<'a>(&'a self, channel: &'a str) -> Fetching<'a, Listener> {
+    fn subscribe<'a>(&'a self, channel: &'a str) -> StoreFuture<'a, Listener> {
         Box::pin(std::future::ready(Ok(self.0.channels.subscribe(channel))))
     }
 
-    fn reach(&self) -> Reach {
-        Reach::Restart
+    fn visibility(&self) -> Visibility {
+        Visibility::Durable
     }
 }
 
 impl RedbStore {
-    async fn flag(&self, change: Change) -> Result<bool, StoreError> {
-        match self.change(change).await? {
-            Done::Flag(flag) => Ok(flag),
-            other => Err(mistaken(&other)),
+    async fn write_bool(&self, change: WriteOp) -> Result<bool, StoreError> {
+        match self.write(change).await? {
+            WriteResult::Flag(flag) => Ok(flag),
+            other => Err(unexpected_result(&other)),
         }
     }
 
-    async fn number(&self, change: Change) -> Result<u64, StoreError> {
-        match self.change(change).await? {
-            Done::Number(number) => Ok(number),
-            other => Err(mistaken(&other)),
+    async fn write_number(&self, change: WriteOp) -> Result<u64, StoreError> {
+        match self.write(change).await? {
+            WriteResult::Number(number) => Ok(number),
+            other => Err(unexpected_result(&other)),
         }
     }
 }
@@ -275,26 +275,26 @@ fn open_file(path: &Path) -> Result<Database, StoreError> {
     let is_new = match std::fs::metadata(path) {
         Ok(metadata) => metadata.len() == 0,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            make_file(path)?;
+            create_file(path)?;
             false
         }
-        Err(error) => return Err(unreadable(path, &error)),
+        Err(error) => return Err(io_error(path, &error)),
     };
     let mut builder = Database::builder();
-    builder.set_cache_size(CACHE);
+    builder.set_cache_size(CACHE_BYTES);
     let opened = if is_new { builder.create(path) } else { builder.open(path) };
-    let database = opened.map_err(|error| not_opened(path, error))?;
+    let database = opened.map_err(|error| open_error(path, error))?;
     prepare(path, &database)?;
     Ok(database)
 }
 
 /// A new file gets its name when it is complete: whoever is killed while making it leaves nothing half made behind.
-fn make_file(path: &Path) -> Result<(), StoreError> {
+fn create_file(path: &Path) -> Result<(), StoreError> {
     let mut draft = path.as_os_str().to_owned();
-    draft.push(format!(".new-{}-{}", std::process::id(), unique()));
+    draft.push(format!(".new-{}-{}", std::process::id(), random_suffix()));
     let draft = PathBuf::from(draft);
-    let made = private(&draft).map_err(|error| unreadable(path, &error)).and_then(|()| {
-        let database = Database::create(&draft).map_err(|error| not_opened(path, error))?;
+    let made = create_private_file(&draft).map_err(|error| io_error(path, &error)).and_then(|()| {
+        let database = Database::create(&draft).map_err(|error| open_error(path, error))?;
         prepare(path, &database)?;
         drop(database);
         // A link does not replace a file that another process has made meanwhile; that one is as good.
@@ -302,9 +302,9 @@ fn make_file(path: &Path) -> Result<(), StoreError> {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
             // Not every file system has links.
             Err(_) if !path.exists() => {
-                std::fs::rename(&draft, path).map_err(|error| unreadable(path, &error))
+                std::fs::rename(&draft, path).map_err(|error| io_error(path, &error))
             }
-            linked => linked.map_err(|error| unreadable(path, &error)),
+            linked => linked.map_err(|error| io_error(path, &error)),
         }
     });
     // After a rename it is gone already.
@@ -319,7 +319,7 @@ fn make_file(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Makes an empty file that nobody else may read: what is kept in it are sessions and what calls gave.
-fn private(path: &Path) -> std::io::Result<()> {
+fn create_private_file(path: &Path) -> std::io::Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -330,75 +330,75 @@ fn private(path: &Path) -> std::io::Result<()> {
 /// Makes the tables in a file without any, and refuses one with tables of somebody else.
 fn prepare(path: &Path, database: &Database) -> Result<(), StoreError> {
     match tables::prepare(database) {
-        Ok(tables::Format::Ours) => Ok(()),
-        Ok(tables::Format::Foreign) => Err(broken(path, "it belongs to another program")),
-        Ok(tables::Format::Newer(format)) => {
-            Err(broken(path, &format!("it was written by a newer version (format {format})")))
+        Ok(tables::FileFormat::Current) => Ok(()),
+        Ok(tables::FileFormat::Foreign) => Err(corrupt_file(path, "it belongs to another program")),
+        Ok(tables::FileFormat::Newer(format)) => {
+            Err(corrupt_file(path, &format!("it was written by a newer version (format {format})")))
         }
-        Err(error) => match refusal(&error) {
-            StoreError::Broken(why) => Err(broken(path, &why)),
+        Err(error) => match to_store_error(&error) {
+            StoreError::Corrupt(why) => Err(corrupt_file(path, &why)),
             other => Err(other),
         },
     }
 }
 
-fn not_opened(path: &Path, error: redb::DatabaseError) -> StoreError {
+fn open_error(path: &Path, error: redb::DatabaseError) -> StoreError {
     match error {
         redb::DatabaseError::DatabaseAlreadyOpen => StoreError::Unavailable(format!(
             "{} is in use by another process; end that one, give each process a file of its own, or let them share a Redis",
             path.display()
         )),
-        redb::DatabaseError::UpgradeRequired(_) => broken(path, "its format is too old"),
+        redb::DatabaseError::UpgradeRequired(_) => corrupt_file(path, "its format is too old"),
         redb::DatabaseError::Storage(redb::StorageError::Io(error)) => match error.kind() {
             std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof => {
-                broken(path, &error.to_string())
+                corrupt_file(path, &error.to_string())
             }
             std::io::ErrorKind::StorageFull => StoreError::Full,
-            _ => unreadable(path, &error),
+            _ => io_error(path, &error),
         },
-        other => broken(path, &other.to_string()),
+        other => corrupt_file(path, &other.to_string()),
     }
 }
 
 /// What callers are told of an error inside.
-fn refusal(error: &redb::Error) -> StoreError {
+fn to_store_error(error: &redb::Error) -> StoreError {
     use std::io::ErrorKind;
     match error {
         redb::Error::Io(error) => match error.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => StoreError::Full,
-            ErrorKind::InvalidData | ErrorKind::UnexpectedEof => StoreError::Broken(error.to_string()),
+            ErrorKind::InvalidData | ErrorKind::UnexpectedEof => StoreError::Corrupt(error.to_string()),
             _ => StoreError::Unavailable(error.to_string()),
         },
-        redb::Error::Corrupted(why) => StoreError::Broken(why.clone()),
+        redb::Error::Corrupted(why) => StoreError::Corrupt(why.clone()),
         redb::Error::ValueTooLarge(_) => StoreError::Full,
         other => StoreError::Unavailable(other.to_string()),
     }
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> StoreError {
+fn io_error(path: &Path, error: &std::io::Error) -> StoreError {
     StoreError::Unavailable(format!("{}: {error}", path.display()))
 }
 
-fn broken(path: &Path, why: &str) -> StoreError {
-    StoreError::Broken(format!("{} is no file of this store: {why}; it was left as it is", path.display()))
+fn corrupt_file(path: &Path, why: &str) -> StoreError {
+    StoreError::Corrupt(format!("{} is no file of this store: {why}; it was left as it is", path.display()))
 }
 
 fn closed() -> StoreError {
     StoreError::Unavailable("it was closed".to_owned())
 }
 
-fn mistaken(done: &Done) -> StoreError {
-    StoreError::Broken(format!("an answer to another question: {done:?}"))
+fn unexpected_result(done: &WriteResult) -> StoreError {
+    StoreError::Corrupt(format!("an answer to another question: {done:?}"))
 }
 
-async fn in_time<T>(future: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    match tokio::time::timeout(DEADLINE, future).await {
+async fn with_deadline<T>(future: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    match tokio::time::timeout(OPERATION_DEADLINE, future).await {
         Ok(ended) => ended,
-        Err(_) => Err(StoreError::Unavailable(format!("the disk took longer than {DEADLINE:?}"))),
+        Err(_) => Err(StoreError::Unavailable(format!("the disk took longer than {OPERATION_DEADLINE:?}"))),
     }
 }
 
-fn unique() -> String {
+fn random_suffix() -> String {
     getrandom::u64().map_or_else(|_| "0".to_owned(), |number| format!("{number:016x}"))
 }
 

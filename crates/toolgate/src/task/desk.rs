@@ -13,189 +13,189 @@ use tokio::time::Instant;
 use toolgate_wire::model::{ClientResult, ServerRequest, LogLevel, Notification};
 use toolgate_wire::{Client, RawJson, codec};
 
-use super::record::Record;
-use super::{Amended, Change, Core, lock};
+use super::record::TaskRecord;
+use super::{RecordUpdate, RecordEdit, TasksInner, lock};
 use crate::clock::timer_now;
 use crate::handler::{AskError, AskErrorKind, Voice};
 use crate::request::{BoxFuture, CallError};
-use crate::store::{Expect, StoreError, Version};
+use crate::store::{Expect, StoreError, EntryVersion};
 
 /// The longest message of a task, in characters.
-const MESSAGE: usize = 500;
+const MAX_MESSAGE_CHARS: usize = 500;
 /// How long to wait before a store that is away is asked again.
-const AGAIN: Duration = Duration::from_millis(500);
+const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// What is over sooner than this is not put back: it was not lost, its time has come.
-const WORTH: Duration = Duration::from_secs(5);
+const MIN_RESTORE_TTL: Duration = Duration::from_secs(5);
 /// How often it is asked before a handler goes on without.
-const PATIENCE: usize = 20;
+const MAX_STEP_WRITE_ATTEMPTS: usize = 20;
 
 /// See the module.
-pub(super) struct Desk {
-    core: Weak<Core>,
+pub(super) struct ActiveTask {
+    tasks: Weak<TasksInner>,
     pub(super) owner: Arc<str>,
     pub(super) id: Box<str>,
     /// Which run of the task this is.
     attempt: u64,
     client: Option<Client>,
     /// When it is forgotten, on the clock that goes evenly.
-    until: Instant,
+    expires_at: Instant,
     /// Steps are kept as soon as they are done.
-    pub(super) resumable: bool,
-    known: Mutex<(Record, Version)>,
-    said: Mutex<Said>,
+    pub(super) is_resumable: bool,
+    latest: Mutex<(TaskRecord, EntryVersion)>,
+    output: Mutex<HandlerOutput>,
     /// Somebody may have changed the record.
-    nudged: Notify,
+    wakeup: Notify,
     /// It was to be looked at, and could not be: it is still to be done.
-    doubtful: AtomicBool,
+    is_stale: AtomicBool,
     /// The handler has said something.
-    pub(super) spoke: Notify,
+    pub(super) output_changed: Notify,
     /// What is known of the record has changed.
-    changed: Notify,
+    record_changed: Notify,
 }
 
 /// What the handler has said. What of it is written down yet, is not known here.
 #[derive(Default)]
-struct Said {
+struct HandlerOutput {
     message: Option<String>,
     memory: BTreeMap<String, RawJson>,
 }
 
 /// What became of a change that the one who runs a task wants.
-pub(super) enum Turn {
+pub(super) enum UpdateStatus {
     /// It is written down.
-    Done,
+    Written,
     /// The task is over, or somebody else runs it.
-    Over,
+    Superseded,
 }
 
-impl Desk {
+impl ActiveTask {
     pub(super) fn new(
-        core: &Arc<Core>,
+        core: &Arc<TasksInner>,
         owner: Arc<str>,
-        record: Record,
-        version: Version,
+        record: TaskRecord,
+        version: EntryVersion,
         resumable: bool,
-    ) -> Arc<Desk> {
-        let until = timer_now() + core.left_of(&record).unwrap_or_default();
-        Arc::new(Desk {
-            core: Arc::downgrade(core),
-            until,
+    ) -> Arc<ActiveTask> {
+        let until = timer_now() + core.remaining_ttl(&record).unwrap_or_default();
+        Arc::new(ActiveTask {
+            tasks: Arc::downgrade(core),
+            expires_at: until,
             owner,
             id: record.task.id.as_str().into(),
             attempt: record.attempt,
             client: record.client().ok(),
-            resumable,
-            said: Mutex::new(Said { memory: record.memory.clone(), ..Said::default() }),
-            known: Mutex::new((record, version)),
-            nudged: Notify::new(),
-            doubtful: AtomicBool::new(false),
-            spoke: Notify::new(),
-            changed: Notify::new(),
+            is_resumable: resumable,
+            output: Mutex::new(HandlerOutput { memory: record.memory.clone(), ..HandlerOutput::default() }),
+            latest: Mutex::new((record, version)),
+            wakeup: Notify::new(),
+            is_stale: AtomicBool::new(false),
+            output_changed: Notify::new(),
+            record_changed: Notify::new(),
         })
     }
 
     /// Somebody may have changed the record.
-    pub(super) fn nudge(&self) {
-        self.nudged.notify_one();
+    pub(super) fn wake(&self) {
+        self.wakeup.notify_one();
     }
 
-    pub(super) async fn nudged(&self) {
-        self.nudged.notified().await;
+    pub(super) async fn woken(&self) {
+        self.wakeup.notified().await;
     }
 
     /// The record as it was last seen.
-    pub(super) fn record(&self) -> Record {
-        lock(&self.known).0.clone()
+    pub(super) fn record(&self) -> TaskRecord {
+        lock(&self.latest).0.clone()
     }
 
     /// Looks at the record. False if the task is over, or somebody else runs it.
     pub(super) async fn reload(&self) -> Result<bool, StoreError> {
-        self.doubtful.store(true, Ordering::Relaxed);
-        let Some(core) = self.core.upgrade() else { return Ok(false) };
+        self.is_stale.store(true, Ordering::Relaxed);
+        let Some(core) = self.tasks.upgrade() else { return Ok(false) };
         let goes_on = match core.find(&self.owner, &self.id).await? {
             Some(found) => {
-                let goes_on = self.goes_on(&found.0);
-                self.know(found);
+                let goes_on = self.is_current(&found.0);
+                self.set_latest(found);
                 goes_on
             }
-            None => self.put_back(&core).await?,
+            None => self.restore_record(&core).await?,
         };
-        self.doubtful.store(false, Ordering::Relaxed);
+        self.is_stale.store(false, Ordering::Relaxed);
         Ok(goes_on)
     }
 
     /// Whether the last look at the record did not work.
-    pub(super) fn is_doubtful(&self) -> bool {
-        self.doubtful.load(Ordering::Relaxed)
+    pub(super) fn is_stale(&self) -> bool {
+        self.is_stale.load(Ordering::Relaxed)
     }
 
     /// The record is gone before its time, as where a store lost what it had said it kept. What is known of it is kept
     /// once more. False if its time is over, or something else is in its place.
-    async fn put_back(&self, core: &Core) -> Result<bool, StoreError> {
+    async fn restore_record(&self, core: &TasksInner) -> Result<bool, StoreError> {
         let mut record = self.record();
-        let left = self.until.saturating_duration_since(timer_now());
-        if left < WORTH || core.left_of(&record).is_none() || !self.goes_on(&record) {
+        let left = self.expires_at.saturating_duration_since(timer_now());
+        if left < MIN_RESTORE_TTL || core.remaining_ttl(&record).is_none() || !self.is_current(&record) {
             return Ok(false);
         }
-        self.write_down(&mut record);
-        let key = core.key(&self.owner, &self.id);
-        if let Some(version) = core.cellar.store.put(&key, record.write(), Some(left), Expect::Absent).await?
+        self.merge_output(&mut record);
+        let key = core.record_key(&self.owner, &self.id);
+        if let Some(version) = core.store.backend.put(&key, record.encode(), Some(left), Expect::Absent).await?
         {
             tracing::warn!(id = %self.id, "the record of a task was lost, and is kept again");
-            *lock(&self.known) = (record, version);
+            *lock(&self.latest) = (record, version);
             return Ok(true);
         }
         // Two of us may have missed it at once.
         let Some(found) = core.find(&self.owner, &self.id).await? else { return Ok(false) };
-        let goes_on = self.goes_on(&found.0);
-        self.know(found);
+        let goes_on = self.is_current(&found.0);
+        self.set_latest(found);
         Ok(goes_on)
     }
 
-    fn goes_on(&self, record: &Record) -> bool {
+    fn is_current(&self, record: &TaskRecord) -> bool {
         !record.is_final() && record.attempt == self.attempt
     }
 
     /// What was fetched first may arrive last: the newest stays.
-    fn know(&self, found: (Record, Version)) {
-        let mut known = lock(&self.known);
+    fn set_latest(&self, found: (TaskRecord, EntryVersion)) {
+        let mut known = lock(&self.latest);
         if found.1 >= known.1 {
             *known = found;
         }
         drop(known);
-        self.changed.notify_waiters();
+        self.record_changed.notify_waiters();
     }
 
     /// Changes the record, if this is still the one who runs the task. What the handler has said goes with it.
-    pub(super) async fn amend(&self, change: Change<'_>) -> Result<Turn, StoreError> {
-        let Some(core) = self.core.upgrade() else { return Ok(Turn::Over) };
+    pub(super) async fn update(&self, change: RecordEdit<'_>) -> Result<UpdateStatus, StoreError> {
+        let Some(core) = self.tasks.upgrade() else { return Ok(UpdateStatus::Superseded) };
         // A second time for a record that was lost and is there again.
         for _ in 0..2 {
-            let known = lock(&self.known).clone();
+            let known = lock(&self.latest).clone();
             let mut goes_on = true;
-            let mut change_own = |record: &mut Record| {
-                goes_on = self.goes_on(record);
+            let mut change_own = |record: &mut TaskRecord| {
+                goes_on = self.is_current(record);
                 if !goes_on {
                     return false;
                 }
-                let written = self.write_down(record);
+                let written = self.merge_output(record);
                 change(record) || written
             };
-            let amended = core.amend(&self.owner, &self.id, Some(known), &mut change_own).await?;
-            if let Some(Amended { record, version, .. }) = amended {
-                self.know((record, version));
-                return Ok(if goes_on { Turn::Done } else { Turn::Over });
+            let amended = core.update_record(&self.owner, &self.id, Some(known), &mut change_own).await?;
+            if let Some(RecordUpdate { record, version, .. }) = amended {
+                self.set_latest((record, version));
+                return Ok(if goes_on { UpdateStatus::Written } else { UpdateStatus::Superseded });
             }
-            if !self.put_back(&core).await? {
+            if !self.restore_record(&core).await? {
                 break;
             }
         }
-        Ok(Turn::Over)
+        Ok(UpdateStatus::Superseded)
     }
 
     /// Puts what the handler has said into a record; says whether that changed it.
-    fn write_down(&self, record: &mut Record) -> bool {
-        let said = lock(&self.said);
+    fn merge_output(&self, record: &mut TaskRecord) -> bool {
+        let said = lock(&self.output);
         let mut changed = false;
         if said.message.is_some() && said.message != record.task.status_message {
             record.task.status_message.clone_from(&said.message);
@@ -209,56 +209,56 @@ impl Desk {
     }
 
     /// The same until the store does it, or it is over.
-    async fn insist(&self, most: usize, change: Change<'_>) -> Option<Turn> {
+    async fn update_with_retry(&self, most: usize, change: RecordEdit<'_>) -> Option<UpdateStatus> {
         for _ in 0..most {
-            match self.amend(change).await {
+            match self.update(change).await {
                 Ok(turn) => return Some(turn),
                 Err(error) => {
                     tracing::debug!(%error, id = %self.id, "a task cannot be written down; trying again");
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(RETRY_DELAY).await;
                 }
             }
         }
         None
     }
 
-    fn say(&self, message: &str) {
-        let message = message.chars().take(MESSAGE).collect();
-        lock(&self.said).message = Some(message);
-        self.spoke.notify_one();
+    fn set_message(&self, message: &str) {
+        let message = message.chars().take(MAX_MESSAGE_CHARS).collect();
+        lock(&self.output).message = Some(message);
+        self.output_changed.notify_one();
     }
 
-    async fn ask_now(&self, key: &str, ask: ServerRequest) -> Result<ClientResult, AskError> {
+    async fn ask_and_wait(&self, key: &str, ask: ServerRequest) -> Result<ClientResult, AskError> {
         let gone = || AskError(AskErrorKind::Gone);
-        if let Some(reply) = self.reply_to(key) {
-            return understood(&ask, &reply);
+        if let Some(reply) = self.find_reply(key) {
+            return decode_reply(&ask, &reply);
         }
         if let Some((what, _)) = self.client.as_ref().and_then(|client| codec::missing_capabilities(client, &ask)) {
             return Err(AskError(AskErrorKind::Unsupported(what)));
         }
-        match self.insist(usize::MAX, &mut |record| record.ask(key, &ask)).await {
-            Some(Turn::Done) => {}
+        match self.update_with_retry(usize::MAX, &mut |record| record.add_request(key, &ask)).await {
+            Some(UpdateStatus::Written) => {}
             _ => return Err(gone()),
         }
         loop {
             // Before the look, so that nothing in between is missed.
-            let changed = self.changed.notified();
-            if let Some(reply) = self.reply_to(key) {
-                return understood(&ask, &reply);
+            let changed = self.record_changed.notified();
+            if let Some(reply) = self.find_reply(key) {
+                return decode_reply(&ask, &reply);
             }
-            if !self.goes_on(&lock(&self.known).0) {
+            if !self.is_current(&lock(&self.latest).0) {
                 return Err(gone());
             }
             changed.await;
         }
     }
 
-    fn reply_to(&self, key: &str) -> Option<RawJson> {
-        lock(&self.known).0.replies.get(key).cloned()
+    fn find_reply(&self, key: &str) -> Option<RawJson> {
+        lock(&self.latest).0.replies.get(key).cloned()
     }
 }
 
-fn understood(ask: &ServerRequest, reply: &RawJson) -> Result<ClientResult, AskError> {
+fn decode_reply(ask: &ServerRequest, reply: &RawJson) -> Result<ClientResult, AskError> {
     let refused = |why: String| AskError(AskErrorKind::Refused(why));
     match reply.view().as_string() {
         Some(why) => Err(refused(why.into_owned())),
@@ -266,21 +266,21 @@ fn understood(ask: &ServerRequest, reply: &RawJson) -> Result<ClientResult, AskE
     }
 }
 
-impl Voice for Desk {
+impl Voice for ActiveTask {
     fn hears(&self, level: LogLevel) -> bool {
         level >= LogLevel::Info
     }
 
     fn tell(&self, notice: &Notification) -> bool {
         match notice {
-            Notification::Progress { message: Some(message), .. } => self.say(message),
+            Notification::Progress { message: Some(message), .. } => self.set_message(message),
             Notification::Progress { progress, total: Some(total), .. } => {
-                self.say(&format!("{progress} of {total}"))
+                self.set_message(&format!("{progress} of {total}"))
             }
-            Notification::Progress { progress, .. } => self.say(&progress.to_string()),
+            Notification::Progress { progress, .. } => self.set_message(&progress.to_string()),
             Notification::LogMessage { data, .. } => {
                 let text = data.view().as_string();
-                self.say(text.as_deref().unwrap_or(data.as_str()));
+                self.set_message(text.as_deref().unwrap_or(data.as_str()));
             }
             _ => return false,
         }
@@ -288,26 +288,26 @@ impl Voice for Desk {
     }
 
     fn ask<'a>(&'a self, key: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, AskError>> {
-        Box::pin(self.ask_now(key, ask))
+        Box::pin(self.ask_and_wait(key, ask))
     }
 
     fn recall(&self, name: &str) -> Option<RawJson> {
-        lock(&self.said).memory.get(name).cloned()
+        lock(&self.output).memory.get(name).cloned()
     }
 
     fn remember(&self, name: &str, value: RawJson) {
-        lock(&self.said).memory.insert(name.to_owned(), value);
-        if self.resumable {
-            self.spoke.notify_one();
+        lock(&self.output).memory.insert(name.to_owned(), value);
+        if self.is_resumable {
+            self.output_changed.notify_one();
         }
     }
 
     fn settled(&self) -> Option<BoxFuture<'_, ()>> {
-        if !self.resumable {
+        if !self.is_resumable {
             return None;
         }
         Some(Box::pin(async {
-            if self.insist(PATIENCE, &mut |_| false).await.is_none() {
+            if self.update_with_retry(MAX_STEP_WRITE_ATTEMPTS, &mut |_| false).await.is_none() {
                 tracing::warn!(id = %self.id, "a step was done and could not be recorded; it may be done again");
             }
         }))
@@ -324,35 +324,35 @@ impl Voice for Desk {
 mod tests {
     use serde_json::json;
 
-    use super::super::record::sample;
+    use super::super::record::sample_record;
     use super::*;
 
     /// Two looks at once end in any order.
     #[test]
     fn what_arrives_late_replaces_nothing_newer() {
-        let mut record = sample();
-        record.ask("sure", &ServerRequest::Roots);
-        let desk = Desk {
-            core: Weak::new(),
+        let mut record = sample_record();
+        record.add_request("sure", &ServerRequest::Roots);
+        let desk = ActiveTask {
+            tasks: Weak::new(),
             owner: "ada".into(),
             id: "t".into(),
             attempt: 1,
             client: None,
-            until: timer_now(),
-            resumable: true,
-            known: Mutex::new((record.clone(), Version(1))),
-            said: Mutex::default(),
-            nudged: Notify::new(),
-            doubtful: AtomicBool::new(false),
-            spoke: Notify::new(),
-            changed: Notify::new(),
+            expires_at: timer_now(),
+            is_resumable: true,
+            latest: Mutex::new((record.clone(), EntryVersion(1))),
+            output: Mutex::default(),
+            wakeup: Notify::new(),
+            is_stale: AtomicBool::new(false),
+            output_changed: Notify::new(),
+            record_changed: Notify::new(),
         };
         let before = record.clone();
-        record.reply("sure", RawJson::from(json!({ "roots": [] })));
-        desk.know((record.clone(), Version(3)));
-        desk.know((before, Version(2)));
-        assert!(desk.reply_to("sure").is_some());
-        desk.know((record, Version(4)));
-        assert_eq!(lock(&desk.known).1, Version(4));
+        record.set_reply("sure", RawJson::from(json!({ "roots": [] })));
+        desk.set_latest((record.clone(), EntryVersion(3)));
+        desk.set_latest((before, EntryVersion(2)));
+        assert!(desk.find_reply("sure").is_some());
+        desk.set_latest((record, EntryVersion(4)));
+        assert_eq!(lock(&desk.latest).1, EntryVersion(4));
     }
 }

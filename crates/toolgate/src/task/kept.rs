@@ -14,61 +14,61 @@ use super::TaskLimits;
 use crate::maps::NameMap;
 
 /// How many are counted, of all owners together.
-const MOST: usize = if cfg!(test) { 100 } else { 100_000 };
+const MAX_FINISHED_TASKS: usize = if cfg!(test) { 100 } else { 100_000 };
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
-    owners: NameMap<Shelf>,
+pub(super) struct Retention {
+    owners: NameMap<OwnerTasks>,
     total: usize,
 }
 
 /// What one owner has, oldest first.
 #[derive(Debug, Default)]
-struct Shelf {
-    ended: VecDeque<Ended>,
+struct OwnerTasks {
+    finished: VecDeque<FinishedTask>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct FinishedTask {
     pub(super) id: Box<str>,
     pub(super) bytes: usize,
     /// When it is forgotten anyway.
-    pub(super) until: Instant,
+    pub(super) expires_at: Instant,
 }
 
-impl Kept {
+impl Retention {
     /// One more has ended. Gives what has to go for it, never itself.
     pub(super) fn add(
         &mut self,
         owner: &str,
-        ended: Ended,
+        ended: FinishedTask,
         limits: &TaskLimits,
     ) -> Vec<(Arc<str>, Box<str>)> {
         let shelf = self.owners.get_or_default(owner);
         shelf.bytes = shelf.bytes.saturating_add(ended.bytes);
-        shelf.ended.push_back(ended);
+        shelf.finished.push_back(ended);
         self.total += 1;
         let mut gone = Vec::new();
-        while shelf.ended.len() > 1
-            && (shelf.ended.len() > limits.kept || shelf.bytes > limits.kept_bytes)
-            && let Some(id) = shelf.take()
+        while shelf.finished.len() > 1
+            && (shelf.finished.len() > limits.max_finished || shelf.bytes > limits.max_finished_bytes)
+            && let Some(id) = shelf.pop_oldest()
         {
             self.total -= 1;
             gone.push((owner.into(), id));
         }
-        if self.total > MOST {
+        if self.total > MAX_FINISHED_TASKS {
             // Whoever has the most can spare one; of equals, the one whose oldest would go first. The one just added stays.
             let others =
-                self.owners.iter_mut().filter(|(name, shelf)| &***name != owner || shelf.ended.len() > 1);
+                self.owners.iter_mut().filter(|(name, shelf)| &***name != owner || shelf.finished.len() > 1);
             let fullest = others.max_by_key(|(_, shelf)| {
-                (shelf.ended.len(), Reverse(shelf.ended.front().map(|ended| ended.until)))
+                (shelf.finished.len(), Reverse(shelf.finished.front().map(|ended| ended.expires_at)))
             });
             if let Some((owner, shelf)) = fullest
-                && let Some(id) = shelf.take()
+                && let Some(id) = shelf.pop_oldest()
             {
-                let (owner, is_bare) = (Arc::clone(owner), shelf.ended.is_empty());
+                let (owner, is_bare) = (Arc::clone(owner), shelf.finished.is_empty());
                 self.total -= 1;
                 if is_bare {
                     self.owners.remove(&owner);
@@ -80,20 +80,20 @@ impl Kept {
     }
 
     /// Counts no longer what is forgotten by now.
-    pub(super) fn forget(&mut self, now: Instant) {
+    pub(super) fn remove_expired(&mut self, now: Instant) {
         for (_, shelf) in self.owners.iter_mut() {
-            shelf.ended.retain(|ended| ended.until > now);
-            shelf.bytes = shelf.ended.iter().map(|ended| ended.bytes).sum();
+            shelf.finished.retain(|ended| ended.expires_at > now);
+            shelf.bytes = shelf.finished.iter().map(|ended| ended.bytes).sum();
         }
-        self.owners.retain(|shelf| !shelf.ended.is_empty());
-        self.total = self.owners.values().map(|shelf| shelf.ended.len()).sum();
+        self.owners.retain(|shelf| !shelf.finished.is_empty());
+        self.total = self.owners.values().map(|shelf| shelf.finished.len()).sum();
     }
 }
 
-impl Shelf {
+impl OwnerTasks {
     /// Takes the oldest away.
-    fn take(&mut self) -> Option<Box<str>> {
-        let oldest = self.ended.pop_front()?;
+    fn pop_oldest(&mut self) -> Option<Box<str>> {
+        let oldest = self.finished.pop_front()?;
         self.bytes = self.bytes.saturating_sub(oldest.bytes);
         Some(oldest.id)
     }
@@ -108,11 +108,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_oldest_goes_and_nobody_elses() {
-        let limits = TaskLimits { kept: 3, kept_bytes: 100, ..TaskLimits::default() };
-        let mut kept = Kept::default();
+        let limits = TaskLimits { max_finished: 3, max_finished_bytes: 100, ..TaskLimits::default() };
+        let mut kept = Retention::default();
         let mut add = |owner: &str, id: &str, bytes: usize| {
             let until = timer_now() + Duration::from_secs(60);
-            let gone = kept.add(owner, Ended { id: id.into(), bytes, until }, &limits);
+            let gone = kept.add(owner, FinishedTask { id: id.into(), bytes, expires_at: until }, &limits);
             gone.into_iter().map(|(owner, id)| format!("{owner} {id}")).collect::<Vec<_>>()
         };
         let none: [&str; 0] = [];
@@ -124,21 +124,21 @@ mod tests {
         assert_eq!(add("ada", "5", 85), ["ada 2", "ada 3"], "too large");
         assert_eq!(add("ada", "6", 1000), ["ada 4", "ada 5"], "the newest stays, however large");
         tokio::time::advance(Duration::from_secs(61)).await;
-        kept.forget(timer_now());
+        kept.remove_expired(timer_now());
         assert_eq!((kept.total, kept.owners.len()), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]
     async fn where_nobody_can_spare_one_the_oldest_goes_and_never_the_newest() {
-        let (limits, mut kept) = (TaskLimits::default(), Kept::default());
-        for number in 0..3 * MOST {
+        let (limits, mut kept) = (TaskLimits::default(), Retention::default());
+        for number in 0..3 * MAX_FINISHED_TASKS {
             tokio::time::advance(Duration::from_millis(1)).await;
             let (until, id) = (timer_now() + Duration::from_secs(60), format!("task {number}"));
             let gone =
-                kept.add(&format!("owner {number}"), Ended { id: id.into(), bytes: 1, until }, &limits);
-            let expected = number.checked_sub(MOST).map(|oldest| format!("task {oldest}"));
+                kept.add(&format!("owner {number}"), FinishedTask { id: id.into(), bytes: 1, expires_at: until }, &limits);
+            let expected = number.checked_sub(MAX_FINISHED_TASKS).map(|oldest| format!("task {oldest}"));
             assert_eq!(gone.first().map(|(_, id)| id.to_string()), expected);
-            assert!(gone.len() <= 1 && kept.owners.len() <= MOST && kept.total <= MOST);
+            assert!(gone.len() <= 1 && kept.owners.len() <= MAX_FINISHED_TASKS && kept.total <= MAX_FINISHED_TASKS);
         }
     }
 }

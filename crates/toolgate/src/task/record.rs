@@ -16,11 +16,11 @@ use crate::request::Principal;
 use crate::written;
 
 /// How large a record may be that is read back: more than one may ever become.
-const LIMITS: Limits = Limits { max_bytes: 64 << 20, max_depth: 127 };
+const RECORD_LIMITS: Limits = Limits { max_bytes: 64 << 20, max_depth: 127 };
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Record {
+pub(super) struct TaskRecord {
     /// What clients see.
     pub(super) task: Task,
     pub(super) tool: String,
@@ -45,9 +45,9 @@ pub(super) struct Record {
     pub(super) deadline: Option<u64>,
 }
 
-impl Record {
+impl TaskRecord {
     /// Asks something, unless it was asked before.
-    pub(super) fn ask(&mut self, key: &str, ask: &ServerRequest) -> bool {
+    pub(super) fn add_request(&mut self, key: &str, ask: &ServerRequest) -> bool {
         let known = self.replies.contains_key(key) || self.task.input_requests.contains_key(key);
         if known || self.is_final() {
             return false;
@@ -58,7 +58,7 @@ impl Record {
     }
 
     /// Takes a question off the list. One that nobody asked is none.
-    pub(super) fn reply(&mut self, key: &str, reply: RawJson) -> bool {
+    pub(super) fn set_reply(&mut self, key: &str, reply: RawJson) -> bool {
         if self.is_final() || remove_entry(&mut self.task.input_requests, key).is_none() {
             return false;
         }
@@ -118,8 +118,8 @@ impl Record {
         codec::decode_client(&self.client)
     }
 
-    pub(super) fn write(&self) -> Bytes {
-        let Record {
+    pub(super) fn encode(&self) -> Bytes {
+        let TaskRecord {
             task,
             tool,
             arguments,
@@ -148,12 +148,12 @@ impl Record {
         put("expires", expires.to_string().as_bytes());
         put(
             "replies",
-            &object(replies, |reply| match reply.view().kind() {
+            &encode_object(replies, |reply| match reply.view().kind() {
                 Kind::String => ["", ""],
                 _ => ["{\"answer\":", "}"],
             }),
         );
-        put("memory", &object(memory, |_| ["", ""]));
+        put("memory", &encode_object(memory, |_| ["", ""]));
         put("attributes", attributes.as_bytes());
         if let Some(principal) = principal {
             put("principal", RawJson::string(principal).as_bytes());
@@ -169,8 +169,8 @@ impl Record {
     }
 
     /// None if it is none.
-    pub(super) fn read(bytes: Bytes) -> Option<Record> {
-        let raw = RawJson::parse_with(bytes, &LIMITS).ok()?;
+    pub(super) fn decode(bytes: Bytes) -> Option<TaskRecord> {
+        let raw = RawJson::parse_with(bytes, &RECORD_LIMITS).ok()?;
         let whole = raw.view();
         let part = |name: &str| whole.get(name).map(|value| raw.slice(value));
         let text = |name: &str| Some(whole.get(name)?.as_string()?.into_owned());
@@ -182,7 +182,7 @@ impl Record {
                 *reply = answer;
             }
         }
-        Some(Record {
+        Some(TaskRecord {
             task: codec::decode_task(&part("task")?).ok()?,
             tool: text("tool")?,
             arguments: part("arguments")?,
@@ -200,7 +200,7 @@ impl Record {
 }
 
 /// Some members have a cover around them.
-fn object(members: &BTreeMap<String, RawJson>, cover: fn(&RawJson) -> [&'static str; 2]) -> Vec<u8> {
+fn encode_object(members: &BTreeMap<String, RawJson>, cover: fn(&RawJson) -> [&'static str; 2]) -> Vec<u8> {
     let mut out = vec![b'{'];
     for (key, value) in members {
         if out.len() > 1 {
@@ -219,10 +219,10 @@ fn object(members: &BTreeMap<String, RawJson>, cover: fn(&RawJson) -> [&'static 
 
 /// Some record.
 #[cfg(test)]
-pub(super) fn sample() -> Record {
+pub(super) fn sample_record() -> TaskRecord {
     use serde_json::json;
 
-    Record {
+    TaskRecord {
         task: Task {
             id: "t".into(),
             status: TaskStatus::Working,
@@ -261,43 +261,43 @@ mod tests {
 
     #[test]
     fn what_was_written_reads_back() {
-        let mut record = sample();
-        assert_eq!(Record::read(record.write()).as_ref(), Some(&record));
-        record.ask("a", &ServerRequest::Roots);
-        record.ask("b", &ServerRequest::Roots);
-        record.reply("a", RawJson::from(json!({"roots": []})));
-        record.reply("b", RawJson::string("no"));
-        record.ask("c", &ServerRequest::Roots);
-        assert_eq!(Record::read(record.write()).as_ref(), Some(&record));
+        let mut record = sample_record();
+        assert_eq!(TaskRecord::decode(record.encode()).as_ref(), Some(&record));
+        record.add_request("a", &ServerRequest::Roots);
+        record.add_request("b", &ServerRequest::Roots);
+        record.set_reply("a", RawJson::from(json!({"roots": []})));
+        record.set_reply("b", RawJson::string("no"));
+        record.add_request("c", &ServerRequest::Roots);
+        assert_eq!(TaskRecord::decode(record.encode()).as_ref(), Some(&record));
         for garbage in [&b"garbage"[..], b"{}", b"{\"task\":{}}", b"", b"[]"] {
-            assert_eq!(Record::read(Bytes::from_static(garbage)), None);
+            assert_eq!(TaskRecord::decode(Bytes::from_static(garbage)), None);
         }
     }
 
     #[test]
     fn who_called_is_known_again() {
-        let principal = sample().principal();
+        let principal = sample_record().principal();
         assert_eq!(principal.id(), Some("ada"));
         assert_eq!(principal.attribute("tenant"), Some(&json!(7)));
     }
 
     #[derive(Clone, Debug)]
-    enum Move {
+    enum Action {
         Ask(u8),
         Reply(u8),
-        Refuse(u8),
+        Reject(u8),
         End(TaskStatus),
         Retry,
     }
 
-    fn moves() -> impl Strategy<Value = Vec<Move>> {
+    fn actions() -> impl Strategy<Value = Vec<Action>> {
         let key = 0_u8..4;
         let one = prop_oneof![
-            4 => key.clone().prop_map(Move::Ask),
-            4 => key.clone().prop_map(Move::Reply),
-            1 => key.prop_map(Move::Refuse),
-            1 => prop::sample::select(&TaskStatus::ALL[..]).prop_map(Move::End),
-            1 => Just(Move::Retry),
+            4 => key.clone().prop_map(Action::Ask),
+            4 => key.clone().prop_map(Action::Reply),
+            1 => key.prop_map(Action::Reject),
+            1 => prop::sample::select(&TaskStatus::ALL[..]).prop_map(Action::End),
+            1 => Just(Action::Retry),
         ];
         prop::collection::vec(one, 0..40)
     }
@@ -311,18 +311,18 @@ mod tests {
     }
 
     impl Model {
-        fn apply(&mut self, a_move: &Move) {
+        fn apply(&mut self, a_move: &Action) {
             if self.end.is_some() {
                 return;
             }
             match a_move {
-                Move::Ask(key) if !self.closed.contains(key) => {
+                Action::Ask(key) if !self.closed.contains(key) => {
                     self.open.insert(*key);
                 }
-                Move::Reply(key) | Move::Refuse(key) if self.open.remove(key) => {
+                Action::Reply(key) | Action::Reject(key) if self.open.remove(key) => {
                     self.closed.insert(*key);
                 }
-                Move::End(state) if state.is_terminal() => {
+                Action::End(state) if state.is_terminal() => {
                     self.end = Some(*state);
                     self.open.clear();
                 }
@@ -342,19 +342,19 @@ mod tests {
     proptest! {
         /// An end never moves, an answered key never comes back, and all of it survives being written down.
         #[test]
-        fn a_task_moves_as_the_model_does(moves in moves()) {
-            let (mut record, mut model) = (sample(), Model::default());
+        fn a_task_moves_as_the_model_does(moves in actions()) {
+            let (mut record, mut model) = (sample_record(), Model::default());
             for a_move in &moves {
                 let before = record.clone();
                 let changed = match a_move {
-                    Move::Ask(key) => record.ask(&key.to_string(), &ServerRequest::Roots),
-                    Move::Reply(key) => record.reply(&key.to_string(), RawJson::null()),
-                    Move::Refuse(key) => record.reply(&key.to_string(), RawJson::string("no")),
-                    Move::End(state) => {
+                    Action::Ask(key) => record.add_request(&key.to_string(), &ServerRequest::Roots),
+                    Action::Reply(key) => record.set_reply(&key.to_string(), RawJson::null()),
+                    Action::Reject(key) => record.set_reply(&key.to_string(), RawJson::string("no")),
+                    Action::End(state) => {
                         let end = TaskOutcome::Result(Arc::new(Outcome::Tool(ToolOutput::text("done"))));
                         record.end(*state, None, Some(end).filter(|_| *state == TaskStatus::Completed))
                     }
-                    Move::Retry => {
+                    Action::Retry => {
                         record.retry();
                         true
                     }
@@ -366,7 +366,7 @@ mod tests {
                 prop_assert_eq!(record.task.input_requests.keys().cloned().collect::<BTreeSet<_>>(), open);
                 let closed: BTreeSet<String> = model.closed.iter().map(u8::to_string).collect();
                 prop_assert_eq!(record.replies.keys().cloned().collect::<BTreeSet<_>>(), closed);
-                let again = Record::read(record.write());
+                let again = TaskRecord::decode(record.encode());
                 prop_assert_eq!(again.as_ref(), Some(&record));
             }
         }

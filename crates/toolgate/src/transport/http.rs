@@ -479,7 +479,7 @@ impl Inner {
 
     /// Whether somebody may ask for the name of a request that has none.
     fn needs_request_id(&self, way: &MountContext) -> bool {
-        way.dialect.as_ref().is_some_and(|dialect| dialect.lenient) || !self.engine.observer.events.is_silent()
+        way.dialect.as_ref().is_some_and(|dialect| dialect.lenient) || !self.engine.observer.events.has_no_listeners()
     }
 
     /// What this request is called: as its sender says, or a name of our own.
@@ -520,17 +520,17 @@ impl Inner {
     fn record_rejection(&self, parts: &RequestHead, way: &MountContext, why: RejectReason, message: &str) {
         let counted = match why {
             RejectReason::Credentials(CredentialKind::ApiKey) | RejectReason::TooManyFailures(CredentialKind::ApiKey) => {
-                Some(observe::Refusal::ApiKey)
+                Some(observe::SecurityRejection::ApiKey)
             }
-            RejectReason::Credentials(_) | RejectReason::Forbidden | RejectReason::TooManyFailures(_) => Some(observe::Refusal::Auth),
-            RejectReason::TooLarge { .. } => Some(observe::Refusal::BodySize),
-            RejectReason::Address => Some(observe::Refusal::Ip),
-            RejectReason::Host | RejectReason::Origin => Some(observe::Refusal::Origin),
-            RejectReason::RateLimited | RejectReason::Busy => Some(observe::Refusal::Rate),
+            RejectReason::Credentials(_) | RejectReason::Forbidden | RejectReason::TooManyFailures(_) => Some(observe::SecurityRejection::Auth),
+            RejectReason::TooLarge { .. } => Some(observe::SecurityRejection::BodySize),
+            RejectReason::Address => Some(observe::SecurityRejection::Ip),
+            RejectReason::Host | RejectReason::Origin => Some(observe::SecurityRejection::Origin),
+            RejectReason::RateLimited | RejectReason::Busy => Some(observe::SecurityRejection::RateLimit),
             RejectReason::MalformedHead | RejectReason::Unavailable => None,
         };
         if let Some(counted) = counted {
-            self.engine.observer.refused(counted, observe::Transport::Http, self.resolve_client_address(parts, way), message);
+            self.engine.observer.record_rejection(counted, observe::Transport::Http, self.resolve_client_address(parts, way), message);
         }
         if let Some(unsaid) = self.log_throttle.allow() {
             tracing::info!(?why, message, remote = ?self.resolve_client_address(parts, way), unsaid, "refused");
@@ -548,7 +548,7 @@ impl Inner {
     fn reject_malformed(&self, parts: &RequestHead, way: &MountContext, fault: &ProtocolError) -> Response<Body> {
         if fault.kind() == ProtocolErrorKind::TooLarge {
             let (http, remote) = (observe::Transport::Http, self.resolve_client_address(parts, way));
-            self.engine.observer.refused(observe::Refusal::BodySize, http, remote, fault.message());
+            self.engine.observer.record_rejection(observe::SecurityRejection::BodySize, http, remote, fault.message());
         }
         rejection_response(&parts.headers, way.dialect.as_ref(), fault)
     }
@@ -557,7 +557,7 @@ impl Inner {
     fn reject_body(&self, peer: &Peer, fault: &ProtocolError) -> Response<Body> {
         if fault.kind() == ProtocolErrorKind::TooLarge {
             let (http, remote) = (observe::Transport::Http, peer.remote_addr);
-            self.engine.observer.refused(observe::Refusal::BodySize, http, remote, fault.message());
+            self.engine.observer.record_rejection(observe::SecurityRejection::BodySize, http, remote, fault.message());
         }
         rejection_response(&peer.headers, peer.dialect.as_ref(), fault)
     }

@@ -115,7 +115,7 @@ impl ChangeLog {
 
     /// Whoever listens here hears of what changes from now on.
     pub(super) async fn start(&self) -> Result<(), StoreError> {
-        let page = with_store_timeout(self.bus.scoped_store.store.read(&self.log_key, 0, 1)).await?;
+        let page = with_store_timeout(self.bus.scoped_store.backend.read(&self.log_key, 0, 1)).await?;
         self.last_seen.send_replace(page.newest);
         Ok(())
     }
@@ -155,7 +155,7 @@ impl ChangeLog {
     }
 
     async fn append(&self, change: &LogChange) -> Result<u64, StoreError> {
-        with_store_timeout(self.bus.scoped_store.store.append(&self.log_key, change.encode(), self.ttl, MAX_LOG_CHANGES)).await
+        with_store_timeout(self.bus.scoped_store.backend.append(&self.log_key, change.encode(), self.ttl, MAX_LOG_CHANGES)).await
     }
 
     /// What lies in the outbox goes to the log; what finds no way there stays.
@@ -192,7 +192,7 @@ impl ChangeLog {
     async fn catch_up(&self) -> Result<(), StoreError> {
         loop {
             let seen = self.last_seen();
-            let page = with_store_timeout(self.bus.scoped_store.store.read(&self.log_key, seen, READ_PAGE_SIZE)).await?;
+            let page = with_store_timeout(self.bus.scoped_store.backend.read(&self.log_key, seen, READ_PAGE_SIZE)).await?;
             if page.newest < seen || page.oldest > seen + 1 {
                 lock(&self.recent).clear();
                 self.subscriptions.notify_everything();
@@ -234,7 +234,7 @@ impl ChangeLog {
                 return Ok(ChangesSince::Complete(recent.iter().skip(index).take(READ_PAGE_SIZE).cloned().collect()));
             }
         }
-        let page = with_store_timeout(self.bus.scoped_store.store.read(&self.log_key, position, READ_PAGE_SIZE)).await?;
+        let page = with_store_timeout(self.bus.scoped_store.backend.read(&self.log_key, position, READ_PAGE_SIZE)).await?;
         if page.newest < position || page.oldest > position + 1 {
             return Ok(ChangesSince::Truncated(page.newest));
         }
@@ -248,7 +248,7 @@ impl ChangeLog {
         if position <= seen {
             return Ok(true);
         }
-        let page = with_store_timeout(self.bus.scoped_store.store.read(&self.log_key, seen, 1)).await?;
+        let page = with_store_timeout(self.bus.scoped_store.backend.read(&self.log_key, seen, 1)).await?;
         // A store that lost its last moments counts them again: whoever saw them must not be locked out.
         Ok(position <= page.newest.saturating_add(MAX_LOG_CHANGES as u64))
     }

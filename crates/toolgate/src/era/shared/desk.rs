@@ -235,7 +235,7 @@ impl ClusterSessions {
             Some(_) => 0,
             None => {
                 let key = self.record_key(&session.id);
-                let found = with_store_timeout(self.bus.scoped_store.store.get(&key)).await.map_err(store_unavailable)?;
+                let found = with_store_timeout(self.bus.scoped_store.backend.get(&key)).await.map_err(store_unavailable)?;
                 let record = found.and_then(|found| super::SessionRecord::decode(&found.value));
                 record.map_or(0, |record| record.position).max(kin.position.load(Ordering::Relaxed))
             }
@@ -293,7 +293,7 @@ impl ClusterSessions {
     ) -> Result<ClusterStream, ProtocolError> {
         let desk = StreamLog { cluster: Arc::clone(self), session, number };
         let writer = desk.read_lease().await?;
-        let store = &self.bus.scoped_store.store;
+        let store = &self.bus.scoped_store.backend;
         // Before it is read: what is added from then on is heard of.
         let listener = with_store_timeout(store.subscribe(&desk.channel())).await.map_err(store_unavailable)?;
         let log = desk.log_key();
@@ -327,7 +327,7 @@ impl ClusterSessions {
 
     /// Forgets every log of a session.
     pub(super) async fn delete_logs(&self, session: &str) -> Result<(), StoreError> {
-        let store = &self.bus.scoped_store.store;
+        let store = &self.bus.scoped_store.backend;
         let all = self.bus.scoped_store.space(&session_space(session));
         let mut after: Option<Box<str>> = None;
         loop {
@@ -404,20 +404,20 @@ impl StreamLog {
 
     async fn append(&self, line: &LogRecord, life: Duration) -> Result<u64, StoreError> {
         let (log, bytes) = (self.log_key(), line.encode());
-        with_store_timeout(self.cluster.bus.scoped_store.store.append(&log, bytes, life, MAX_LOG_MESSAGES)).await
+        with_store_timeout(self.cluster.bus.scoped_store.backend.append(&log, bytes, life, MAX_LOG_MESSAGES)).await
     }
 
     /// Those who follow it elsewhere look again.
     async fn notify_followers(&self) {
         // Whoever does not hear it looks all the same, a little later.
-        let _ = with_store_timeout(self.cluster.bus.scoped_store.store.publish(&self.channel(), Bytes::new())).await;
+        let _ = with_store_timeout(self.cluster.bus.scoped_store.backend.publish(&self.channel(), Bytes::new())).await;
     }
 
     /// Says who writes it, for so long.
     async fn write_lease(&self, writer: &WriterLease, life: Duration) -> Result<(), StoreError> {
-        let bytes = serde_json::to_vec(writer).map_err(|error| StoreError::Broken(error.to_string()))?;
+        let bytes = serde_json::to_vec(writer).map_err(|error| StoreError::Corrupt(error.to_string()))?;
         let key = self.key("call");
-        with_store_timeout(self.cluster.bus.scoped_store.store.put(&key, bytes.into(), Some(life), Expect::Anything)).await?;
+        with_store_timeout(self.cluster.bus.scoped_store.backend.put(&key, bytes.into(), Some(life), Expect::Anything)).await?;
         Ok(())
     }
 
@@ -425,7 +425,7 @@ impl StreamLog {
     async fn read_lease(&self) -> Result<WriterLease, ProtocolError> {
         let key = self.key("call");
         for again in [true, true, false] {
-            let found = with_store_timeout(self.cluster.bus.scoped_store.store.get(&key)).await.map_err(store_unavailable)?;
+            let found = with_store_timeout(self.cluster.bus.scoped_store.backend.get(&key)).await.map_err(store_unavailable)?;
             if let Some(writer) = found.and_then(|found| WriterLease::decode(found.value)) {
                 return Ok(writer);
             }
@@ -443,7 +443,7 @@ impl StreamLog {
             return Ok(self.cluster.backlogs().get(self.number).is_some());
         }
         let key = self.key("call");
-        let is_signed = with_store_timeout(self.cluster.bus.scoped_store.store.get(&key)).await?.is_some();
+        let is_signed = with_store_timeout(self.cluster.bus.scoped_store.backend.get(&key)).await?.is_some();
         Ok(is_signed && self.cluster.bus.is_alive(&writer.node).await?)
     }
 
@@ -454,7 +454,7 @@ impl StreamLog {
         // When its writer was first missed.
         let mut missed = None;
         loop {
-            let page = match with_store_timeout(self.cluster.bus.scoped_store.store.read(&log, after, READ_PAGE_SIZE)).await {
+            let page = match with_store_timeout(self.cluster.bus.scoped_store.backend.read(&log, after, READ_PAGE_SIZE)).await {
                 Ok(page) => page,
                 Err(error) => {
                     tracing::debug!(%error, "a stream cannot be read yet");
@@ -684,7 +684,7 @@ impl LogWriter {
         for (number, _) in gone {
             let desk = StreamLog { cluster: Arc::clone(shared), session: Arc::clone(session), number };
             for key in [desk.key("call"), desk.log_key()] {
-                let _ = with_store_timeout(shared.bus.scoped_store.store.delete(&key, Expect::Anything)).await;
+                let _ = with_store_timeout(shared.bus.scoped_store.backend.delete(&key, Expect::Anything)).await;
             }
         }
     }

@@ -4,16 +4,16 @@ use proptest::prelude::*;
 use serde_json::json;
 use toolgate_wire::{RawJson, RequestId};
 
-use super::super::event::{Incoming, Transport};
-use super::super::{Asked, Finished, Refusal, Subject, Verdict, Watch};
+use super::super::event::{RequestInfoParts, Transport};
+use super::super::{ListenerPoll, RequestEnd, SecurityRejection, Subject, EndStatus, Observer};
 use super::*;
 use crate::request::Principal;
 
 /// What was written, for as long as anybody holds it.
 #[derive(Clone, Default)]
-struct Paper(Arc<Mutex<Vec<u8>>>);
+struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Paper {
+impl SharedBuffer {
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
@@ -23,7 +23,7 @@ impl Paper {
     }
 }
 
-impl Write for Paper {
+impl Write for SharedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -33,16 +33,16 @@ impl Write for Paper {
     }
 }
 
-fn watch() -> Watch {
-    Watch::new("evt".into(), Clock::manual(), Events::new())
+fn observer() -> Observer {
+    Observer::new("evt".into(), Clock::manual(), Events::new())
 }
 
-fn call(watch: &Watch, id: &str, finished: &Finished<'_>, params: Value) {
+fn call(watch: &Observer, id: &str, finished: &RequestEnd<'_>, params: Value) {
     let mut headers = http::HeaderMap::new();
     headers.insert("authorization", "Bearer hdr-s3cret".parse().unwrap());
     headers.insert("x-plain", "hdr-plain".parse().unwrap());
     let mut sight = watch.begin();
-    let incoming = Incoming {
+    let incoming = RequestInfoParts {
         id: Some(&RequestId::String(id.into())),
         method: finished.method,
         params: Some(&RawJson::from(params)),
@@ -51,14 +51,14 @@ fn call(watch: &Watch, id: &str, finished: &Finished<'_>, params: Value) {
         principal: &Principal::new("ada"),
         transport: Transport::Http,
     };
-    let Asked::Now(event) = watch.ask(&sight, &incoming) else { panic!("nobody has to wait") };
-    sight.settle(event);
+    let ListenerPoll::Ready(event) = watch.notify_request(&sight, &incoming) else { panic!("nobody has to wait") };
+    sight.decide(event);
     let body = bytes::Bytes::from_static(br#"{"jsonrpc":"2.0","id":1,"result":{"content":"out-s3cret"}}"#);
     watch.end(sight, finished, 200, body);
 }
 
-fn tool<'a>(name: &'a str, verdict: Verdict<'a>) -> Finished<'a> {
-    Finished { method: "tools/call", subject: Some(Subject::Tool(name)), verdict }
+fn tool<'a>(name: &'a str, verdict: EndStatus<'a>) -> RequestEnd<'a> {
+    RequestEnd { method: "tools/call", subject: Some(Subject::Tool(name)), status: verdict }
 }
 
 fn params() -> Value {
@@ -67,12 +67,12 @@ fn params() -> Value {
 
 #[test]
 fn a_line_says_who_asked_for_what_and_how_it_ended() {
-    let (watch, paper) = (watch(), Paper::default());
+    let (watch, paper) = (observer(), SharedBuffer::default());
     let log = AuditLog::new(paper.clone()).unwrap();
     log.attach(&watch.events);
-    call(&watch, "r1", &tool("login", Verdict::Ok), params());
-    call(&watch, "r2", &tool("login", Verdict::ToolError { message: "no" }), params());
-    let fault = Verdict::Fault { code: -32602, message: "unknown tool: login" };
+    call(&watch, "r1", &tool("login", EndStatus::Ok), params());
+    call(&watch, "r2", &tool("login", EndStatus::ToolError { message: "no" }), params());
+    let fault = EndStatus::ProtocolError { code: -32602, message: "unknown tool: login" };
     call(&watch, "r3", &tool("login", fault), params());
     assert!(log.flush());
     let mut lines = paper.lines();
@@ -93,14 +93,14 @@ fn a_line_says_who_asked_for_what_and_how_it_ended() {
 
 #[test]
 fn arguments_are_written_only_if_asked_for_and_without_secrets() {
-    let (watch, paper) = (watch(), Paper::default());
+    let (watch, paper) = (observer(), SharedBuffer::default());
     let log = AuditLog::new(paper.clone()).unwrap().with_arguments();
     log.attach(&watch.events);
-    call(&watch, "r1", &tool("login", Verdict::Ok), params());
+    call(&watch, "r1", &tool("login", EndStatus::Ok), params());
     let long = json!({ "name": "login", "arguments": { "text": "x".repeat(20_000) } });
-    call(&watch, "r2", &tool("login", Verdict::Ok), long);
+    call(&watch, "r2", &tool("login", EndStatus::Ok), long);
     let uri = json!({ "uri": "https://ada:uri-s3cret@example.com/?token=uri-s3cret" });
-    let read = Finished { method: "resources/read", subject: Some(Subject::Uri("")), verdict: Verdict::Ok };
+    let read = RequestEnd { method: "resources/read", subject: Some(Subject::Resource("")), status: EndStatus::Ok };
     call(&watch, "r3", &read, uri);
     drop((watch, log));
     let lines = paper.lines();
@@ -112,13 +112,13 @@ fn arguments_are_written_only_if_asked_for_and_without_secrets() {
 
 #[test]
 fn who_was_not_let_in_has_a_line() {
-    let (watch, paper) = (watch(), Paper::default());
+    let (watch, paper) = (observer(), SharedBuffer::default());
     let log = AuditLog::new(paper.clone()).unwrap();
     let subscription = log.attach(&watch.events);
     let remote = Some("192.0.2.1:5".parse().unwrap());
-    watch.refused(Refusal::Auth, Transport::Http, remote, "wrong password\nfor ada");
+    watch.record_rejection(SecurityRejection::Auth, Transport::Http, remote, "wrong password\nfor ada");
     subscription.off();
-    watch.refused(Refusal::Auth, Transport::Http, remote, "nobody listens");
+    watch.record_rejection(SecurityRejection::Auth, Transport::Http, remote, "nobody listens");
     drop((watch, log));
     assert_eq!(paper.text().lines().count(), 1, "a line break in a message is no line break in the log");
     let mut line = paper.lines().remove(0);
@@ -131,9 +131,9 @@ fn who_was_not_let_in_has_a_line() {
 }
 
 /// Writes nothing before it is told to.
-struct Stuck(Paper, std::sync::mpsc::Receiver<()>);
+struct BlockedWriter(SharedBuffer, std::sync::mpsc::Receiver<()>);
 
-impl Write for Stuck {
+impl Write for BlockedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // An error means that it was told to, for good.
         let _ = self.1.recv();
@@ -147,16 +147,16 @@ impl Write for Stuck {
 
 #[test]
 fn what_does_not_fit_is_counted_and_told_later() {
-    let (watch, paper) = (watch(), Paper::default());
+    let (watch, paper) = (observer(), SharedBuffer::default());
     let (go, gate) = sync_channel(0);
-    let log = AuditLog::new(Stuck(paper.clone(), gate)).unwrap();
+    let log = AuditLog::new(BlockedWriter(paper.clone(), gate)).unwrap();
     log.attach(&watch.events);
-    let n_sent = 3 * WAITING as u64;
+    let n_sent = 3 * MAX_QUEUED_LINES as u64;
     for _ in 0..n_sent {
-        watch.refused(Refusal::Ip, Transport::Http, None, "no");
+        watch.record_rejection(SecurityRejection::Ip, Transport::Http, None, "no");
     }
     let dropped = log.dropped();
-    assert!(dropped > 0 && dropped <= n_sent - WAITING as u64, "{dropped}");
+    assert!(dropped > 0 && dropped <= n_sent - MAX_QUEUED_LINES as u64, "{dropped}");
     drop(go);
     drop((watch, log));
     let lines = paper.lines();
@@ -165,9 +165,9 @@ fn what_does_not_fit_is_counted_and_told_later() {
     assert_eq!((told, written + told), (dropped, n_sent));
 }
 
-struct Broken;
+struct FailingWriter;
 
-impl Write for Broken {
+impl Write for FailingWriter {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
         Err(io::Error::other("no space left"))
     }
@@ -177,9 +177,9 @@ impl Write for Broken {
     }
 }
 
-struct Panics;
+struct PanickingWriter;
 
-impl Write for Panics {
+impl Write for PanickingWriter {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
         panic!("a writer without care")
     }
@@ -191,18 +191,18 @@ impl Write for Panics {
 
 #[test]
 fn a_disk_that_fails_harms_no_call() {
-    let watch = watch();
-    let logs = [AuditLog::new(Broken).unwrap(), AuditLog::new(Panics).unwrap()];
+    let watch = observer();
+    let logs = [AuditLog::new(FailingWriter).unwrap(), AuditLog::new(PanickingWriter).unwrap()];
     for log in &logs {
         log.attach(&watch.events);
     }
     for _ in 0..1000 {
-        call(&watch, "r", &tool("login", Verdict::Ok), params());
+        call(&watch, "r", &tool("login", EndStatus::Ok), params());
     }
     for log in &logs {
         assert!(!log.flush());
     }
-    call(&watch, "r", &tool("login", Verdict::Ok), params());
+    call(&watch, "r", &tool("login", EndStatus::Ok), params());
     assert!(logs[1].dropped() > 0, "nobody writes any more");
     assert_eq!(watch.stats.summary().total_requests, 1001);
 }
@@ -211,10 +211,10 @@ fn a_disk_that_fails_harms_no_call() {
 fn a_file_is_appended_to_and_private() {
     let path = std::env::temp_dir().join(format!("toolgate-audit-{}.jsonl", crate::seal::random_token()));
     for round in 1..=2 {
-        let watch = watch();
+        let watch = observer();
         let log = AuditLog::file(&path).unwrap();
         log.attach(&watch.events);
-        call(&watch, &format!("r{round}"), &tool("login", Verdict::Ok), params());
+        call(&watch, &format!("r{round}"), &tool("login", EndStatus::Ok), params());
     }
     let text = std::fs::read_to_string(&path).unwrap();
     #[cfg(unix)]
@@ -234,16 +234,16 @@ proptest! {
 
     #[test]
     fn whatever_a_peer_says_is_one_line(id in "\\PC*|[\\x00-\\x1f]{0,20}", name in "[\\x00-\\x{2028}]{0,2000}") {
-        let (watch, paper) = (watch(), Paper::default());
+        let (watch, paper) = (observer(), SharedBuffer::default());
         let log = AuditLog::new(paper.clone()).unwrap().with_arguments();
         log.attach(&watch.events);
         let params = json!({ "name": name, "arguments": { &name: name } });
-        call(&watch, &id, &tool(&name, Verdict::Ok), params);
+        call(&watch, &id, &tool(&name, EndStatus::Ok), params);
         drop((watch, log));
         let text = paper.text();
         prop_assert_eq!(text.matches('\n').count(), 1);
         prop_assert!(text.len() < 40_000);
         let line: Value = serde_json::from_str(&text).unwrap();
-        prop_assert!(line["name"].as_str().unwrap().len() <= LONGEST);
+        prop_assert!(line["name"].as_str().unwrap().len() <= MAX_TEXT_BYTES);
     }
 }

@@ -3,20 +3,20 @@ use std::sync::atomic::Ordering::SeqCst;
 use serde_json::{Value, json};
 use toolgate_wire::{RawJson, RequestId};
 
-use super::super::event::{Incoming, RequestInfo, ServerChange, Transport};
+use super::super::event::{RequestInfoParts, RequestInfo, ServerChange, Transport};
 use super::super::stats::Stats;
 use super::*;
 use crate::clock::Clock;
 use crate::request::Principal;
 
-type Seen = Arc<Mutex<Vec<String>>>;
+type CallLog = Arc<Mutex<Vec<String>>>;
 
-fn note(seen: &Seen, what: impl Into<String>) {
+fn record_call(seen: &CallLog, what: impl Into<String>) {
     lock(seen).push(what.into());
 }
 
 fn request_with(params: Value) -> RequestEvent {
-    let incoming = Incoming {
+    let incoming = RequestInfoParts {
         id: Some(&RequestId::String("a".into())),
         method: "tools/call",
         params: Some(&RawJson::from(params)),
@@ -32,75 +32,75 @@ fn request_event() -> RequestEvent {
     request_with(json!({ "name": "echo", "arguments": { "n": 1 } }))
 }
 
-fn answer_event() -> ResponseEvent {
-    let (info, ..) = request_event().settle();
+fn response_event() -> ResponseEvent {
+    let (info, ..) = request_event().into_parts();
     let body = br#"{"jsonrpc":"2.0","id":"a","result":1}"#;
     ResponseEvent::new(info, bytes::Bytes::from_static(body), 200, None, 5)
 }
 
-fn created() -> ServerEvent {
+fn server_event() -> ServerEvent {
     ServerEvent::new(ServerChange::Created, &"evt".into(), "about", "1.2.3")
 }
 
-fn wrong() -> ErrorEvent {
+fn error_event() -> ErrorEvent {
     ErrorEvent::new(&"evt".into(), ErrorContext::ScanClass, "no such class")
 }
 
-fn now(asked: Asked) -> RequestEvent {
+fn expect_ready(asked: ListenerPoll) -> RequestEvent {
     match asked {
-        Asked::Now(event) => event,
-        Asked::Later(_) => panic!("somebody has to wait"),
+        ListenerPoll::Ready(event) => event,
+        ListenerPoll::Pending(_) => panic!("somebody has to wait"),
     }
 }
 
-async fn ended(asked: Asked) -> RequestEvent {
+async fn wait_ready(asked: ListenerPoll) -> RequestEvent {
     match asked {
-        Asked::Now(event) => event,
-        Asked::Later(event) => event.await,
+        ListenerPoll::Ready(event) => event,
+        ListenerPoll::Pending(event) => event.await,
     }
 }
 
 #[test]
 fn it_is_seen_at_once_whether_anybody_listens() {
     let parent = Events::new();
-    let events = Events::of_server(Some(&parent));
-    assert!(events.is_silent() && !events.has_request_listeners() && !events.has_response_listeners());
+    let events = Events::for_server(Some(&parent));
+    assert!(events.has_no_listeners() && !events.has_request_listeners() && !events.has_response_listeners());
     let here = events.on_request(|_| {});
-    assert!(events.has_request_listeners() && !events.has_response_listeners() && !events.is_silent());
-    assert!(parent.is_silent());
+    assert!(events.has_request_listeners() && !events.has_response_listeners() && !events.has_no_listeners());
+    assert!(parent.has_no_listeners());
     here.off();
-    assert!(events.is_silent());
+    assert!(events.has_no_listeners());
     let there = parent.on_response(|_| {});
     assert!(events.has_response_listeners() && !events.has_request_listeners());
     there.off();
     there.off();
-    assert!(events.is_silent());
+    assert!(events.has_no_listeners());
 }
 
 #[test]
 fn dropping_a_subscription_keeps_the_listener() {
     let events = Events::new();
     drop(events.on_error(|_| {}));
-    assert!(!events.is_silent());
+    assert!(!events.has_no_listeners());
 }
 
 #[test]
 fn a_list_of_names_subscribes_to_each() {
     let events = Events::new();
-    let seen = Seen::default();
+    let seen = CallLog::default();
     let notes = Arc::clone(&seen);
-    let listener = move |event: &mut Event| note(&notes, format!("{} {}", event.name(), event.server()));
+    let listener = move |event: &mut Event| record_call(&notes, format!("{} {}", event.name(), event.server()));
     let subscription =
         events.on(" onMCPRequest, onmcpresponse,onMCPError,onMCPServerCreate ", listener).unwrap();
-    now(events.ask(request_event()));
-    events.answer(answer_event());
-    events.tell(wrong());
-    events.tell(created());
-    events.tell(ServerEvent::new(ServerChange::Removed, &"evt".into(), "", ""));
+    expect_ready(events.notify_request(request_event()));
+    events.notify_response(response_event());
+    events.publish(error_event());
+    events.publish(server_event());
+    events.publish(ServerEvent::new(ServerChange::Removed, &"evt".into(), "", ""));
     let wanted = ["onMCPRequest evt", "onMCPResponse evt", "onMCPError evt", "onMCPServerCreate evt"];
     assert_eq!(*lock(&seen), wanted);
     subscription.off();
-    events.tell(wrong());
+    events.publish(error_event());
     assert_eq!(lock(&seen).len(), 4);
 }
 
@@ -109,7 +109,7 @@ fn an_unknown_name_is_refused_with_the_known_ones() {
     let events = Events::new();
     let said = events.on("onMCPRequest,onMCPFoo", |_| {}).unwrap_err().to_string();
     assert!(said.starts_with("unknown event: onMCPFoo; known are onMCPServerCreate, "), "{said}");
-    for topic in Topic::ALL {
+    for topic in EventKind::ALL {
         assert!(said.contains(topic.name()), "{said}");
         assert!(events.on(topic.name(), |_| {}).is_ok());
     }
@@ -124,13 +124,13 @@ fn a_request_can_be_refused_once() {
         assert!(request.is_rejected());
         request.reject("later");
     });
-    let (_, _, rejection) = now(events.ask(request_event())).settle();
+    let (_, _, rejection) = expect_ready(events.notify_request(request_event())).into_parts();
     let rejection = rejection.unwrap();
     assert_eq!((rejection.status, rejection.code, &*rejection.message), (Some(429), -32005, "too many"));
 
     let events = Events::new();
     events.on_request(|request| request.reject("Rate limit exceeded"));
-    let rejection = now(events.ask(request_event())).settle().2.unwrap();
+    let rejection = expect_ready(events.notify_request(request_event())).into_parts().2.unwrap();
     assert_eq!(
         (rejection.status, rejection.code, &*rejection.message),
         (Some(200), -32000, "Rate limit exceeded")
@@ -147,23 +147,23 @@ fn a_request_can_be_changed() {
         request.params_mut()["name"] = json!("other");
         assert_eq!(request.subject().as_deref(), Some("other"));
     });
-    let (info, is_changed, rejection) = now(events.ask(request_event())).settle();
+    let (info, is_changed, rejection) = expect_ready(events.notify_request(request_event())).into_parts();
     assert!(is_changed && rejection.is_none());
     assert_eq!(info.params.as_ref().unwrap().to_value(), json!({ "name": "other", "arguments": { "n": 2 } }));
     assert_eq!(*info.params(), json!({ "name": "other", "arguments": { "n": 2 } }));
 
     let events = Events::new();
     events.on_request(|request| request.set_method("ping"));
-    let (info, is_changed, _) = now(events.ask(request_event())).settle();
+    let (info, is_changed, _) = expect_ready(events.notify_request(request_event())).into_parts();
     assert!(is_changed && info.method() == "ping" && info.params.is_some());
 
     let events = Events::new();
     events.on_request(|request| *request.params_mut() = json!("nonsense"));
-    let (info, is_changed, _) = now(events.ask(request_event())).settle();
+    let (info, is_changed, _) = expect_ready(events.notify_request(request_event())).into_parts();
     assert!(is_changed && info.params.is_none());
     assert_eq!(*info.params(), json!({}));
 
-    let (info, is_changed, _) = now(Events::new().ask(request_event())).settle();
+    let (info, is_changed, _) = expect_ready(Events::new().notify_request(request_event())).into_parts();
     assert!(!is_changed && info.params.is_some());
 }
 
@@ -173,14 +173,14 @@ fn an_answer_can_be_replaced_but_keeps_its_id() {
     events.on_response(|response| response.set_response(json!({ "id": 99, "result": "other" })));
     events.on_response(|response| assert_eq!(response.response()["result"], "other"));
     events.on_response(|response| response.set_response(json!("no object")));
-    let sent: Value = serde_json::from_slice(&events.answer(answer_event()).into_bytes()).unwrap();
+    let sent: Value = serde_json::from_slice(&events.notify_response(response_event()).into_bytes()).unwrap();
     assert_eq!(sent, json!({ "jsonrpc": "2.0", "id": "a", "result": "other" }));
 }
 
 #[test]
 fn a_panic_undoes_what_its_listener_did_and_is_reported() {
     let events = Events::new();
-    let seen = Seen::default();
+    let seen = CallLog::default();
     let notes = Arc::clone(&seen);
     events.on_request(|request| {
         request.set_method("broken");
@@ -191,11 +191,11 @@ fn a_panic_undoes_what_its_listener_did_and_is_reported() {
         response.set_response(json!({ "result": "broken" }));
         panic!("{}", String::from("second"))
     });
-    events.on_error(move |error| note(&notes, format!("{} {}", error.context(), error.message())));
+    events.on_error(move |error| record_call(&notes, format!("{} {}", error.context(), error.message())));
     events.on_error(|_| panic!("third"));
-    let (info, ..) = now(events.ask(request_event())).settle();
+    let (info, ..) = expect_ready(events.notify_request(request_event())).into_parts();
     assert_eq!((info.method(), &info.params()["arguments"]["n"]), ("tools/call", &json!(3)));
-    assert_eq!(events.answer(answer_event()).response()["result"], json!(1));
+    assert_eq!(events.notify_response(response_event()).response()["result"], json!(1));
     assert_eq!(*lock(&seen), ["listener a listener panicked: first", "listener a listener panicked: second"]);
 }
 
@@ -206,36 +206,36 @@ fn what_was_refused_before_a_panic_is_refused() {
         request.reject("no");
         panic!("oops")
     });
-    assert_eq!(now(events.ask(request_event())).settle().2.unwrap().message, "no");
+    assert_eq!(expect_ready(events.notify_request(request_event())).into_parts().2.unwrap().message, "no");
 }
 
 #[test]
 fn nobody_can_make_another_event_of_one() {
     let events = Events::new();
-    events.on("onMCPRequest,onMCPResponse", |event| *event = wrong().into()).unwrap();
-    assert_eq!(now(events.ask(request_event())).method(), "tools/call");
-    assert!(events.answer(answer_event()).is_success());
+    events.on("onMCPRequest,onMCPResponse", |event| *event = error_event().into()).unwrap();
+    assert_eq!(expect_ready(events.notify_request(request_event())).method(), "tools/call");
+    assert!(events.notify_response(response_event()).is_success());
 }
 
 #[test]
 fn the_parent_is_asked_first_and_told_last() {
     let parent = Events::new();
-    let events = Events::of_server(Some(&parent));
-    let seen = Seen::default();
+    let events = Events::for_server(Some(&parent));
+    let seen = CallLog::default();
     for (bus, name) in [(&events, "own"), (&parent, "parent")] {
         let notes = Arc::clone(&seen);
-        bus.on_request(move |_| note(&notes, format!("{name} request")));
+        bus.on_request(move |_| record_call(&notes, format!("{name} request")));
         let notes = Arc::clone(&seen);
-        bus.on_response(move |response| note(&notes, format!("{name} {}", response.response()["result"])));
+        bus.on_response(move |response| record_call(&notes, format!("{name} {}", response.response()["result"])));
     }
     events.on_response(|response| response.set_response(json!({ "result": 2 })));
-    now(events.ask(request_event()));
-    events.answer(answer_event());
+    expect_ready(events.notify_request(request_event()));
+    events.notify_response(response_event());
     assert_eq!(*lock(&seen), ["parent request", "own request", "own 1", "parent 2"]);
 
     let rejection = {
         parent.on_request(|request| request.reject("by parent"));
-        now(events.ask(request_event())).settle().2.unwrap()
+        expect_ready(events.notify_request(request_event())).into_parts().2.unwrap()
     };
     assert_eq!(rejection.status, Some(200));
 }
@@ -253,8 +253,8 @@ fn listeners_can_come_and_go_while_others_listen() {
         }
     });
     *lock(&slot) = Some(subscription);
-    events.tell(wrong());
-    events.tell(wrong());
+    events.publish(error_event());
+    events.publish(error_event());
     assert_eq!(n_heard.load(SeqCst), 1);
 
     let n_heard = AtomicU64::new(0);
@@ -263,7 +263,7 @@ fn listeners_can_come_and_go_while_others_listen() {
             scope.spawn(|| {
                 for _ in 0..200 {
                     let subscription = events.on_server(|_| {});
-                    events.tell(created());
+                    events.publish(server_event());
                     n_heard.fetch_add(1, SeqCst);
                     subscription.off();
                 }
@@ -271,40 +271,40 @@ fn listeners_can_come_and_go_while_others_listen() {
         }
     });
     assert_eq!(n_heard.load(SeqCst), 800);
-    assert!(events.is_silent(), "all are off");
+    assert!(events.has_no_listeners(), "all are off");
 }
 
 #[tokio::test]
 async fn async_listeners_are_asked_in_turn() {
     let events = Events::new();
-    let seen = Seen::default();
+    let seen = CallLog::default();
     let notes = Arc::clone(&seen);
-    events.on_request(move |_| note(&notes, "first"));
+    events.on_request(move |_| record_call(&notes, "first"));
     let notes = Arc::clone(&seen);
     events.on_request_async(move |mut request| {
         let notes = Arc::clone(&notes);
         async move {
             tokio::task::yield_now().await;
-            note(&notes, "second");
+            record_call(&notes, "second");
             request.params_mut()["arguments"]["n"] = json!(5);
             request.reject("no");
             request
         }
     });
     let notes = Arc::clone(&seen);
-    events.on_request(move |request| note(&notes, format!("third {}", request.params()["arguments"]["n"])));
-    let (info, _, rejection) = ended(events.ask(request_event())).await.settle();
+    events.on_request(move |request| record_call(&notes, format!("third {}", request.params()["arguments"]["n"])));
+    let (info, _, rejection) = wait_ready(events.notify_request(request_event())).await.into_parts();
     assert_eq!(*lock(&seen), ["first", "second", "third 5"]);
     assert_eq!(info.params()["arguments"]["n"], json!(5));
     assert_eq!(rejection.unwrap().status, Some(200));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_that_stalls_is_given_up_and_then_sent_on_leave() {
+async fn a_listener_that_stalls_times_out_and_is_then_suspended() {
     let events = Events::new();
     let n_asked = Arc::new(AtomicU64::new(0));
     let asked = Arc::clone(&n_asked);
-    events.set_patience(Duration::from_secs(2));
+    events.set_listener_timeout(Duration::from_secs(2));
     events.on_request_async(move |request| {
         asked.fetch_add(1, SeqCst);
         async move {
@@ -312,20 +312,20 @@ async fn a_listener_that_stalls_is_given_up_and_then_sent_on_leave() {
             request
         }
     });
-    let errors = Seen::default();
+    let errors = CallLog::default();
     let notes = Arc::clone(&errors);
-    events.on_error(move |error| note(&notes, error.message()));
+    events.on_error(move |error| record_call(&notes, error.message()));
     for round in 1..=3 {
         let start = timer_now();
-        let event = ended(events.ask(request_event())).await;
+        let event = wait_ready(events.notify_request(request_event())).await;
         assert!(!event.is_rejected());
         assert_eq!(start.elapsed().as_secs(), 2, "in round {round}");
     }
     let start = timer_now();
-    ended(events.ask(request_event())).await;
+    wait_ready(events.notify_request(request_event())).await;
     assert_eq!((start.elapsed().as_secs(), n_asked.load(SeqCst), events.dropped()), (0, 3, 1));
     tokio::time::advance(Duration::from_secs(61)).await;
-    ended(events.ask(request_event())).await;
+    wait_ready(events.notify_request(request_event())).await;
     assert_eq!(n_asked.load(SeqCst), 4, "it gets another chance");
     assert_eq!(*lock(&errors), ["a listener took longer than 2s"; 4]);
 }
@@ -333,9 +333,9 @@ async fn a_listener_that_stalls_is_given_up_and_then_sent_on_leave() {
 #[tokio::test]
 async fn async_listeners_that_panic_are_caught() {
     let events = Events::new();
-    let errors = Seen::default();
+    let errors = CallLog::default();
     let notes = Arc::clone(&errors);
-    events.on_error(move |error| note(&notes, error.message()));
+    events.on_error(move |error| record_call(&notes, error.message()));
     events.on_request_async(|request| async move {
         if request.id() == "a" {
             panic!("later");
@@ -347,33 +347,33 @@ async fn async_listeners_that_panic_are_caught() {
         async move { request }
     });
     events.on_error_async(|_| async { panic!("only logged") });
-    let event = ended(events.ask(request_event())).await;
+    let event = wait_ready(events.notify_request(request_event())).await;
     assert_eq!(event.method(), "tools/call");
-    events.settled().await;
+    events.wait_idle().await;
     assert_eq!(*lock(&errors), ["a listener panicked: later", "a listener panicked: at once"]);
 }
 
 #[tokio::test]
 async fn what_is_told_in_the_background_delays_nobody() {
     let events = Events::new();
-    let seen = Seen::default();
+    let seen = CallLog::default();
     let notes = Arc::clone(&seen);
     events.on_response_async(move |response| {
         let notes = Arc::clone(&notes);
-        async move { note(&notes, response.response()["result"].to_string()) }
+        async move { record_call(&notes, response.response()["result"].to_string()) }
     });
     let notes = Arc::clone(&seen);
     let all = move |event: Event| {
         let notes = Arc::clone(&notes);
-        async move { note(&notes, event.name()) }
+        async move { record_call(&notes, event.name()) }
     };
     events.on_async("onMCPRequest,onMCPServerCreate,onMCPError", all).unwrap();
-    events.answer(answer_event());
-    now(events.ask(request_event()));
-    events.tell(created());
-    events.tell(wrong());
+    events.notify_response(response_event());
+    expect_ready(events.notify_request(request_event()));
+    events.publish(server_event());
+    events.publish(error_event());
     assert!(lock(&seen).is_empty(), "nothing has run yet");
-    events.settled().await;
+    events.wait_idle().await;
     assert_eq!(*lock(&seen), ["1", "onMCPRequest", "onMCPServerCreate", "onMCPError"]);
     assert_eq!(events.dropped(), 0);
 }
@@ -387,13 +387,13 @@ async fn the_queue_is_bounded_and_the_oldest_go() {
         lock(&notes).push(error.message().to_owned());
         async {}
     });
-    for number in 0..WAITING + 10 {
-        events.tell(ErrorEvent::new(&"evt".into(), ErrorContext::Callback, number.to_string()));
+    for number in 0..MAX_QUEUED_EVENTS + 10 {
+        events.publish(ErrorEvent::new(&"evt".into(), ErrorContext::Callback, number.to_string()));
     }
     assert_eq!(events.dropped(), 10);
-    events.settled().await;
+    events.wait_idle().await;
     let seen = lock(&seen);
-    assert_eq!((seen.len(), &*seen[0]), (WAITING, "10"));
+    assert_eq!((seen.len(), &*seen[0]), (MAX_QUEUED_EVENTS, "10"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -407,27 +407,27 @@ async fn one_that_stalls_in_the_background_keeps_the_others_from_nothing() {
         async {}
     });
     for _ in 0..10 {
-        events.tell(created());
+        events.publish(server_event());
     }
-    events.settled().await;
+    events.wait_idle().await;
     assert_eq!((n_heard.load(SeqCst), events.dropped()), (10, 7), "after three stalls it is on leave");
 }
 
 #[test]
 fn what_is_told_outside_of_a_runtime_waits_for_one_and_outlives_it() {
     let events = Events::new();
-    let seen = Seen::default();
+    let seen = CallLog::default();
     let notes = Arc::clone(&seen);
     events.on_server_async(move |event| {
-        note(&notes, event.version());
+        record_call(&notes, event.version());
         async {}
     });
-    events.tell(created());
+    events.publish(server_event());
     for _ in 0..2 {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            events.tell(created());
-            events.settled().await;
+            events.publish(server_event());
+            events.wait_idle().await;
         });
     }
     assert_eq!(*lock(&seen), ["1.2.3"; 3]);
@@ -442,12 +442,12 @@ async fn the_background_ends_with_the_last_handle() {
         let _held = &held;
         async {}
     });
-    events.tell(created());
+    events.publish(server_event());
     let other = events.clone();
     drop(events);
-    other.settled().await;
+    other.wait_idle().await;
     assert_eq!(Arc::strong_count(&kept), 2);
-    other.tell(created());
+    other.publish(server_event());
     drop(other);
     for _ in 0..10 {
         tokio::task::yield_now().await;

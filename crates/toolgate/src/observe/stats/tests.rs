@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const PING: Finished<'static> = Finished { method: "ping", subject: None, verdict: Verdict::Ok };
+const PING: RequestEnd<'static> = RequestEnd { method: "ping", subject: None, status: EndStatus::Ok };
 
-fn tool<'a>(name: &'a str, verdict: Verdict<'a>) -> Finished<'a> {
-    Finished { method: "tools/call", subject: Some(Subject::Tool(name)), verdict }
+fn tool<'a>(name: &'a str, verdict: EndStatus<'a>) -> RequestEnd<'a> {
+    RequestEnd { method: "tools/call", subject: Some(Subject::Tool(name)), status: verdict }
 }
 
-fn after(stats: &Arc<Stats>, clock: &Clock, millis: u64, finished: &Finished<'_>) {
+fn record_after(stats: &Arc<Stats>, clock: &Clock, millis: u64, finished: &RequestEnd<'_>) {
     let began = stats.begin().unwrap();
     clock.advance(Duration::from_millis(millis));
     stats.end(began, finished);
@@ -85,19 +85,19 @@ fn a_fresh_server_has_done_nothing() {
 #[test]
 fn everything_is_counted_where_it_belongs() {
     let (stats, clock) = stats();
-    after(&stats, &clock, 2, &tool("echo", Verdict::Ok));
-    after(&stats, &clock, 4, &tool("echo", Verdict::ToolError { message: "no" }));
-    after(&stats, &clock, 6, &tool("boom", Verdict::Ok));
+    record_after(&stats, &clock, 2, &tool("echo", EndStatus::Ok));
+    record_after(&stats, &clock, 4, &tool("echo", EndStatus::ToolError { message: "no" }));
+    record_after(&stats, &clock, 6, &tool("boom", EndStatus::Ok));
     let read =
-        Finished { method: "resources/read", subject: Some(Subject::Uri("a://b")), verdict: Verdict::Ok };
-    after(&stats, &clock, 1, &read);
-    let get = Finished { method: "prompts/get", subject: Some(Subject::Prompt("hi")), verdict: Verdict::Ok };
-    after(&stats, &clock, 1, &get);
-    let bad = Verdict::Fault { code: -32601, message: "no such method: x" };
-    after(&stats, &clock, 1, &Finished { method: "x", subject: None, verdict: bad });
-    stats.refused(Refusal::Auth);
-    stats.refused(Refusal::Rate);
-    stats.refused(Refusal::Rate);
+        RequestEnd { method: "resources/read", subject: Some(Subject::Resource("a://b")), status: EndStatus::Ok };
+    record_after(&stats, &clock, 1, &read);
+    let get = RequestEnd { method: "prompts/get", subject: Some(Subject::Prompt("hi")), status: EndStatus::Ok };
+    record_after(&stats, &clock, 1, &get);
+    let bad = EndStatus::ProtocolError { code: -32601, message: "no such method: x" };
+    record_after(&stats, &clock, 1, &RequestEnd { method: "x", subject: None, status: bad });
+    stats.record_rejection(SecurityRejection::Auth);
+    stats.record_rejection(SecurityRejection::RateLimit);
+    stats.record_rejection(SecurityRejection::RateLimit);
 
     let detail = serde_json::to_value(stats.detail()).unwrap();
     let rows = [
@@ -149,7 +149,7 @@ fn everything_is_counted_where_it_belongs() {
 #[test]
 fn what_was_refused_was_not_carried_out() {
     let (stats, clock) = stats();
-    after(&stats, &clock, 1, &tool("nobody", Verdict::Fault { code: -32602, message: "unknown tool" }));
+    record_after(&stats, &clock, 1, &tool("nobody", EndStatus::ProtocolError { code: -32602, message: "unknown tool" }));
     let detail = stats.detail();
     assert_eq!(detail.tools, ToolStats::default());
     assert_eq!(detail.errors.by_tool["nobody"], 1);
@@ -169,27 +169,27 @@ fn times_below_a_millisecond_are_told() {
 #[test]
 fn switched_off_nothing_moves() {
     let (stats, clock) = stats();
-    after(&stats, &clock, 1, &PING);
+    record_after(&stats, &clock, 1, &PING);
     let under_way = stats.begin().unwrap();
     stats.disable();
     assert!(!stats.is_enabled());
     let before = stats.detail();
     assert!(stats.begin().is_none());
-    stats.refused(Refusal::Ip);
+    stats.record_rejection(SecurityRejection::Ip);
     stats.end(under_way, &PING);
     let frozen = stats.detail();
     assert_eq!((frozen.requests, frozen.security), (before.requests, before.security));
     assert_eq!((before.active_requests, frozen.active_requests), (1, 0));
     stats.enable();
-    after(&stats, &clock, 1, &PING);
+    record_after(&stats, &clock, 1, &PING);
     assert_eq!(stats.summary().total_requests, 2);
 }
 
 #[test]
 fn a_reset_keeps_who_is_there_and_when_it_began() {
     let (stats, clock) = stats();
-    after(&stats, &clock, 1, &tool("echo", Verdict::ToolError { message: "x" }));
-    stats.refused(Refusal::BodySize);
+    record_after(&stats, &clock, 1, &tool("echo", EndStatus::ToolError { message: "x" }));
+    stats.record_rejection(SecurityRejection::BodySize);
     let under_way = stats.begin().unwrap();
     stats.reset();
     let detail = stats.detail();
@@ -215,7 +215,7 @@ fn a_call_that_nobody_waited_for_is_not_active_any_more() {
 #[test]
 fn a_call_may_end_on_another_thread() {
     let (stats, _) = stats();
-    let began: Vec<Began> = (0..20)
+    let began: Vec<ActiveRequest> = (0..20)
         .map(|_| std::thread::scope(|scope| scope.spawn(|| stats.begin().unwrap()).join().unwrap()))
         .collect();
     assert_eq!(stats.summary().active_requests, 20);
@@ -235,12 +235,12 @@ fn what_fails_has_a_hundred_names_however_many_threads_count_it() {
         for thread in 0..12 {
             let (stats, all) = (&stats, &all);
             scope.spawn(move || {
-                stats.end(stats.begin().unwrap(), &tool("echo", Verdict::Ok));
+                stats.end(stats.begin().unwrap(), &tool("echo", EndStatus::Ok));
                 all.wait();
                 for number in 0..50 {
                     let method = format!("method {thread} {number}");
-                    let verdict = Verdict::Fault { code: -32601, message: "no" };
-                    stats.end(stats.begin().unwrap(), &Finished { method: &method, subject: None, verdict });
+                    let verdict = EndStatus::ProtocolError { code: -32601, message: "no" };
+                    stats.end(stats.begin().unwrap(), &RequestEnd { method: &method, subject: None, status: verdict });
                 }
             });
         }
@@ -257,7 +257,7 @@ fn what_fails_has_a_hundred_names_however_many_threads_count_it() {
 fn a_minute_is_sixty_seconds() {
     let (stats, clock) = stats();
     for _ in 0..90 {
-        after(&stats, &clock, 1000, &PING);
+        record_after(&stats, &clock, 1000, &PING);
     }
     assert_eq!(stats.summary().requests_per_minute, 60);
     clock.advance(Duration::from_secs(30));
@@ -270,7 +270,7 @@ fn a_minute_is_sixty_seconds() {
 fn of_1500_samples_1000_are_kept() {
     let (stats, clock) = stats();
     for number in 0..1500 {
-        after(&stats, &clock, number, &PING);
+        record_after(&stats, &clock, number, &PING);
     }
     let requests = stats.detail().requests;
     assert_eq!((requests.total, requests.response_times.len()), (1500, 1000));
@@ -288,7 +288,7 @@ fn many_at_once_are_all_counted() {
                 let name = format!("tool {}", thread % 8);
                 for number in 0..1000 {
                     let verdict =
-                        if number % 10 == 0 { Verdict::ToolError { message: "x" } } else { Verdict::Ok };
+                        if number % 10 == 0 { EndStatus::ToolError { message: "x" } } else { EndStatus::Ok };
                     stats.end(stats.begin().unwrap(), &tool(&name, verdict));
                 }
             });
@@ -320,7 +320,7 @@ fn a_reset_in_the_middle_takes_nothing_below_zero() {
                 scope.spawn(|| {
                     for number in 0..5000 {
                         let verdict =
-                            if number % 2 == 0 { Verdict::Ok } else { Verdict::ToolError { message: "x" } };
+                            if number % 2 == 0 { EndStatus::Ok } else { EndStatus::ToolError { message: "x" } };
                         stats.end(stats.begin().unwrap(), &tool("echo", verdict));
                     }
                 })
@@ -351,13 +351,13 @@ fn a_reset_in_the_middle_takes_nothing_below_zero() {
 #[test]
 fn peers_cannot_make_it_grow() {
     let (stats, clock) = stats();
-    let bad = Verdict::Fault { code: -32601, message: &"x".repeat(100_000) };
+    let bad = EndStatus::ProtocolError { code: -32601, message: &"x".repeat(100_000) };
     for number in 0..3000 {
         let method = format!("method {number} {}", "y".repeat(1000));
-        after(&stats, &clock, 0, &Finished { method: &method, subject: None, verdict: bad });
+        record_after(&stats, &clock, 0, &RequestEnd { method: &method, subject: None, status: bad });
         let uri = format!("a://{number}");
-        let subject = Some(Subject::Uri(&uri));
-        after(&stats, &clock, 0, &Finished { method: "resources/read", subject, verdict: Verdict::Ok });
+        let subject = Some(Subject::Resource(&uri));
+        record_after(&stats, &clock, 0, &RequestEnd { method: "resources/read", subject, status: EndStatus::Ok });
     }
     let detail = stats.detail();
     assert_eq!(detail.requests.by_method["resources/read"], 3000, "what works keeps its name");
@@ -371,9 +371,9 @@ fn peers_cannot_make_it_grow() {
 #[test]
 fn the_memory_is_what_the_module_says() {
     assert!(size_of::<Stats>() <= 128, "{}", size_of::<Stats>());
-    assert!(size_of::<Book>() <= 768, "{}", size_of::<Book>());
-    assert!(size_of::<Sheet>() <= 768, "{}", size_of::<Sheet>());
-    assert_eq!(size_of::<Option<Began>>(), 16);
+    assert!(size_of::<Counters>() <= 768, "{}", size_of::<Counters>());
+    assert!(size_of::<CounterShard>() <= 768, "{}", size_of::<CounterShard>());
+    assert_eq!(size_of::<Option<ActiveRequest>>(), 16);
 }
 
 proptest! {
@@ -383,16 +383,16 @@ proptest! {
         for (millis, subject, verdict) in &calls {
             let subject = match subject {
                 0 => Some(Subject::Tool("t")),
-                1 => Some(Subject::Uri("u://")),
+                1 => Some(Subject::Resource("u://")),
                 2 => Some(Subject::Prompt("p")),
                 _ => None,
             };
             let verdict = match verdict {
-                0 => Verdict::Ok,
-                1 => Verdict::ToolError { message: "m" },
-                _ => Verdict::Fault { code: -32603, message: "m" },
+                0 => EndStatus::Ok,
+                1 => EndStatus::ToolError { message: "m" },
+                _ => EndStatus::ProtocolError { code: -32603, message: "m" },
             };
-            after(&stats, &clock, *millis, &Finished { method: "m", subject, verdict });
+            record_after(&stats, &clock, *millis, &RequestEnd { method: "m", subject, status: verdict });
         }
         let detail = stats.detail();
         let requests = &detail.requests;

@@ -11,19 +11,19 @@ use redb::{
     TableHandle as _, WriteTransaction,
 };
 
-use crate::store::{Entry, Expect, Key, Page, Version, meets};
+use crate::store::{Entry, Expect, Key, LogPage, EntryVersion, is_expected};
 
 /// Space and name.
-type Name = (&'static str, &'static str);
+type TableKey = (&'static str, &'static str);
 
 /// Version, end, bytes.
-const ENTRIES: TableDefinition<'_, Name, (u64, u64, &[u8])> = TableDefinition::new("toolgate.entries");
+const ENTRIES: TableDefinition<'_, TableKey, (u64, u64, &[u8])> = TableDefinition::new("toolgate.entries");
 
 /// Sum, end.
-const COUNTS: TableDefinition<'_, Name, (u64, u64)> = TableDefinition::new("toolgate.counts");
+const COUNTS: TableDefinition<'_, TableKey, (u64, u64)> = TableDefinition::new("toolgate.counts");
 
 /// Number of the oldest line, of the next line, end.
-const LOGS: TableDefinition<'_, Name, (u64, u64, u64)> = TableDefinition::new("toolgate.logs");
+const LOGS: TableDefinition<'_, TableKey, (u64, u64, u64)> = TableDefinition::new("toolgate.logs");
 
 /// Space, name and number; the line.
 const LINES: TableDefinition<'_, (&str, &str, u64), &[u8]> = TableDefinition::new("toolgate.lines");
@@ -32,16 +32,16 @@ const LINES: TableDefinition<'_, (&str, &str, u64), &[u8]> = TableDefinition::ne
 const EXPIRING: TableDefinition<'_, (u64, u8, &str, &str), ()> = TableDefinition::new("toolgate.expiring");
 
 /// Numbers of the store itself.
-const HOUSE: TableDefinition<'_, &str, u64> = TableDefinition::new("toolgate.house");
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("toolgate.house");
 
 /// The format of these tables.
-const FORMAT: u64 = 1;
+const FORMAT_VERSION: u64 = 1;
 
 /// The end of what does not end.
-const NEVER: u64 = u64::MAX;
+const NO_EXPIRY: u64 = u64::MAX;
 
 /// How much of what has expired is cleared away beside each transaction.
-const CLEARED: usize = 256;
+const MAX_EXPIRED_PER_TRANSACTION: usize = 256;
 
 /// What [`EXPIRING`] points to.
 const ENTRY: u8 = 0;
@@ -49,55 +49,55 @@ const COUNT: u8 = 1;
 const LOG: u8 = 2;
 
 /// Whose file this is.
-pub(super) enum Format {
-    Ours,
+pub(super) enum FileFormat {
+    Current,
     Foreign,
     Newer(u64),
 }
 
 /// What can be done to the file.
 #[derive(Debug)]
-pub(super) enum Change {
-    Put { key: Key, value: Bytes, life: Option<Duration>, expect: Expect },
-    Touch { key: Key, life: Duration },
+pub(super) enum WriteOp {
+    Put { key: Key, value: Bytes, ttl: Option<Duration>, expect: Expect },
+    Touch { key: Key, ttl: Duration },
     Delete { key: Key, expect: Expect },
-    Count { key: Key, by: u64, life: Duration },
-    Append { log: Key, value: Bytes, life: Duration, most: usize },
+    Count { key: Key, by: u64, ttl: Duration },
+    Append { log: Key, value: Bytes, ttl: Duration, max_len: usize },
 }
 
 /// What came of it.
 #[derive(Debug)]
-pub(super) enum Done {
-    Put(Option<Version>),
+pub(super) enum WriteResult {
+    Put(Option<EntryVersion>),
     Flag(bool),
     Number(u64),
 }
 
 /// Makes the tables in an empty file; otherwise tells whose they are.
-pub(super) fn prepare(database: &Database) -> Result<Format, redb::Error> {
+pub(super) fn prepare(database: &Database) -> Result<FileFormat, redb::Error> {
     let snapshot = database.begin_read()?;
     let names: Vec<String> = snapshot.list_tables()?.map(|table| table.name().to_owned()).collect();
     if names.is_empty() {
         let transaction = database.begin_write()?;
-        Tables::open(&transaction)?.house.insert("format", FORMAT)?;
+        Tables::open(&transaction)?.meta.insert("format", FORMAT_VERSION)?;
         transaction.commit()?;
-        return Ok(Format::Ours);
+        return Ok(FileFormat::Current);
     }
-    if !names.iter().any(|name| name == HOUSE.name()) {
-        return Ok(Format::Foreign);
+    if !names.iter().any(|name| name == META.name()) {
+        return Ok(FileFormat::Foreign);
     }
-    let format = snapshot.open_table(HOUSE)?.get("format")?.map(|format| format.value());
+    let format = snapshot.open_table(META)?.get("format")?.map(|format| format.value());
     Ok(match format {
-        Some(FORMAT) => Format::Ours,
-        Some(format) => Format::Newer(format),
-        None => Format::Foreign,
+        Some(FORMAT_VERSION) => FileFormat::Current,
+        Some(format) => FileFormat::Newer(format),
+        None => FileFormat::Foreign,
     })
 }
 
 pub(super) fn get(snapshot: &ReadTransaction, key: &Key, now: u64) -> Result<Option<Entry>, redb::Error> {
     let entries = snapshot.open_table(ENTRIES)?;
     let found = entries.get((key.space(), key.name()))?;
-    Ok(found.and_then(|found| alive(found.value(), now)))
+    Ok(found.and_then(|found| live_entry(found.value(), now)))
 }
 
 pub(super) fn list(
@@ -116,7 +116,7 @@ pub(super) fn list(
         if found.len() >= most || there != space {
             break;
         }
-        if let Some(entry) = alive(value.value(), now) {
+        if let Some(entry) = live_entry(value.value(), now) {
             found.push((name.into(), entry));
         }
     }
@@ -129,11 +129,11 @@ pub(super) fn read(
     after: u64,
     most: usize,
     now: u64,
-) -> Result<Page, redb::Error> {
+) -> Result<LogPage, redb::Error> {
     let name = (log.space(), log.name());
     let row = snapshot.open_table(LOGS)?.get(name)?.map(|row| row.value());
     let Some((oldest, next, _)) = row.filter(|(_, _, end)| *end > now) else {
-        return Ok(Page { oldest: 1, newest: 0, entries: Vec::new() });
+        return Ok(LogPage { oldest: 1, newest: 0, entries: Vec::new() });
     };
     let lines = snapshot.open_table(LINES)?;
     let from = after.saturating_add(1).clamp(oldest, next);
@@ -142,7 +142,7 @@ pub(super) fn read(
         let (number, line) = row?;
         entries.push((number.value().2, Bytes::copy_from_slice(line.value())));
     }
-    Ok(Page { oldest, newest: next - 1, entries })
+    Ok(LogPage { oldest, newest: next - 1, entries })
 }
 
 /// Whether something has expired and waits to be cleared away.
@@ -153,15 +153,15 @@ pub(super) fn has_expired(database: &Database, now: u64) -> Result<bool, redb::E
 }
 
 /// Makes changes and clears away some of what has expired, all on the disk when this returns, or nothing of it.
-pub(super) fn apply(database: &Database, changes: &[&Change], now: u64) -> Result<Vec<Done>, redb::Error> {
+pub(super) fn apply(database: &Database, changes: &[&WriteOp], now: u64) -> Result<Vec<WriteResult>, redb::Error> {
     let transaction = database.begin_write()?;
     let mut tables = Tables::open(&transaction)?;
     let mut done = Vec::with_capacity(changes.len());
     for change in changes {
-        done.push(tables.change(change, now)?);
+        done.push(tables.apply_op(change, now)?);
     }
-    tables.clear(now)?;
-    let is_changed = tables.close()?;
+    tables.remove_expired(now)?;
+    let is_changed = tables.finish()?;
     match is_changed {
         true => transaction.commit()?,
         // Nothing to wait for the disk for.
@@ -172,12 +172,12 @@ pub(super) fn apply(database: &Database, changes: &[&Change], now: u64) -> Resul
 
 /// The tables within one transaction.
 struct Tables<'a> {
-    entries: Table<'a, Name, (u64, u64, &'static [u8])>,
-    counts: Table<'a, Name, (u64, u64)>,
-    logs: Table<'a, Name, (u64, u64, u64)>,
+    entries: Table<'a, TableKey, (u64, u64, &'static [u8])>,
+    counts: Table<'a, TableKey, (u64, u64)>,
+    logs: Table<'a, TableKey, (u64, u64, u64)>,
     lines: Table<'a, (&'static str, &'static str, u64), &'static [u8]>,
     expiring: Table<'a, (u64, u8, &'static str, &'static str), ()>,
-    house: Table<'a, &'static str, u64>,
+    meta: Table<'a, &'static str, u64>,
     /// The last version that was given out. It belongs to the store, not to a name, so none comes back.
     version: u64,
     is_changed: bool,
@@ -185,7 +185,7 @@ struct Tables<'a> {
 
 impl<'a> Tables<'a> {
     fn open(transaction: &'a WriteTransaction) -> Result<Tables<'a>, redb::Error> {
-        let house = transaction.open_table(HOUSE)?;
+        let house = transaction.open_table(META)?;
         let version = house.get("version")?.map_or(0, |version| version.value());
         Ok(Tables {
             entries: transaction.open_table(ENTRIES)?,
@@ -193,22 +193,22 @@ impl<'a> Tables<'a> {
             logs: transaction.open_table(LOGS)?,
             lines: transaction.open_table(LINES)?,
             expiring: transaction.open_table(EXPIRING)?,
-            house,
+            meta: house,
             version,
             is_changed: false,
         })
     }
 
-    fn change(&mut self, change: &Change, now: u64) -> Result<Done, redb::Error> {
+    fn apply_op(&mut self, change: &WriteOp, now: u64) -> Result<WriteResult, redb::Error> {
         match change {
-            Change::Put { key, value, life, expect } => {
-                self.put(key, value, *life, *expect, now).map(Done::Put)
+            WriteOp::Put { key, value, ttl: life, expect } => {
+                self.put(key, value, *life, *expect, now).map(WriteResult::Put)
             }
-            Change::Touch { key, life } => self.touch(key, *life, now).map(Done::Flag),
-            Change::Delete { key, expect } => self.delete(key, *expect, now).map(Done::Flag),
-            Change::Count { key, by, life } => self.count(key, *by, *life, now).map(Done::Number),
-            Change::Append { log, value, life, most } => {
-                self.append(log, value, *life, *most, now).map(Done::Number)
+            WriteOp::Touch { key, ttl: life } => self.touch(key, *life, now).map(WriteResult::Flag),
+            WriteOp::Delete { key, expect } => self.delete(key, *expect, now).map(WriteResult::Flag),
+            WriteOp::Count { key, by, ttl: life } => self.count(key, *by, *life, now).map(WriteResult::Number),
+            WriteOp::Append { log, value, ttl: life, max_len: most } => {
+                self.append(log, value, *life, *most, now).map(WriteResult::Number)
             }
         }
     }
@@ -220,18 +220,18 @@ impl<'a> Tables<'a> {
         life: Option<Duration>,
         expect: Expect,
         now: u64,
-    ) -> Result<Option<Version>, redb::Error> {
+    ) -> Result<Option<EntryVersion>, redb::Error> {
         let name = (key.space(), key.name());
         let before = self.entries.get(name)?.map(|row| (row.value().0, row.value().1));
-        let there = before.filter(|(_, end)| *end > now).map(|(version, _)| Version(version));
-        if !meets(expect, there) {
+        let there = before.filter(|(_, end)| *end > now).map(|(version, _)| EntryVersion(version));
+        if !is_expected(expect, there) {
             return Ok(None);
         }
         self.version += 1;
-        let end = life.map_or(NEVER, |life| end(now, life));
+        let end = life.map_or(NO_EXPIRY, |life| expiry(now, life));
         self.entries.insert(name, (self.version, end, value))?;
-        self.expire(ENTRY, name, before.map_or(NEVER, |(_, end)| end), end)?;
-        Ok(Some(Version(self.version)))
+        self.reschedule(ENTRY, name, before.map_or(NO_EXPIRY, |(_, end)| end), end)?;
+        Ok(Some(EntryVersion(self.version)))
     }
 
     fn touch(&mut self, key: &Key, life: Duration, now: u64) -> Result<bool, redb::Error> {
@@ -241,9 +241,9 @@ impl<'a> Tables<'a> {
             (version, end, value.to_vec())
         });
         let Some((version, before, value)) = there.filter(|(_, end, _)| *end > now) else { return Ok(false) };
-        let end = end(now, life);
+        let end = expiry(now, life);
         self.entries.insert(name, (version, end, value.as_slice()))?;
-        self.expire(ENTRY, name, before, end)?;
+        self.reschedule(ENTRY, name, before, end)?;
         Ok(true)
     }
 
@@ -254,15 +254,15 @@ impl<'a> Tables<'a> {
             let end = self.logs.get(name)?.map(|row| row.value().2);
             if let Some(end) = end {
                 was_there = end > now;
-                self.forget(LOG, name, end)?;
+                self.remove(LOG, name, end)?;
             }
         }
         let there = self.entries.get(name)?.map(|row| (row.value().0, row.value().1));
         if let Some((version, end)) = there.filter(|(_, end)| *end > now)
-            && meets(expect, Some(Version(version)))
+            && is_expected(expect, Some(EntryVersion(version)))
         {
             was_there = true;
-            self.forget(ENTRY, name, end)?;
+            self.remove(ENTRY, name, end)?;
         }
         Ok(was_there)
     }
@@ -272,10 +272,10 @@ impl<'a> Tables<'a> {
         let before = self.counts.get(name)?.map(|row| row.value());
         let (count, ends) = match before.filter(|(_, end)| *end > now) {
             Some((count, end)) => (count.saturating_add(by), end),
-            None => (by, end(now, life)),
+            None => (by, expiry(now, life)),
         };
         self.counts.insert(name, (count, ends))?;
-        self.expire(COUNT, name, before.map_or(NEVER, |(_, end)| end), ends)?;
+        self.reschedule(COUNT, name, before.map_or(NO_EXPIRY, |(_, end)| end), ends)?;
         Ok(count)
     }
 
@@ -290,39 +290,39 @@ impl<'a> Tables<'a> {
         let name = (log.space(), log.name());
         let mut before = self.logs.get(name)?.map(|row| row.value());
         if let Some((_, _, ended)) = before.filter(|(_, _, end)| *end <= now) {
-            self.forget(LOG, name, ended)?;
+            self.remove(LOG, name, ended)?;
             before = None;
         }
-        let (mut oldest, next, ended) = before.unwrap_or((1, 1, NEVER));
+        let (mut oldest, next, ended) = before.unwrap_or((1, 1, NO_EXPIRY));
         self.lines.insert((name.0, name.1, next), value)?;
         let most = u64::try_from(most).unwrap_or(u64::MAX).max(1);
         while next - oldest >= most {
             self.lines.remove((name.0, name.1, oldest))?;
             oldest += 1;
         }
-        let end = end(now, life);
+        let end = expiry(now, life);
         self.logs.insert(name, (oldest, next + 1, end))?;
-        self.expire(LOG, name, ended, end)?;
+        self.reschedule(LOG, name, ended, end)?;
         Ok(next)
     }
 
     /// Notes when something expires, instead of when it did.
-    fn expire(&mut self, what: u8, name: (&str, &str), before: u64, end: u64) -> Result<(), redb::Error> {
+    fn reschedule(&mut self, what: u8, name: (&str, &str), before: u64, end: u64) -> Result<(), redb::Error> {
         self.is_changed = true;
         if before == end {
             return Ok(());
         }
-        if before != NEVER {
+        if before != NO_EXPIRY {
             self.expiring.remove((before, what, name.0, name.1))?;
         }
-        if end != NEVER {
+        if end != NO_EXPIRY {
             self.expiring.insert((end, what, name.0, name.1), ())?;
         }
         Ok(())
     }
 
-    fn forget(&mut self, what: u8, name: (&str, &str), end: u64) -> Result<(), redb::Error> {
-        self.expire(what, name, end, NEVER)?;
+    fn remove(&mut self, what: u8, name: (&str, &str), end: u64) -> Result<(), redb::Error> {
+        self.reschedule(what, name, end, NO_EXPIRY)?;
         match what {
             COUNT => drop(self.counts.remove(name)?),
             LOG => {
@@ -337,8 +337,8 @@ impl<'a> Tables<'a> {
     }
 
     /// Clears away what has expired, at most so much that nobody waits for it.
-    fn clear(&mut self, now: u64) -> Result<(), redb::Error> {
-        for _ in 0..CLEARED {
+    fn remove_expired(&mut self, now: u64) -> Result<(), redb::Error> {
+        for _ in 0..MAX_EXPIRED_PER_TRANSACTION {
             let Some((row, _)) = self.expiring.first()? else { break };
             let (end, what, space, name) = row.value();
             if end > now {
@@ -346,25 +346,25 @@ impl<'a> Tables<'a> {
             }
             let (space, name) = (space.to_owned(), name.to_owned());
             drop(row);
-            self.forget(what, (&space, &name), end)?;
+            self.remove(what, (&space, &name), end)?;
         }
         Ok(())
     }
 
     /// Lets the tables go, and tells whether anything has changed.
-    fn close(mut self) -> Result<bool, redb::Error> {
+    fn finish(mut self) -> Result<bool, redb::Error> {
         if self.is_changed {
-            self.house.insert("version", self.version)?;
+            self.meta.insert("version", self.version)?;
         }
         Ok(self.is_changed)
     }
 }
 
-fn alive((version, end, value): (u64, u64, &[u8]), now: u64) -> Option<Entry> {
-    (end > now).then(|| Entry { value: Bytes::copy_from_slice(value), version: Version(version) })
+fn live_entry((version, end, value): (u64, u64, &[u8]), now: u64) -> Option<Entry> {
+    (end > now).then(|| Entry { value: Bytes::copy_from_slice(value), version: EntryVersion(version) })
 }
 
 /// When a life that begins now ends. The millisecond that has begun is not counted, so that nothing ends early.
-fn end(now: u64, life: Duration) -> u64 {
-    u64::try_from(life.as_millis()).unwrap_or(NEVER).saturating_add(1).saturating_add(now)
+fn expiry(now: u64, life: Duration) -> u64 {
+    u64::try_from(life.as_millis()).unwrap_or(NO_EXPIRY).saturating_add(1).saturating_add(now)
 }

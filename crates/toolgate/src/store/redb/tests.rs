@@ -15,16 +15,16 @@ use redb::{BackendError, Database, StorageBackend, TableDefinition};
 use super::{RedbStore, prepare};
 use crate::store::{Expect, Key, Store as _, StoreError};
 
-const LIFE: Duration = Duration::from_secs(600);
+const TTL: Duration = Duration::from_secs(600);
 
 /// A directory of one test. It is left where it is if the test fails.
-struct Scratch(PathBuf);
+struct TempDir(PathBuf);
 
-impl Scratch {
-    fn new() -> Scratch {
-        let path = std::env::temp_dir().join(format!("toolgate-store-{}", super::unique()));
+impl TempDir {
+    fn new() -> TempDir {
+        let path = std::env::temp_dir().join(format!("toolgate-store-{}", super::random_suffix()));
         std::fs::create_dir_all(&path).unwrap();
-        Scratch(path)
+        TempDir(path)
     }
 
     fn file(&self) -> PathBuf {
@@ -32,7 +32,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TempDir {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             let _ = std::fs::remove_dir_all(&self.0);
@@ -73,17 +73,17 @@ async fn value(store: &RedbStore, name: &str) -> Option<String> {
 
 /// A disk that can be told to fail, and counts how often it was synced.
 #[derive(Debug, Default)]
-struct Disk {
+struct DiskFaults {
     is_full: AtomicBool,
     cannot_sync: AtomicBool,
     n_syncs: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Faulty(FileBackend, Arc<Disk>);
+struct FaultyBackend(FileBackend, Arc<DiskFaults>);
 
-impl Faulty {
-    fn room(&self) -> io::Result<()> {
+impl FaultyBackend {
+    fn check_space(&self) -> io::Result<()> {
         match self.1.is_full.load(Ordering::SeqCst) {
             true => Err(io::ErrorKind::StorageFull.into()),
             false => Ok(()),
@@ -91,7 +91,7 @@ impl Faulty {
     }
 }
 
-impl StorageBackend for Faulty {
+impl StorageBackend for FaultyBackend {
     fn len(&self) -> io::Result<u64> {
         self.0.len()
     }
@@ -99,7 +99,7 @@ impl StorageBackend for Faulty {
         self.0.read(offset, out)
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.room()?;
+        self.check_space()?;
         self.0.set_len(len)
     }
     fn sync_data(&self) -> io::Result<()> {
@@ -110,7 +110,7 @@ impl StorageBackend for Faulty {
         }
     }
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.room()?;
+        self.check_space()?;
         self.0.write(offset, data)
     }
     fn close(&self) -> io::Result<()> {
@@ -136,22 +136,22 @@ impl StorageBackend for Faulty {
     }
 }
 
-async fn open_on(path: &Path, disk: &Arc<Disk>) -> RedbStore {
+async fn open_on(path: &Path, disk: &Arc<DiskFaults>) -> RedbStore {
     let (file, disk) = (path.to_owned(), Arc::clone(disk));
     let opener = move || {
         let mut options = std::fs::OpenOptions::new();
         let opened = options.read(true).write(true).create(true).truncate(false).open(&file).unwrap();
-        let backend = Faulty(FileBackend::new(opened).unwrap(), Arc::clone(&disk));
+        let backend = FaultyBackend(FileBackend::new(opened).unwrap(), Arc::clone(&disk));
         let database = Database::builder()
             .create_with_backend(backend)
-            .map_err(|error| super::not_opened(&file, error))?;
+            .map_err(|error| super::open_error(&file, error))?;
         prepare(&file, &database)?;
         Ok(database)
     };
     RedbStore::open_with(path.to_owned(), Box::new(opener)).await.unwrap()
 }
 
-async fn recovers(store: &RedbStore) {
+async fn assert_recovers(store: &RedbStore) {
     let begun = Instant::now();
     while put(store, "again", "yes").await.is_err() {
         assert!(begun.elapsed() < Duration::from_secs(10), "it did not recover");
@@ -162,8 +162,8 @@ async fn recovers(store: &RedbStore) {
 
 #[tokio::test]
 async fn a_full_disk_is_an_error_and_room_again_is_recovery() {
-    let scratch = Scratch::new();
-    let disk = Arc::new(Disk::default());
+    let scratch = TempDir::new();
+    let disk = Arc::new(DiskFaults::default());
     let store = open_on(&scratch.file(), &disk).await;
     put(&store, "before", "kept").await.unwrap();
     disk.is_full.store(true, Ordering::SeqCst);
@@ -173,7 +173,7 @@ async fn a_full_disk_is_an_error_and_room_again_is_recovery() {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     disk.is_full.store(false, Ordering::SeqCst);
-    recovers(&store).await;
+    assert_recovers(&store).await;
     assert_eq!(value(&store, "before").await.as_deref(), Some("kept"));
     assert_eq!(value(&store, "full").await, None);
     store.close().await;
@@ -183,8 +183,8 @@ async fn a_full_disk_is_an_error_and_room_again_is_recovery() {
 
 #[tokio::test]
 async fn what_could_not_be_synced_is_never_called_done() {
-    let scratch = Scratch::new();
-    let disk = Arc::new(Disk::default());
+    let scratch = TempDir::new();
+    let disk = Arc::new(DiskFaults::default());
     let store = open_on(&scratch.file(), &disk).await;
     put(&store, "before", "kept").await.unwrap();
     disk.cannot_sync.store(true, Ordering::SeqCst);
@@ -192,14 +192,14 @@ async fn what_could_not_be_synced_is_never_called_done() {
         assert!(matches!(put(&store, "a", "b").await, Err(StoreError::Unavailable(_))));
     }
     disk.cannot_sync.store(false, Ordering::SeqCst);
-    recovers(&store).await;
+    assert_recovers(&store).await;
     assert_eq!(value(&store, "before").await.as_deref(), Some("kept"));
 }
 
 #[tokio::test]
 async fn many_who_wait_share_one_sync() {
-    let scratch = Scratch::new();
-    let disk = Arc::new(Disk::default());
+    let scratch = TempDir::new();
+    let disk = Arc::new(DiskFaults::default());
     let store = open_on(&scratch.file(), &disk).await;
     let before = disk.n_syncs.load(Ordering::SeqCst);
     let mut writers = tokio::task::JoinSet::new();
@@ -215,7 +215,7 @@ async fn many_who_wait_share_one_sync() {
 
 #[tokio::test]
 async fn what_has_expired_leaves_the_file_while_nobody_asks() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let store = RedbStore::open(scratch.file()).await.unwrap();
     for number in 0..700 {
         let life = Duration::from_millis(50);
@@ -232,7 +232,7 @@ async fn what_has_expired_leaves_the_file_while_nobody_asks() {
 
 #[tokio::test]
 async fn a_file_in_use_says_what_to_do_and_is_waited_for() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let first = RedbStore::open(scratch.file()).await.unwrap();
     put(&first, "a", "b").await.unwrap();
     let error = RedbStore::open(scratch.file()).await.unwrap_err().to_string();
@@ -250,12 +250,12 @@ async fn a_file_in_use_says_what_to_do_and_is_waited_for() {
 
 #[tokio::test]
 async fn a_file_of_somebody_else_is_left_alone() {
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let path = scratch.file();
     let check = async |what: &str, wanted: &str| {
         let before = std::fs::read(&path).unwrap();
         let error = RedbStore::open(&path).await.unwrap_err();
-        assert!(matches!(&error, StoreError::Broken(why) if why.contains(wanted)), "{what}: {error}");
+        assert!(matches!(&error, StoreError::Corrupt(why) if why.contains(wanted)), "{what}: {error}");
         let after = std::fs::read(&path).unwrap();
         assert_eq!(before.len(), after.len(), "{what} was changed");
     };
@@ -291,15 +291,15 @@ async fn a_file_of_somebody_else_is_left_alone() {
 const WRITERS: u64 = 8;
 
 /// The path of the file, for the process that is killed.
-const CHILD: &str = "TOOLGATE_STORE_TO_WRITE";
+const CHILD_PATH_VAR: &str = "TOOLGATE_STORE_TO_WRITE";
 
 /// This very test, started again as a process of its own, writes and tells what it has been told is kept.
 #[test]
 fn nothing_that_was_committed_is_lost_when_the_writer_is_killed() {
-    if let Some(path) = std::env::var_os(CHILD) {
+    if let Some(path) = std::env::var_os(CHILD_PATH_VAR) {
         return write_until_killed(Path::new(&path));
     }
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let mut kept: BTreeMap<u64, u64> = (0..WRITERS).map(|writer| (writer, 0)).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let mut slowest = Duration::ZERO;
@@ -307,7 +307,7 @@ fn nothing_that_was_committed_is_lost_when_the_writer_is_killed() {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--nocapture", "--test-threads=1"])
             .arg("store::redb::tests::nothing_that_was_committed_is_lost_when_the_writer_is_killed")
-            .env(CHILD, scratch.file())
+            .env(CHILD_PATH_VAR, scratch.file())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -350,7 +350,7 @@ fn nothing_that_was_committed_is_lost_when_the_writer_is_killed() {
 /// What was told to be kept is there; what is there beyond that is the one change that nobody was told of.
 async fn check_writer(store: &RedbStore, writer: u64, kept: &mut u64) {
     let space = format!("writer {writer}");
-    let count = store.count(&Key::new(space.as_str(), "count"), 0, LIFE).await.unwrap();
+    let count = store.increment(&Key::new(space.as_str(), "count"), 0, TTL).await.unwrap();
     let page = store.read(&Key::new(space.as_str(), "log"), 0, usize::MAX).await.unwrap();
     let names = store.list(&space, None, usize::MAX).await.unwrap();
     assert!((*kept..=*kept + 1).contains(&count), "writer {writer}: {count} counted, {kept} were told");
@@ -372,7 +372,7 @@ async fn check_writer(store: &RedbStore, writer: u64, kept: &mut u64) {
     // The round that was cut is finished, so that the next life begins a new one.
     if page.newest < count {
         store
-            .append(&Key::new(space.as_str(), "log"), line_of(count).into(), LIFE, usize::MAX)
+            .append(&Key::new(space.as_str(), "log"), line_of(count).into(), TTL, usize::MAX)
             .await
             .unwrap();
     }
@@ -400,9 +400,9 @@ fn write_until_killed(path: &Path) {
                 let space = format!("writer {writer}");
                 let key = |name: &str| Key::new(space.as_str(), name);
                 loop {
-                    let number = store.count(&key("count"), 1, LIFE).await.unwrap();
+                    let number = store.increment(&key("count"), 1, TTL).await.unwrap();
                     let line = line_of(number);
-                    let at = store.append(&key("log"), line.clone().into(), LIFE, usize::MAX).await.unwrap();
+                    let at = store.append(&key("log"), line.clone().into(), TTL, usize::MAX).await.unwrap();
                     assert_eq!(at, number);
                     let name = format!("{number:08}");
                     let put = store.put(&key(&name), line.into(), None, Expect::Absent).await.unwrap();
@@ -421,7 +421,7 @@ fn write_until_killed(path: &Path) {
 #[tokio::test]
 async fn nobody_else_may_read_the_file() {
     use std::os::unix::fs::PermissionsExt as _;
-    let scratch = Scratch::new();
+    let scratch = TempDir::new();
     let store = RedbStore::open(scratch.file()).await.unwrap();
     store.close().await;
     let mode = std::fs::metadata(scratch.file()).unwrap().permissions().mode();

@@ -12,62 +12,62 @@ use redb::Database;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use super::tables::{self, Change, Done};
-use super::{State, StoreError, closed, refusal};
+use super::tables::{self, WriteOp, WriteResult};
+use super::{State, StoreError, closed, to_store_error};
 use crate::clock::timer_now;
 
 /// Changes in one transaction.
-const BATCH: usize = 512;
+const MAX_BATCH_WRITES: usize = 512;
 
 /// Bytes in one transaction, roughly; one change is always taken.
-const BATCH_BYTES: usize = 8 << 20;
+const MAX_BATCH_BYTES: usize = 8 << 20;
 
 /// How often a thread without work looks for what has expired, and whether the file is still well.
-const IDLE: Duration = Duration::from_secs(1);
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long after an attempt to open the file the next one is made.
-const PAUSE: Duration = Duration::from_millis(250);
+const REOPEN_DELAY: Duration = Duration::from_millis(250);
 
 /// Opens the file anew.
 pub(super) type Opener = Box<dyn Fn() -> Result<Database, StoreError> + Send>;
 
 /// What the thread is told.
-pub(super) enum Order {
-    Job(Job),
+pub(super) enum WriterCommand {
+    Write(WriteRequest),
     Close(oneshot::Sender<()>),
 }
 
 /// A change, and who waits for it.
-pub(super) struct Job {
-    pub(super) change: Change,
-    pub(super) reply: oneshot::Sender<Result<Done, StoreError>>,
+pub(super) struct WriteRequest {
+    pub(super) op: WriteOp,
+    pub(super) reply: oneshot::Sender<Result<WriteResult, StoreError>>,
     /// The place in the queue, given back when this is done.
-    pub(super) _place: OwnedSemaphorePermit,
+    pub(super) _permit: OwnedSemaphorePermit,
 }
 
-pub(super) struct Writer {
+pub(super) struct RedbWriter {
     state: Arc<State>,
     opener: Opener,
-    orders: Receiver<Order>,
+    commands: Receiver<WriterCommand>,
     /// When opening was tried last.
-    tried: Option<Instant>,
+    last_attempt: Option<Instant>,
 }
 
-impl Writer {
-    pub(super) fn new(state: Arc<State>, opener: Opener, orders: Receiver<Order>) -> Writer {
-        Writer { state, opener, orders, tried: None }
+impl RedbWriter {
+    pub(super) fn new(state: Arc<State>, opener: Opener, commands: Receiver<WriterCommand>) -> RedbWriter {
+        RedbWriter { state, opener, commands, last_attempt: None }
     }
 
     pub(super) fn run(mut self) {
         loop {
-            match self.orders.recv_timeout(IDLE) {
-                Ok(Order::Job(job)) => {
-                    if let Some(reply) = self.batch(job) {
+            match self.commands.recv_timeout(IDLE_INTERVAL) {
+                Ok(WriterCommand::Write(job)) => {
+                    if let Some(reply) = self.write_batch(job) {
                         return self.close(reply);
                     }
                 }
-                Ok(Order::Close(reply)) => return self.close(reply),
-                Err(RecvTimeoutError::Timeout) => self.sweep(),
+                Ok(WriterCommand::Close(reply)) => return self.close(reply),
+                Err(RecvTimeoutError::Timeout) => self.remove_expired(),
                 // Nobody is left who could ask. What waited before has been written.
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -75,23 +75,23 @@ impl Writer {
     }
 
     /// Writes everything that waits, beginning with this. Returns whoever wants the file closed.
-    fn batch(&mut self, first: Job) -> Option<oneshot::Sender<()>> {
-        let mut n_bytes = first.change.bytes();
+    fn write_batch(&mut self, first: WriteRequest) -> Option<oneshot::Sender<()>> {
+        let mut n_bytes = first.op.bytes();
         let mut jobs = vec![first];
         let mut close = None;
-        while jobs.len() < BATCH && n_bytes < BATCH_BYTES && close.is_none() {
-            match self.orders.try_recv() {
-                Ok(Order::Job(job)) => {
-                    n_bytes += job.change.bytes();
+        while jobs.len() < MAX_BATCH_WRITES && n_bytes < MAX_BATCH_BYTES && close.is_none() {
+            match self.commands.try_recv() {
+                Ok(WriterCommand::Write(job)) => {
+                    n_bytes += job.op.bytes();
                     jobs.push(job);
                 }
-                Ok(Order::Close(reply)) => close = Some(reply),
+                Ok(WriterCommand::Close(reply)) => close = Some(reply),
                 Err(_) => break,
             }
         }
         // Whoever has given up waiting was told that it failed; it is kinder if it did.
         jobs.retain(|job| !job.reply.is_closed());
-        let changes: Vec<&Change> = jobs.iter().map(|job| &job.change).collect();
+        let changes: Vec<&WriteOp> = jobs.iter().map(|job| &job.op).collect();
         match self.apply(&changes) {
             Ok(done) => {
                 for (job, done) in jobs.into_iter().zip(done) {
@@ -107,27 +107,27 @@ impl Writer {
         close
     }
 
-    fn apply(&mut self, changes: &[&Change]) -> Result<Vec<Done>, StoreError> {
+    fn apply(&mut self, changes: &[&WriteOp]) -> Result<Vec<WriteResult>, StoreError> {
         let database = self.database()?;
         let now = self.state.clock.unix_millis();
         let applied = std::panic::catch_unwind(AssertUnwindSafe(|| tables::apply(&database, changes, now)));
         let error = match applied {
             Ok(Ok(done)) => return Ok(done),
-            Ok(Err(error)) => refusal(&error),
-            Err(_) => StoreError::Broken("writing failed in a way that it must not".to_owned()),
+            Ok(Err(error)) => to_store_error(&error),
+            Err(_) => StoreError::Corrupt("writing failed in a way that it must not".to_owned()),
         };
-        self.give_up(&error);
+        self.mark_failed(&error);
         Err(error)
     }
 
     /// Clears away what has expired while nobody writes, and notices that the file has come to harm.
-    fn sweep(&mut self) {
+    fn remove_expired(&mut self) {
         let Ok(database) = self.database() else { return };
         let now = self.state.clock.unix_millis();
         match tables::has_expired(&database, now) {
             Ok(false) => {}
             Ok(true) => drop(self.apply(&[])),
-            Err(error) => self.give_up(&refusal(&error)),
+            Err(error) => self.mark_failed(&to_store_error(&error)),
         }
     }
 
@@ -137,30 +137,30 @@ impl Writer {
             Ok(database) => return Ok(database),
             Err(error) => error,
         };
-        if self.tried.is_some_and(|tried| tried.elapsed() < PAUSE) {
+        if self.last_attempt.is_some_and(|tried| tried.elapsed() < REOPEN_DELAY) {
             return Err(error);
         }
-        self.tried = Some(timer_now());
+        self.last_attempt = Some(timer_now());
         // A reader that still holds the old one makes this fail; then the next attempt will do.
         let opened = std::panic::catch_unwind(AssertUnwindSafe(|| (self.opener)()));
-        match opened.unwrap_or_else(|_| Err(StoreError::Broken("it cannot be opened again".to_owned()))) {
+        match opened.unwrap_or_else(|_| Err(StoreError::Corrupt("it cannot be opened again".to_owned()))) {
             Ok(database) => {
                 tracing::info!("the store is back");
                 let database = Arc::new(database);
-                self.state.set(Ok(Arc::clone(&database)));
+                self.state.set_database(Ok(Arc::clone(&database)));
                 Ok(database)
             }
             Err(error) => {
-                self.state.set(Err(error.clone()));
+                self.state.set_database(Err(error.clone()));
                 Err(error)
             }
         }
     }
 
-    fn give_up(&mut self, error: &StoreError) {
+    fn mark_failed(&mut self, error: &StoreError) {
         tracing::error!(%error, "the store is opened again");
-        self.state.set(Err(error.clone()));
-        self.tried = Some(timer_now());
+        self.state.set_database(Err(error.clone()));
+        self.last_attempt = Some(timer_now());
     }
 
     fn close(self, reply: oneshot::Sender<()>) {
@@ -169,10 +169,10 @@ impl Writer {
             &mut *self.state.database.lock().unwrap_or_else(std::sync::PoisonError::into_inner),
             Err(closed()),
         );
-        drop(self.orders);
+        drop(self.commands);
         if let Ok(database) = database {
             // A reader may need a moment.
-            let until = timer_now() + PAUSE;
+            let until = timer_now() + REOPEN_DELAY;
             while Arc::strong_count(&database) > 1 && timer_now() < until {
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -181,10 +181,10 @@ impl Writer {
     }
 }
 
-impl Change {
+impl WriteOp {
     fn bytes(&self) -> usize {
         match self {
-            Change::Put { value, .. } | Change::Append { value, .. } => value.len(),
+            WriteOp::Put { value, .. } | WriteOp::Append { value, .. } => value.len(),
             _ => 0,
         }
     }

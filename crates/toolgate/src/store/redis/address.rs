@@ -14,21 +14,21 @@ use super::StoreError;
 /// Where to connect.
 #[derive(Clone)]
 pub(super) enum Target {
-    One(Client),
+    Single(Client),
     Sentinel { sentinels: Vec<String>, service: String, master: SentinelNodeConnectionInfo },
     Cluster { nodes: Vec<String> },
 }
 
 /// A connection for commands. Clones share it.
 #[derive(Clone)]
-pub(super) enum Wire {
-    One(MultiplexedConnection),
+pub(super) enum RedisConnection {
+    Single(MultiplexedConnection),
     Cluster(ClusterConnection),
 }
 
 impl Target {
     pub(super) fn parse(url: &str) -> Result<Target, StoreError> {
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("it has no `redis://` in front"))?;
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid_address("it has no `redis://` in front"))?;
         let many = || {
             let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
             let (user, hosts) = match hosts.rsplit_once('@') {
@@ -40,69 +40,69 @@ impl Target {
         };
         match scheme {
             "redis" | "valkey" | "unix" | "redis+unix" | "valkey+unix" => {
-                Client::open(url).map(Target::One).map_err(|error| wrong(&plain(&error)))
+                Client::open(url).map(Target::Single).map_err(|error| invalid_address(&describe_error(&error)))
             }
             "redis-cluster" | "redis+cluster" => {
                 let (user, hosts, _) = many();
                 let nodes: Vec<String> = hosts.iter().map(|host| format!("redis://{user}{host}")).collect();
-                ClusterClient::new(nodes.clone()).map_err(|error| wrong(&plain(&error)))?;
+                ClusterClient::new(nodes.clone()).map_err(|error| invalid_address(&describe_error(&error)))?;
                 Ok(Target::Cluster { nodes })
             }
             "redis-sentinel" | "redis+sentinel" => {
                 let (user, hosts, path) = many();
                 let (service, database) = path.split_once('/').unwrap_or((path, ""));
                 if service.is_empty() || hosts.is_empty() {
-                    return Err(wrong(
+                    return Err(invalid_address(
                         "Sentinels have the form `redis+sentinel://host:port,host:port/service`",
                     ));
                 }
                 let info = format!("redis://{user}{}/{database}", hosts[0]).into_connection_info();
-                let info = info.map_err(|error| wrong(&plain(&error)))?;
+                let info = info.map_err(|error| invalid_address(&describe_error(&error)))?;
                 let master = SentinelNodeConnectionInfo::default()
                     .set_redis_connection_info(info.redis_settings().clone());
                 let sentinels = hosts.iter().map(|host| format!("redis://{host}")).collect();
                 Ok(Target::Sentinel { sentinels, service: service.to_owned(), master })
             }
             "rediss" | "valkeys" => {
-                Err(wrong("TLS is not built in; let a proxy such as stunnel on this machine speak it"))
+                Err(invalid_address("TLS is not built in; let a proxy such as stunnel on this machine speak it"))
             }
-            _ => Err(wrong("it begins with none of `redis://`, `redis+sentinel://`, `redis-cluster://`")),
+            _ => Err(invalid_address("it begins with none of `redis://`, `redis+sentinel://`, `redis-cluster://`")),
         }
     }
 
     /// The hosts, without users and passwords.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn hosts(&self) -> String {
         let hosts = |urls: &[String]| {
             let hosts: Vec<&str> =
                 urls.iter().map(|url| url.rsplit(['@', '/']).next().unwrap_or("")).collect();
             hosts.join(",")
         };
         match self {
-            Target::One(client) => client.get_connection_info().addr().to_string(),
+            Target::Single(client) => client.get_connection_info().addr().to_string(),
             Target::Sentinel { sentinels, service, .. } => format!("{service} of {}", hosts(sentinels)),
             Target::Cluster { nodes } => hosts(nodes),
         }
     }
 
     /// A connection for commands.
-    pub(super) async fn connect(&self, deadline: Duration) -> Result<Wire, RedisError> {
+    pub(super) async fn connect(&self, deadline: Duration) -> Result<RedisConnection, RedisError> {
         if let Target::Cluster { nodes } = self {
             let builder = ClusterClient::builder(nodes.clone());
             let client =
                 builder.connection_timeout(deadline).response_timeout(deadline).retries(2).build()?;
-            return Ok(Wire::Cluster(client.get_async_connection().await?));
+            return Ok(RedisConnection::Cluster(client.get_async_connection().await?));
         }
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(deadline))
             .set_response_timeout(Some(deadline));
         let client = self.client(0).await?;
-        Ok(Wire::One(client.get_multiplexed_async_connection_with_config(&config).await?))
+        Ok(RedisConnection::Single(client.get_multiplexed_async_connection_with_config(&config).await?))
     }
 
     /// One server on which everything can be heard. Another one with each attempt, where there are several.
     pub(super) async fn client(&self, attempt: usize) -> Result<Client, RedisError> {
         match self {
-            Target::One(client) => Ok(client.clone()),
+            Target::Single(client) => Ok(client.clone()),
             Target::Sentinel { sentinels, service, master } => {
                 let mut client = SentinelClient::build(
                     sentinels.clone(),
@@ -119,13 +119,13 @@ impl Target {
 }
 
 /// What went wrong, in few words and without an address.
-pub(super) fn plain(error: &RedisError) -> String {
+pub(super) fn describe_error(error: &RedisError) -> String {
     match error.detail() {
         Some(detail) => format!("{}: {detail}", error.category()),
         None => error.to_string(),
     }
 }
 
-fn wrong(why: &str) -> StoreError {
+fn invalid_address(why: &str) -> StoreError {
     StoreError::Unavailable(format!("the address of Redis cannot be used: {why}"))
 }

@@ -14,69 +14,69 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::StoreError;
-use super::address::{Target, plain};
+use super::address::{Target, describe_error};
 use super::link::{jittered, unavailable};
 use crate::store::Listener;
 use crate::store::channels::Channels;
 
 /// Wishes that wait for the task. Whoever comes when so many wait, waits for a place, and not longer than the deadline.
-const WISHES: usize = 256;
+const MAX_PENDING_SUBSCRIBES: usize = 256;
 
 /// How often a connection on which nothing comes is tried, and channels that nobody listens to any more are left.
-const ROUND: Duration = Duration::from_secs(2);
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The middle of the pause between two attempts to connect.
-const PAUSE: Duration = Duration::from_millis(700);
+const RECONNECT_DELAY: Duration = Duration::from_millis(700);
 
 /// Channels that are asked for with one command.
-const MANY: usize = 256;
+const MAX_CHANNELS_PER_COMMAND: usize = 256;
 
-pub(super) struct Ears {
+pub(super) struct RedisPubSub {
     channels: Arc<Channels>,
-    wishes: mpsc::Sender<Wish>,
+    requests: mpsc::Sender<SubscribeCommand>,
     deadline: Duration,
 }
 
 /// Somebody who wants to hear a channel, and waits until it can be heard.
-struct Wish {
+struct SubscribeCommand {
     channel: String,
-    heard: oneshot::Sender<Result<(), StoreError>>,
+    reply: oneshot::Sender<Result<(), StoreError>>,
 }
 
-struct Task {
+struct PubSubTask {
     target: Target,
     deadline: Duration,
     channels: Arc<Channels>,
-    wishes: mpsc::Receiver<Wish>,
+    requests: mpsc::Receiver<SubscribeCommand>,
     /// The channels that this connection is known to hear.
-    known: HashSet<Box<str>>,
+    subscribed: HashSet<Box<str>>,
     /// The channels that the one before heard, whose listeners have not been told yet that it was lost.
-    missed: HashSet<Box<str>>,
+    lost: HashSet<Box<str>>,
 }
 
-impl Ears {
-    pub(super) fn open(target: Target, deadline: Duration, tasks: &mut JoinSet<()>) -> Ears {
+impl RedisPubSub {
+    pub(super) fn open(target: Target, deadline: Duration, tasks: &mut JoinSet<()>) -> RedisPubSub {
         let channels = Arc::<Channels>::default();
-        let (sender, wishes) = mpsc::channel(WISHES);
-        let task = Task {
+        let (sender, wishes) = mpsc::channel(MAX_PENDING_SUBSCRIBES);
+        let task = PubSubTask {
             target,
             deadline,
             channels: Arc::clone(&channels),
-            wishes,
-            known: HashSet::new(),
-            missed: HashSet::new(),
+            requests: wishes,
+            subscribed: HashSet::new(),
+            lost: HashSet::new(),
         };
         tasks.spawn(task.run());
-        Ears { channels, wishes: sender, deadline }
+        RedisPubSub { channels, requests: sender, deadline }
     }
 
-    pub(super) async fn listen(&self, channel: String) -> Result<Listener, StoreError> {
+    pub(super) async fn subscribe(&self, channel: String) -> Result<Listener, StoreError> {
         // Its mailbox is there before the first message can come.
         let listener = self.channels.subscribe(&channel);
         let asking = async {
             let (heard, answer) = oneshot::channel();
             let away = || StoreError::Unavailable("it was closed".to_owned());
-            self.wishes.send(Wish { channel, heard }).await.map_err(|_| away())?;
+            self.requests.send(SubscribeCommand { channel, reply: heard }).await.map_err(|_| away())?;
             answer.await.map_err(|_| away())?
         };
         match timeout(self.deadline, asking).await {
@@ -90,19 +90,19 @@ impl Ears {
     }
 }
 
-impl Task {
+impl PubSubTask {
     async fn run(mut self) {
         for attempt in 0.. {
             let error = match self.connect(attempt).await {
-                Ok((mut sink, mut stream)) => match self.listen(&mut sink, &mut stream).await {
+                Ok((mut sink, mut stream)) => match self.run_connection(&mut sink, &mut stream).await {
                     Ok(()) => return,
                     Err(error) => error,
                 },
                 Err(error) => error,
             };
-            tracing::warn!(at = self.target.shown(), why = plain(&error), "nothing is heard from Redis");
-            self.missed.extend(self.known.drain());
-            self.wait(unavailable(&self.target, &error)).await;
+            tracing::warn!(at = self.target.hosts(), why = describe_error(&error), "nothing is heard from Redis");
+            self.lost.extend(self.subscribed.drain());
+            self.reject_until_retry(unavailable(&self.target, &error)).await;
         }
     }
 
@@ -110,92 +110,92 @@ impl Task {
     async fn connect(&mut self, attempt: usize) -> Result<(PubSubSink, PubSubStream), RedisError> {
         let deadline = self.deadline;
         let connecting = async { self.target.client(attempt).await?.get_async_pubsub().await };
-        let (mut sink, stream) = in_time(deadline, connecting).await?.split();
+        let (mut sink, stream) = with_deadline(deadline, connecting).await?.split();
         let names = self.channels.names();
-        for names in names.chunks(MANY) {
+        for names in names.chunks(MAX_CHANNELS_PER_COMMAND) {
             let names: Vec<&str> = names.iter().map(|name| &**name).collect();
-            in_time(deadline, sink.subscribe(&names)).await?;
+            with_deadline(deadline, sink.subscribe(&names)).await?;
         }
-        self.known.extend(names);
-        for name in self.missed.drain() {
-            self.channels.gap(&name);
+        self.subscribed.extend(names);
+        for name in self.lost.drain() {
+            self.channels.mark_lagged(&name);
         }
         Ok((sink, stream))
     }
 
     /// Hands out what comes until the connection is lost. Ends well when nobody can want anything any more.
-    async fn listen(&mut self, sink: &mut PubSubSink, stream: &mut PubSubStream) -> Result<(), RedisError> {
-        let mut round = tokio::time::interval(ROUND);
+    async fn run_connection(&mut self, sink: &mut PubSubSink, stream: &mut PubSubStream) -> Result<(), RedisError> {
+        let mut round = tokio::time::interval(MAINTENANCE_INTERVAL);
         round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
                 message = std::future::poll_fn(|cx| Pin::new(&mut *stream).poll_next(cx)) => match message {
-                    Some(message) => self.hand_out(&message),
+                    Some(message) => self.deliver(&message),
                     None => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()),
                 },
-                wish = self.wishes.recv() => match wish {
-                    Some(wish) => self.grant(wish, sink).await?,
+                wish = self.requests.recv() => match wish {
+                    Some(wish) => self.subscribe_batch(wish, sink).await?,
                     None => return Ok(()),
                 },
-                _ = round.tick() => self.look_around(sink).await?,
+                _ = round.tick() => self.maintain(sink).await?,
             }
         }
     }
 
-    fn hand_out(&self, message: &Msg) {
+    fn deliver(&self, message: &Msg) {
         // Where nobody listens any more, the next round leaves the channel.
         let bytes = Bytes::copy_from_slice(message.get_payload_bytes());
         self.channels.publish(message.get_channel_name(), &bytes);
     }
 
     /// Listens for whoever wishes it, and for all others who wait too.
-    async fn grant(&mut self, first: Wish, sink: &mut PubSubSink) -> Result<(), RedisError> {
+    async fn subscribe_batch(&mut self, first: SubscribeCommand, sink: &mut PubSubSink) -> Result<(), RedisError> {
         let mut wishes = vec![first];
-        while wishes.len() < MANY
-            && let Ok(wish) = self.wishes.try_recv()
+        while wishes.len() < MAX_CHANNELS_PER_COMMAND
+            && let Ok(wish) = self.requests.try_recv()
         {
             wishes.push(wish);
         }
         let new: HashSet<&str> =
-            wishes.iter().map(|wish| &*wish.channel).filter(|name| !self.known.contains(*name)).collect();
+            wishes.iter().map(|wish| &*wish.channel).filter(|name| !self.subscribed.contains(*name)).collect();
         let new: Vec<&str> = new.into_iter().collect();
         if !new.is_empty()
-            && let Err(error) = in_time(self.deadline, sink.subscribe(&new)).await
+            && let Err(error) = with_deadline(self.deadline, sink.subscribe(&new)).await
         {
             let refusal = unavailable(&self.target, &error);
-            wishes.into_iter().for_each(|wish| drop(wish.heard.send(Err(refusal.clone()))));
+            wishes.into_iter().for_each(|wish| drop(wish.reply.send(Err(refusal.clone()))));
             return Err(error);
         }
-        self.known.extend(new.into_iter().map(Box::from));
-        wishes.into_iter().for_each(|wish| drop(wish.heard.send(Ok(()))));
+        self.subscribed.extend(new.into_iter().map(Box::from));
+        wishes.into_iter().for_each(|wish| drop(wish.reply.send(Ok(()))));
         Ok(())
     }
 
     /// Leaves the channels that nobody listens to, and makes sure that the other side is alive.
-    async fn look_around(&mut self, sink: &mut PubSubSink) -> Result<(), RedisError> {
+    async fn maintain(&mut self, sink: &mut PubSubSink) -> Result<(), RedisError> {
         let left: Vec<Box<str>> =
-            self.known.iter().filter(|name| !self.channels.has(name)).cloned().collect();
-        for names in left.chunks(MANY) {
+            self.subscribed.iter().filter(|name| !self.channels.has_listeners(name)).cloned().collect();
+        for names in left.chunks(MAX_CHANNELS_PER_COMMAND) {
             let names: Vec<&str> = names.iter().map(|name| &**name).collect();
-            in_time(self.deadline, sink.unsubscribe(&names)).await?;
+            with_deadline(self.deadline, sink.unsubscribe(&names)).await?;
         }
         for name in &left {
-            self.known.remove(name);
+            self.subscribed.remove(name);
         }
-        in_time(self.deadline, sink.ping::<redis::Value>()).await.map(drop)
+        with_deadline(self.deadline, sink.ping::<redis::Value>()).await.map(drop)
     }
 
     /// A pause before the next attempt, in which whoever wishes something is told why not.
-    async fn wait(&mut self, refusal: StoreError) {
-        let pause = tokio::time::sleep(jittered(PAUSE));
+    async fn reject_until_retry(&mut self, refusal: StoreError) {
+        let pause = tokio::time::sleep(jittered(RECONNECT_DELAY));
         tokio::pin!(pause);
         loop {
             tokio::select! {
                 biased;
                 () = &mut pause => return,
-                wish = self.wishes.recv() => match wish {
-                    Some(wish) => drop(wish.heard.send(Err(refusal.clone()))),
+                wish = self.requests.recv() => match wish {
+                    Some(wish) => drop(wish.reply.send(Err(refusal.clone()))),
                     None => return,
                 },
             }
@@ -203,7 +203,7 @@ impl Task {
     }
 }
 
-async fn in_time<T>(
+async fn with_deadline<T>(
     deadline: Duration,
     future: impl Future<Output = Result<T, RedisError>>,
 ) -> Result<T, RedisError> {

@@ -9,39 +9,39 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::StoreError;
-use super::address::{Target, Wire, plain};
-use super::scripts::Script;
+use super::address::{Target, RedisConnection, describe_error};
+use super::scripts::LuaScript;
 use crate::clock::timer_now;
 
 /// The middle of the pause between two attempts to connect.
-const PAUSE: Duration = Duration::from_secs(1);
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
 /// Older ones lack commands that the scripts use.
-const OLDEST: u32 = 7;
+const MIN_REDIS_MAJOR: u32 = 7;
 
-pub(super) struct Link {
+pub(super) struct CommandConnection {
     target: Target,
     deadline: Duration,
-    line: Mutex<Line>,
+    state: Mutex<ConnectionState>,
     /// Something is wrong with the line.
-    alarm: Notify,
+    wakeup: Notify,
 }
 
-enum Line {
-    Up(Wire),
+enum ConnectionState {
+    Connected(RedisConnection),
     /// Lost, or silent for too long: to be tried before it is used by many.
-    Doubtful(Wire),
-    Down(StoreError),
+    Suspect(RedisConnection),
+    Disconnected(StoreError),
 }
 
-impl Link {
-    pub(super) async fn open(target: Target, deadline: Duration) -> Result<Arc<Link>, StoreError> {
+impl CommandConnection {
+    pub(super) async fn open(target: Target, deadline: Duration) -> Result<Arc<CommandConnection>, StoreError> {
         let wire = connect(&target, deadline).await?;
-        Ok(Arc::new(Link { target, deadline, line: Mutex::new(Line::Up(wire)), alarm: Notify::new() }))
+        Ok(Arc::new(CommandConnection { target, deadline, state: Mutex::new(ConnectionState::Connected(wire)), wakeup: Notify::new() }))
     }
 
-    pub(super) fn shown(&self) -> String {
-        self.target.shown()
+    pub(super) fn hosts(&self) -> String {
+        self.target.hosts()
     }
 
     pub(super) fn is_cluster(&self) -> bool {
@@ -49,14 +49,14 @@ impl Link {
     }
 
     /// Sends one command and waits for its answer.
-    pub(super) async fn ask(&self, command: &Cmd) -> Result<Value, StoreError> {
-        self.ask_until(command, timer_now() + self.deadline).await.map_err(|error| self.refusal(&error))
+    pub(super) async fn execute(&self, command: &Cmd) -> Result<Value, StoreError> {
+        self.execute_until(command, timer_now() + self.deadline).await.map_err(|error| self.to_store_error(&error))
     }
 
     /// Runs a script: by its name if Redis knows it, otherwise as a text that it will know from then on.
-    pub(super) async fn run(
+    pub(super) async fn run_script(
         &self,
-        script: &Script,
+        script: &LuaScript,
         keys: &[String],
         args: &[&[u8]],
     ) -> Result<Value, StoreError> {
@@ -70,77 +70,77 @@ impl Link {
             }
             command
         };
-        let known = self.ask_until(&command("EVALSHA", script.hash()), until).await;
+        let known = self.execute_until(&command("EVALSHA", script.hash()), until).await;
         match known {
-            Err(Failure::Redis(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                let text = self.ask_until(&command("EVAL", script.text()), until).await;
-                text.map_err(|error| self.refusal(&error))
+            Err(RedisCommandError::Redis(error)) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                let text = self.execute_until(&command("EVAL", script.text()), until).await;
+                text.map_err(|error| self.to_store_error(&error))
             }
-            known => known.map_err(|error| self.refusal(&error)),
+            known => known.map_err(|error| self.to_store_error(&error)),
         }
     }
 
-    async fn ask_until(&self, command: &Cmd, until: Instant) -> Result<Value, Failure> {
-        let wire = match &*self.line() {
-            Line::Up(wire) | Line::Doubtful(wire) => Ok(wire.clone()),
-            Line::Down(error) => Err(error.clone()),
+    async fn execute_until(&self, command: &Cmd, until: Instant) -> Result<Value, RedisCommandError> {
+        let wire = match &*self.lock_state() {
+            ConnectionState::Connected(wire) | ConnectionState::Suspect(wire) => Ok(wire.clone()),
+            ConnectionState::Disconnected(error) => Err(error.clone()),
         };
         let wire = match wire {
             Ok(wire) => wire,
             Err(error) => {
                 // Somebody who asks again and again must not keep the task from running that connects.
                 tokio::task::consume_budget().await;
-                return Err(Failure::Down(error));
+                return Err(RedisCommandError::Disconnected(error));
             }
         };
         match timeout_at(until, send(wire, command)).await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => {
-                if is_lost(&error) {
-                    self.doubt();
+                if is_connection_error(&error) {
+                    self.mark_suspect();
                 }
-                Err(Failure::Redis(error))
+                Err(RedisCommandError::Redis(error))
             }
             Err(_) => {
-                self.doubt();
-                Err(Failure::Late)
+                self.mark_suspect();
+                Err(RedisCommandError::Timeout)
             }
         }
     }
 
     /// Lets the task look after the line. A Cluster's connection looks after itself.
-    fn doubt(&self) {
+    fn mark_suspect(&self) {
         if self.is_cluster() {
             return;
         }
-        let mut line = self.line();
-        if let Line::Up(wire) = &*line {
+        let mut line = self.lock_state();
+        if let ConnectionState::Connected(wire) = &*line {
             let wire = wire.clone();
-            *line = Line::Doubtful(wire);
+            *line = ConnectionState::Suspect(wire);
             drop(line);
-            self.alarm.notify_one();
+            self.wakeup.notify_one();
         }
     }
 
     /// Keeps the connection for as long as it is polled.
-    pub(super) async fn keep(self: Arc<Link>) {
+    pub(super) async fn maintain(self: Arc<CommandConnection>) {
         loop {
-            let doubtful = match &*self.line() {
-                Line::Up(_) => None,
-                Line::Doubtful(wire) => Some(Some(wire.clone())),
-                Line::Down(_) => Some(None),
+            let doubtful = match &*self.lock_state() {
+                ConnectionState::Connected(_) => None,
+                ConnectionState::Suspect(wire) => Some(Some(wire.clone())),
+                ConnectionState::Disconnected(_) => Some(None),
             };
             match doubtful {
-                None => self.alarm.notified().await,
+                None => self.wakeup.notified().await,
                 Some(Some(wire)) => self.probe(wire).await,
                 Some(None) => match connect(&self.target, self.deadline).await {
                     Ok(wire) => {
-                        tracing::info!(at = self.shown(), "Redis is back");
-                        *self.line() = Line::Up(wire);
+                        tracing::info!(at = self.hosts(), "Redis is back");
+                        *self.lock_state() = ConnectionState::Connected(wire);
                     }
                     Err(error) => {
-                        *self.line() = Line::Down(error);
-                        tokio::time::sleep(jittered(PAUSE)).await;
+                        *self.lock_state() = ConnectionState::Disconnected(error);
+                        tokio::time::sleep(jittered(RECONNECT_DELAY)).await;
                     }
                 },
             }
@@ -148,74 +148,74 @@ impl Link {
     }
 
     /// Whether a line still works. One answer that was late may have been a slow one.
-    async fn probe(&self, wire: Wire) {
+    async fn probe(&self, wire: RedisConnection) {
         let patience = (self.deadline / 2).min(Duration::from_secs(1));
         let why = match timeout(patience, send(wire.clone(), &redis::cmd("PING"))).await {
             // Whoever was master and is no more refuses to write; the new one must be found.
             Ok(Ok(_)) if timeout(patience, is_replica(&wire)).await != Ok(true) => {
-                *self.line() = Line::Up(wire);
+                *self.lock_state() = ConnectionState::Connected(wire);
                 return;
             }
             Ok(Ok(_)) => "it is a replica now".to_owned(),
-            Ok(Err(error)) => plain(&error),
+            Ok(Err(error)) => describe_error(&error),
             Err(_) => format!("no answer within {:?}", self.deadline),
         };
-        tracing::warn!(at = self.shown(), why, "Redis is away");
-        *self.line() = Line::Down(StoreError::Unavailable(format!("Redis at {}: {why}", self.shown())));
+        tracing::warn!(at = self.hosts(), why, "Redis is away");
+        *self.lock_state() = ConnectionState::Disconnected(StoreError::Unavailable(format!("Redis at {}: {why}", self.hosts())));
     }
 
-    fn refusal(&self, failure: &Failure) -> StoreError {
+    fn to_store_error(&self, failure: &RedisCommandError) -> StoreError {
         match failure {
-            Failure::Down(error) => error.clone(),
-            Failure::Late => StoreError::Unavailable(format!(
+            RedisCommandError::Disconnected(error) => error.clone(),
+            RedisCommandError::Timeout => StoreError::Unavailable(format!(
                 "Redis at {}: no answer within {:?}",
-                self.shown(),
+                self.hosts(),
                 self.deadline
             )),
-            Failure::Redis(error) if error.code() == Some("OOM") => StoreError::Full,
-            Failure::Redis(error) if error.code() == Some("WRONGTYPE") => {
-                super::broken("a key of another kind")
+            RedisCommandError::Redis(error) if error.code() == Some("OOM") => StoreError::Full,
+            RedisCommandError::Redis(error) if error.code() == Some("WRONGTYPE") => {
+                super::corrupt("a key of another kind")
             }
-            Failure::Redis(error) => unavailable(&self.target, error),
+            RedisCommandError::Redis(error) => unavailable(&self.target, error),
         }
     }
 
-    fn line(&self) -> std::sync::MutexGuard<'_, Line> {
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> std::sync::MutexGuard<'_, ConnectionState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Why there is no answer.
-enum Failure {
-    Down(StoreError),
-    Late,
+enum RedisCommandError {
+    Disconnected(StoreError),
+    Timeout,
     Redis(RedisError),
 }
 
-async fn connect(target: &Target, deadline: Duration) -> Result<Wire, StoreError> {
+async fn connect(target: &Target, deadline: Duration) -> Result<RedisConnection, StoreError> {
     let connecting = async {
         let wire = target.connect(deadline).await.map_err(|error| unavailable(target, &error))?;
-        check(target, &wire).await?;
+        check_server(target, &wire).await?;
         Ok(wire)
     };
     match timeout(deadline, connecting).await {
         Ok(connected) => connected,
         Err(_) => Err(StoreError::Unavailable(format!(
             "Redis at {}: no connection within {deadline:?}",
-            target.shown()
+            target.hosts()
         ))),
     }
 }
 
 /// Refuses a Redis that cannot be written to, or is too old. One that does not tell is believed.
-async fn check(target: &Target, wire: &Wire) -> Result<(), StoreError> {
+async fn check_server(target: &Target, wire: &RedisConnection) -> Result<(), StoreError> {
     if matches!(target, Target::Cluster { .. }) {
         return Ok(());
     }
     if is_replica(wire).await {
         return Err(StoreError::Unavailable(format!(
             "Redis at {} is a replica; connect to its master, or through Sentinels",
-            target.shown()
+            target.hosts()
         )));
     }
     let Ok(told) = send(wire.clone(), redis::cmd("INFO").arg("server")).await else { return Ok(()) };
@@ -227,18 +227,18 @@ async fn check(target: &Target, wire: &Wire) -> Result<(), StoreError> {
     let version = told.lines().find_map(|line| line.strip_prefix("redis_version:"));
     let major = version.and_then(|version| version.split('.').next()?.parse::<u32>().ok());
     match (major, version) {
-        (Some(major), Some(version)) if major < OLDEST => Err(StoreError::Unavailable(format!(
-            "Redis at {} is {version}; Redis {OLDEST} or Valkey is needed",
-            target.shown()
+        (Some(major), Some(version)) if major < MIN_REDIS_MAJOR => Err(StoreError::Unavailable(format!(
+            "Redis at {} is {version}; Redis {MIN_REDIS_MAJOR} or Valkey is needed",
+            target.hosts()
         ))),
         _ => Ok(()),
     }
 }
 
-async fn send(wire: Wire, command: &Cmd) -> Result<Value, RedisError> {
+async fn send(wire: RedisConnection, command: &Cmd) -> Result<Value, RedisError> {
     let value: Value = match wire {
-        Wire::One(mut wire) => command.query_async(&mut wire).await?,
-        Wire::Cluster(mut wire) => command.query_async(&mut wire).await?,
+        RedisConnection::Single(mut wire) => command.query_async(&mut wire).await?,
+        RedisConnection::Cluster(mut wire) => command.query_async(&mut wire).await?,
     };
     match value {
         Value::ServerError(error) => Err(error.into()),
@@ -247,14 +247,14 @@ async fn send(wire: Wire, command: &Cmd) -> Result<Value, RedisError> {
 }
 
 /// Whether this says something about the line, and not about the command.
-fn is_lost(error: &RedisError) -> bool {
+fn is_connection_error(error: &RedisError) -> bool {
     error.is_io_error()
         || error.is_connection_dropped()
         || error.is_unrecoverable_error()
         || matches!(error.code(), Some("READONLY" | "MASTERDOWN"))
 }
 
-async fn is_replica(wire: &Wire) -> bool {
+async fn is_replica(wire: &RedisConnection) -> bool {
     match send(wire.clone(), &redis::cmd("ROLE")).await {
         Ok(Value::Array(role)) => matches!(role.first(), Some(Value::BulkString(role)) if role == b"slave"),
         _ => false,
@@ -262,7 +262,7 @@ async fn is_replica(wire: &Wire) -> bool {
 }
 
 pub(super) fn unavailable(target: &Target, error: &RedisError) -> StoreError {
-    StoreError::Unavailable(format!("Redis at {}: {}", target.shown(), plain(error)))
+    StoreError::Unavailable(format!("Redis at {}: {}", target.hosts(), describe_error(error)))
 }
 
 /// A time between half and one and a half of this, so that not everybody comes back in the same moment.

@@ -17,14 +17,14 @@ use std::sync::OnceLock;
 use crate::store::Key;
 
 /// A script, and the name that Redis knows it by once it has run.
-pub(super) struct Script {
+pub(super) struct LuaScript {
     text: &'static str,
     hash: OnceLock<String>,
 }
 
-impl Script {
-    const fn new(text: &'static str) -> Script {
-        Script { text, hash: OnceLock::new() }
+impl LuaScript {
+    const fn new(text: &'static str) -> LuaScript {
+        LuaScript { text, hash: OnceLock::new() }
     }
 
     pub(super) fn text(&self) -> &'static str {
@@ -38,58 +38,58 @@ impl Script {
 
 /// The names of keys.
 #[derive(Clone, Debug)]
-pub(super) struct Names {
+pub(super) struct RedisKeys {
     prefix: String,
 }
 
-impl Names {
-    pub(super) fn new(prefix: &str) -> Names {
-        Names { prefix: tame(prefix) }
+impl RedisKeys {
+    pub(super) fn new(prefix: &str) -> RedisKeys {
+        RedisKeys { prefix: escape_braces(prefix) }
     }
 
     pub(super) fn entry(&self, key: &Key) -> String {
-        self.name(key.space(), "e:", key.name())
+        self.format_key(key.space(), "e:", key.name())
     }
 
     /// What all entries of a space begin with.
-    pub(super) fn entries(&self, space: &str) -> String {
-        self.name(space, "e:", "")
+    pub(super) fn entry_prefix(&self, space: &str) -> String {
+        self.format_key(space, "e:", "")
     }
 
     pub(super) fn index(&self, space: &str) -> String {
-        self.name(space, "i", "")
+        self.format_key(space, "i", "")
     }
 
-    pub(super) fn last(&self, space: &str) -> String {
-        self.name(space, "v", "")
+    pub(super) fn last_version(&self, space: &str) -> String {
+        self.format_key(space, "v", "")
     }
 
     pub(super) fn counter(&self, key: &Key) -> String {
-        self.name(key.space(), "c:", key.name())
+        self.format_key(key.space(), "c:", key.name())
     }
 
     pub(super) fn log(&self, key: &Key) -> String {
-        self.name(key.space(), "l:", key.name())
+        self.format_key(key.space(), "l:", key.name())
     }
 
     pub(super) fn channel(&self, channel: &str) -> String {
         format!("{}p:{channel}", self.prefix)
     }
 
-    fn name(&self, space: &str, kind: &str, name: &str) -> String {
+    fn format_key(&self, space: &str, kind: &str, name: &str) -> String {
         // Empty braces would be none.
-        let space = if space.is_empty() { "%".to_owned() } else { tame(space) };
+        let space = if space.is_empty() { "%".to_owned() } else { escape_braces(space) };
         format!("{}{{{space}}}{kind}{name}", self.prefix)
     }
 }
 
 /// Braces have a meaning in keys.
-fn tame(text: &str) -> String {
+fn escape_braces(text: &str) -> String {
     text.replace('%', "%25").replace('{', "%7b").replace('}', "%7d")
 }
 
 /// `KEYS`: entry, index, last version. `ARGV`: name, value, life or nothing, what is expected, what entries begin with.
-pub(super) static PUT: Script = Script::new(
+pub(super) static PUT: LuaScript = LuaScript::new(
     r"
 local there = string.match(redis.call('GETRANGE', KEYS[1], 0, 19), '^(%d+):')
 if ARGV[4] == '-' then
@@ -124,7 +124,7 @@ return version
 );
 
 /// `KEYS`: entry, index. `ARGV`: life.
-pub(super) static TOUCH: Script = Script::new(
+pub(super) static TOUCH: LuaScript = LuaScript::new(
     r"
 local there = redis.call('PEXPIRE', KEYS[1], ARGV[1])
 if there == 1 then redis.call('PEXPIRE', KEYS[2], ARGV[1] + 1000, 'GT') end
@@ -133,7 +133,7 @@ return there
 );
 
 /// `KEYS`: entry, index, log. `ARGV`: name, what is expected.
-pub(super) static DELETE: Script = Script::new(
+pub(super) static DELETE: LuaScript = LuaScript::new(
     r"
 local gone = 0
 if ARGV[2] == '*' then gone = redis.call('UNLINK', KEYS[3]) end
@@ -148,7 +148,7 @@ return gone
 );
 
 /// `KEYS`: index. `ARGV`: what entries begin with, where to begin, how many at most.
-pub(super) static LIST: Script = Script::new(
+pub(super) static LIST: LuaScript = LuaScript::new(
     r"
 local found, count, from, most = {}, 0, ARGV[2], tonumber(ARGV[3])
 while count < most do
@@ -171,7 +171,7 @@ return found
 );
 
 /// `KEYS`: counter. `ARGV`: by how much, life.
-pub(super) static COUNT: Script = Script::new(
+pub(super) static COUNT: LuaScript = LuaScript::new(
     r"
 local count = redis.call('INCRBY', KEYS[1], ARGV[1])
 if redis.call('PTTL', KEYS[1]) == -1 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
@@ -180,7 +180,7 @@ return count
 );
 
 /// `KEYS`: log. `ARGV`: value, life, how many lines at most.
-pub(super) static APPEND: Script = Script::new(
+pub(super) static APPEND: LuaScript = LuaScript::new(
     r"
 local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
 local number = 1
@@ -192,7 +192,7 @@ return number
 );
 
 /// `KEYS`: log. `ARGV`: behind which number, how many at most.
-pub(super) static READ: Script = Script::new(
+pub(super) static READ: LuaScript = LuaScript::new(
     r"
 local first = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1]
 if not first then return false end
@@ -206,4 +206,4 @@ return {first[1], last[1], lines}
 );
 
 /// `KEYS`: channel. `ARGV`: message.
-pub(super) static PUBLISH: Script = Script::new("return redis.call('PUBLISH', KEYS[1], ARGV[1])");
+pub(super) static PUBLISH: LuaScript = LuaScript::new("return redis.call('PUBLISH', KEYS[1], ARGV[1])");

@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use super::address::Target;
 use super::{RedisStore, Store as _};
-use crate::store::{Cellar, Expect, Heard, Key, Listener, StoreError};
+use crate::store::{ScopedStore, Expect, ChannelEvent, Key, Listener, StoreError};
 
-const ADDRESS: &str = "TOOLGATE_TEST_REDIS";
-const LIFE: Duration = Duration::from_secs(600);
+const ADDRESS_VAR: &str = "TOOLGATE_TEST_REDIS";
+const TTL: Duration = Duration::from_secs(600);
 const DEADLINE: Duration = Duration::from_millis(500);
 const PASSWORD: &str = "hush-hush";
 
 fn address() -> Option<String> {
-    let address = std::env::var(ADDRESS).ok().filter(|address| !address.is_empty());
+    let address = std::env::var(ADDRESS_VAR).ok().filter(|address| !address.is_empty());
     if address.is_none() {
-        eprintln!("SKIPPED: {ADDRESS} does not say where a Redis is; `cargo xtask tests` starts one");
+        eprintln!("SKIPPED: {ADDRESS_VAR} does not say where a Redis is; `cargo xtask tests` starts one");
     }
     address
 }
@@ -44,35 +44,35 @@ mod contract {
 }
 
 /// A Redis of one test.
-struct Server {
+struct RedisServer {
     program: &'static str,
     port: u16,
     directory: PathBuf,
     child: Child,
 }
 
-impl Server {
+impl RedisServer {
     /// None, loudly, where there is no Redis on this machine.
-    fn start() -> Option<Server> {
-        Server::start_with(&[])
+    fn start() -> Option<RedisServer> {
+        RedisServer::start_with(&[])
     }
 
-    fn start_with(more: &'static [&'static str]) -> Option<Server> {
+    fn start_with(more: &'static [&'static str]) -> Option<RedisServer> {
         let is_there = |program: &&str| {
             let mut command = Command::new(program);
             command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
         };
         let Some(program) = ["redis-server", "valkey-server"].into_iter().find(|program| is_there(program))
         else {
-            assert!(std::env::var_os(ADDRESS).is_none(), "there is a Redis, but not its program");
+            assert!(std::env::var_os(ADDRESS_VAR).is_none(), "there is a Redis, but not its program");
             eprintln!("SKIPPED: no redis-server or valkey-server on this machine");
             return None;
         };
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let directory = std::env::temp_dir().join(format!("toolgate-redis-{port}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        let child = Server::spawn(program, port, &directory, more);
-        Some(Server { program, port, directory, child })
+        let child = RedisServer::spawn(program, port, &directory, more);
+        Some(RedisServer { program, port, directory, child })
     }
 
     fn spawn(program: &str, port: u16, directory: &PathBuf, more: &[&str]) -> Child {
@@ -103,8 +103,8 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    fn start_again(&mut self) {
-        self.child = Server::spawn(self.program, self.port, &self.directory, &[]);
+    fn restart(&mut self) {
+        self.child = RedisServer::spawn(self.program, self.port, &self.directory, &[]);
     }
 
     fn signal(&self, signal: &str) {
@@ -123,7 +123,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for RedisServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -136,7 +136,7 @@ fn key(name: &str) -> Key {
 }
 
 /// Everything that can be asked fails in time and says why.
-async fn is_away(store: &RedisStore) {
+async fn assert_unavailable(store: &RedisStore) {
     let key = key("a");
     let check = |error: StoreError, begun: Instant, what: &str| {
         assert!(begun.elapsed() < DEADLINE + Duration::from_millis(400), "{what} took {:?}", begun.elapsed());
@@ -149,15 +149,15 @@ async fn is_away(store: &RedisStore) {
     let begun = Instant::now();
     check(store.put(&key, "x".into(), None, Expect::Anything).await.unwrap_err(), begun, "put");
     let begun = Instant::now();
-    check(store.touch(&key, LIFE).await.unwrap_err(), begun, "touch");
+    check(store.touch(&key, TTL).await.unwrap_err(), begun, "touch");
     let begun = Instant::now();
-    check(store.delete(&key, Expect::Is(super::Version(1))).await.unwrap_err(), begun, "delete");
+    check(store.delete(&key, Expect::Is(super::EntryVersion(1))).await.unwrap_err(), begun, "delete");
     let begun = Instant::now();
     check(store.list("space", None, 9).await.unwrap_err(), begun, "list");
     let begun = Instant::now();
-    check(store.count(&key, 1, LIFE).await.unwrap_err(), begun, "count");
+    check(store.increment(&key, 1, TTL).await.unwrap_err(), begun, "count");
     let begun = Instant::now();
-    check(store.append(&key, "x".into(), LIFE, 9).await.unwrap_err(), begun, "append");
+    check(store.append(&key, "x".into(), TTL, 9).await.unwrap_err(), begun, "append");
     let begun = Instant::now();
     check(store.read(&key, 0, 9).await.unwrap_err(), begun, "read");
     let begun = Instant::now();
@@ -166,7 +166,7 @@ async fn is_away(store: &RedisStore) {
     check(store.subscribe("another").await.unwrap_err(), begun, "subscribe");
 }
 
-async fn is_back(store: &RedisStore, listener: &mut Listener) -> Duration {
+async fn assert_recovers(store: &RedisStore, listener: &mut Listener) -> Duration {
     let begun = Instant::now();
     while store.get(&key("kept")).await.is_err() {
         assert!(begun.elapsed() < Duration::from_secs(10), "it did not recover");
@@ -175,9 +175,9 @@ async fn is_back(store: &RedisStore, listener: &mut Listener) -> Duration {
     let took = begun.elapsed();
     let heard = tokio::time::timeout(Duration::from_secs(10), async {
         // What was said while it was stopped may come late; what counts is that a gap is told.
-        while listener.next().await.expect("the store is open") != Heard::Gap {}
+        while listener.next().await.expect("the store is open") != ChannelEvent::Lagged {}
         store.publish("channel", "again".into()).await.unwrap();
-        while listener.next().await.expect("the store is open") != Heard::Message("again".into()) {}
+        while listener.next().await.expect("the store is open") != ChannelEvent::Message("again".into()) {}
     });
     heard.await.expect("a gap, and then what is said");
     assert_eq!(store.get(&key("kept")).await.unwrap().unwrap().value, "kept");
@@ -187,32 +187,32 @@ async fn is_back(store: &RedisStore, listener: &mut Listener) -> Duration {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_redis_is_an_error_at_once_and_comes_back_without_a_restart() {
-    let Some(mut server) = Server::start() else { return };
+    let Some(mut server) = RedisServer::start() else { return };
     let store = server.store().await;
     store.put(&key("kept"), "kept".into(), None, Expect::Anything).await.unwrap();
     let mut listener = store.subscribe("channel").await.unwrap();
     for _ in 0..2 {
         server.kill();
-        is_away(&store).await;
+        assert_unavailable(&store).await;
         tokio::time::sleep(Duration::from_millis(1500)).await;
-        is_away(&store).await;
-        server.start_again();
-        let took = is_back(&store, &mut listener).await;
+        assert_unavailable(&store).await;
+        server.restart();
+        let took = assert_recovers(&store, &mut listener).await;
         assert!(took < Duration::from_secs(5), "it took {took:?} to come back");
     }
     // Scripts are forgotten by a new server, and known again.
-    assert_eq!(store.append(&key("log"), "line".into(), LIFE, 9).await, Ok(1));
+    assert_eq!(store.append(&key("log"), "line".into(), TTL, 9).await, Ok(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_redis_is_an_error_in_time_and_comes_back_without_a_restart() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = RedisServer::start() else { return };
     let store = server.store().await;
     store.put(&key("kept"), "kept".into(), None, Expect::Anything).await.unwrap();
     let mut listener = store.subscribe("channel").await.unwrap();
     server.signal("-STOP");
     let begun = Instant::now();
-    is_away(&store).await;
+    assert_unavailable(&store).await;
     // Once it is known to be away, nobody waits for it.
     tokio::time::sleep(DEADLINE * 2).await;
     let asked = Instant::now();
@@ -220,12 +220,12 @@ async fn a_stopped_redis_is_an_error_in_time_and_comes_back_without_a_restart() 
     assert!(asked.elapsed() < DEADLINE / 2, "it still took {:?}", asked.elapsed());
     tokio::time::sleep(Duration::from_secs(4).saturating_sub(begun.elapsed())).await;
     server.signal("-CONT");
-    is_back(&store, &mut listener).await;
+    assert_recovers(&store, &mut listener).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_who_ask_while_it_goes_away_all_get_an_answer() {
-    let Some(mut server) = Server::start() else { return };
+    let Some(mut server) = RedisServer::start() else { return };
     let store = server.store().await;
     let mut askers = tokio::task::JoinSet::new();
     for asker in 0..64 {
@@ -236,7 +236,7 @@ async fn many_who_ask_while_it_goes_away_all_get_an_answer() {
             while begun.elapsed() < Duration::from_secs(3) {
                 let asked = Instant::now();
                 match store
-                    .append(&Key::new("space", format!("log {asker}")), "x".into(), LIFE, 100_000)
+                    .append(&Key::new("space", format!("log {asker}")), "x".into(), TTL, 100_000)
                     .await
                 {
                     Ok(number) => {
@@ -264,14 +264,14 @@ async fn many_who_ask_while_it_goes_away_all_get_an_answer() {
     tokio::time::sleep(Duration::from_millis(700)).await;
     server.kill();
     tokio::time::sleep(Duration::from_millis(500)).await;
-    server.start_again();
+    server.restart();
     let told = askers.join_all().await;
     assert!(told.iter().all(|(kept, refused)| *kept > 0 && *refused > 0), "{told:?}");
 }
 
 #[tokio::test]
 async fn passwords_are_not_shown() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = RedisServer::start() else { return };
     let store = server.store().await;
     let shown = format!("{store:?} {:?}", RedisStore::connect(server.url()));
     assert!(shown.contains("127.0.0.1") && !shown.contains(PASSWORD), "{shown}");
@@ -290,7 +290,7 @@ async fn addresses_are_understood_or_refused_in_words() {
     ];
     for (url, shown) in rows {
         let target = Target::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
-        assert_eq!(target.shown(), shown);
+        assert_eq!(target.hosts(), shown);
     }
     let rows = [
         ("127.0.0.1:6379", "no `redis://` in front"),
@@ -316,13 +316,13 @@ async fn addresses_are_understood_or_refused_in_words() {
 /// What has expired leaves the index also of a space that nobody lists, and nothing stays behind in the end.
 #[tokio::test]
 async fn a_space_that_nobody_lists_does_not_grow() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = RedisServer::start() else { return };
     let store = server.store().await;
-    let cellar = Cellar::new(Arc::new(store.clone()), "house");
+    let cellar = ScopedStore::new(Arc::new(store.clone()), "house");
     for number in 0..600 {
         let life = Duration::from_millis(if number < 500 { 20 } else { 1500 });
-        assert!(cellar.spend(&number.to_string(), life).await.unwrap());
-        assert!(!cellar.spend("once", LIFE).await.unwrap() || number == 0);
+        assert!(cellar.consume_once(&number.to_string(), life).await.unwrap());
+        assert!(!cellar.consume_once("once", TTL).await.unwrap() || number == 0);
         if number == 499 {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -332,7 +332,7 @@ async fn a_space_that_nobody_lists_does_not_grow() {
     let index = "toolgate:{house/nonces}i";
     let held: usize = redis::cmd("ZCARD").arg(index).query_async(&mut connection).await.unwrap();
     assert!(held < 400, "{held} names for 101 entries");
-    assert!(store.delete(&cellar.nonce("once"), Expect::Anything).await.unwrap());
+    assert!(store.delete(&cellar.nonce_key("once"), Expect::Anything).await.unwrap());
     let lives: i64 = redis::cmd("PTTL").arg(index).query_async(&mut connection).await.unwrap();
     assert!(lives > 0, "the index ends by itself: {lives}");
     // A space whose entries are all gone leaves nothing but a number that ends by itself.
@@ -347,7 +347,7 @@ async fn a_space_that_nobody_lists_does_not_grow() {
 /// A Cluster refuses scripts whose keys do not belong together, also where it has one node only.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_contract_is_kept_in_a_cluster() {
-    let Some(server) = Server::start_with(&["--cluster-enabled", "yes"]) else { return };
+    let Some(server) = RedisServer::start_with(&["--cluster-enabled", "yes"]) else { return };
     let client = redis::Client::open(server.url()).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let mut slots = redis::cmd("CLUSTER");
@@ -371,7 +371,7 @@ async fn the_contract_is_kept_in_a_cluster() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sentinels_tell_where_the_master_is() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = RedisServer::start() else { return };
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let file = server.directory.join("sentinel.conf");
     let text = format!(
@@ -401,7 +401,7 @@ async fn sentinels_tell_where_the_master_is() {
     let kept = kept.await;
     sentinel.kill().unwrap();
     sentinel.wait().unwrap();
-    assert_eq!(kept, Ok((Some("b".into()), Ok(Some(Heard::Message("hello".into()))))));
+    assert_eq!(kept, Ok((Some("b".into()), Ok(Some(ChannelEvent::Message("hello".into()))))));
     let wrong = RedisStore::connect(url.replace("/main", "/other")).await.unwrap_err();
     assert!(!wrong.to_string().contains(PASSWORD), "{wrong}");
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::broadcast;
 use toolgate::store::{
-    Entry, Expect, Fetching, Heard, Key, Listener, MemoryStore, Page, Reach, Store, StoreError, Version,
+    Entry, Expect, StoreFuture, ChannelEvent, Key, Listener, MemoryStore, LogPage, Visibility, Store, StoreError, EntryVersion,
 };
 
 /// One process's door to a store that several have.
@@ -31,7 +31,7 @@ struct Ears {
     is_deaf: AtomicBool,
     /// What is said of records of sessions arrives so many milliseconds late.
     late: AtomicUsize,
-    all: Mutex<Vec<broadcast::Sender<Heard>>>,
+    all: Mutex<Vec<broadcast::Sender<ChannelEvent>>>,
 }
 
 impl Cupboard {
@@ -55,7 +55,7 @@ impl Cupboard {
     /// Nothing is heard, until it is again: then it is known that something was missed.
     pub(super) fn set_deaf(&self, is_deaf: bool) {
         if self.ears.is_deaf.swap(is_deaf, Ordering::SeqCst) && !is_deaf {
-            self.ears.all.lock().unwrap().retain(|ear| ear.send(Heard::Gap).is_ok());
+            self.ears.all.lock().unwrap().retain(|ear| ear.send(ChannelEvent::Lagged).is_ok());
         }
     }
 
@@ -74,7 +74,7 @@ impl Cupboard {
                     continue;
                 }
                 let late = ears.late.load(Ordering::SeqCst) as u64;
-                let is_record = matches!(&word, Heard::Message(bytes) if bytes.starts_with(b"{\"SessionUpdated"));
+                let is_record = matches!(&word, ChannelEvent::Message(bytes) if bytes.starts_with(b"{\"SessionUpdated"));
                 if late > 0 && is_record {
                     let sender = sender.clone();
                     tokio::spawn(async move {
@@ -117,13 +117,13 @@ impl Cupboard {
 
     /// How many bytes it holds, where that is known.
     pub(super) fn held(&self) -> usize {
-        self.memory.as_ref().map_or(0, |memory| memory.held())
+        self.memory.as_ref().map_or(0, |memory| memory.used_bytes())
     }
 
     fn door<'a, T: Send + 'a>(
         &'a self,
-        inside: impl FnOnce(&'a dyn Store) -> Fetching<'a, T>,
-    ) -> Fetching<'a, T> {
+        inside: impl FnOnce(&'a dyn Store) -> StoreFuture<'a, T>,
+    ) -> StoreFuture<'a, T> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         if self.is_away.load(Ordering::SeqCst) {
             return Box::pin(async {
@@ -136,7 +136,7 @@ impl Cupboard {
 }
 
 impl Store for Cupboard {
-    fn get<'a>(&'a self, key: &'a Key) -> Fetching<'a, Option<Entry>> {
+    fn get<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Entry>> {
         self.door(|inner| inner.get(key))
     }
 
@@ -146,17 +146,17 @@ impl Store for Cupboard {
         value: Bytes,
         life: Option<Duration>,
         expect: Expect,
-    ) -> Fetching<'a, Option<Version>> {
+    ) -> StoreFuture<'a, Option<EntryVersion>> {
         self.note_life(key, life);
         self.door(|inner| inner.put(key, value, life, expect))
     }
 
-    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> Fetching<'a, bool> {
+    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> StoreFuture<'a, bool> {
         self.note_life(key, Some(life));
         self.door(|inner| inner.touch(key, life))
     }
 
-    fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> Fetching<'a, bool> {
+    fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> StoreFuture<'a, bool> {
         self.door(|inner| inner.delete(key, expect))
     }
 
@@ -165,31 +165,31 @@ impl Store for Cupboard {
         space: &'a str,
         after: Option<&'a str>,
         most: usize,
-    ) -> Fetching<'a, Vec<(Box<str>, Entry)>> {
+    ) -> StoreFuture<'a, Vec<(Box<str>, Entry)>> {
         self.door(|inner| inner.list(space, after, most))
     }
 
-    fn count<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> Fetching<'a, u64> {
-        self.door(|inner| inner.count(key, by, life))
+    fn increment<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> StoreFuture<'a, u64> {
+        self.door(|inner| inner.increment(key, by, life))
     }
 
-    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> Fetching<'a, u64> {
+    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> StoreFuture<'a, u64> {
         self.door(|inner| inner.append(log, value, life, most))
     }
 
-    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> Fetching<'a, Page> {
+    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> StoreFuture<'a, LogPage> {
         self.door(|inner| inner.read(log, after, most))
     }
 
-    fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> Fetching<'a, ()> {
+    fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StoreFuture<'a, ()> {
         self.door(|inner| inner.publish(channel, message))
     }
 
-    fn subscribe<'a>(&'a self, channel: &'a str) -> Fetching<'a, Listener> {
+    fn subscribe<'a>(&'a self, channel: &'a str) -> StoreFuture<'a, Listener> {
         Box::pin(self.listen(channel))
     }
 
-    fn reach(&self) -> Reach {
-        Reach::Processes
+    fn visibility(&self) -> Visibility {
+        Visibility::Cluster
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate::store::{Expect, Key, Reach, Store as _};
+use toolgate::store::{Expect, Key, Visibility, Store as _};
 use toolgate::testing::{Revision, TestClient};
 use toolgate::{Context, Field, Form, Principal, Server, ToolError, ToolSpec};
 
@@ -194,7 +194,7 @@ async fn a_task_that_cannot_be_run_again_has_failed_and_says_why() {
 /// One process at a time sees such a store: whoever finds a lease of somebody else knows that he is gone.
 #[tokio::test]
 async fn after_a_restart_nobody_waits_for_a_lease() {
-    let (store, counts) = (Shared::reaching(Reach::Restart), Counts::default());
+    let (store, counts) = (Shared::reaching(Visibility::Durable), Counts::default());
     let first = Process::start(&store, &counts);
     let server = first.server.clone();
     let id = first.run(async move { begin(&server, "hang", json!({})).await });
@@ -211,7 +211,7 @@ async fn after_a_restart_nobody_waits_for_a_lease() {
 /// A second server of the same name, in the same process: it came later, and the first one is there.
 #[tokio::test(start_paused = true)]
 async fn a_second_server_in_the_same_process_takes_nothing_over() {
-    let (store, counts) = (Shared::reaching(Reach::Restart), Counts::default());
+    let (store, counts) = (Shared::reaching(Visibility::Durable), Counts::default());
     let first = process(&store, &counts, false);
     let id = begin(&first, "hang", json!({})).await;
     let second = process(&store, &counts, false);
@@ -269,7 +269,7 @@ async fn what_a_store_loses_of_a_running_task_is_put_back() {
 /// The answer is there, and the look at it fails: it is looked at again.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_could_not_be_read_is_read_later() {
-    let (store, counts) = (Shared::reaching(Reach::Process), Counts::default());
+    let (store, counts) = (Shared::reaching(Visibility::Process), Counts::default());
     let server = process(&store, &counts, false);
     let id = begin(&server, "confirm", json!({})).await;
     until(&server, &id, "input_required").await;
@@ -473,7 +473,7 @@ async fn a_result_that_is_too_large_is_not_kept() {
     let id = begin(&server, "large", json!({})).await;
     let failed = until(&server, &id, "failed").await;
     assert_eq!(failed["error"]["message"], "result too large");
-    assert!(store.memory().held() < 1 << 20);
+    assert!(store.memory().used_bytes() < 1 << 20);
 }
 
 /// What a handler says a thousand times is written down a few times.

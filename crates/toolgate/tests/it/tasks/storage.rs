@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use toolgate::store::{
-    Entry, Expect, Fetching, Key, Listener, MemoryStore, Page, Reach, Store, StoreError, Version,
+    Entry, Expect, StoreFuture, Key, Listener, MemoryStore, LogPage, Visibility, Store, StoreError, EntryVersion,
 };
 
 /// Clones are the same store, seen from other processes.
@@ -19,7 +19,7 @@ pub(super) struct Shared {
 #[derive(Debug)]
 struct Inner {
     memory: MemoryStore,
-    reach: Reach,
+    reach: Visibility,
     is_away: AtomicBool,
     written: AtomicUsize,
     /// After so many more, one look fails.
@@ -28,10 +28,10 @@ struct Inner {
 
 impl Shared {
     pub(super) fn new() -> Shared {
-        Shared::reaching(Reach::Processes)
+        Shared::reaching(Visibility::Cluster)
     }
 
-    pub(super) fn reaching(reach: Reach) -> Shared {
+    pub(super) fn reaching(reach: Visibility) -> Shared {
         let inner = Inner {
             memory: MemoryStore::new(),
             reach,
@@ -76,7 +76,7 @@ impl Shared {
         &self.inner.memory
     }
 
-    fn or_away<'a, T: 'a>(&'a self, fetching: Fetching<'a, T>) -> Fetching<'a, T> {
+    fn or_away<'a, T: 'a>(&'a self, fetching: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
         if self.inner.is_away.load(Ordering::SeqCst) || self.is_cut_off.load(Ordering::SeqCst) {
             return Box::pin(async { Err(StoreError::Unavailable("gone fishing".into())) });
         }
@@ -85,7 +85,7 @@ impl Shared {
 }
 
 impl Store for Shared {
-    fn get<'a>(&'a self, key: &'a Key) -> Fetching<'a, Option<Entry>> {
+    fn get<'a>(&'a self, key: &'a Key) -> StoreFuture<'a, Option<Entry>> {
         let less = |left: usize| left.checked_sub(1);
         if self.inner.stumble.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) == Ok(1) {
             return Box::pin(async { Err(StoreError::Unavailable("stumbled".into())) });
@@ -99,16 +99,16 @@ impl Store for Shared {
         value: Bytes,
         life: Option<Duration>,
         expect: Expect,
-    ) -> Fetching<'a, Option<Version>> {
+    ) -> StoreFuture<'a, Option<EntryVersion>> {
         self.inner.written.fetch_add(1, Ordering::SeqCst);
         self.or_away(self.inner.memory.put(key, value, life, expect))
     }
 
-    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> Fetching<'a, bool> {
+    fn touch<'a>(&'a self, key: &'a Key, life: Duration) -> StoreFuture<'a, bool> {
         self.or_away(self.inner.memory.touch(key, life))
     }
 
-    fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> Fetching<'a, bool> {
+    fn delete<'a>(&'a self, key: &'a Key, expect: Expect) -> StoreFuture<'a, bool> {
         self.or_away(self.inner.memory.delete(key, expect))
     }
 
@@ -117,31 +117,31 @@ impl Store for Shared {
         space: &'a str,
         after: Option<&'a str>,
         most: usize,
-    ) -> Fetching<'a, Vec<(Box<str>, Entry)>> {
+    ) -> StoreFuture<'a, Vec<(Box<str>, Entry)>> {
         self.or_away(self.inner.memory.list(space, after, most))
     }
 
-    fn count<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> Fetching<'a, u64> {
-        self.or_away(self.inner.memory.count(key, by, life))
+    fn increment<'a>(&'a self, key: &'a Key, by: u64, life: Duration) -> StoreFuture<'a, u64> {
+        self.or_away(self.inner.memory.increment(key, by, life))
     }
 
-    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> Fetching<'a, u64> {
+    fn append<'a>(&'a self, log: &'a Key, value: Bytes, life: Duration, most: usize) -> StoreFuture<'a, u64> {
         self.or_away(self.inner.memory.append(log, value, life, most))
     }
 
-    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> Fetching<'a, Page> {
+    fn read<'a>(&'a self, log: &'a Key, after: u64, most: usize) -> StoreFuture<'a, LogPage> {
         self.or_away(self.inner.memory.read(log, after, most))
     }
 
-    fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> Fetching<'a, ()> {
+    fn publish<'a>(&'a self, channel: &'a str, message: Bytes) -> StoreFuture<'a, ()> {
         self.or_away(self.inner.memory.publish(channel, message))
     }
 
-    fn subscribe<'a>(&'a self, channel: &'a str) -> Fetching<'a, Listener> {
+    fn subscribe<'a>(&'a self, channel: &'a str) -> StoreFuture<'a, Listener> {
         self.or_away(self.inner.memory.subscribe(channel))
     }
 
-    fn reach(&self) -> Reach {
+    fn visibility(&self) -> Visibility {
         self.inner.reach
     }
 }
