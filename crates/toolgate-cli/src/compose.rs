@@ -29,7 +29,7 @@ use serde_json::Value;
 use toolgate::model::PromptArgument;
 use toolgate::{
     ApiKeys, Builder, Context, Dialect, Error, PromptSpec, ResourceSpec, SecurityHeaders, Server,
-    TemplateSpec, Token, ToolError, ToolSpec,
+    TemplateSpec, Token, HandlerError, ToolSpec,
 };
 
 use crate::catalog;
@@ -159,7 +159,7 @@ impl Making<'_> {
         let mut builder = Server::new(&about.name, &about.version);
         // Whoever is remembered was told what there is, and that must hold when the file says more. Others ask again.
         if about.frame.sessions {
-            builder = builder.changing();
+            builder = builder.announce_changes();
         }
         if let Some(title) = &about.title {
             builder = builder.server_title(title);
@@ -178,7 +178,7 @@ impl Making<'_> {
             builder = kept.give(builder);
         }
         if let (Some(site), Road::Http) = (&about.frame.wordpress, self.road) {
-            builder = builder.logins(wordpress::logins(site, self.backends.site(site)?));
+            builder = builder.basic_auth_provider(wordpress::logins(site, self.backends.site(site)?));
         }
         if let Some(dialect) =
             Dialect::from_name(&about.frame.dialect).filter(|_| about.frame.dialect != "official")
@@ -411,7 +411,7 @@ impl Making<'_> {
             async move {
                 caller::has_scopes(&cx, &scopes)?;
                 if let Some(said) = unpaid {
-                    return Err(ToolError::new(&*said));
+                    return Err(HandlerError::new(&*said));
                 }
                 let arguments = taking.fill(given, &cx)?;
                 let run = bounds.around(act.act(&cx, &arguments));
@@ -586,7 +586,7 @@ impl Making<'_> {
                 filling.fill(&cx, &arguments, &*library).await
             }
         })
-        .check(move |words| checking.check(words));
+        .validate(move |words| checking.check(words));
         for argument in about.arguments.list.iter().filter(|argument| argument.from.is_none()) {
             let text = |key: &str| argument.schema[key].as_str().map(str::to_owned);
             spec = spec.argument(PromptArgument {
@@ -629,7 +629,7 @@ fn framed(builder: Builder, server: &config::Server, road: Road) -> Builder {
     let mut builder = builder
         .page_size(frame.page_size)
         .handler_timeout(frame.timeout)
-        .drain(frame.drain)
+        .shutdown_timeout(frame.drain)
         .message_limit(bytes);
     if frame.strict_arguments {
         builder = builder.strict_arguments();
@@ -641,7 +641,7 @@ fn framed(builder: Builder, server: &config::Server, road: Road) -> Builder {
         builder = builder.statistics(false);
     }
     if let Some(profile) = &frame.profile {
-        builder = builder.show(profile.clone());
+        builder = builder.visible(profile.clone());
     }
     if road == Road::Local {
         return builder;
@@ -724,7 +724,7 @@ trait Plain {
     fn into_plain(self) -> Builder;
 }
 
-impl<L: toolgate::Last> Plain for Builder<L> {
+impl<L: toolgate::PendingItem> Plain for Builder<L> {
     fn into_plain(self) -> Builder {
         self.add(Vec::<toolgate::Item>::new())
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toolgate::{Context, Elicited, Error, Field, Form, Json, Server, ToolError};
+use toolgate::{Context, ElicitOutcome, Error, Field, Form, Json, Server, HandlerError};
 
 const README: &str = "# The Toolgate demo
 
@@ -76,17 +76,17 @@ async fn brew_tea(args: Tea, cx: Context) -> String {
     format!("Your tea has drawn for {minutes} minutes.")
 }
 
-async fn order_cake(cx: Context) -> Result<String, ToolError> {
+async fn order_cake(cx: Context) -> Result<String, HandlerError> {
     let form = Form::new("Which cake would you like?")
         .field("kind", Field::choice(["apple", "carrot", "chocolate"]).default("carrot"))
         .optional("candles", Field::integer().min(0).max(100).describe("How many candles"));
     Ok(match cx.elicit("cake", form).await? {
-        Elicited::Accept(order) => {
+        ElicitOutcome::Accept(order) => {
             let kind = order["kind"].as_str().unwrap_or("plain");
             let candles = order["candles"].as_u64().unwrap_or(0);
             format!("One {kind} cake with {candles} candles is on its way.")
         }
-        Elicited::Decline | Elicited::Cancel => "No cake, then.".into(),
+        ElicitOutcome::Decline | ElicitOutcome::Cancel => "No cake, then.".into(),
     })
 }
 

@@ -496,7 +496,7 @@ async fn watch_health(world: Arc<World>) {
                 if served.packs.iter().any(|pack| pack == "runtime")
                     && let Some(server) = world.servers.get(&served.name)
                 {
-                    server.changes().resource("runtime://health");
+                    server.notify().resource_updated("runtime://health");
                 }
             }
         }
@@ -528,13 +528,13 @@ async fn follow(server: Server, files: Arc<Files>, watcher: Arc<Watcher>) {
         };
         for uri in &difference.removed {
             server.unregister_resource(uri);
-            server.changes().resource(uri);
+            server.notify().resource_updated(uri);
         }
         for listed in difference.added.iter().chain(&difference.changed) {
             server.register_resource(file_resource(&files, listed));
         }
         for listed in &difference.changed {
-            server.changes().resource(&listed.uri);
+            server.notify().resource_updated(&listed.uri);
         }
         watch.changed(watch::PAUSE).await;
         watcher.changed();

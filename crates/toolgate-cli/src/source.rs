@@ -15,14 +15,14 @@ use std::pin::Pin;
 
 use serde_json::{Map, Value};
 use toolgate::model::ToolOutput;
-use toolgate::{Context, ToolError};
+use toolgate::{Context, HandlerError};
 
 /// A future with its type forgotten.
-pub(crate) type Acting<'a> = Pin<Box<dyn Future<Output = Result<ToolOutput, ToolError>> + Send + 'a>>;
+pub(crate) type Acting<'a> = Pin<Box<dyn Future<Output = Result<ToolOutput, HandlerError>> + Send + 'a>>;
 
 /// The same for those who read: none if there is no such thing.
 pub(crate) type Reading<'a> =
-    Pin<Box<dyn Future<Output = Result<Option<ToolOutput>, ToolError>> + Send + 'a>>;
+    Pin<Box<dyn Future<Output = Result<Option<ToolOutput>, HandlerError>> + Send + 'a>>;
 
 /// What a tool does with its arguments, whatever it is made of. They have been checked against their schema, defaults
 /// are filled in, and those that come from the caller are among them.

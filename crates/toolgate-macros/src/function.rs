@@ -194,7 +194,7 @@ impl Function {
                 None => {
                     takes.push(quote!(#variable: #ty));
                     let span = ty.span().resolved_at(Span::mixed_site());
-                    asserts.push(quote_spanned!(span=> ::toolgate::__private::extractable::<#ty>();));
+                    asserts.push(quote_spanned!(span=> ::toolgate::__private::require_extract::<#ty>();));
                 }
             }
             passes.push(variable);
@@ -202,28 +202,28 @@ impl Function {
         let site = Span::mixed_site();
         let given = structure
             .is_some()
-            .then(|| quote_spanned!(site=> __given: ::toolgate::__private::Given<__Arguments>,));
+            .then(|| quote_spanned!(site=> __arguments: ::toolgate::__private::ValidArguments<__Arguments>,));
         let unpack = structure.is_some().then(|| {
-            quote_spanned!(site=> let ::toolgate::__private::Given(__Arguments { #(#unpacks),* }) = __given;)
+            quote_spanned!(site=> let ::toolgate::__private::ValidArguments(__Arguments { #(#unpacks),* }) = __arguments;)
         });
         let ident = &self.ident;
         let share = self.is_method.then(
-            || quote_spanned!(site=> let __kit = ::toolgate::__private::std::sync::Arc::clone(&__kit);),
+            || quote_spanned!(site=> let __this = ::toolgate::__private::std::sync::Arc::clone(&__this);),
         );
-        let kit = self.is_method.then(|| quote_spanned!(site=> &__kit,));
+        let kit = self.is_method.then(|| quote_spanned!(site=> &__this,));
         let owner = self.is_associated.then(|| quote!(Self::));
         let callee = quote!(#owner #ident(#kit #(#passes),*));
         let awaited = self.is_async.then(|| quote!(.await));
         let keep = self.returns_borrow.then(|| {
-            quote_spanned!(site=> let __returned = ::toolgate::__private::std::borrow::ToOwned::to_owned(__returned);)
+            quote_spanned!(site=> let __output = ::toolgate::__private::std::borrow::ToOwned::to_owned(__output);)
         });
-        let give = self.convert_output(output);
+        let convert = self.convert_output(output);
         let span = self.return_span.resolved_at(Span::mixed_site());
-        let run = quote_spanned!(span=> ::toolgate::__private::sendable(async move {
+        let run = quote_spanned!(span=> ::toolgate::__private::require_send(async move {
             #unpack
-            let __returned = #callee #awaited;
+            let __output = #callee #awaited;
             #keep
-            #give
+            #convert
         }));
         quote! {{
             #structure
@@ -239,26 +239,26 @@ impl Function {
     fn convert_output(&self, output: HandlerKind) -> TokenStream {
         let (traits, method, references) = match output {
             HandlerKind::Tool => {
-                (quote!(ToolPlain, ToolFallible, ToolValue, ToolUnfit), quote!(tool), quote!(&&&&))
+                (quote!(ToolPlain, ToolFallible, ToolValue, ToolUnsupported), quote!(tool), quote!(&&&&))
             }
             HandlerKind::Resource => (
-                quote!(ReadPlain, ReadFallibleOption, ReadFallible, ReadOption, ReadValue, ReadUnfit),
+                quote!(ReadPlain, ReadFallibleOption, ReadFallible, ReadOption, ReadValue, ReadUnsupported),
                 quote!(read),
                 quote!(&&&&&&),
             ),
-            HandlerKind::Prompt => (quote!(PromptPlain, PromptUnfit), quote!(prompt), quote!(&&)),
+            HandlerKind::Prompt => (quote!(PromptPlain, PromptUnsupported), quote!(prompt), quote!(&&)),
             HandlerKind::Completion => {
-                (quote!(SuggestFallible, SuggestPlain, SuggestUnfit), quote!(suggest), quote!(&&&))
+                (quote!(CompleteFallible, CompletePlain, CompleteUnsupported), quote!(complete), quote!(&&&))
             }
         };
         let span = self.return_span.resolved_at(Span::mixed_site());
-        let give = quote_spanned! {span=>
-            (#references ::toolgate::__private::Returned::of(&__returned)).#method().give(__returned)
+        let convert = quote_spanned! {span=>
+            (#references ::toolgate::__private::ReturnType::of(&__output)).#method().convert(__output)
         };
         quote! {
             #[allow(unused_imports)]
             use ::toolgate::__private::{#traits};
-            #give
+            #convert
         }
     }
 }
@@ -444,7 +444,7 @@ fn arguments_struct(arguments: &[(&Parameter, &Argument)]) -> TokenStream {
         #(#defaults)*
 
         impl ::toolgate::__private::Parameters for __Arguments {
-            fn check(&self) -> ::toolgate::__private::std::result::Result<
+            fn validate(&self) -> ::toolgate::__private::std::result::Result<
                 (),
                 ::toolgate::__private::std::string::String,
             > {
@@ -503,8 +503,8 @@ fn limit_checks(parameter: &Parameter, argument: &Argument) -> Vec<TokenStream> 
     checks.extend(argument.max_len.as_ref().map(|max| check(quote!(max_len), max)));
     checks.extend(argument.pattern.as_ref().map(|pattern| {
         quote_spanned! {span=>
-            static PATTERN: ::toolgate::__private::Pattern = ::toolgate::__private::Pattern::new(#pattern);
-            PATTERN.check(#name, &self.#ident)?;
+            static PATTERN: ::toolgate::__private::ArgumentPattern = ::toolgate::__private::ArgumentPattern::new(#pattern);
+            PATTERN.validate(#name, &self.#ident)?;
         }
     }));
     // Each in a block of its own: two patterns are two statics.

@@ -75,14 +75,14 @@ fn expand_item(kind: ItemKind, inside: TokenStream, item: &ItemFn) -> Result<Tok
         #[doc(hidden)]
         #[allow(deprecated)]
         #vis fn #maker() -> ::toolgate::__private::Item {
-            #made.made_from(::toolgate::__private::std::concat!(
+            #made.with_origin(::toolgate::__private::std::concat!(
                 ::toolgate::__private::std::module_path!(), "::", #name
             ))
         }
 
         #(#conditions)*
         ::toolgate::__private::inventory::submit! {
-            ::toolgate::__private::Marked::new(
+            ::toolgate::__private::ItemRegistration::new(
                 ::toolgate::__private::std::module_path!(),
                 ::toolgate::__private::std::line!(),
                 #maker,

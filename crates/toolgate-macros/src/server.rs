@@ -64,9 +64,9 @@ fn expand_items(options: TokenStream, block: &ItemImpl) -> Result<TokenStream> {
     let (generics, _, bounds) = block.generics.split_for_impl();
     Ok(quote_spanned! {Span::mixed_site()=>
         #[allow(deprecated)]
-        impl #generics ::toolgate::__private::Kit for #self_type #bounds {
+        impl #generics ::toolgate::__private::ServerItems for #self_type #bounds {
             fn items(
-                __kit: &::toolgate::__private::std::sync::Arc<Self>,
+                __this: &::toolgate::__private::std::sync::Arc<Self>,
             ) -> ::toolgate::__private::std::vec::Vec<::toolgate::__private::Item> {
                 let mut __items = ::toolgate::__private::std::vec::Vec::new();
                 #(#items)*
@@ -117,8 +117,8 @@ fn add_item_statement(method: Method<'_>, targets: &[Completable], place: &str) 
     Ok(quote_spanned! {Span::mixed_site()=>
         #(#conditions)*
         {
-            let __kit = ::toolgate::__private::std::sync::Arc::clone(__kit);
-            __items.push(#made.made_from(#own));
+            let __this = ::toolgate::__private::std::sync::Arc::clone(__this);
+            __items.push(#made.with_origin(#own));
         }
     })
 }

@@ -142,7 +142,7 @@ fn expand_test(mut function: ItemFn, options: &TestOptions) -> TokenStream {
                 |client: ::toolgate::testing::TestClient| #name(client #over_http)
             };
             quote_spanned! { name.span() =>
-                ::toolgate::__private::test_each(#revisions, || async { #server }, #call)
+                ::toolgate::__private::test_each_version(#revisions, || async { #server }, #call)
             }
         }
     };
@@ -158,10 +158,10 @@ fn expand_test(mut function: ItemFn, options: &TestOptions) -> TokenStream {
 
 fn version_list(options: &TestOptions) -> TokenStream {
     let Some(dates) = &options.versions else {
-        return quote! { &::std::vec::Vec::from_iter(::toolgate::testing::Revision::all()) };
+        return quote! { &::std::vec::Vec::from_iter(::toolgate::testing::TestVersion::all()) };
     };
     let known = dates.iter().map(|date| {
-        quote_spanned! { date.span() => const { ::toolgate::testing::Revision::known(#date) } }
+        quote_spanned! { date.span() => const { ::toolgate::testing::TestVersion::known(#date) } }
     });
     quote! { &[#(#known),*] }
 }

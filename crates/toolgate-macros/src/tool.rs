@@ -52,7 +52,7 @@ pub(crate) fn spec(inside: TokenStream, function: &Function) -> Result<TokenStre
         let method = match task.value().as_str() {
             "optional" => quote!(task_optional),
             "required" => quote!(task_required),
-            "later" => quote!(task_later),
+            "later" => quote!(task_deferrable),
             _ => {
                 let said = "a tool runs as a task `\"optional\"`, `\"required\"` or `\"later\"`";
                 return Err(Error::new_spanned(&task, said));

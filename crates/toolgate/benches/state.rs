@@ -40,7 +40,7 @@ async fn measure(name: &'static str, store: Arc<dyn Store>) {
         // A minute is the shortest a task is kept: what one row leaves behind is bounded.
         let server = Server::new(format!("state-{n_clients}"), "1.0.0")
             .store(Arc::clone(&store))
-            .task_ttl(Duration::from_secs(60))
+            .default_task_ttl(Duration::from_secs(60))
             .tool("work", || async { "done" })
             .task_required()
             .build()

@@ -5,7 +5,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolgate::{Context, Elicited, Field, Form, Need, Server, ToolError};
+use toolgate::{Context, ElicitOutcome, Field, Form, ClientCapability, Server, HandlerError};
 
 #[derive(Deserialize, JsonSchema)]
 struct Order {
@@ -20,7 +20,7 @@ struct Address {
     street: String,
 }
 
-async fn order(args: Order, cx: Context) -> Result<String, ToolError> {
+async fn order(args: Order, cx: Context) -> Result<String, HandlerError> {
     // Once, however often this function runs: with clients that call again it runs from its beginning each
     // time, and everything outside of a step is done anew.
     let number = cx.step("reserve", || async { reserve(&args.dish) }).await?;
@@ -29,7 +29,7 @@ async fn order(args: Order, cx: Context) -> Result<String, ToolError> {
         .field("portions", Field::integer().min(1).max(9).default(1))
         .optional("spicy", Field::choice(["mild", "medium", "hot"]));
     // `?` passes on that the answer will come with a later run. Never turn that error into a result.
-    let Elicited::Accept(answer) = cx.elicit("confirm", form).await? else {
+    let ElicitOutcome::Accept(answer) = cx.elicit("confirm", form).await? else {
         return Ok(format!("order {number} was dropped"));
     };
 
@@ -40,7 +40,7 @@ async fn order(args: Order, cx: Context) -> Result<String, ToolError> {
     Ok(format!("order {number}: {portions} of {}, to {place}", args.dish))
 }
 
-async fn suggest(cx: Context) -> Result<String, ToolError> {
+async fn suggest(cx: Context) -> Result<String, HandlerError> {
     let form = Form::new("How hungry are you?").field("hunger", Field::choice(["a little", "very"]));
     let answer = match cx.elicit("hunger", form).await {
         // This client cannot show forms: go on without an answer.
@@ -52,7 +52,7 @@ async fn suggest(cx: Context) -> Result<String, ToolError> {
 }
 
 /// Stands for something that must happen once.
-fn reserve(dish: &str) -> Result<u32, ToolError> {
+fn reserve(dish: &str) -> Result<u32, HandlerError> {
     eprintln!("reserving a table for {dish}");
     Ok(4711)
 }
@@ -64,7 +64,7 @@ async fn main() -> Result<(), toolgate::Error> {
         .tool("order", order)
         .describe("Orders a dish")
         // Clients that cannot show forms are refused before the handler starts.
-        .needs(Need::Elicitation)
+        .requires(ClientCapability::Elicitation)
         .tool("suggest", suggest)
         .describe("Suggests a dish")
         .read_only()

@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .with_graceful_shutdown(async move {
             let _ = tokio::signal::ctrl_c().await;
             // Ends streams that would otherwise stay open, and keep the shutdown waiting.
-            server.shut_down();
+            server.shutdown();
         })
         .await?;
     Ok(())

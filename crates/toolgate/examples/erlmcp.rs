@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use toolgate::model::{LogLevel, PromptOutput};
 use toolgate::prelude::*;
-use toolgate::{App, Builder, Dialect, Error, Last, Mount, Rate, Roots, Servers};
+use toolgate::{App, Builder, Dialect, Error, PendingItem, Mount, Rate, Roots, Servers};
 
 #[derive(Deserialize, JsonSchema)]
 struct Sum {
@@ -32,12 +32,12 @@ enum Op {
     Divide,
 }
 
-async fn calculate(Sum { a, b, op }: Sum) -> Result<String, ToolError> {
+async fn calculate(Sum { a, b, op }: Sum) -> Result<String, HandlerError> {
     Ok(match op {
         Op::Add => a + b,
         Op::Subtract => a - b,
         Op::Multiply => a * b,
-        Op::Divide if b == 0.0 => return Err(ToolError::new("division by zero")),
+        Op::Divide if b == 0.0 => return Err(HandlerError::new("division by zero")),
         Op::Divide => a / b,
     }
     .to_string())
@@ -54,7 +54,7 @@ async fn long_running_task(cx: Context) -> &'static str {
 }
 
 async fn touch_config(cx: Context) -> &'static str {
-    cx.changes().resource("mcp://config");
+    cx.notify().resource_updated("mcp://config");
     "touched"
 }
 
@@ -94,7 +94,7 @@ fn from(all: &'static [&'static str], prefix: &str) -> Vec<&'static str> {
     all.iter().copied().filter(|one| one.starts_with(prefix)).collect()
 }
 
-fn erlmcp(name: &str) -> Builder<impl Last> {
+fn erlmcp(name: &str) -> Builder<impl PendingItem> {
     // Clients may add roots, but none that lies elsewhere: `Roots::writable` would let them read everything.
     let roots = Roots::new(["file:///Users/user/project", "file:///Users/user/old-project", "file:///logs"])
         .writable_below("file:///Users/user");
@@ -103,7 +103,7 @@ fn erlmcp(name: &str) -> Builder<impl Last> {
         .dialect(Dialect::erlmcp())
         .workspace_roots(roots)
         .message_limit(16 << 20)
-        .heartbeat(Duration::from_secs(5))
+        .sse_keep_alive(Duration::from_secs(5))
         .tool("calculate", calculate)
         .describe("Perform arithmetic operations")
         .tool("long_running_task", long_running_task)

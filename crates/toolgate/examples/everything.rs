@@ -14,8 +14,8 @@ use toolgate::model::{
     SamplingMessage,
 };
 use toolgate::{
-    App, Builder, Context, Dialect, Elicited, ProtocolError, ProtocolErrorKind, Field, Form, Json, Last, Mount, Need, Server,
-    Servers, ToolError,
+    App, Builder, Context, Dialect, ElicitOutcome, ProtocolError, ProtocolErrorKind, Field, Form, Json, PendingItem, Mount, ClientCapability, Server,
+    Servers, HandlerError,
 };
 
 /// A red pixel.
@@ -57,7 +57,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn everything() -> Builder<impl Last> {
+fn everything() -> Builder<impl PendingItem> {
     let server = Server::new("everything", env!("CARGO_PKG_VERSION"))
         .server_title("Everything")
         .instructions("A server that shows every feature of the protocol.")
@@ -65,7 +65,7 @@ fn everything() -> Builder<impl Last> {
     working(asking(talking(resources(prompts(content(server))))))
 }
 
-fn content<L: Last>(server: Builder<L>) -> Builder<impl Last> {
+fn content<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .tool("test_simple_text", || async { "This is a simple text response for testing." })
         .describe("Answers with a text")
@@ -128,7 +128,7 @@ fn content<L: Last>(server: Builder<L>) -> Builder<impl Last> {
 }
 
 /// Tools that say something while they run.
-fn talking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
+fn talking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .tool("test_tool_with_logging", |cx: Context| async move {
             for line in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
@@ -152,7 +152,7 @@ fn talking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         })
         .describe("Tells how far it has come, three times")
         .tool("test_reconnection", |cx: Context| async move {
-            cx.let_go(Duration::from_millis(500));
+            cx.release_connection(Duration::from_millis(500));
             tokio::time::sleep(Duration::from_millis(200)).await;
             "Reconnection test completed: the result came on the second stream"
         })
@@ -167,28 +167,28 @@ fn talking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         })
         .describe("Takes its time, and tells how far it has come")
         .tool("test_trigger_tool_change", |cx: Context| async move {
-            cx.changes().tools();
+            cx.notify().tools_changed();
             "told listeners that the tools have changed"
         })
         .describe("Announces a change of the tools")
         .tool("test_trigger_prompt_change", |cx: Context| async move {
-            cx.changes().prompts();
+            cx.notify().prompts_changed();
             "told listeners that the prompts have changed"
         })
         .describe("Announces a change of the prompts")
         .tool("test_trigger_resource_update", |cx: Context| async move {
-            cx.changes().resource("test://watched-resource");
+            cx.notify().resource_updated("test://watched-resource");
             "told subscribers that the watched resource has changed"
         })
         .describe("Announces a change of test://watched-resource")
 }
 
 /// Tools that ask their client.
-fn asking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
+fn asking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     let server = server
         .tool("test_sampling", |args: Prompt, cx: Context| async move {
             let said = cx.sample("answer", question(&args.prompt)).await?;
-            Ok::<_, ToolError>(format!("LLM response: {}", text_of(&said)))
+            Ok::<_, HandlerError>(format!("LLM response: {}", text_of(&said)))
         })
         .describe("Asks the client's model")
         .tool("test_elicitation", |args: Message, cx: Context| async move {
@@ -223,9 +223,9 @@ fn asking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .describe("Asks with choices of every kind")
         .tool("test_missing_capability", |cx: Context| async move {
             let said = cx.sample("answer", question("Say hello")).await?;
-            Ok::<_, ToolError>(text_of(&said))
+            Ok::<_, HandlerError>(text_of(&said))
         })
-        .needs(Need::Sampling)
+        .requires(ClientCapability::Sampling)
         .describe("Needs a client that can ask its model")
         .tool("test_streaming_elicitation", |cx: Context| async move {
             told(cx.elicit("confirm", Form::new("Go on?").field("ok", Field::flag())).await?)
@@ -235,34 +235,34 @@ fn asking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
 }
 
 /// Tools that are called again with the answers by clients of the newest revision.
-fn retrying<L: Last>(server: Builder<L>) -> Builder<impl Last> {
+fn retrying<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .tool("test_input_required_result_elicitation", |cx: Context| async move {
             match cx.elicit("user_name", name_form()).await? {
-                Elicited::Accept(answer) => {
+                ElicitOutcome::Accept(answer) => {
                     Ok(format!("Hello, {}!", answer["name"].as_str().unwrap_or("you")))
                 }
-                Elicited::Decline | Elicited::Cancel => Ok::<_, ToolError>("Hello, whoever you are!".into()),
+                ElicitOutcome::Decline | ElicitOutcome::Cancel => Ok::<_, HandlerError>("Hello, whoever you are!".into()),
             }
         })
         .describe("Asks for a name")
         .tool("test_input_required_result_sampling", |cx: Context| async move {
             let said = cx.sample("capital_question", question("What is the capital of France?")).await?;
-            Ok::<_, ToolError>(text_of(&said))
+            Ok::<_, HandlerError>(text_of(&said))
         })
         .describe("Asks the model")
         .tool("test_input_required_result_list_roots", |cx: Context| async move {
             let roots = cx.roots().await?;
-            Ok::<_, ToolError>(format!("{} roots", roots.len()))
+            Ok::<_, HandlerError>(format!("{} roots", roots.len()))
         })
         .describe("Asks for the roots")
         .tool("test_input_required_result_request_state", |cx: Context| async move {
-            if cx.state::<String>().is_none() {
-                cx.set_state(&"remembered");
+            if cx.carried::<String>().is_none() {
+                cx.carry(&"remembered");
             }
             cx.elicit("confirm", Form::new("Go on?").field("ok", Field::flag())).await?;
-            let state: String = cx.state().unwrap_or_default();
-            Ok::<_, ToolError>(format!("state-ok: {state}"))
+            let state: String = cx.carried().unwrap_or_default();
+            Ok::<_, HandlerError>(format!("state-ok: {state}"))
         })
         .describe("Remembers something between two calls")
         .tool("test_input_required_result_multiple_inputs", |cx: Context| async move {
@@ -272,19 +272,19 @@ fn retrying<L: Last>(server: Builder<L>) -> Builder<impl Last> {
                 cx.roots(),
             );
             let (name, greeting, roots) = (name?.accepted(), greeting?, roots?);
-            Ok::<_, ToolError>(format!("{name:?}: {} ({} roots)", text_of(&greeting), roots.len()))
+            Ok::<_, HandlerError>(format!("{name:?}: {} ({} roots)", text_of(&greeting), roots.len()))
         })
         .describe("Asks three things at once")
         .tool("test_input_required_result_multi_round", |cx: Context| async move {
             let first = cx.elicit("step1", name_form()).await?.accepted();
             let second =
                 cx.elicit("step2", Form::new("Which color?").field("color", Field::text())).await?.accepted();
-            Ok::<_, ToolError>(format!("{first:?} likes {second:?}"))
+            Ok::<_, HandlerError>(format!("{first:?} likes {second:?}"))
         })
         .describe("Asks one thing after another")
         .tool("test_input_required_result_tampered_state", |cx: Context| async move {
             cx.elicit("confirm", Form::new("Go on?").field("ok", Field::flag())).await?;
-            Ok::<_, ToolError>("went on")
+            Ok::<_, HandlerError>("went on")
         })
         .describe("Notices when what it remembers was changed")
         .tool("test_input_required_result_capabilities", |cx: Context| async move {
@@ -296,13 +296,13 @@ fn retrying<L: Last>(server: Builder<L>) -> Builder<impl Last> {
                 Err(error) if error.is_unsupported() => None,
                 other => other?.accepted(),
             };
-            Ok::<_, ToolError>(format!("{name:?}: {}", text_of(&greeting?)))
+            Ok::<_, HandlerError>(format!("{name:?}: {}", text_of(&greeting?)))
         })
         .describe("Asks only what the client can answer")
 }
 
 /// Tools that take long, and run as tasks.
-fn working<L: Last>(server: Builder<L>) -> Builder<impl Last> {
+fn working<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .tool("greet", |args: Greet| async move { format!("Hello, {}!", args.name) })
         .describe("Greets at once, and is never a task")
@@ -329,7 +329,7 @@ fn working<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .task_optional()
         .tool("confirm_delete", |args: Delete, cx: Context| async move {
             let form = Form::new(format!("Delete {}?", args.filename)).field("confirm", Field::flag());
-            Ok::<_, ToolError>(match cx.elicit("confirm", form).await?.accepted() {
+            Ok::<_, HandlerError>(match cx.elicit("confirm", form).await?.accepted() {
                 Some(answer) if answer["confirm"] == true => format!("Deleted {}", args.filename),
                 _ => format!("Kept {}", args.filename),
             })
@@ -339,7 +339,7 @@ fn working<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .tool("multi_input", |cx: Context| async move {
             let sure = Form::new("Are you sure?").field("confirm", Field::flag());
             let (name, sure) = tokio::join!(cx.elicit("name", name_form()), cx.elicit("sure", sure));
-            Ok::<_, ToolError>(format!("{:?} said {:?}", name?.accepted(), sure?.accepted()))
+            Ok::<_, HandlerError>(format!("{:?} said {:?}", name?.accepted(), sure?.accepted()))
         })
         .describe("Asks two things at once in its task")
         .task_optional()
@@ -347,13 +347,13 @@ fn working<L: Last>(server: Builder<L>) -> Builder<impl Last> {
             let name = cx.elicit("user_name", name_form()).await?.accepted().unwrap_or_default();
             cx.defer().await?;
             tokio::time::sleep(Duration::from_millis(300)).await;
-            Ok::<_, ToolError>(format!("Worked for {}", name["name"].as_str().unwrap_or("nobody")))
+            Ok::<_, HandlerError>(format!("Worked for {}", name["name"].as_str().unwrap_or("nobody")))
         })
         .describe("Asks first, then works in a task")
-        .task_later()
+        .task_deferrable()
 }
 
-fn resources<L: Last>(server: Builder<L>) -> Builder<impl Last> {
+fn resources<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .resource("test://static-text", || async { "This is the content of the static text resource." })
         .name("Static text")
@@ -378,7 +378,7 @@ fn resources<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         })
 }
 
-fn prompts<L: Last>(server: Builder<L>) -> Builder<impl Last> {
+fn prompts<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .prompt("test_simple_prompt", || async { "This is a simple prompt for testing." })
         .describe("A text without holes")
@@ -410,7 +410,7 @@ fn prompts<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .prompt("test_input_required_result_prompt", |cx: Context| async move {
             let form = Form::new("What are you working on?").field("context", Field::text());
             let answer = cx.elicit("user_context", form).await?.accepted().unwrap_or_default();
-            Ok::<_, ToolError>(format!(
+            Ok::<_, HandlerError>(format!(
                 "The user works on: {}",
                 answer["context"].as_str().unwrap_or("nothing")
             ))
@@ -440,11 +440,11 @@ fn text_of(said: &SamplingResult) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-fn told(answer: Elicited<Value>) -> Result<String, ToolError> {
+fn told(answer: ElicitOutcome<Value>) -> Result<String, HandlerError> {
     Ok(match answer {
-        Elicited::Accept(content) => format!("User response: action=accept, content={content}"),
-        Elicited::Decline => "User response: action=decline".into(),
-        Elicited::Cancel => "User response: action=cancel".into(),
+        ElicitOutcome::Accept(content) => format!("User response: action=accept, content={content}"),
+        ElicitOutcome::Decline => "User response: action=decline".into(),
+        ElicitOutcome::Cancel => "User response: action=cancel".into(),
     })
 }
 

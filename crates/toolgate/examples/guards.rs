@@ -4,7 +4,7 @@
 //! `cargo run --example guards -- --http :8080`
 
 use toolgate::prelude::*;
-use toolgate::{ApiKeys, App, Builder, KeyError, KeyRequest, Last, Mount, Rate, Servers, Token};
+use toolgate::{ApiKeys, App, Builder, KeyError, KeyRequest, PendingItem, Mount, Rate, Servers, Token};
 
 /// Who is calling, as far as it was proven
 #[tool(read_only)]
@@ -48,7 +48,7 @@ fn app() -> App {
 }
 
 /// Guards that belong together can be a function.
-fn either<L: Last>(server: Builder<L>) -> Builder<L> {
+fn either<L: PendingItem>(server: Builder<L>) -> Builder<L> {
     server.basic_auth("ada", "tiger").tokens(["t-admin"])
 }
 

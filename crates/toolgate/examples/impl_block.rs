@@ -31,20 +31,20 @@ impl Stock {
             *there
         });
         // Whoever reads this resource is told that it has changed.
-        cx.changes().resource("stock://all");
+        cx.notify().resource_updated("stock://all");
         format!("{left} {name} in stock")
     }
 
     /// Sell something out of stock
     #[tool(destructive)]
-    async fn sell(&self, name: String, count: Option<u32>, cx: Context) -> Result<u32, ToolError> {
+    async fn sell(&self, name: String, count: Option<u32>, cx: Context) -> Result<u32, HandlerError> {
         let count = count.unwrap_or(1);
         let left = self.with(|stock| {
-            let there = stock.get_mut(&name).ok_or(ToolError::new(format!("no {name} here")))?;
-            *there = there.checked_sub(count).ok_or(ToolError::new(format!("only {there} {name} left")))?;
-            Ok::<u32, ToolError>(*there)
+            let there = stock.get_mut(&name).ok_or(HandlerError::new(format!("no {name} here")))?;
+            *there = there.checked_sub(count).ok_or(HandlerError::new(format!("only {there} {name} left")))?;
+            Ok::<u32, HandlerError>(*there)
         })?;
-        cx.changes().resource("stock://all");
+        cx.notify().resource_updated("stock://all");
         Ok(left)
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolgate::{Context, Field, Form, Server, ToolError};
+use toolgate::{Context, Field, Form, Server, HandlerError};
 
 #[derive(Deserialize, JsonSchema)]
 struct Brew {
@@ -25,12 +25,12 @@ struct Brew {
 }
 
 /// What is done once stays done: should the process end here, another one goes on with the next pot.
-async fn brew(args: Brew, cx: Context) -> Result<String, ToolError> {
+async fn brew(args: Brew, cx: Context) -> Result<String, HandlerError> {
     for pot in 1..=args.pots {
         cx.progress_of(f64::from(pot), f64::from(args.pots), "brewing").await;
         cx.step(&format!("pot {pot}"), || async {
             tokio::time::sleep(Duration::from_secs(2)).await;
-            Ok::<_, ToolError>(())
+            Ok::<_, HandlerError>(())
         })
         .await?;
     }
@@ -48,7 +48,7 @@ async fn main() -> Result<(), toolgate::Error> {
         .describe("Brews tea, which takes its time")
         .task_optional()
         .resumable()
-        .task_ttl(Duration::from_secs(2 * 60 * 60))
+        .default_task_ttl(Duration::from_secs(2 * 60 * 60))
         // Without a store of its own, tasks end with the process.
         .listen(address)
         .await

@@ -43,7 +43,7 @@ impl Notes {
     async fn add(&self, #[arg(max_len = 1000)] text: String, cx: Ctx) -> Note {
         let note = Note { words: count(text.clone()), text };
         self.with(|notes| notes.insert(notes.len(), note.clone()));
-        cx.changes().resource("notes://all");
+        cx.notify().resource_updated("notes://all");
         note
     }
 
@@ -76,8 +76,8 @@ impl Notes {
         &self,
         id: usize,
         #[arg(default = "short")] style: String,
-    ) -> Result<String, ToolError> {
-        let text = self.one(id).await.ok_or(ToolError::new("there is no such note"))?;
+    ) -> Result<String, HandlerError> {
+        let text = self.one(id).await.ok_or(HandlerError::new("there is no such note"))?;
         Ok(format!("Summarize in {style} style:\n{text}"))
     }
 

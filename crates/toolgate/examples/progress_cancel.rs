@@ -13,7 +13,7 @@ async fn primes(
     /// Count the primes below this number
     below: u32,
     cx: Context,
-) -> Result<String, ToolError> {
+) -> Result<String, HandlerError> {
     let mut found = 0;
     let mut from = 2;
     while from < below {

@@ -50,8 +50,8 @@ async fn note(which: Which, notes: State<Notes>) -> Option<String> {
 async fn write(args: Write, notes: State<Notes>, cx: Context) -> &'static str {
     notes.with(|notes| notes.insert(args.id.clone(), args.text));
     // Whoever subscribed to one of these is told once, however often it changes before they look.
-    cx.changes().resource(&format!("notes://note/{}", args.id));
-    cx.changes().resource("notes://index");
+    cx.notify().resource_updated(&format!("notes://note/{}", args.id));
+    cx.notify().resource_updated("notes://index");
     "written"
 }
 

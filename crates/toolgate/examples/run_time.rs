@@ -10,8 +10,8 @@ const NAME: &str = "parrot";
 
 /// Learn a new word: it becomes a tool
 #[tool]
-fn learn(#[arg(pattern = "^[a-z_]{1,32}$")] word: String) -> Result<usize, ToolError> {
-    let server = registry().get(NAME).ok_or(ToolError::new("the parrot is gone"))?;
+fn learn(#[arg(pattern = "^[a-z_]{1,32}$")] word: String) -> Result<usize, HandlerError> {
+    let server = registry().get(NAME).ok_or(HandlerError::new("the parrot is gone"))?;
     let said = word.clone();
     let tool = ToolSpec::new(word, move || std::future::ready(said.clone())).describe("Says it");
     // Told at once what is wrong; `register_tool` keeps it for `Server::faults` instead and can be chained.

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use toolgate::{Server, State, ToolError};
+use toolgate::{Server, State, HandlerError};
 
 /// The server shares it between threads, so it brings its own lock. Hold it for a few lines, never across
 /// an `await`.
@@ -34,13 +34,13 @@ async fn put(item: Item, stock: State<Stock>) -> String {
     format!("{there} in stock")
 }
 
-async fn sell(item: Item, stock: State<Stock>, sales: State<Sales>) -> Result<String, ToolError> {
+async fn sell(item: Item, stock: State<Stock>, sales: State<Sales>) -> Result<String, HandlerError> {
     let left = {
         let mut stock = stock.0.lock().unwrap_or_else(PoisonError::into_inner);
         let there =
-            stock.get_mut(&item.name).ok_or_else(|| ToolError::new(format!("no {} here", item.name)))?;
+            stock.get_mut(&item.name).ok_or_else(|| HandlerError::new(format!("no {} here", item.name)))?;
         let left = there.checked_sub(item.count);
-        *there = left.ok_or_else(|| ToolError::new(format!("only {there} {} left", item.name)))?;
+        *there = left.ok_or_else(|| HandlerError::new(format!("only {there} {} left", item.name)))?;
         *there
     };
     let number = sales.0.fetch_add(1, Ordering::Relaxed) + 1;

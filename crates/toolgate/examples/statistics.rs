@@ -19,8 +19,8 @@ fn price(kind: String) -> Result<u32, String> {
 
 /// What this server has counted about its tools
 #[tool(read_only)]
-fn numbers() -> Result<serde_json::Value, ToolError> {
-    let server = registry().get("shop").ok_or(ToolError::new("the shop is gone"))?;
+fn numbers() -> Result<serde_json::Value, HandlerError> {
+    let server = registry().get("shop").ok_or(HandlerError::new("the shop is gone"))?;
     Ok(serde_json::to_value(server.stats().tools.by_tool)?)
 }
 

@@ -32,11 +32,11 @@ async fn weather(
     /// Which unit to answer in
     #[arg(default)]
     unit: Unit,
-) -> Result<Weather, ToolError> {
+) -> Result<Weather, HandlerError> {
     let celsius = match city.as_str() {
         "Oslo" => 4.0,
         "Lagos" => 31.5,
-        _ => return Err(ToolError::new("no weather for this city; try Oslo or Lagos")),
+        _ => return Err(HandlerError::new("no weather for this city; try Oslo or Lagos")),
     };
     let temperature = match unit {
         Unit::Celsius => celsius,
@@ -52,7 +52,7 @@ struct Place {
 }
 
 /// Words of your own for the model, beside the same JSON for programs.
-async fn summary(args: Place) -> Result<ToolOutput, ToolError> {
+async fn summary(args: Place) -> Result<ToolOutput, HandlerError> {
     let weather = weather(args.city, Unit::default()).await?;
     let words = format!("It is {} degrees there.", weather.temperature);
     let structured = serde_json::to_value(&weather)?;

@@ -26,7 +26,7 @@ use crate::observe::prometheus;
 use crate::percent;
 use crate::request::BoxFuture;
 use crate::server::Server;
-use crate::servers::{DEFAULT, Servers, registry};
+use crate::servers::{DEFAULT_SERVER_NAME, Servers, registry};
 use crate::transport::RequestHead;
 use crate::transport::http::{
     Body, OriginalPath, MCP_HEADER_NAMES, MountPoint, MountContext, prometheus_response, unknown_server_response, not_found, rejection_response, status_response,
@@ -132,7 +132,7 @@ impl Mount {
     /// server `default` (or another one, see [`Mount::or`]). At `/mcp` these are `/mcp/NAME`, `/mcp?server=NAME`, `/mcp`.
     /// Who may select may select every server of the list: its own guards protect it.
     pub fn select() -> Mount {
-        Mount::from_selector(ServerSelector::ByRequest { default_server: DEFAULT.into() })
+        Mount::from_selector(ServerSelector::ByRequest { default_server: DEFAULT_SERVER_NAME.into() })
     }
 
     fn from_selector(selector: ServerSelector) -> Mount {
@@ -321,15 +321,15 @@ impl App {
             }
             over.cancel();
             for server in servers.names().iter().filter_map(|name| servers.get(name)) {
-                server.shut_down();
+                server.shutdown();
             }
         };
         for server in servers.names().iter().filter_map(|name| servers.get(name)) {
-            server.rise();
+            server.start_background();
         }
         let settle = async {
             for server in servers.names().iter().filter_map(|name| servers.get(name)) {
-                server.settle().await;
+                server.drain().await;
             }
         };
         let served = run(listener, service, options.shutdown_timeout(drain), over.clone(), drain, end, settle).await;
@@ -363,9 +363,9 @@ impl App {
         let mut faults = self.errors.clone();
         for server in self.servers.names().iter().filter_map(|name| self.servers.get(name)) {
             if let Some(url) = &self.public_url {
-                server.with_public_url(url);
+                server.set_public_url(url);
             }
-            faults.extend(server.is_sound().err().map(|error| error.to_string()));
+            faults.extend(server.ensure_valid().err().map(|error| error.to_string()));
         }
         for (path, mount) in self.mounts.0.load().iter() {
             if let ServerSelector::Fixed(name) = &mount.selector
@@ -455,7 +455,7 @@ impl App {
                 return self.with_default_headers(not_found());
             }
             let make = |tools| render_page(page, &PageRequest { uri: &parts.uri, tools });
-            let mut response = server.endpoint().serve_page(&parts, remote, mount.dialect.clone(), make).await;
+            let mut response = server.service().serve_page(&parts, remote, mount.dialect.clone(), make).await;
             mount.apply_headers(&mut response);
             return response;
         }
@@ -468,7 +468,7 @@ impl App {
             parts.uri = uri;
         }
         let way = MountContext { mount_point: MountPoint::Mounted, dialect: mount.dialect.clone(), remote };
-        let mut response = server.endpoint().handle(parts, body, way).await;
+        let mut response = server.service().handle(parts, body, way).await;
         mount.apply_headers(&mut response);
         response
     }
@@ -523,8 +523,8 @@ impl App {
         }
         let (mut measured, mut refusal) = (Vec::new(), None);
         for server in names.iter().filter_map(|name| self.servers.get(name)) {
-            match server.endpoint().check_stats_access(parts, remote).await {
-                Ok(has_names) => measured.push(server.measured(has_names)),
+            match server.service().check_stats_access(parts, remote).await {
+                Ok(has_names) => measured.push(server.stats_snapshot(has_names)),
                 Err(response) => refusal = refusal.or(Some(*response)),
             }
         }
@@ -549,7 +549,7 @@ impl App {
         };
         let (name, what) = rest.split_once('/').unwrap_or((rest, ""));
         match self.servers.get(&percent_decode(name, false)) {
-            Some(server) => server.endpoint().serve_stats(parts, remote, what).await,
+            Some(server) => server.service().serve_stats(parts, remote, what).await,
             None => self.with_default_headers(unknown_server_response()),
         }
     }

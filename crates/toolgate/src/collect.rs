@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::handler::{CompleteFn, Failed, Handler, IntoContents, Needs, erase_suggest};
+use crate::handler::{CompleteFn, HandlerFailure, Handler, IntoContents, HandlerRequirements, erase_complete_handler};
 use crate::registry::{PromptSpec, ResourceSpec, TemplateSpec, ToolSpec};
 
 /// One thing a server can offer: a tool, a resource, a template, a prompt, or a completer of one of the
@@ -23,10 +23,10 @@ use crate::registry::{PromptSpec, ResourceSpec, TemplateSpec, ToolSpec};
 pub struct Item {
     /// The path of the function it was made from; empty if it was made by hand.
     origin: &'static str,
-    what: What,
+    spec: ItemSpec,
 }
 
-enum What {
+enum ItemSpec {
     Tool(Box<ToolSpec>),
     Resource(ResourceSpec),
     Template(TemplateSpec),
@@ -40,7 +40,7 @@ pub struct Completer {
     /// What each was made from, and the argument.
     targets: Vec<(&'static str, &'static str)>,
     run: CompleteFn,
-    demands: Needs,
+    requirements: HandlerRequirements,
 }
 
 impl Completer {
@@ -52,9 +52,9 @@ impl Completer {
         handler: H,
     ) -> Completer
     where
-        H: Handler<A, Output = Result<Vec<String>, Failed>>,
+        H: Handler<A, Output = Result<Vec<String>, HandlerFailure>>,
     {
-        Completer { targets, run: erase_suggest(handler, word), demands: H::needs() }
+        Completer { targets, run: erase_complete_handler(handler, word), requirements: H::requirements() }
     }
 }
 
@@ -62,7 +62,7 @@ impl Item {
     /// The same, with the path of the function it was made from.
     #[doc(hidden)]
     #[must_use]
-    pub fn made_from(mut self, origin: &'static str) -> Item {
+    pub fn with_origin(mut self, origin: &'static str) -> Item {
         self.origin = origin;
         self
     }
@@ -74,12 +74,12 @@ impl Item {
     }
 
     fn kind(&self) -> (&'static str, &str) {
-        match &self.what {
-            What::Tool(tool) => ("tool", tool.name()),
-            What::Resource(resource) => ("resource", resource.uri()),
-            What::Template(template) => ("template", template.uri_template()),
-            What::Prompt(prompt) => ("prompt", prompt.name()),
-            What::Completer(completer) => {
+        match &self.spec {
+            ItemSpec::Tool(tool) => ("tool", tool.name()),
+            ItemSpec::Resource(resource) => ("resource", resource.uri()),
+            ItemSpec::Template(template) => ("template", template.uri_template()),
+            ItemSpec::Prompt(prompt) => ("prompt", prompt.name()),
+            ItemSpec::Completer(completer) => {
                 ("completer", completer.targets.first().map_or("", |(_, argument)| argument))
             }
         }
@@ -93,16 +93,16 @@ impl fmt::Debug for Item {
     }
 }
 
-macro_rules! whats {
+macro_rules! impl_from_spec {
     ($($spec:ident $what:ident)*) => {$(
         impl From<$spec> for Item {
             fn from(spec: $spec) -> Item {
-                Item { origin: "", what: What::$what(spec.into()) }
+                Item { origin: "", spec: ItemSpec::$what(spec.into()) }
             }
         }
     )*};
 }
-whats! { ToolSpec Tool ResourceSpec Resource TemplateSpec Template PromptSpec Prompt Completer Completer }
+impl_from_spec! { ToolSpec Tool ResourceSpec Resource TemplateSpec Template PromptSpec Prompt Completer Completer }
 
 /// Something that has things to offer to a server: an [`Item`] or several, or a value whose impl block is
 /// marked with `#[server]`, alone or in an `Arc`.
@@ -130,28 +130,28 @@ whats! { ToolSpec Tool ResourceSpec Resource TemplateSpec Template PromptSpec Pr
     label = "neither an `Item` or a list of them, nor a type with `#[server]` on an impl block",
     note = "put `#[toolgate::server]` on the impl block whose methods are tools, resources or prompts"
 )]
-pub trait Offers {
+pub trait Register {
     #[doc(hidden)]
-    fn offer(self) -> Offered;
+    fn into_items(self) -> ItemSet;
 }
 
 /// What is offered, before anybody has looked at it.
 #[derive(Debug, Default)]
 #[doc(hidden)]
-pub struct Offered {
+pub struct ItemSet {
     items: Vec<Item>,
     instructions: Option<String>,
 }
 
-impl Offers for Vec<Item> {
-    fn offer(self) -> Offered {
-        Offered { items: self, instructions: None }
+impl Register for Vec<Item> {
+    fn into_items(self) -> ItemSet {
+        ItemSet { items: self, instructions: None }
     }
 }
 
-impl Offers for Item {
-    fn offer(self) -> Offered {
-        vec![self].offer()
+impl Register for Item {
+    fn into_items(self) -> ItemSet {
+        vec![self].into_items()
     }
 }
 
@@ -162,7 +162,7 @@ impl Offers for Item {
     label = "neither an `Item` or a list of them, nor a type with `#[server]` on an impl block",
     note = "put `#[toolgate::server]` on the impl block whose methods are tools, resources or prompts"
 )]
-pub trait Kit: Send + Sync + 'static {
+pub trait ServerItems: Send + Sync + 'static {
     fn items(kit: &Arc<Self>) -> Vec<Item>;
 
     #[must_use]
@@ -171,15 +171,15 @@ pub trait Kit: Send + Sync + 'static {
     }
 }
 
-impl<K: Kit> Offers for K {
-    fn offer(self) -> Offered {
-        Arc::new(self).offer()
+impl<K: ServerItems> Register for K {
+    fn into_items(self) -> ItemSet {
+        Arc::new(self).into_items()
     }
 }
 
-impl<K: Kit> Offers for Arc<K> {
-    fn offer(self) -> Offered {
-        Offered { items: K::items(&self), instructions: K::instructions() }
+impl<K: ServerItems> Register for Arc<K> {
+    fn into_items(self) -> ItemSet {
+        ItemSet { items: K::items(&self), instructions: K::instructions() }
     }
 }
 
@@ -205,20 +205,20 @@ where
 
 /// What is offered, by kind, with completers where they belong.
 #[derive(Debug, Default)]
-pub(crate) struct Sorted {
+pub(crate) struct SpecSet {
     pub(crate) tools: Vec<ToolSpec>,
     pub(crate) resources: Vec<ResourceSpec>,
     pub(crate) templates: Vec<TemplateSpec>,
     pub(crate) prompts: Vec<PromptSpec>,
     pub(crate) instructions: Option<String>,
-    pub(crate) faults: Vec<String>,
+    pub(crate) errors: Vec<String>,
 }
 
 /// Templates and prompts complete alike, but share no trait.
-macro_rules! attach {
+macro_rules! attach_completer {
     ($spec:expr, $completer:expr, $argument:expr) => {{
         let mut spec = $spec;
-        spec.demands.also(&$completer.demands);
+        spec.requirements.merge_states(&$completer.requirements);
         let run = Arc::clone(&$completer.run);
         spec.complete($argument, move |prefix, cx| {
             let found = run(cx, prefix);
@@ -228,16 +228,16 @@ macro_rules! attach {
     }};
 }
 
-pub(crate) fn sort(offered: Offered) -> Sorted {
-    let mut sorted = Sorted { instructions: offered.instructions, ..Sorted::default() };
+pub(crate) fn group_items(offered: ItemSet) -> SpecSet {
+    let mut sorted = SpecSet { instructions: offered.instructions, ..SpecSet::default() };
     let (mut templates, mut prompts, mut completers) = (Vec::new(), Vec::new(), Vec::new());
-    for Item { origin, what } in offered.items {
+    for Item { origin, spec: what } in offered.items {
         match what {
-            What::Tool(tool) => sorted.tools.push(*tool),
-            What::Resource(resource) => sorted.resources.push(resource),
-            What::Template(template) => templates.push((origin, template)),
-            What::Prompt(prompt) => prompts.push((origin, prompt)),
-            What::Completer(completer) => completers.push((origin, completer)),
+            ItemSpec::Tool(tool) => sorted.tools.push(*tool),
+            ItemSpec::Resource(resource) => sorted.resources.push(resource),
+            ItemSpec::Template(template) => templates.push((origin, template)),
+            ItemSpec::Prompt(prompt) => prompts.push((origin, prompt)),
+            ItemSpec::Completer(completer) => completers.push((origin, completer)),
         }
     }
     let targets = completers.iter().flat_map(|(origin, completer): &(&str, Completer)| {
@@ -246,12 +246,12 @@ pub(crate) fn sort(offered: Offered) -> Sorted {
     for (origin, completer, of, argument) in targets {
         if let Some(place) = templates.iter().position(|(target, _)| *target == of) {
             let (target, template) = templates.remove(place);
-            templates.insert(place, (target, attach!(template, completer, argument)));
+            templates.insert(place, (target, attach_completer!(template, completer, argument)));
         } else if let Some(place) = prompts.iter().position(|(target, _)| *target == of) {
             let (target, prompt) = prompts.remove(place);
-            prompts.insert(place, (target, attach!(prompt, completer, argument)));
+            prompts.insert(place, (target, attach_completer!(prompt, completer, argument)));
         } else {
-            sorted.faults.push(format!(
+            sorted.errors.push(format!(
                 "completer `{origin}`: it completes `{argument}` of `{of}`, which is no template or prompt among \
                  what was added together with it"
             ));
@@ -265,22 +265,22 @@ pub(crate) fn sort(offered: Offered) -> Sorted {
 /// Which of everything that is linked in.
 #[cfg(feature = "macros")]
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Scope<'a> {
+pub(crate) enum ModuleScope<'a> {
     All,
     /// What was written in this module or one inside it.
-    Below(&'a str),
+    Subtree(&'a str),
     /// What was written in this very module.
-    In(&'a str),
+    Module(&'a str),
 }
 
 #[cfg(feature = "macros")]
-impl Scope<'_> {
-    fn has(self, module: &str) -> bool {
+impl ModuleScope<'_> {
+    fn contains(self, module: &str) -> bool {
         match self {
-            Scope::All => true,
-            Scope::In(wanted) => module == name_of(wanted),
-            Scope::Below(wanted) => module
-                .strip_prefix(name_of(wanted).as_str())
+            ModuleScope::All => true,
+            ModuleScope::Module(wanted) => module == normalize_module_path(wanted),
+            ModuleScope::Subtree(wanted) => module
+                .strip_prefix(normalize_module_path(wanted).as_str())
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with("::")),
         }
     }
@@ -288,7 +288,7 @@ impl Scope<'_> {
 
 /// Packages may have dashes in their names; in paths they are underscores.
 #[cfg(feature = "macros")]
-fn name_of(module: &str) -> String {
+fn normalize_module_path(module: &str) -> String {
     module.trim().trim_end_matches("::").replace('-', "_")
 }
 
@@ -296,37 +296,37 @@ fn name_of(module: &str) -> String {
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct Marked {
+pub struct ItemRegistration {
     module: &'static str,
     line: u32,
     make: fn() -> Item,
 }
 
 #[cfg(feature = "macros")]
-impl Marked {
+impl ItemRegistration {
     #[must_use]
-    pub const fn new(module: &'static str, line: u32, make: fn() -> Item) -> Marked {
-        Marked { module, line, make }
+    pub const fn new(module: &'static str, line: u32, make: fn() -> Item) -> ItemRegistration {
+        ItemRegistration { module, line, make }
     }
 }
 
 #[cfg(feature = "macros")]
-inventory::collect!(Marked);
+inventory::collect!(ItemRegistration);
 
 /// Everything of that scope that is linked in, in the order of modules and lines: a linker has none that
 /// anybody could rely on. None if there is nothing.
 #[cfg(feature = "macros")]
-pub(crate) fn collected(scope: Scope<'_>) -> Option<Offered> {
-    let mut marked: Vec<&Marked> =
-        inventory::iter::<Marked>().filter(|marked| scope.has(marked.module)).collect();
+pub(crate) fn linked_items(scope: ModuleScope<'_>) -> Option<ItemSet> {
+    let mut marked: Vec<&ItemRegistration> =
+        inventory::iter::<ItemRegistration>().filter(|marked| scope.contains(marked.module)).collect();
     marked.sort_by_key(|marked| (marked.module, marked.line));
     let items: Vec<Item> = marked.into_iter().map(|marked| (marked.make)()).collect();
-    (!items.is_empty()).then(|| items.offer())
+    (!items.is_empty()).then(|| items.into_items())
 }
 
 /// What to tell whoever named a module in which nothing was marked.
 #[cfg(feature = "macros")]
-pub(crate) fn nothing_in(module: &str) -> String {
+pub(crate) fn nothing_linked_message(module: &str) -> String {
     format!(
         "nothing with `#[tool]`, `#[resource]`, `#[template]` or `#[prompt]` is linked in from `{module}`: check \
          the path, and if it is another crate, `use` it"
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_tool_has_a_version_of_its_own() {
-        let version = |spec: ToolSpec| spec.finish().unwrap().version().to_owned();
+        let version = |spec: ToolSpec| spec.build_entry().unwrap().version().to_owned();
         let spec = || ToolSpec::new("x", || async { "x" });
         assert_eq!((version(spec()), version(spec().version("2.0.0"))), ("1.0.0".into(), "2.0.0".into()));
     }
@@ -347,17 +347,17 @@ mod tests {
     #[test]
     fn a_scope_ends_at_whole_names() {
         let cases = [
-            (Scope::All, "any::thing", true),
-            (Scope::Below("my_app"), "my_app", true),
-            (Scope::Below("my-app"), "my_app::tools", true),
-            (Scope::Below("my_app::tools"), "my_app::tools::deep", true),
-            (Scope::Below("my_app::tool"), "my_app::tools", false),
-            (Scope::Below("my_app::tools"), "my_app", false),
-            (Scope::In("my_app"), "my_app", true),
-            (Scope::In("my_app"), "my_app::tools", false),
+            (ModuleScope::All, "any::thing", true),
+            (ModuleScope::Subtree("my_app"), "my_app", true),
+            (ModuleScope::Subtree("my-app"), "my_app::tools", true),
+            (ModuleScope::Subtree("my_app::tools"), "my_app::tools::deep", true),
+            (ModuleScope::Subtree("my_app::tool"), "my_app::tools", false),
+            (ModuleScope::Subtree("my_app::tools"), "my_app", false),
+            (ModuleScope::Module("my_app"), "my_app", true),
+            (ModuleScope::Module("my_app"), "my_app::tools", false),
         ];
         for (scope, module, wanted) in cases {
-            assert_eq!(scope.has(module), wanted, "{scope:?} {module}");
+            assert_eq!(scope.contains(module), wanted, "{scope:?} {module}");
         }
     }
 }

@@ -18,10 +18,10 @@ use toolgate_wire::model::{
 use toolgate_wire::{ProtocolError, ProtocolErrorKind, RawJson, key};
 
 use crate::desk::{AlignedArc, ShardedArc};
-use crate::handler::{Context, Failed, Found, Luggage, Rejection, Shared, Voice};
+use crate::handler::{Context, HandlerFailure, ReadOutcome, ReplayState, ExtractError, HandlerEnv, ClientChannel};
 use crate::observe::Subject;
 use crate::profile::Profile;
-use crate::registry::{Pager, Registry, Roots, Snapshot, ToolEntry, View, is_right, read_within};
+use crate::registry::{Pager, Registry, Roots, Snapshot, ToolEntry, View, validate_elicitation, read_in_roots};
 use crate::request::{BoxFuture, Caller, ToolFailure, Request, CallError, ClientTaskSupport, task_owner};
 use crate::seal::error_reference;
 use crate::seldom::OptionCell;
@@ -34,7 +34,7 @@ const TOOL_KIND: &str = "tool";
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
     pub(crate) registry: Arc<Registry>,
-    pub(crate) shared: ShardedArc<Shared>,
+    pub(crate) shared: ShardedArc<HandlerEnv>,
     pub(crate) pager: Pager,
     /// How long a handler may run, unless its tool says otherwise.
     pub(crate) timeout: Duration,
@@ -82,9 +82,9 @@ impl Dispatcher {
     /// (greeting, subscribing) are not for the hall.
     ///
     /// Not `async`, so that nothing of the request has to be kept while its handler runs.
-    pub(crate) fn begin(&self, request: Request, voice: Arc<dyn Voice>) -> Result<PendingCall, CallError> {
+    pub(crate) fn begin(&self, request: Request, voice: Arc<dyn ClientChannel>) -> Result<PendingCall, CallError> {
         let Request { call, caller, cancel } = request;
-        let context = |caller: Box<Caller>, voice: Arc<dyn Voice>, timeout: Option<Duration>| {
+        let context = |caller: Box<Caller>, voice: Arc<dyn ClientChannel>, timeout: Option<Duration>| {
             Context::new(caller, voice, cancel, self.shared.acquire(), timeout.unwrap_or(self.timeout))
         };
         let catalog = self.registry.snapshot();
@@ -96,7 +96,7 @@ impl Dispatcher {
         let view = View::new(shown.as_deref(), principal.profile());
         match call {
             Call::CallTool { name, arguments, task, .. } => {
-                let entry = catalog.tools.find(&name).filter(|entry| view.shows_tool(&entry.tool.name));
+                let entry = catalog.tools.get_or_alias(&name).filter(|entry| view.shows_tool(&entry.tool.name));
                 let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &name))?;
                 let stage = ExecutionMode::of(entry, &caller, task)?;
                 let mending = Coercion::of(self.is_strict, &caller);
@@ -112,7 +112,7 @@ impl Dispatcher {
                         Ok(begin_tool(entry, arguments, mending, cx, Some(Arc::clone(&self.tasks))))
                     }
                     ExecutionMode::Task { ttl } => {
-                        let luggage = Luggage::default();
+                        let luggage = ReplayState::default();
                         let (tool, usual) = (entry.tool.name.clone(), entry.task_ttl);
                         let caller = *caller;
                         let wish = TaskRequest { tool, arguments, caller, ttl, default_ttl: usual, timeout: None, replay_state: luggage };
@@ -121,12 +121,12 @@ impl Dispatcher {
                 }
             }
             Call::CreateTask { tool, arguments, timeout_ms } => {
-                let entry = catalog.tools.find(&tool).filter(|entry| view.shows_tool(&entry.tool.name));
+                let entry = catalog.tools.get_or_alias(&tool).filter(|entry| view.shows_tool(&entry.tool.name));
                 let entry = entry.ok_or_else(|| unknown_tool(&catalog, view, &tool))?;
                 ExecutionMode::of(entry, &caller, Some(None))?;
                 let mending = Coercion::of(self.is_strict, &caller);
                 let arguments = prepare_arguments(entry, arguments, mending, &caller, &*voice)?;
-                let luggage = Luggage::default();
+                let luggage = ReplayState::default();
                 let tool = entry.tool.name.clone();
                 let (ttl, usual, timeout) = (None, entry.task_ttl, timeout_ms);
                 let wish = TaskRequest { tool, arguments, caller: *caller, ttl, default_ttl: usual, timeout, replay_state: luggage };
@@ -156,14 +156,14 @@ impl Dispatcher {
                 Ok(PendingCall::Done(Outcome::Prompts(page)))
             }
             Call::ReadResource { uri, retry } => {
-                if !view.shows_reading(&uri) {
+                if !view.allows_reading(&uri) {
                     return Err(ProtocolError::resource_not_found(&uri).into());
                 }
                 let (run, cache, words) = match catalog.resources.get(&uri) {
                     Some(entry) => (&entry.run, entry.cache, Vec::new()),
                     None => {
                         let (entry, words) = catalog
-                            .template_of(&uri)
+                            .match_template(&uri)
                             .filter(|(entry, _)| view.shows_template(&entry.template.uri_template))
                             .ok_or_else(|| ProtocolError::resource_not_found(&uri))?;
                         (&entry.run, entry.cache, words)
@@ -171,7 +171,7 @@ impl Dispatcher {
                 };
                 let cx = context(caller, voice, None);
                 let run = GuardedHandler::start("resource", cx, |cx| {
-                    read_within(self.roots(), run, cx.clone(), uri.clone(), words)
+                    read_in_roots(self.roots(), run, cx.clone(), uri.clone(), words)
                 })?;
                 // What depends on answers of this caller is good for nobody else.
                 let cache = cache.filter(|_| retry.is_empty()).unwrap_or_default();
@@ -185,7 +185,7 @@ impl Dispatcher {
                 if let Some(missing) = entry.prompt.arguments.iter().find(missing) {
                     return Err(ProtocolError::missing_prompt_argument(&missing.name).into());
                 }
-                if let Some(Err(said)) = entry.check.as_ref().map(|check| check(&arguments)) {
+                if let Some(Err(said)) = entry.validate.as_ref().map(|check| check(&arguments)) {
                     return Err(ProtocolError::invalid_params(said).into());
                 }
                 let cx = context(caller, voice, None);
@@ -207,9 +207,9 @@ impl Dispatcher {
             call @ (Call::ListRoots | Call::AddRoot { .. } | Call::RemoveRoot { .. }) => {
                 let roots = self.roots();
                 // Who is shown only a part of the house does not move its walls.
-                let roots = roots.as_ref().filter(|_| matches!(call, Call::ListRoots) || view.is_whole());
+                let roots = roots.as_ref().filter(|_| matches!(call, Call::ListRoots) || view.is_unrestricted());
                 let roots = roots.ok_or_else(|| ProtocolError::method_not_found(call.method()))?;
-                Ok(PendingCall::Done(roots.answer(&call, &self.shared.hub)?))
+                Ok(PendingCall::Done(roots.handle_call(&call, &self.shared.subscriptions)?))
             }
             other => Err(ProtocolError::method_not_found(other.method()).into()),
         }
@@ -218,7 +218,7 @@ impl Dispatcher {
 
 /// A method whose capability is not offered is unknown.
 fn is_offered(registry: &Registry, call: &Call) -> bool {
-    let offer = registry.offer();
+    let offer = registry.features();
     match call {
         Call::ListTools { .. } | Call::CallTool { .. } => offer.tools,
         Call::ListResources { .. } | Call::ListTemplates { .. } | Call::ReadResource { .. } => offer.resources,
@@ -240,11 +240,11 @@ fn prepare_arguments(
     arguments: Option<RawJson>,
     mending: Coercion,
     caller: &Caller,
-    voice: &dyn Voice,
+    voice: &dyn ClientChannel,
 ) -> Result<RawJson, CallError> {
     let mut arguments = arguments.unwrap_or_else(RawJson::empty_object);
-    if caller.requires_header_params && !entry.mirrors.is_empty() {
-        crate::registry::agree(&entry.mirrors, &arguments, &caller.headers)?;
+    if caller.requires_header_params && !entry.header_params.is_empty() {
+        crate::registry::validate_header_params(&entry.header_params, &arguments, &caller.headers)?;
     }
     check_required_capabilities(entry, caller)?;
     check_replay_state(voice)?;
@@ -258,8 +258,8 @@ fn prepare_arguments(
             CallError::Tool(ToolFailure::Internal, Box::new(ToolOutput::error(said)))
         })?);
     }
-    if entry.check.is_needed()
-        && let Some(faults) = entry.check.faults(&arguments)
+    if entry.validator.is_precheck_required()
+        && let Some(faults) = entry.validator.find_errors(&arguments)
     {
         match mending.coerce(entry, &arguments) {
             Some(mended) => arguments = mended,
@@ -304,7 +304,7 @@ impl ExecutionMode {
         match (entry.tool.task_support, caller.task_support) {
             (TaskSupport::Forbidden, ClientTaskSupport::OnRequest) if wish.is_some() => refuse("does not run as a task"),
             (TaskSupport::Forbidden, _) => Ok(ExecutionMode::Inline),
-            (_, ClientTaskSupport::ServerChoice) if entry.later => Ok(ExecutionMode::Deferrable),
+            (_, ClientTaskSupport::ServerChoice) if entry.is_deferrable => Ok(ExecutionMode::Deferrable),
             (_, ClientTaskSupport::ServerChoice) => Ok(ExecutionMode::Task { ttl: None }),
             (_, ClientTaskSupport::OnRequest) if let Some(ttl) = wish => Ok(ExecutionMode::Task { ttl }),
             (TaskSupport::Optional, _) => Ok(ExecutionMode::Inline),
@@ -329,7 +329,7 @@ fn begin_task_query(
     tasks: &Arc<Tasks>,
     call: Call,
     caller: &Caller,
-    voice: Arc<dyn Voice>,
+    voice: Arc<dyn ClientChannel>,
 ) -> Result<PendingCall, CallError> {
     if caller.task_support == ClientTaskSupport::Undeclared {
         return Err(tasks_undeclared().into());
@@ -378,7 +378,7 @@ fn begin_task_query(
 #[derive(Debug)]
 pub(crate) struct ToolTaskExecutor {
     pub(crate) registry: Arc<Registry>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<HandlerEnv>,
     pub(crate) is_strict: bool,
 }
 
@@ -390,7 +390,7 @@ impl TaskExecutor for ToolTaskExecutor {
         let limit = entry.timeout.unwrap_or(limit);
         let shared = AlignedArc::new_ref(&self.shared);
         let cx = Context::new(Box::new(caller), voice, cancel, shared, limit);
-        Some(match check_replay_state(&**cx.voice()) {
+        Some(match check_replay_state(&**cx.client_channel()) {
             Ok(()) => {
                 let mut work = begin_tool(entry, arguments, mending, cx, None);
                 Box::pin(poll_fn(move |task| work.poll(task)))
@@ -400,11 +400,11 @@ impl TaskExecutor for ToolTaskExecutor {
     }
 
     fn is_resumable(&self, tool: &str) -> bool {
-        self.registry.snapshot().tools.get(tool).is_some_and(|entry| entry.resumable)
+        self.registry.snapshot().tools.get(tool).is_some_and(|entry| entry.is_resumable)
     }
 
     fn is_valid_response(&self, ask: &ServerRequest, answer: &ClientResult) -> bool {
-        is_right(ask, answer).is_ok()
+        validate_elicitation(ask, answer).is_ok()
     }
 }
 
@@ -431,8 +431,8 @@ impl Coercion {
     fn coerce(self, entry: &ToolEntry, arguments: &RawJson) -> Option<RawJson> {
         match self {
             Coercion::Never => None,
-            Coercion::Strings => entry.check.mend(arguments, false),
-            Coercion::All => entry.check.mend(arguments, true),
+            Coercion::Strings => entry.validator.coerce(arguments, false),
+            Coercion::All => entry.validator.coerce(arguments, true),
         }
     }
 }
@@ -456,7 +456,7 @@ pub(crate) enum PendingCall {
     Read {
         uri: String,
         cache: CacheHint,
-        handler: GuardedHandler<Found>,
+        handler: GuardedHandler<ReadOutcome>,
     },
     Prompt {
         prompt: Arc<Prompt>,
@@ -502,7 +502,7 @@ impl PendingCall {
                     ttl: None,
                     default_ttl: entry.task_ttl,
                     timeout: None,
-                    replay_state: run.cx.voice().luggage(),
+                    replay_state: run.cx.client_channel().replay_state(),
                 };
                 Ok(begin_task(tasks, Arc::clone(entry), wish))
             }
@@ -518,7 +518,7 @@ impl PendingCall {
                 let ended = ready!(run.poll(task));
                 let ended = run.resolve(&entry.tool.name, ended)?;
                 // Its type has refused them, so nothing was done yet. It gets them once more, as they were meant.
-                if let Err(Failed::Arguments(Rejection::Arguments(_))) = &ended
+                if let Err(HandlerFailure::Extract(ExtractError::Arguments(_))) = &ended
                     && let Some(mended) = std::mem::replace(mending, Coercion::Never).coerce(entry, arguments)
                 {
                     *arguments = mended;
@@ -530,9 +530,9 @@ impl PendingCall {
             PendingCall::Read { uri, cache, handler: run } => {
                 let ended = ready!(run.poll(task));
                 match run.resolve(uri, ended)? {
-                    Ok(Found::Contents(contents)) => Ok(Outcome::ReadResource { contents, cache: *cache }),
+                    Ok(ReadOutcome::Contents(contents)) => Ok(Outcome::ReadResource { contents, cache: *cache }),
                     // Variables that do not fit the template's type name nothing: there is no such resource.
-                    Ok(Found::Nothing) | Err(Failed::Arguments(Rejection::Arguments(_))) => {
+                    Ok(ReadOutcome::NotFound) | Err(HandlerFailure::Extract(ExtractError::Arguments(_))) => {
                         Err(ProtocolError::resource_not_found(uri).into())
                     }
                     Err(failed) => Err(handler_protocol_error("resource", uri, &failed).into()),
@@ -547,7 +547,7 @@ impl PendingCall {
                         description: filled.description.or_else(|| prompt.description.clone()),
                         ..filled
                     })),
-                    Err(Failed::Arguments(Rejection::Arguments(error))) => Err(ProtocolError::invalid_params(error).into()),
+                    Err(HandlerFailure::Extract(ExtractError::Arguments(error))) => Err(ProtocolError::invalid_params(error).into()),
                     Err(failed) => Err(handler_protocol_error("prompt", name, &failed).into()),
                 }
             }
@@ -559,7 +559,7 @@ impl PendingCall {
     }
 }
 
-fn finish_tool(entry: &ToolEntry, arguments: &RawJson, ended: Result<ToolOutput, Failed>) -> Result<Outcome, CallError> {
+fn finish_tool(entry: &ToolEntry, arguments: &RawJson, ended: Result<ToolOutput, HandlerFailure>) -> Result<Outcome, CallError> {
     let name = &entry.tool.name;
     match ended {
         // However it is said: some ways of speaking have an error for it.
@@ -576,14 +576,14 @@ fn finish_tool(entry: &ToolEntry, arguments: &RawJson, ended: Result<ToolOutput,
                 Err(CallError::Tool(ToolFailure::Internal, Box::new(ToolOutput::error(said))))
             }
         },
-        Err(Failed::Handler(output)) => Err(CallError::Tool(ToolFailure::ReturnedError, output)),
-        Err(Failed::Fault(fault)) => Err(fault.into()),
-        Err(Failed::Arguments(Rejection::Arguments(error))) => {
+        Err(HandlerFailure::ErrorOutput(output)) => Err(CallError::Tool(ToolFailure::ReturnedError, output)),
+        Err(HandlerFailure::Protocol(fault)) => Err(fault.into()),
+        Err(HandlerFailure::Extract(ExtractError::Arguments(error))) => {
             // The type has refused; the schema says it in words that name the parameter.
-            let faults = entry.check.faults(arguments).unwrap_or(error);
+            let faults = entry.validator.find_errors(arguments).unwrap_or(error);
             Err(invalid_arguments(&faults))
         }
-        Err(failed @ Failed::Arguments(Rejection::State(_))) => {
+        Err(failed @ HandlerFailure::Extract(ExtractError::MissingState(_))) => {
             Err(handler_protocol_error("tool", name, &failed).into())
         }
     }
@@ -591,9 +591,9 @@ fn finish_tool(entry: &ToolEntry, arguments: &RawJson, ended: Result<ToolOutput,
 
 /// Why an output is not what its schema promised. What a type describes is right by itself.
 fn output_schema_error(entry: &ToolEntry, output: &ToolOutput) -> Option<String> {
-    let check = entry.output_check.as_ref().filter(|_| !output.is_error)?;
+    let check = entry.output_validator.as_ref().filter(|_| !output.is_error)?;
     match &output.structured_content {
-        Some(structured) => check.faults(structured),
+        Some(structured) => check.find_errors(structured),
         None => Some("there is no structured output".into()),
     }
 }
@@ -609,7 +609,7 @@ pub(crate) struct GuardedHandler<T> {
     kind: &'static str,
     cx: Context,
     /// What it said if it panicked before its future existed: in a closure's own code, or reading arguments.
-    future: Result<BoxFuture<'static, Result<T, Failed>>, String>,
+    future: Result<BoxFuture<'static, Result<T, HandlerFailure>>, String>,
     sleep: Option<Pin<Box<Sleep>>>,
     /// Questions counted when the timer was last set: a human's time is not the handler's.
     asked_count: u32,
@@ -619,9 +619,9 @@ impl<T> GuardedHandler<T> {
     fn start(
         kind: &'static str,
         cx: Context,
-        start: impl FnOnce(&Context) -> BoxFuture<'static, Result<T, Failed>>,
+        start: impl FnOnce(&Context) -> BoxFuture<'static, Result<T, HandlerFailure>>,
     ) -> Result<GuardedHandler<T>, CallError> {
-        check_replay_state(&**cx.voice())?;
+        check_replay_state(&**cx.client_channel())?;
         Ok(GuardedHandler::start_unchecked(kind, cx, start))
     }
 
@@ -629,17 +629,17 @@ impl<T> GuardedHandler<T> {
     fn start_unchecked(
         kind: &'static str,
         cx: Context,
-        start: impl FnOnce(&Context) -> BoxFuture<'static, Result<T, Failed>>,
+        start: impl FnOnce(&Context) -> BoxFuture<'static, Result<T, HandlerFailure>>,
     ) -> GuardedHandler<T> {
         let run = std::panic::catch_unwind(AssertUnwindSafe(|| start(&cx)));
         GuardedHandler { kind, cx, future: run.map_err(|panic| panic_message(panic.as_ref())), sleep: None, asked_count: 0 }
     }
 
     /// What an end means.
-    fn resolve(&self, name: &str, ended: HandlerEnd<T>) -> Result<Result<T, Failed>, CallError> {
+    fn resolve(&self, name: &str, ended: HandlerEnd<T>) -> Result<Result<T, HandlerFailure>, CallError> {
         let GuardedHandler { kind, cx, .. } = self;
         match ended {
-            HandlerEnd::Returned(Err(failed)) => match cx.voice().stopped(error_text(&failed)) {
+            HandlerEnd::Returned(Err(failed)) => match cx.client_channel().suspension_error(error_text(&failed)) {
                 // It gave up because an answer is missing: that is no failure.
                 Some(stop) => Err(stop),
                 None if cx.is_deferred() => Err(CallError::Deferred),
@@ -652,16 +652,16 @@ impl<T> GuardedHandler<T> {
                 self.fail(ToolFailure::Internal, format!("the {kind} failed unexpectedly, ref {reference}"))
             }
             HandlerEnd::TimedOut => {
-                let limit = cx.limit();
+                let limit = cx.timeout();
                 tracing::warn!(kind, name, ?limit, "handler ran out of time");
                 self.fail(ToolFailure::TimedOut, format!("timeout: the {kind} did not finish within {limit:?}"))
             }
         }
     }
 
-    fn fail(&self, how: ToolFailure, said: String) -> Result<Result<T, Failed>, CallError> {
+    fn fail(&self, how: ToolFailure, said: String) -> Result<Result<T, HandlerFailure>, CallError> {
         let output = Box::new(ToolOutput::error(said));
-        if self.kind == TOOL_KIND { Err(CallError::Tool(how, output)) } else { Ok(Err(Failed::Handler(output))) }
+        if self.kind == TOOL_KIND { Err(CallError::Tool(how, output)) } else { Ok(Err(HandlerFailure::ErrorOutput(output))) }
     }
 
     /// Panics are caught and time is bounded. No timer is set before the first time it has to wait: most
@@ -681,29 +681,29 @@ impl<T> GuardedHandler<T> {
         // A handler that is never out of work uses up what tokio lets one poll do: without `unconstrained` its
         // time would never be seen to be over.
         while std::pin::pin!(tokio::task::unconstrained(sleep.as_mut())).poll(task).is_ready() {
-            let asked = cx.asked();
-            if !cx.is_asking() && asked == self.asked_count {
+            let asked = cx.request_count();
+            if !cx.has_pending_request() && asked == self.asked_count {
                 return Poll::Ready(HandlerEnd::TimedOut);
             }
             self.asked_count = asked;
-            sleep.as_mut().reset(cx.extend());
+            sleep.as_mut().reset(cx.reset_deadline());
         }
         Poll::Pending
     }
 }
 
 enum HandlerEnd<T> {
-    Returned(Result<T, Failed>),
+    Returned(Result<T, HandlerFailure>),
     Panicked(String),
     TimedOut,
 }
 
-fn error_text(failed: &Failed) -> &str {
+fn error_text(failed: &HandlerFailure) -> &str {
     match failed {
-        Failed::Handler(output) => {
+        HandlerFailure::ErrorOutput(output) => {
             output.content.first().and_then(|content| content.as_text()).unwrap_or_default()
         }
-        Failed::Arguments(_) | Failed::Fault(_) => "",
+        HandlerFailure::Extract(_) | HandlerFailure::Protocol(_) => "",
     }
 }
 
@@ -713,7 +713,7 @@ fn invalid_arguments(faults: &str) -> CallError {
 }
 
 fn check_required_capabilities(entry: &ToolEntry, caller: &Caller) -> Result<(), ProtocolError> {
-    let mut unmet = entry.needs.iter().filter(|need| !need.is_met(&caller.client.capabilities)).peekable();
+    let mut unmet = entry.required_capabilities.iter().filter(|need| !need.is_supported_by(&caller.client.capabilities)).peekable();
     if unmet.peek().is_none() {
         return Ok(());
     }
@@ -725,8 +725,8 @@ fn check_required_capabilities(entry: &ToolEntry, caller: &Caller) -> Result<(),
 
 /// What the client carried from an earlier run must be what it was given, before anything runs with it: a
 /// handler that finds nothing of its earlier steps would do them again.
-fn check_replay_state(voice: &dyn Voice) -> Result<(), CallError> {
-    voice.stopped("").map_or(Ok(()), Err)
+fn check_replay_state(voice: &dyn ClientChannel) -> Result<(), CallError> {
+    voice.suspension_error("").map_or(Ok(()), Err)
 }
 
 fn unknown_tool(catalog: &Snapshot, view: View<'_>, name: &str) -> ProtocolError {
@@ -755,11 +755,11 @@ fn truncate_chars(text: &str, most: usize) -> &str {
 }
 
 /// Why a handler gave nothing. Its own words are for the caller; what is missing in the server is not.
-fn handler_protocol_error(kind: &str, name: &str, failed: &Failed) -> ProtocolError {
-    if let Failed::Fault(fault) = failed {
+fn handler_protocol_error(kind: &str, name: &str, failed: &HandlerFailure) -> ProtocolError {
+    if let HandlerFailure::Protocol(fault) = failed {
         return fault.clone();
     }
-    if let Failed::Arguments(Rejection::State(missing)) = failed {
+    if let HandlerFailure::Extract(ExtractError::MissingState(missing)) = failed {
         let reference = error_reference();
         tracing::error!(kind, name, reference, missing, "the server was built without this state");
         return ProtocolError::internal(&reference);

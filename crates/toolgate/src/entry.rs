@@ -108,7 +108,7 @@ impl Engine {
 
     /// Looks after tasks that others have left, and hears of those elsewhere. Must be called inside a runtime.
     pub(crate) fn start_background(&self) {
-        if self.dispatcher.registry.offer().tasks {
+        if self.dispatcher.registry.features().tasks {
             self.dispatcher.tasks.start_background();
         }
     }

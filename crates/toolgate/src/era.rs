@@ -40,7 +40,7 @@ pub(crate) use speech::reject_head;
 use crate::cancel::{Cancel, CancelOnDrop};
 use crate::clock::Clock;
 use crate::dispatch::tasks_undeclared;
-use crate::handler::Voice;
+use crate::handler::ClientChannel;
 use crate::hub::Subscriptions;
 use crate::letterhead::RequestHeaders;
 use crate::observe::SessionInfo;
@@ -170,7 +170,7 @@ pub(crate) struct Protocol {
 /// A request on its way through the house, and what is needed to answer it.
 pub(crate) struct PreparedCall {
     pub(crate) request: Request,
-    pub(crate) client_channel: Arc<dyn Voice>,
+    pub(crate) client_channel: Arc<dyn ClientChannel>,
     pub(crate) response_context: ResponseContext,
 }
 
@@ -552,7 +552,7 @@ impl Protocol {
             out.add_request_id(id);
         }
         let out = streams.then(|| Arc::clone(out));
-        let (voice, retrying): (Arc<dyn Voice>, _) = match edition.behavior().server_requests {
+        let (voice, retrying): (Arc<dyn ClientChannel>, _) = match edition.behavior().server_requests {
             ServerRequestMode::Reverse => {
                 let level = self.sessionless_log_level(&speech);
                 let voice = ReverseChannel::new(edition, session, out, cancel.clone(), posted).with_log_level(level);
@@ -560,7 +560,7 @@ impl Protocol {
             }
             ServerRequestMode::Retry => {
                 let retrying = Arc::new(RetryChannel::new(edition, &call, params, &caller, out, self));
-                (Arc::clone(&retrying) as Arc<dyn Voice>, Some(retrying))
+                (Arc::clone(&retrying) as Arc<dyn ClientChannel>, Some(retrying))
             }
         };
         let leaving = cancel.cancel_on_drop();

@@ -21,29 +21,29 @@ use schemars::Schema;
 use toolgate_wire::RawJson;
 use toolgate_wire::model::{ResourceContents, PromptOutput, ToolOutput};
 
-pub use ask::{AskError, Elicited};
-pub use context::{Changes, Context};
+pub use ask::{ServerRequestError, ElicitOutcome};
+pub use context::{Notifier, Context};
 pub use extract::{Extract, Headers, State};
 pub use form::{Field, Form};
-pub use output::{IntoContents, IntoOutput, IntoPrompt, Json, ToolError};
+pub use output::{IntoContents, IntoOutput, IntoPrompt, Json, HandlerError};
 
-pub(crate) use ask::{AskErrorKind, Luggage, Voice};
-pub(crate) use context::Shared;
-pub(crate) use extract::{Arguments, Needed, Rejection};
-pub(crate) use output::{Failed, Found};
-pub(crate) use schema::{is_width, schema_of, tidy};
-pub(crate) use words::Words;
+pub(crate) use ask::{ServerRequestErrorKind, ReplayState, ClientChannel};
+pub(crate) use context::HandlerEnv;
+pub(crate) use extract::{Arguments, StateType, ExtractError};
+pub(crate) use output::{HandlerFailure, ReadOutcome};
+pub(crate) use schema::{is_numeric_format, schema_of, tidy};
+pub(crate) use words::TextArguments;
 
 use crate::request::BoxFuture;
 
 /// What only code that macros write uses.
 pub(crate) mod macros {
-    pub use super::extract::{Extract, Given, Parameters};
-    pub use super::limits::{Pattern, at_least, at_most, below, max_len, min_len};
+    pub use super::extract::{Extract, ValidArguments, Parameters};
+    pub use super::limits::{ArgumentPattern, at_least, at_most, below, max_len, min_len};
     pub use super::returned::{
-        PromptPlain, PromptUnfit, ReadFallible, ReadFallibleOption, ReadOption, ReadPlain, ReadUnfit,
-        ReadValue, Returned, SuggestFallible, SuggestPlain, SuggestUnfit, ToolFallible, ToolPlain, ToolUnfit,
-        ToolValue, extractable, sendable,
+        PromptPlain, PromptUnsupported, ReadFallible, ReadFallibleOption, ReadOption, ReadPlain, ReadUnsupported,
+        ReadValue, ReturnType, CompleteFallible, CompletePlain, CompleteUnsupported, ToolFallible, ToolPlain, ToolUnsupported,
+        ToolValue, require_extract, require_send,
     };
 }
 
@@ -73,7 +73,7 @@ pub trait Handler<A>: Send + Sync + 'static {
 
     /// What the function cannot do without, and whether it can be called at all.
     #[doc(hidden)]
-    fn needs() -> Needs;
+    fn requirements() -> HandlerRequirements;
 
     /// Takes the parameters out of a call and starts the function.
     #[doc(hidden)]
@@ -81,7 +81,7 @@ pub trait Handler<A>: Send + Sync + 'static {
         &self,
         cx: &Context,
         arguments: Arguments<'_>,
-    ) -> Result<impl Future<Output = Self::Output> + Send + 'static, Failed>;
+    ) -> Result<impl Future<Output = Self::Output> + Send + 'static, HandlerFailure>;
 }
 
 macro_rules! handlers {
@@ -99,17 +99,17 @@ macro_rules! handlers {
                 None$(.or_else(<$part as Extract>::schema))*
             }
 
-            fn needs() -> Needs {
+            fn requirements() -> HandlerRequirements {
                 let arguments: usize = 0 $(+ usize::from(<$part as Extract>::schema().is_some()))*;
-                let states: [Option<Needed>; _] = [$(<$part as Extract>::state()),*];
-                Needs { states: states.into_iter().flatten().collect(), arguments }
+                let states: [Option<StateType>; _] = [$(<$part as Extract>::state_type()),*];
+                HandlerRequirements { states: states.into_iter().flatten().collect(), arguments }
             }
 
             fn start(
                 &self,
                 cx: &Context,
                 arguments: Arguments<'_>,
-            ) -> Result<impl Future<Output = Self::Output> + Send + 'static, Failed> {
+            ) -> Result<impl Future<Output = Self::Output> + Send + 'static, HandlerFailure> {
                 $(let $part = <$part as Extract>::extract(cx, arguments)?;)*
                 Ok(self($($part),*))
             }
@@ -132,20 +132,20 @@ handlers! {
 /// What a handler's parameters demand of its server.
 #[derive(Clone, Debug, Default)]
 #[doc(hidden)]
-pub struct Needs {
-    states: Vec<Needed>,
+pub struct HandlerRequirements {
+    states: Vec<StateType>,
     /// How many of its parameters are arguments.
     arguments: usize,
 }
 
-impl Needs {
+impl HandlerRequirements {
     /// Also demands what something that belongs to it does. Its arguments are its own.
-    pub(crate) fn also(&mut self, other: &Needs) {
+    pub(crate) fn merge_states(&mut self, other: &HandlerRequirements) {
         self.states.extend_from_slice(&other.states);
     }
 
     /// Why a handler cannot be served with these states; none if it can.
-    pub(crate) fn unmet(&self, has: impl Fn(&TypeId) -> bool) -> Option<String> {
+    pub(crate) fn find_missing(&self, has: impl Fn(&TypeId) -> bool) -> Option<String> {
         if self.arguments > 1 {
             return Some("its handler takes two arguments structs; put their fields into one".into());
         }
@@ -159,18 +159,18 @@ impl Needs {
 
 /// A tool's function, erased.
 pub(crate) type ToolFn =
-    Arc<dyn Fn(&Context, &RawJson) -> BoxFuture<'static, Result<ToolOutput, Failed>> + Send + Sync>;
+    Arc<dyn Fn(&Context, &RawJson) -> BoxFuture<'static, Result<ToolOutput, HandlerFailure>> + Send + Sync>;
 /// A resource's or template's function, erased: with the URI that was asked for and the template's variables.
 pub(crate) type ReadFn = Arc<
-    dyn Fn(Context, String, Vec<(String, String)>) -> BoxFuture<'static, Result<Found, Failed>> + Send + Sync,
+    dyn Fn(Context, String, Vec<(String, String)>) -> BoxFuture<'static, Result<ReadOutcome, HandlerFailure>> + Send + Sync,
 >;
 /// A prompt's function, erased.
 pub(crate) type PromptFn = Arc<
-    dyn Fn(Context, Vec<(String, String)>) -> BoxFuture<'static, Result<PromptOutput, Failed>> + Send + Sync,
+    dyn Fn(Context, Vec<(String, String)>) -> BoxFuture<'static, Result<PromptOutput, HandlerFailure>> + Send + Sync,
 >;
 /// A completer, erased: with what is there so far.
 pub(crate) type CompleteFn =
-    Arc<dyn Fn(Context, String) -> BoxFuture<'static, Result<Vec<String>, Failed>> + Send + Sync>;
+    Arc<dyn Fn(Context, String) -> BoxFuture<'static, Result<Vec<String>, HandlerFailure>> + Send + Sync>;
 
 pub(crate) fn erase_tool<A: 'static, H>(handler: H) -> ToolFn
 where
@@ -190,10 +190,10 @@ where
 {
     Arc::new(move |cx, uri, words| {
         let mime = mime.clone();
-        match handler.start(&cx, Arguments::Words(&words)) {
+        match handler.start(&cx, Arguments::Text(&words)) {
             Ok(run) => Box::pin(async move {
                 let found = run.await.into_contents(&uri)?;
-                Ok(with_mime(found, mime.as_deref()))
+                Ok(fill_mime_type(found, mime.as_deref()))
             }),
             Err(failed) => Box::pin(async move { Err(failed) }),
         }
@@ -201,8 +201,8 @@ where
 }
 
 /// What the listing says of a resource holds for its contents too, where they say nothing themselves.
-fn with_mime(found: Found, mime: Option<&str>) -> Found {
-    let Found::Contents(mut contents) = found else {
+fn fill_mime_type(found: ReadOutcome, mime: Option<&str>) -> ReadOutcome {
+    let ReadOutcome::Contents(mut contents) = found else {
         return found;
     };
     for ResourceContents { mime: own, .. } in &mut contents {
@@ -210,7 +210,7 @@ fn with_mime(found: Found, mime: Option<&str>) -> Found {
             *own = mime.map(str::to_owned);
         }
     }
-    Found::Contents(contents)
+    ReadOutcome::Contents(contents)
 }
 
 pub(crate) fn erase_prompt<A: 'static, H>(handler: H) -> PromptFn
@@ -218,7 +218,7 @@ where
     H: Handler<A>,
     H::Output: IntoPrompt,
 {
-    Arc::new(move |cx, words| match handler.start(&cx, Arguments::Words(&words)) {
+    Arc::new(move |cx, words| match handler.start(&cx, Arguments::Text(&words)) {
         Ok(run) => Box::pin(async move { run.await.into_prompt() }),
         Err(failed) => Box::pin(async move { Err(failed) }),
     })
@@ -238,13 +238,13 @@ where
 }
 
 /// A completer that is a handler: what is there so far arrives as the argument `word`.
-pub(crate) fn erase_suggest<A: 'static, H>(handler: H, word: &'static str) -> CompleteFn
+pub(crate) fn erase_complete_handler<A: 'static, H>(handler: H, word: &'static str) -> CompleteFn
 where
-    H: Handler<A, Output = Result<Vec<String>, Failed>>,
+    H: Handler<A, Output = Result<Vec<String>, HandlerFailure>>,
 {
     Arc::new(move |cx, prefix| {
         let words = [(word.to_owned(), prefix)];
-        match handler.start(&cx, Arguments::Words(&words)) {
+        match handler.start(&cx, Arguments::Text(&words)) {
             Ok(run) => Box::pin(run),
             Err(failed) => Box::pin(async move { Err(failed) }),
         }

@@ -399,15 +399,15 @@ mod written;
 
 #[cfg(feature = "http")]
 pub use app::{App, AppService, PageRequest, Mount, MountHandle};
-pub use collect::{Item, Offers};
+pub use collect::{Item, Register};
 pub use error::{Error, ErrorKind};
 #[cfg(feature = "http")]
 pub use guard::{
     ApiKeys, IntoKeyResult, KeyError, KeyRequest, LoginError, BasicAuthProvider, IntoStrings, Rate, SecurityHeaders, Token,
 };
 pub use handler::{
-    AskError, Changes, Context, Elicited, Extract, Field, Form, Handler, Headers, IntoContents, IntoOutput,
-    IntoPrompt, Json, State, ToolError,
+    ServerRequestError, Notifier, Context, ElicitOutcome, Extract, Field, Form, Handler, Headers, IntoContents, IntoOutput,
+    IntoPrompt, Json, State, HandlerError,
 };
 pub use observe::mask as mask_secrets;
 pub use observe::{
@@ -419,10 +419,10 @@ pub use observe::{
 pub use profile::Profile;
 pub use program::Program;
 pub use registry::{
-    Need, PromptSpec, ResourceSpec, Roots, TemplateError, TemplateSpec, ToolSpec, UriTemplate, UriValue,
+    ClientCapability, PromptSpec, ResourceSpec, Roots, TemplateError, TemplateSpec, ToolSpec, UriTemplate, UriValue,
 };
 pub use request::Principal;
-pub use server::{Builder, Last, Server};
+pub use server::{Builder, PendingItem, Server};
 pub use servers::{Servers, registry};
 #[cfg(feature = "http")]
 pub use transport::http::{Body, ServerService};
@@ -471,7 +471,7 @@ pub mod prelude {
     /// Short for [`Context`].
     pub use crate::Context as Ctx;
     pub use crate::model::{Content, ResourceContents, PromptMessage, Role};
-    pub use crate::{Context, Elicited, Field, Form, Headers, Json, Principal, Server, State, ToolError};
+    pub use crate::{Context, ElicitOutcome, Field, Form, Headers, Json, Principal, Server, State, HandlerError};
     pub use schemars::JsonSchema;
     pub use serde::{Deserialize, Serialize};
     pub use serde_json::json;
@@ -483,18 +483,18 @@ pub use toolgate_macros::test;
 #[doc(hidden)]
 pub mod __private {
     #[cfg(feature = "macros")]
-    pub use crate::collect::Marked;
-    pub use crate::collect::{Completer, Item, Kit, resource, template};
+    pub use crate::collect::ItemRegistration;
+    pub use crate::collect::{Completer, Item, ServerItems, resource, template};
     pub use crate::handler::macros::{
-        Extract, Given, Parameters, Pattern, PromptPlain, PromptUnfit, ReadFallible, ReadFallibleOption,
-        ReadOption, ReadPlain, ReadUnfit, ReadValue, Returned, SuggestFallible, SuggestPlain, SuggestUnfit,
-        ToolFallible, ToolPlain, ToolUnfit, ToolValue, at_least, at_most, below, extractable, max_len,
-        min_len, sendable,
+        Extract, ValidArguments, Parameters, ArgumentPattern, PromptPlain, PromptUnsupported, ReadFallible, ReadFallibleOption,
+        ReadOption, ReadPlain, ReadUnsupported, ReadValue, ReturnType, CompleteFallible, CompletePlain, CompleteUnsupported,
+        ToolFallible, ToolPlain, ToolUnsupported, ToolValue, at_least, at_most, below, require_extract, max_len,
+        min_len, require_send,
     };
     pub use crate::program::{Package, run};
     pub use crate::registry::{PromptSpec, ToolSpec};
     #[cfg(feature = "testing")]
-    pub use crate::testing::run::{test_each, test_once};
+    pub use crate::testing::run::{test_each_version, test_once};
     #[cfg(feature = "macros")]
     pub use inventory;
     pub use {schemars, serde, serde_json, std};

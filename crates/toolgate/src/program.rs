@@ -11,7 +11,7 @@ use std::time::Duration;
 #[cfg(feature = "http")]
 use crate::app::App;
 use crate::error::Error;
-use crate::server::{Builder, Last, Server};
+use crate::server::{Builder, PendingItem, Server};
 use crate::servers::Servers;
 
 /// Names the server to serve, where the command line does not.
@@ -84,7 +84,7 @@ impl Program for Vec<Server> {
     }
 }
 
-impl<L: Last> Program for Builder<L> {
+impl<L: PendingItem> Program for Builder<L> {
     fn servers(self) -> Result<Vec<Server>, String> {
         self.build().servers()
     }

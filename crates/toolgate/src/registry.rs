@@ -21,12 +21,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use toolgate_wire::model::TaskSupport;
 
-pub(crate) use check::{Check, is_right};
-pub(crate) use mirror::{agree, decode};
-pub(crate) use page::{Listed, Pager};
+pub(crate) use check::{ArgumentValidator, validate_elicitation};
+pub(crate) use mirror::{validate_header_params, decode_header_value};
+pub(crate) use page::{ListEntry, Pager};
 pub(crate) use prompt::PromptEntry;
 pub(crate) use resource::{ResourceEntry, TemplateEntry};
-pub(crate) use roots::read_within;
+pub(crate) use roots::read_in_roots;
 pub(crate) use tool::ToolEntry;
 pub(crate) use view::View;
 
@@ -35,26 +35,26 @@ pub(crate) use resource::cache_hint;
 pub use resource::{ResourceSpec, TemplateSpec};
 pub use roots::Roots;
 pub use template::{TemplateError, UriTemplate, UriValue};
-pub use tool::{Need, ToolSpec};
+pub use tool::{ClientCapability, ToolSpec};
 
 use crate::hub::{Subscriptions, ChangeTopic};
 
 /// Everything a server offers at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
-    pub(crate) tools: Shelf<ToolEntry>,
-    pub(crate) resources: Shelf<ResourceEntry>,
-    pub(crate) templates: Shelf<TemplateEntry>,
-    pub(crate) prompts: Shelf<PromptEntry>,
+    pub(crate) tools: OrderedMap<ToolEntry>,
+    pub(crate) resources: OrderedMap<ResourceEntry>,
+    pub(crate) templates: OrderedMap<TemplateEntry>,
+    pub(crate) prompts: OrderedMap<PromptEntry>,
 }
 
 impl Snapshot {
     /// The template that a URI was made of, and its variables. The first one registered wins.
-    pub(crate) fn template_of(&self, uri: &str) -> Option<(&TemplateEntry, Vec<(String, String)>)> {
+    pub(crate) fn match_template(&self, uri: &str) -> Option<(&TemplateEntry, Vec<(String, String)>)> {
         self.templates.iter().find_map(|entry| Some((&**entry, entry.pattern.match_uri(uri)?)))
     }
 
-    pub(crate) fn completes(&self) -> bool {
+    pub(crate) fn has_completers(&self) -> bool {
         self.prompts.iter().any(|entry| !entry.completers.is_empty())
             || self.templates.iter().any(|entry| !entry.completers.is_empty())
             || self.resources.iter().any(|entry| !entry.completers.is_empty())
@@ -73,25 +73,25 @@ pub(crate) trait Keyed {
 
 /// Things in order, to be found by key.
 #[derive(Debug)]
-pub(crate) struct Shelf<T> {
+pub(crate) struct OrderedMap<T> {
     items: Vec<Arc<T>>,
-    places: HashMap<Box<str>, usize, BuildHasherDefault<Fnv>>,
+    indices: HashMap<Box<str>, usize, BuildHasherDefault<FnvHasher>>,
     /// Where things are that have further keys. None of these is in `places`.
-    aliases: HashMap<Box<str>, usize, BuildHasherDefault<Fnv>>,
+    aliases: HashMap<Box<str>, usize, BuildHasherDefault<FnvHasher>>,
 }
 
 /// FNV-1a. Keys are chosen by whoever writes the server, so nobody can make them collide from outside, and
 /// names are short: this takes a tenth of what a keyed hash does.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Fnv(u64);
+pub(crate) struct FnvHasher(u64);
 
-impl Default for Fnv {
-    fn default() -> Fnv {
-        Fnv(0xcbf2_9ce4_8422_2325)
+impl Default for FnvHasher {
+    fn default() -> FnvHasher {
+        FnvHasher(0xcbf2_9ce4_8422_2325)
     }
 }
 
-impl Hasher for Fnv {
+impl Hasher for FnvHasher {
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
@@ -103,38 +103,38 @@ impl Hasher for Fnv {
     }
 }
 
-impl<T> Default for Shelf<T> {
-    fn default() -> Shelf<T> {
-        Shelf { items: Vec::new(), places: HashMap::default(), aliases: HashMap::default() }
+impl<T> Default for OrderedMap<T> {
+    fn default() -> OrderedMap<T> {
+        OrderedMap { items: Vec::new(), indices: HashMap::default(), aliases: HashMap::default() }
     }
 }
 
-impl<T> Clone for Shelf<T> {
-    fn clone(&self) -> Shelf<T> {
-        Shelf { items: self.items.clone(), places: self.places.clone(), aliases: self.aliases.clone() }
+impl<T> Clone for OrderedMap<T> {
+    fn clone(&self) -> OrderedMap<T> {
+        OrderedMap { items: self.items.clone(), indices: self.indices.clone(), aliases: self.aliases.clone() }
     }
 }
 
-impl<T: Keyed> Shelf<T> {
+impl<T: Keyed> OrderedMap<T> {
     pub(crate) fn get(&self, key: &str) -> Option<&Arc<T>> {
-        self.places.get(key).map(|place| &self.items[*place])
+        self.indices.get(key).map(|place| &self.items[*place])
     }
 
     /// The thing with this key, or else the one that has it for an alias.
-    pub(crate) fn find(&self, key: &str) -> Option<&Arc<T>> {
+    pub(crate) fn get_or_alias(&self, key: &str) -> Option<&Arc<T>> {
         self.get(key).or_else(|| self.aliases.get(key).map(|place| &self.items[*place]))
     }
 
     /// Why a thing cannot be put here: one of its keys leads to another thing. One with the same key is no hindrance, as
     /// this would be put in its place.
-    pub(crate) fn clash(&self, item: &T) -> Option<String> {
-        let own = self.place(item.key());
+    pub(crate) fn find_conflict(&self, item: &T) -> Option<String> {
+        let own = self.index_of(item.key());
         let is_other = |place: Option<&usize>| place.is_some_and(|place| Some(*place) != own);
         if let Some(place) = self.aliases.get(item.key()) {
             return Some(format!("its name is an alias of `{}`", self.items[*place].key()));
         }
         item.aliases().iter().find_map(|alias| {
-            if is_other(self.places.get(alias.as_str())) {
+            if is_other(self.indices.get(alias.as_str())) {
                 return Some(format!("its alias `{alias}` is the name of another"));
             }
             let place = self.aliases.get(alias.as_str()).filter(|place| is_other(Some(place)))?;
@@ -142,8 +142,8 @@ impl<T: Keyed> Shelf<T> {
         })
     }
 
-    pub(crate) fn place(&self, key: &str) -> Option<usize> {
-        self.places.get(key).copied()
+    pub(crate) fn index_of(&self, key: &str) -> Option<usize> {
+        self.indices.get(key).copied()
     }
 
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, Arc<T>> {
@@ -160,14 +160,14 @@ impl<T: Keyed> Shelf<T> {
 
     /// Adds a thing, or puts it in the place of the one with the same key. Always a change. Nothing clashes with it: who
     /// puts something that has aliases has asked.
-    pub(crate) fn put(&mut self, item: T) -> bool {
-        let place = self.place(item.key()).unwrap_or(self.items.len());
+    pub(crate) fn insert(&mut self, item: T) -> bool {
+        let place = self.index_of(item.key()).unwrap_or(self.items.len());
         self.aliases.retain(|_, of| *of != place);
         self.aliases.extend(item.aliases().iter().map(|alias| (alias.as_str().into(), place)));
         match self.items.get_mut(place) {
             Some(before) => *before = Arc::new(item),
             None => {
-                self.places.insert(item.key().into(), place);
+                self.indices.insert(item.key().into(), place);
                 self.items.push(Arc::new(item));
             }
         }
@@ -176,19 +176,19 @@ impl<T: Keyed> Shelf<T> {
 
     /// Takes everything out, and says whether there was anything.
     pub(crate) fn clear(&mut self) -> bool {
-        self.places.clear();
+        self.indices.clear();
         self.aliases.clear();
         !std::mem::take(&mut self.items).is_empty()
     }
 
     /// Takes a thing out, and says whether it was there.
     pub(crate) fn remove(&mut self, key: &str) -> bool {
-        let Some(place) = self.places.remove(key) else {
+        let Some(place) = self.indices.remove(key) else {
             return false;
         };
         self.items.remove(place);
         self.aliases.retain(|_, of| *of != place);
-        for later in self.places.values_mut().chain(self.aliases.values_mut()) {
+        for later in self.indices.values_mut().chain(self.aliases.values_mut()) {
             if *later > place {
                 *later -= 1;
             }
@@ -202,15 +202,15 @@ impl<T: Keyed> Shelf<T> {
 pub(crate) struct Registry {
     current: ArcSwap<Snapshot>,
     /// What has been offered. It stays offered: a client was told so, and lists may become empty.
-    offer: Offered,
+    features: FeatureFlags,
     /// Held while a change is made, so that no change is lost to another.
-    changing: Mutex<()>,
-    hub: Arc<Subscriptions>,
+    write_lock: Mutex<()>,
+    subscriptions: Arc<Subscriptions>,
 }
 
 /// What a server offers at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Offer {
+pub(crate) struct Features {
     pub(crate) tools: bool,
     pub(crate) resources: bool,
     pub(crate) prompts: bool,
@@ -219,13 +219,13 @@ pub(crate) struct Offer {
     pub(crate) tasks: bool,
 }
 
-impl Offer {
-    fn with(self, catalog: &Snapshot) -> Offer {
-        Offer {
+impl Features {
+    fn merged_with(self, catalog: &Snapshot) -> Features {
+        Features {
             tools: self.tools || !catalog.tools.is_empty(),
             resources: self.resources || !catalog.resources.is_empty() || !catalog.templates.is_empty(),
             prompts: self.prompts || !catalog.prompts.is_empty(),
-            completions: self.completions || catalog.completes(),
+            completions: self.completions || catalog.has_completers(),
             tasks: self.tasks
                 || catalog.tools.iter().any(|entry| entry.tool.task_support != TaskSupport::Forbidden),
         }
@@ -234,7 +234,7 @@ impl Offer {
 
 /// The same, which every call asks for and which only ever grows.
 #[derive(Debug, Default)]
-struct Offered {
+struct FeatureFlags {
     tools: AtomicBool,
     resources: AtomicBool,
     prompts: AtomicBool,
@@ -242,9 +242,9 @@ struct Offered {
     tasks: AtomicBool,
 }
 
-impl Offered {
-    fn note(&self, offer: Offer) {
-        let Offer { tools, resources, prompts, completions, tasks } = offer;
+impl FeatureFlags {
+    fn insert(&self, offer: Features) {
+        let Features { tools, resources, prompts, completions, tasks } = offer;
         self.tools.fetch_or(tools, Ordering::Relaxed);
         self.resources.fetch_or(resources, Ordering::Relaxed);
         self.prompts.fetch_or(prompts, Ordering::Relaxed);
@@ -253,8 +253,8 @@ impl Offered {
     }
 
     #[inline]
-    fn now(&self) -> Offer {
-        Offer {
+    fn load(&self) -> Features {
+        Features {
             tools: self.tools.load(Ordering::Relaxed),
             resources: self.resources.load(Ordering::Relaxed),
             prompts: self.prompts.load(Ordering::Relaxed),
@@ -266,36 +266,36 @@ impl Offered {
 
 impl Registry {
     /// Offers what there is, and what is promised.
-    pub(crate) fn new(snapshot: Snapshot, promised: Offer, hub: Arc<Subscriptions>) -> Registry {
-        let offer = Offered::default();
-        offer.note(promised.with(&snapshot));
-        Registry { current: ArcSwap::from_pointee(snapshot), offer, changing: Mutex::new(()), hub }
+    pub(crate) fn new(snapshot: Snapshot, promised: Features, subscriptions: Arc<Subscriptions>) -> Registry {
+        let features = FeatureFlags::default();
+        features.insert(promised.merged_with(&snapshot));
+        Registry { current: ArcSwap::from_pointee(snapshot), features, write_lock: Mutex::new(()), subscriptions }
     }
 
     pub(crate) fn snapshot(&self) -> arc_swap::Guard<Arc<Snapshot>> {
         self.current.load()
     }
 
-    pub(crate) fn offer(&self) -> Offer {
-        self.offer.now()
+    pub(crate) fn features(&self) -> Features {
+        self.features.load()
     }
 
     /// Changes what is offered, if `change` says that it did, and tells clients which list changed.
-    pub(crate) fn change(&self, topic: &ChangeTopic, change: impl FnOnce(&mut Snapshot) -> bool) -> bool {
-        self.change_so(topic, Box::new(change))
+    pub(crate) fn update(&self, topic: &ChangeTopic, change: impl FnOnce(&mut Snapshot) -> bool) -> bool {
+        self.update_boxed(topic, Box::new(change))
     }
 
-    fn change_so(&self, topic: &ChangeTopic, change: Box<dyn FnOnce(&mut Snapshot) -> bool + '_>) -> bool {
+    fn update_boxed(&self, topic: &ChangeTopic, change: Box<dyn FnOnce(&mut Snapshot) -> bool + '_>) -> bool {
         {
-            let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _changing = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
             let mut next = Snapshot::clone(&self.current.load());
             if !change(&mut next) {
                 return false;
             }
-            self.offer.note(self.offer().with(&next));
+            self.features.insert(self.features().merged_with(&next));
             self.current.store(Arc::new(next));
         }
-        self.hub.publish(topic);
+        self.subscriptions.publish(topic);
         true
     }
 }
@@ -304,21 +304,21 @@ impl Registry {
     /// Offers this and nothing else, in one step, and tells clients which lists changed: those that look otherwise now.
     pub(crate) fn replace(&self, next: &Snapshot) {
         let changed = {
-            let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _changing = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
             let before = self.current.load_full();
-            self.offer.note(self.offer().with(next));
+            self.features.insert(self.features().merged_with(next));
             self.current.store(Arc::new(next.clone()));
-            before.differs(next)
+            before.changed_topics(next)
         };
         for topic in &changed {
-            self.hub.publish(topic);
+            self.subscriptions.publish(topic);
         }
     }
 }
 
 impl Snapshot {
     /// Which lists look otherwise than those of another snapshot.
-    fn differs(&self, other: &Snapshot) -> Vec<ChangeTopic> {
+    fn changed_topics(&self, other: &Snapshot) -> Vec<ChangeTopic> {
         let mut topics = Vec::new();
         if !self.tools.iter().map(|entry| &entry.tool).eq(other.tools.iter().map(|entry| &entry.tool)) {
             topics.push(ChangeTopic::Tools);
@@ -358,31 +358,31 @@ mod tests {
         Thing(key, value, aliases.iter().map(|alias| (*alias).to_owned()).collect())
     }
 
-    fn keys(shelf: &Shelf<Thing>) -> Vec<(&str, u8)> {
+    fn keys(shelf: &OrderedMap<Thing>) -> Vec<(&str, u8)> {
         shelf.iter().map(|thing| (thing.0, thing.1)).collect()
     }
 
     #[test]
     fn order_is_the_order_of_registration() {
-        let mut shelf = Shelf::default();
+        let mut shelf = OrderedMap::default();
         for (key, value) in [("c", 1), ("a", 2), ("b", 3), ("a", 4)] {
-            shelf.put(thing(key, value, &[]));
+            shelf.insert(thing(key, value, &[]));
         }
         assert_eq!(keys(&shelf), [("c", 1), ("a", 4), ("b", 3)]);
         assert!(shelf.remove("c"));
         assert!(!shelf.remove("c"));
         assert_eq!(keys(&shelf), [("a", 4), ("b", 3)]);
         assert_eq!(shelf.get("b").unwrap().1, 3);
-        assert_eq!(shelf.place("b"), Some(1));
+        assert_eq!(shelf.index_of("b"), Some(1));
     }
 
     #[test]
     fn aliases_lead_to_what_has_them_for_as_long_as_it_has_them() {
-        let mut shelf = Shelf::default();
-        shelf.put(thing("a", 1, &[]));
-        shelf.put(thing("b", 2, &["bee", "be"]));
-        shelf.put(thing("c", 3, &["see"]));
-        let found = |shelf: &Shelf<Thing>, key: &str| shelf.find(key).map(|thing| thing.1);
+        let mut shelf = OrderedMap::default();
+        shelf.insert(thing("a", 1, &[]));
+        shelf.insert(thing("b", 2, &["bee", "be"]));
+        shelf.insert(thing("c", 3, &["see"]));
+        let found = |shelf: &OrderedMap<Thing>, key: &str| shelf.get_or_alias(key).map(|thing| thing.1);
         assert_eq!(
             [found(&shelf, "b"), found(&shelf, "bee"), found(&shelf, "see")],
             [Some(2), Some(2), Some(3)]
@@ -391,7 +391,7 @@ mod tests {
         assert!(!shelf.remove("bee"));
         assert!(shelf.remove("a"));
         assert_eq!([found(&shelf, "bee"), found(&shelf, "see")], [Some(2), Some(3)]);
-        shelf.put(thing("b", 4, &["be", "bea"]));
+        shelf.insert(thing("b", 4, &["be", "bea"]));
         assert_eq!(
             [found(&shelf, "bee"), found(&shelf, "be"), found(&shelf, "bea")],
             [None, Some(4), Some(4)]
@@ -404,10 +404,10 @@ mod tests {
 
     #[test]
     fn keys_that_lead_elsewhere_clash() {
-        let mut shelf = Shelf::default();
-        shelf.put(thing("a", 1, &["ah"]));
-        shelf.put(thing("b", 2, &[]));
-        let clash = |key, aliases: &[&str]| shelf.clash(&thing(key, 0, aliases)).unwrap_or_default();
+        let mut shelf = OrderedMap::default();
+        shelf.insert(thing("a", 1, &["ah"]));
+        shelf.insert(thing("b", 2, &[]));
+        let clash = |key, aliases: &[&str]| shelf.find_conflict(&thing(key, 0, aliases)).unwrap_or_default();
         assert_eq!(clash("ah", &[]), "its name is an alias of `a`");
         assert_eq!(clash("c", &["x", "b"]), "its alias `b` is the name of another");
         assert_eq!(clash("c", &["ah"]), "its alias `ah` is one of `a` too");

@@ -10,7 +10,7 @@ use crate::observe::{Events, ServerChange, prometheus};
 use crate::server::{Builder, Server};
 
 /// The name of the server that is meant when none is named.
-pub(crate) const DEFAULT: &str = "default";
+pub(crate) const DEFAULT_SERVER_NAME: &str = "default";
 
 /// Servers by name. A cheap handle: clones are the same list.
 ///
@@ -67,7 +67,7 @@ impl Servers {
 
     /// The server that is meant when none is named: `default`.
     pub fn default_server(&self) -> Server {
-        self.server(DEFAULT)
+        self.server(DEFAULT_SERVER_NAME)
     }
 
     /// The server of this name, described by `describe` if there is none yet. Everything that a
@@ -86,7 +86,7 @@ impl Servers {
     ///
     /// A description that cannot work makes a server without anything to offer, which says so when somebody tries
     /// to serve it; see [`Server::faults`].
-    pub fn server_with<L: crate::server::Last>(
+    pub fn server_with<L: crate::server::PendingItem>(
         &self,
         name: &str,
         describe: impl FnOnce(Builder) -> Builder<L>,
@@ -95,7 +95,7 @@ impl Servers {
             return server;
         }
         // Made before anybody is kept waiting: what describes it is code of others.
-        let made = self.make(name, describe);
+        let made = self.build_server(name, describe);
         let server = {
             let mut servers = self.0.servers.write().unwrap_or_else(PoisonError::into_inner);
             match servers.iter().find(|(known, _)| known == name) {
@@ -107,18 +107,18 @@ impl Servers {
                 }
             }
         };
-        server.tell(ServerChange::Created);
+        server.publish_change(ServerChange::Created);
         server
     }
 
     /// A server of this name in the place of the one there is, if there is one. Nothing of the old one is kept.
-    pub fn replace_with<L: crate::server::Last>(
+    pub fn replace_with<L: crate::server::PendingItem>(
         &self,
         name: &str,
         describe: impl FnOnce(Builder) -> Builder<L>,
     ) -> Server {
-        let made = self.make(name, describe);
-        self.put(name, &made);
+        let made = self.build_server(name, describe);
+        self.insert_or_replace(name, &made);
         made
     }
 
@@ -151,7 +151,7 @@ impl Servers {
             }
             servers.push((name, server.clone()));
         }
-        server.tell(ServerChange::Created);
+        server.publish_change(ServerChange::Created);
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl Servers {
     /// ```
     pub fn replace(&self, server: &Server) {
         server.events().add_parent(&self.0.events);
-        self.put(&server.name(), server);
+        self.insert_or_replace(&server.name(), server);
     }
 
     /// The server of this name, if there is one.
@@ -203,8 +203,8 @@ impl Servers {
             place.map(|place| servers.remove(place).1)
         };
         let Some(server) = removed else { return false };
-        server.shut_down();
-        server.tell(ServerChange::Removed);
+        server.shutdown();
+        server.publish_change(ServerChange::Removed);
         true
     }
 
@@ -240,10 +240,10 @@ impl Servers {
     #[must_use]
     pub fn prometheus(&self) -> String {
         let servers = self.names().into_iter().filter_map(|name| self.get(&name));
-        prometheus(&servers.map(|server| server.measured(true)).collect::<Vec<_>>())
+        prometheus(&servers.map(|server| server.stats_snapshot(true)).collect::<Vec<_>>())
     }
 
-    fn put(&self, name: &str, made: &Server) {
+    fn insert_or_replace(&self, name: &str, made: &Server) {
         let before = {
             let mut servers = self.0.servers.write().unwrap_or_else(PoisonError::into_inner);
             match servers.iter_mut().find(|(known, _)| known == name) {
@@ -255,20 +255,20 @@ impl Servers {
             }
         };
         if let Some(before) = before {
-            before.shut_down();
-            before.tell(ServerChange::Removed);
+            before.shutdown();
+            before.publish_change(ServerChange::Removed);
         }
-        made.tell(ServerChange::Created);
+        made.publish_change(ServerChange::Created);
     }
 
-    fn make<L: crate::server::Last>(
+    fn build_server<L: crate::server::PendingItem>(
         &self,
         name: &str,
         describe: impl FnOnce(Builder) -> Builder<L>,
     ) -> Server {
         let server = match describe(Server::new(name, "1.0.0")).build() {
             Ok(server) => server,
-            Err(error) => Server::broken(name, error),
+            Err(error) => Server::from_build_error(name, error),
         };
         server.events().add_parent(&self.0.events);
         server

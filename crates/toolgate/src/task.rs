@@ -31,7 +31,7 @@ use toolgate_wire::{ProtocolError, ProtocolErrorKind, ProgressToken, RawJson, co
 
 use crate::cancel::Cancel;
 use crate::clock::{Clock, format_iso8601, timer_now};
-use crate::handler::{AskErrorKind, Luggage, Voice};
+use crate::handler::{ServerRequestErrorKind, ReplayState, ClientChannel};
 use crate::hub::{Subscriptions, ChangeTopic};
 use crate::maps::NameMap;
 use crate::request::{BoxFuture, Caller, ToolFailure, CallError};
@@ -120,7 +120,7 @@ pub(crate) struct TaskRun {
     pub(crate) tool: String,
     pub(crate) arguments: RawJson,
     pub(crate) caller: Caller,
-    pub(crate) channel: Arc<dyn Voice>,
+    pub(crate) channel: Arc<dyn ClientChannel>,
     pub(crate) cancel: Cancel,
     /// How long it may take, unless the tool says otherwise.
     pub(crate) timeout: Duration,
@@ -138,7 +138,7 @@ pub(crate) struct TaskRequest {
     /// After how many milliseconds it has failed.
     pub(crate) timeout: Option<u64>,
     /// What the call has found out already.
-    pub(crate) replay_state: Luggage,
+    pub(crate) replay_state: ReplayState,
 }
 
 /// What a server keeps of its tasks. Dropping it ends what runs here.
@@ -346,7 +346,7 @@ impl Tasks {
     /// voice.
     ///
     /// Cancel safe: yes, it may be begun again.
-    pub(crate) async fn result(&self, owner: &str, id: &str, voice: &dyn Voice) -> Result<Outcome, CallError> {
+    pub(crate) async fn result(&self, owner: &str, id: &str, voice: &dyn ClientChannel) -> Result<Outcome, CallError> {
         self.start_background();
         let core = &self.inner;
         // What this client will not or cannot answer; somebody else may.
@@ -366,13 +366,13 @@ impl Tasks {
             };
             let answer = tokio::select! {
                 biased;
-                answer = voice.ask_for(id, &key, with_elicitation_id(ask)) => answer,
+                answer = voice.request_for_task(id, &key, with_elicitation_id(ask)) => answer,
                 () = core.wait_resolved(owner, id, &key) => continue,
             };
             let reply = match answer {
                 Ok(answer) => codec::encode_client_result(&answer),
                 Err(error) => match error.0 {
-                    AskErrorKind::Refused(why) => RawJson::string(&why),
+                    ServerRequestErrorKind::Rejected(why) => RawJson::string(&why),
                     _ => {
                         hopeless.push(key);
                         continue;
@@ -689,8 +689,8 @@ fn new_record(id: &str, wish: &TaskRequest, now: u64, life: Duration, poll: Dura
         principal: caller.principal.id().map(str::to_owned),
         attributes: RawJson::from(serde_json::Value::Object(attributes)),
         meta: caller.meta.raw.clone(),
-        replies: luggage.answers.clone(),
-        memory: luggage.memory.clone(),
+        replies: luggage.responses.clone(),
+        memory: luggage.recorded_values.clone(),
         attempt: 1,
         expires: now.saturating_add(millis(life)),
         deadline: timeout.map(|timeout| now.saturating_add(timeout)),

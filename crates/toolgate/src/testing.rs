@@ -36,21 +36,21 @@ mod web;
 use std::fmt;
 use std::time::Duration;
 
-pub use answer::{Answer, Called, Completed, Fetched, Notice, Prompted, Reading, Refusal};
-pub use asked::{IntoElicited, IntoSampled, Question};
-pub use calling::{Calling, Running};
+pub use answer::{TestResponse, ToolResponse, CompletionResponse, ReceivedResponse, ReceivedNotification, PromptResponse, ResourceResponse, TestError};
+pub use asked::{IntoElicitOutcome, IntoSamplingResult, ReceivedElicitation};
+pub use calling::{TestCall, RunningRequest};
 pub use client::TestClient;
 #[cfg(feature = "http")]
-pub use exchange::{Event, EventMessage, Exchange, http_request};
-pub use link::About;
-pub use revision::Revision;
+pub use exchange::{ReceivedEvent, EventMessage, HttpExchange, http_request};
+pub use link::ServerDetails;
+pub use revision::TestVersion;
 pub use transcript::play;
 
 use crate::error::Error;
-use crate::server::{Builder, Last, Server};
+use crate::server::{Builder, PendingItem, Server};
 
 /// How long something that must come may take. Reached only by failures.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a server can be made of in a test: a [`Server`], a [`Builder`], or a `Result` of one.
 #[diagnostic::on_unimplemented(
@@ -77,7 +77,7 @@ impl IntoServer for &Server {
     }
 }
 
-impl<L: Last> IntoServer for Builder<L> {
+impl<L: PendingItem> IntoServer for Builder<L> {
     #[track_caller]
     fn into_server(self) -> Server {
         self.build().into_server()

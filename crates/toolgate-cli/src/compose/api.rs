@@ -221,7 +221,7 @@ struct Nothing;
 
 impl Act for Nothing {
     fn act<'a>(&'a self, _: &'a Context, _: &'a Map<String, Value>) -> crate::source::Acting<'a> {
-        Box::pin(async { Err(toolgate::ToolError::new("nothing is served here")) })
+        Box::pin(async { Err(toolgate::HandlerError::new("nothing is served here")) })
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
-use toolgate::ToolError;
+use toolgate::HandlerError;
 use toolgate::model::{Content, ContentKind, ResourceBody, ToolOutput};
 
 use crate::config::Response;
@@ -31,8 +31,8 @@ impl Turns {
     /// Waits for a turn. Who finds too many waiting already is told so, and who waits too long.
     ///
     /// Cancel safe: yes, because places are given back by guards.
-    async fn take(&self) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>), ToolError> {
-        let busy = || ToolError::new("busy: too many calls run already; try again later");
+    async fn take(&self) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>), HandlerError> {
+        let busy = || HandlerError::new("busy: too many calls run already; try again later");
         let place = self.places.try_acquire().map_err(|_| busy())?;
         match tokio::time::timeout(WAIT, self.seats.acquire()).await {
             Ok(Ok(seat)) => Ok((place, seat)),
@@ -57,8 +57,8 @@ impl Bounds {
     /// Runs a call when it is its turn, and looks at what it gives.
     pub(super) async fn around(
         &self,
-        run: impl Future<Output = Result<ToolOutput, ToolError>>,
-    ) -> Result<ToolOutput, ToolError> {
+        run: impl Future<Output = Result<ToolOutput, HandlerError>>,
+    ) -> Result<ToolOutput, HandlerError> {
         let _turn = match &self.turns {
             Some(turns) => Some(turns.take().await?),
             None => None,
@@ -72,7 +72,7 @@ impl Bounds {
 }
 
 /// A result that is not too large, or what can be said instead.
-fn fit(output: ToolOutput, Response { max, is_cut }: Response) -> Result<ToolOutput, ToolError> {
+fn fit(output: ToolOutput, Response { max, is_cut }: Response) -> Result<ToolOutput, HandlerError> {
     let structured = output.structured_content.as_ref().map_or(0, |structured| structured.as_bytes().len());
     let whole = output.content.iter().map(size).sum::<usize>().max(structured);
     if whole <= max {
@@ -81,7 +81,7 @@ fn fit(output: ToolOutput, Response { max, is_cut }: Response) -> Result<ToolOut
     if !is_cut {
         let said =
             format!("too large: the result has {whole} bytes, and {max} are the limit here; ask for less");
-        return Err(ToolError::new(said));
+        return Err(HandlerError::new(said));
     }
     let mut left = max;
     let mut content = Vec::new();

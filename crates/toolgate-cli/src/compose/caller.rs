@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
-use toolgate::{Context, ToolError};
+use toolgate::{Context, HandlerError};
 use toolgate_schema::Schema;
 
 use crate::config::{Argument, Arguments, Origin};
@@ -35,7 +35,7 @@ impl Taking {
     }
 
     /// With defaults, and with what comes from the caller. What a caller sends under such a name is not looked at.
-    pub(super) fn fill(&self, given: Value, cx: &Context) -> Result<Map<String, Value>, ToolError> {
+    pub(super) fn fill(&self, given: Value, cx: &Context) -> Result<Map<String, Value>, HandlerError> {
         let mut all = match given {
             Value::Object(all) => all,
             _ => Map::new(),
@@ -48,13 +48,13 @@ impl Taking {
                     Some(value) => {
                         let value = coerced(&value, &argument.schema);
                         if !validator.as_ref().is_some_and(|validator| validator.is_valid(&value)) {
-                            return Err(ToolError::new(format!("{} does not fit this tool", told(origin))));
+                            return Err(HandlerError::new(format!("{} does not fit this tool", told(origin))));
                         }
                         all.insert(name.clone(), value);
                         continue;
                     }
                     None if argument.default.is_none() && argument.is_required => {
-                        return Err(ToolError::new(format!(
+                        return Err(HandlerError::new(format!(
                             "this needs {}, which the call does not have",
                             told(origin)
                         )));
@@ -70,7 +70,7 @@ impl Taking {
     }
 
     /// Texts as what they are meant to be, each as its schema says.
-    pub(super) fn typed(&self, words: Vec<(String, String)>) -> Result<Value, ToolError> {
+    pub(super) fn typed(&self, words: Vec<(String, String)>) -> Result<Value, HandlerError> {
         let mut all = Map::new();
         for (name, word) in words {
             let Some((argument, validator)) = self.0.iter().find(|(known, _)| known.name == name) else {
@@ -78,7 +78,7 @@ impl Taking {
             };
             let value = coerced(&Value::String(word), &argument.schema);
             if let Some(Err(error)) = validator.as_ref().map(|validator| validator.validate(&value)) {
-                return Err(ToolError::new(format!("`{name}`: {error}")));
+                return Err(HandlerError::new(format!("`{name}`: {error}")));
             }
             all.insert(name, value);
         }
@@ -128,11 +128,11 @@ fn coerced(value: &Value, schema: &Value) -> Value {
 
 /// Whether the caller has all of these. What is listed hides what they may not call; this holds for those of whom no list
 /// was made.
-pub(super) fn has_scopes(cx: &Context, needed: &[String]) -> Result<(), ToolError> {
+pub(super) fn has_scopes(cx: &Context, needed: &[String]) -> Result<(), HandlerError> {
     let empty = Vec::new();
     let has = cx.principal().attribute("scopes").and_then(Value::as_array).unwrap_or(&empty);
     match needed.iter().find(|scope| !has.iter().any(|known| known.as_str() == Some(scope))) {
         None => Ok(()),
-        Some(scope) => Err(ToolError::new(format!("this needs the scope `{scope}`"))),
+        Some(scope) => Err(HandlerError::new(format!("this needs the scope `{scope}`"))),
     }
 }

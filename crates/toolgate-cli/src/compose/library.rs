@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toolgate::model::ResourceContents;
-use toolgate::{Context, Profile, ToolError, UriTemplate};
+use toolgate::{Context, Profile, HandlerError, UriTemplate};
 
 use super::caller::Taking;
 use crate::config::Arguments;
@@ -42,7 +42,7 @@ impl Reader {
         &self,
         cx: &Context,
         words: Vec<(String, String)>,
-    ) -> Result<Option<String>, ToolError> {
+    ) -> Result<Option<String>, HandlerError> {
         let Ok(given) = self.taking.typed(words) else {
             return Ok(None);
         };
@@ -52,7 +52,7 @@ impl Reader {
         };
         let texts: Vec<&str> = output.content.iter().filter_map(|content| content.as_text()).collect();
         let text = texts.join("\n");
-        if output.is_error { Err(ToolError::new(text)) } else { Ok(Some(text)) }
+        if output.is_error { Err(HandlerError::new(text)) } else { Ok(Some(text)) }
     }
 }
 
@@ -74,7 +74,7 @@ impl Library {
         }
     }
 
-    async fn find(&self, cx: &Context, uri: &str) -> Result<Option<ResourceContents>, ToolError> {
+    async fn find(&self, cx: &Context, uri: &str) -> Result<Option<ResourceContents>, HandlerError> {
         let own = |reader: &Reader, text: Option<String>| {
             let contents = text.map(|text| ResourceContents::text(uri, text));
             match &reader.mime {
@@ -102,7 +102,7 @@ impl Library {
 impl prompt::Library for Library {
     fn read<'a>(&'a self, cx: &'a Context, uri: &'a str) -> Reading<'a> {
         Box::pin(async move {
-            let nothing = || ToolError::new(format!("there is no resource `{uri}`"));
+            let nothing = || HandlerError::new(format!("there is no resource `{uri}`"));
             // What a caller may not read is not shown by a prompt either.
             let profiles = [self.profile.as_ref(), cx.principal().profile()];
             if !profiles.into_iter().flatten().all(|profile| profile.allows_resource(uri)) {

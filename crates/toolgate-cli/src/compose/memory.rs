@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use toolgate::model::ToolOutput;
-use toolgate::{Context, ToolError};
+use toolgate::{Context, HandlerError};
 
 use crate::clock::Stopwatch;
 
@@ -98,8 +98,8 @@ impl Memory {
         &self,
         cx: &Context,
         arguments: &Map<String, Value>,
-        run: impl Future<Output = Result<ToolOutput, ToolError>>,
-    ) -> Result<ToolOutput, ToolError> {
+        run: impl Future<Output = Result<ToolOutput, HandlerError>>,
+    ) -> Result<ToolOutput, HandlerError> {
         let mut key = String::new();
         write_map(arguments, &mut key);
         self.whom.write(cx, &mut key);
@@ -208,8 +208,8 @@ impl Drop for Landing<'_> {
     }
 }
 
-fn told(outcome: &Outcome) -> Result<ToolOutput, ToolError> {
-    (**outcome).clone().map_err(ToolError::new)
+fn told(outcome: &Outcome) -> Result<ToolOutput, HandlerError> {
+    (**outcome).clone().map_err(HandlerError::new)
 }
 
 /// The same text for the same arguments, in whatever order they came.

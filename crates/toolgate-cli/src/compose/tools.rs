@@ -41,7 +41,7 @@ pub(super) fn as_task(spec: ToolSpec, task: Option<Task>) -> ToolSpec {
     let spec = if task.is_required { spec.task_required() } else { spec.task_optional() };
     let spec = if task.is_resumable { spec.resumable() } else { spec };
     match task.ttl {
-        Some(ttl) => spec.keep_tasks(ttl),
+        Some(ttl) => spec.task_ttl(ttl),
         None => spec,
     }
 }

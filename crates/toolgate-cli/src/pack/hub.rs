@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use toolgate::model::{Tool, ToolOutput};
-use toolgate::{Context, Profile, RawJson, ToolError};
+use toolgate::{Context, Profile, RawJson, HandlerError};
 
 use super::world::World;
 use crate::catalog;
@@ -30,7 +30,7 @@ impl Act for Searching {
     fn act<'a>(&'a self, cx: &'a Context, arguments: &'a Map<String, Value>) -> Acting<'a> {
         Box::pin(async move {
             let Some(server) = self.world.servers.get(&self.server) else {
-                return Err(ToolError::new("the catalogue is not there before the server is"));
+                return Err(HandlerError::new("the catalogue is not there before the server is"));
             };
             let profiles = [self.shown.as_ref(), cx.principal().profile()];
             let is_seen =

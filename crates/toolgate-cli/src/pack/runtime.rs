@@ -19,13 +19,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use toolgate::model::ToolOutput;
-use toolgate::{Context, RawJson, ToolError};
+use toolgate::{Context, RawJson, HandlerError};
 
 use super::world::World;
 use crate::source::{Act, Acting, Reading};
 
 /// What an act says: JSON, or why not.
-type Said = Result<Value, ToolError>;
+type Said = Result<Value, HandlerError>;
 
 type Waiting<'a> = Pin<Box<dyn Future<Output = Said> + Send + 'a>>;
 
@@ -56,8 +56,8 @@ impl<'a> Given<'a> {
     }
 
     /// One that cannot be missing.
-    fn need(self, name: &str) -> Result<&'a str, ToolError> {
-        self.text(name).ok_or_else(|| ToolError::new(format!("`{name}` is missing")))
+    fn need(self, name: &str) -> Result<&'a str, HandlerError> {
+        self.text(name).ok_or_else(|| HandlerError::new(format!("`{name}` is missing")))
     }
 
     fn number(self, name: &str) -> Option<u64> {
@@ -133,7 +133,7 @@ fn pick<'a, T>(
     name: &str,
     all: impl IntoIterator<Item = T>,
     name_of: impl Fn(&T) -> &str + 'a,
-) -> Result<T, ToolError> {
+) -> Result<T, HandlerError> {
     let mut names = Vec::new();
     for one in all {
         if name_of(&one) == name {
@@ -143,7 +143,7 @@ fn pick<'a, T>(
     }
     let there =
         if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) };
-    Err(ToolError::new(format!("there is no {what} `{name}`; {there}")))
+    Err(HandlerError::new(format!("there is no {what} `{name}`; {there}")))
 }
 
 /// How well everything is, part by part.

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use toolgate::model::ToolOutput;
-use toolgate::{Context, RawJson, ToolError};
+use toolgate::{Context, RawJson, HandlerError};
 
 use super::holes::{Holes, said};
 use super::{Act, Acting, Problem};
@@ -215,7 +215,7 @@ impl CommandAct {
         &self.program
     }
 
-    fn arguments(&self, given: &Map<String, Value>) -> Result<Vec<String>, ToolError> {
+    fn arguments(&self, given: &Map<String, Value>) -> Result<Vec<String>, HandlerError> {
         let mut list = Vec::new();
         for element in &self.rest {
             let filled: Option<Vec<Vec<String>>> =
@@ -229,7 +229,7 @@ impl CommandAct {
                 None => {
                     let missing =
                         element.parts.iter().flat_map(Holes::names).find(|name| !is_given(given, name));
-                    return Err(ToolError::new(format!("`{}` is missing", missing.unwrap_or_default())));
+                    return Err(HandlerError::new(format!("`{}` is missing", missing.unwrap_or_default())));
                 }
             };
             for (holes, texts) in element.parts.iter().zip(filled) {
@@ -238,7 +238,7 @@ impl CommandAct {
                     if let Some(fault) =
                         name.and_then(|_| fault(&text, element.is_open && holes.first().is_some()))
                     {
-                        return Err(ToolError::new(format!(
+                        return Err(HandlerError::new(format!(
                             "invalid argument `{}`: {fault}",
                             name.unwrap_or_default()
                         )));
@@ -248,7 +248,7 @@ impl CommandAct {
             }
         }
         if list.len() > MAX_ARGUMENTS {
-            return Err(ToolError::new(format!("invalid argument: more than {MAX_ARGUMENTS} of them")));
+            return Err(HandlerError::new(format!("invalid argument: more than {MAX_ARGUMENTS} of them")));
         }
         Ok(list)
     }
@@ -256,16 +256,16 @@ impl CommandAct {
     /// Waits for a turn. Who finds too many waiting already is told so.
     ///
     /// Cancel safe: yes, because what is counted is given back by a guard.
-    async fn turn(&self) -> Result<SemaphorePermit<'_>, ToolError> {
+    async fn turn(&self) -> Result<SemaphorePermit<'_>, HandlerError> {
         if let Ok(permit) = self.turns.try_acquire() {
             return Ok(permit);
         }
-        let busy = || ToolError::new("busy: too many of these run already; try again later");
+        let busy = || HandlerError::new("busy: too many of these run already; try again later");
         let _waiting = Waiting::begin(&self.waiting, self.spec.queue).ok_or_else(busy)?;
         self.turns.acquire().await.map_err(|_| busy())
     }
 
-    async fn run(&self, cx: &Context, given: &Map<String, Value>) -> Result<ToolOutput, ToolError> {
+    async fn run(&self, cx: &Context, given: &Map<String, Value>) -> Result<ToolOutput, HandlerError> {
         let list = self.arguments(given)?;
         let input = self.stdin.as_ref().map(|holes| holes.fill(given).unwrap_or_default());
         let _turn = self.turn().await?;
@@ -284,7 +284,7 @@ impl CommandAct {
         confine();
         let mut child = command.spawn().map_err(|error| {
             tracing::warn!(program = %self.program.display(), %error, "cannot start a program");
-            ToolError::new("the program could not be started")
+            HandlerError::new("the program could not be started")
         })?;
         let mut group = Group::of(&child);
         group.bound(self.spec.timeout);
@@ -311,18 +311,18 @@ impl CommandAct {
             Ok(Ok((printed, told, status, ()))) => Ok(self.shape(&printed, &told, status)),
             Ok(Err(Stop::TooMuch)) => {
                 group.end(&mut child).await;
-                Err(ToolError::new(format!(
+                Err(HandlerError::new(format!(
                     "output limit: the program printed more than {} bytes and was stopped",
                     self.spec.max_output
                 )))
             }
             Ok(Err(Stop::Broken)) => {
                 group.end(&mut child).await;
-                Err(ToolError::new("the program could not be followed"))
+                Err(HandlerError::new("the program could not be followed"))
             }
             Err(_) => {
                 group.end(&mut child).await;
-                Err(ToolError::new(format!(
+                Err(HandlerError::new(format!(
                     "timeout: the program did not finish within {:?} and was stopped",
                     self.spec.timeout
                 )))

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use toolgate::ToolError;
+use toolgate::HandlerError;
 use toolgate::model::ResourceContents;
 
 use super::Problem;
@@ -281,15 +281,15 @@ impl Files {
     }
 
     /// Reads a file; none if there is none of that name, whatever the reason. Cancel safe: yes, nothing is changed.
-    pub(crate) async fn read(self: Arc<Files>, path: String) -> Result<Option<ResourceContents>, ToolError> {
+    pub(crate) async fn read(self: Arc<Files>, path: String) -> Result<Option<ResourceContents>, HandlerError> {
         if !self.is_served(&path) {
             return Ok(None);
         }
         let read = tokio::task::spawn_blocking(move || self.read_now(&path)).await;
-        read.map_err(|_| ToolError::new("the file could not be read"))?
+        read.map_err(|_| HandlerError::new("the file could not be read"))?
     }
 
-    fn read_now(&self, path: &str) -> Result<Option<ResourceContents>, ToolError> {
+    fn read_now(&self, path: &str) -> Result<Option<ResourceContents>, HandlerError> {
         // A single file was named by whoever wrote the configuration; it may be a link.
         let opened = match &self.spec.only {
             Some(name) if self.spec.root.join(name).is_file() => File::open(self.spec.root.join(name)).ok(),
@@ -307,13 +307,13 @@ impl Files {
             return Ok(None);
         }
         let too_large =
-            || ToolError::new(format!("too large: a file has at most {} bytes here", self.spec.max_size));
+            || HandlerError::new(format!("too large: a file has at most {} bytes here", self.spec.max_size));
         if data.len() > self.spec.max_size {
             return Err(too_large());
         }
         let mut bytes = Vec::with_capacity(usize::try_from(data.len()).unwrap_or(0));
         let read = file.take(self.spec.max_size + 1).read_to_end(&mut bytes);
-        read.map_err(|_| ToolError::new("unavailable: the file could not be read"))?;
+        read.map_err(|_| HandlerError::new("unavailable: the file could not be read"))?;
         if bytes.len() as u64 > self.spec.max_size {
             return Err(too_large());
         }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 
 use serde_json::{Map, Value};
 use toolgate::model::{Content, ResourceContents, PromptMessage, Role};
-use toolgate::{Context, ToolError};
+use toolgate::{Context, HandlerError};
 
 use super::Problem;
 use super::text::Page;
@@ -28,7 +28,7 @@ pub(crate) trait Library: Send + Sync {
     fn read<'a>(&'a self, cx: &'a Context, uri: &'a str) -> Reading<'a>;
 }
 
-pub(crate) type Reading<'a> = Pin<Box<dyn Future<Output = Result<Vec<ResourceContents>, ToolError>> + Send + 'a>>;
+pub(crate) type Reading<'a> = Pin<Box<dyn Future<Output = Result<Vec<ResourceContents>, HandlerError>> + Send + 'a>>;
 
 /// A prompt that can be filled.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Filling {
         cx: &Context,
         arguments: &Map<String, Value>,
         library: &dyn Library,
-    ) -> Result<Vec<PromptMessage>, ToolError> {
+    ) -> Result<Vec<PromptMessage>, HandlerError> {
         let mut messages = Vec::new();
         let mut n_marks = 0;
         for (role, page) in &self.messages {
@@ -80,9 +80,9 @@ impl Filling {
                 }
                 n_marks += 1;
                 if n_marks > MAX_MARKS {
-                    return Err(ToolError::new(format!("a prompt shows at most {MAX_MARKS} resources")));
+                    return Err(HandlerError::new(format!("a prompt shows at most {MAX_MARKS} resources")));
                 }
-                let uri = unhex(part).ok_or_else(|| ToolError::new("`resource(…)` must stand for itself"))?;
+                let uri = unhex(part).ok_or_else(|| HandlerError::new("`resource(…)` must stand for itself"))?;
                 for contents in library.read(cx, &uri).await? {
                     messages.push(PromptMessage { role: *role, content: Content::embedded(contents) });
                 }

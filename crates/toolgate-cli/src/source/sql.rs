@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use toolgate::model::{Content, ToolOutput};
-use toolgate::{Context, RawJson, ToolError};
+use toolgate::{Context, RawJson, HandlerError};
 
 use self::connection::{Job, Plans};
 pub(crate) use self::connection::{Pooled, SqlConnection};
@@ -234,7 +234,7 @@ impl SqlAct {
     }
 
     /// Runs the statement with these arguments. Cancel safe: yes, see [`SqlConnection::run`].
-    pub(crate) async fn run(&self, arguments: &Map<String, Value>) -> Result<ToolOutput, ToolError> {
+    pub(crate) async fn run(&self, arguments: &Map<String, Value>) -> Result<ToolOutput, HandlerError> {
         self.shaped(arguments).await.map_err(|failure| self.tell(failure))
     }
 
@@ -244,14 +244,14 @@ impl SqlAct {
     }
 
     /// The first column as texts: what may be completed with, if the statement has a `:prefix`.
-    pub(crate) async fn complete(&self, arguments: &Map<String, Value>) -> Result<Vec<String>, ToolError> {
+    pub(crate) async fn complete(&self, arguments: &Map<String, Value>) -> Result<Vec<String>, HandlerError> {
         let limits = Limits { rows: COMPLETIONS, bytes: self.spec.max_bytes };
         let found = self.found(arguments, limits).await.map_err(|failure| self.tell(failure))?;
         let first = found.rows.into_iter().filter_map(|row| row.into_iter().next());
         Ok(first.filter(|(_, value)| !value.is_null()).map(|(_, value)| plain(&value)).collect())
     }
 
-    fn tell(&self, failure: Failure) -> ToolError {
+    fn tell(&self, failure: Failure) -> HandlerError {
         failure.tell(&self.connection.name, self.spec.expose_errors)
     }
 

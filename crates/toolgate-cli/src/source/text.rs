@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use serde_json::{Map, Value};
 use toolgate::model::ToolOutput;
-use toolgate::{Context, ToolError};
+use toolgate::{Context, HandlerError};
 
 use super::{Act, Acting, Problem};
 
@@ -98,21 +98,21 @@ impl Page {
     }
 
     /// The text with arguments put in, as they are.
-    pub(crate) fn fill(&self, arguments: &Map<String, Value>) -> Result<String, ToolError> {
+    pub(crate) fn fill(&self, arguments: &Map<String, Value>) -> Result<String, HandlerError> {
         let mut values = arguments.clone();
         for name in &self.known {
             values.entry(name.clone()).or_insert(Value::Null);
         }
         let mut text = Limited(Vec::new());
         let template =
-            self.environment.get_template(NAME).map_err(|error| ToolError::new(line_of(&error)))?;
+            self.environment.get_template(NAME).map_err(|error| HandlerError::new(line_of(&error)))?;
         let made = template.render_captured_to(minijinja::value::Serde(&values), &mut text).map(|_| ());
         if let Err(error) = made {
             let is_full = text.0.len() >= MAX_TEXT;
             let said = if is_full { "the text would be longer than 1 MiB".into() } else { line_of(&error) };
-            return Err(ToolError::new(said));
+            return Err(HandlerError::new(said));
         }
-        String::from_utf8(text.0).map_err(|_| ToolError::new("the text is no text"))
+        String::from_utf8(text.0).map_err(|_| HandlerError::new("the text is no text"))
     }
 }
 

@@ -6,7 +6,7 @@ use toolgate::{Error, Servers};
 
 pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
     let library = Library { books: vec!["Dune", "Emma", "Ulysses"] };
-    servers.server("annotated").scan(library)?;
+    servers.server("annotated").add(library)?;
     Ok(())
 }
 

@@ -13,30 +13,30 @@ pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
     servers
         .server("admin")
         .set_description("Admin MCP Server - Requires Authentication")
-        .with_basic_auth(&user, &password)
-        .scan(items![servers_create, servers_remove])?;
+        .add_basic_auth(&user, &password)
+        .add(items![servers_create, servers_remove])?;
 
-    servers.server("corsx").with_cors(["*.example.com", "https://trusted.org"]).scan(items![plain::echo])?;
-    servers.server("corsany").with_cors("*").scan(items![plain::echo])?;
-    servers.server("limited").with_body_limit(100).scan(items![plain::echo])?;
+    servers.server("corsx").with_cors(["*.example.com", "https://trusted.org"]).add(items![plain::echo])?;
+    servers.server("corsany").with_cors("*").add(items![plain::echo])?;
+    servers.server("limited").set_body_limit(100).add(items![plain::echo])?;
 
     // May wait for a database, look at the request, and say in its own words why not.
     servers
         .server("keyed")
-        .with_api_key_provider(async |key: String, _| match key.as_str() {
+        .set_api_key_provider(async |key: String, _| match key.as_str() {
             "my-secret-key-12345" => Ok(true),
             "throw-me" => Err(KeyError::new("Rate limit exceeded")),
             _ => Ok(false),
         })
-        .scan(items![plain::echo])?;
+        .add(items![plain::echo])?;
 
     servers
         .server("enterprise")
         .with_cors(["https://app.example.com", "*.example.com"])
-        .with_body_limit(1_048_576)
-        .with_api_key_provider(|key, _| key == "k1")
-        .with_basic_auth("admin", "secret")
-        .scan(items![plain::echo])?;
+        .set_body_limit(1_048_576)
+        .set_api_key_provider(|key, _| key == "k1")
+        .add_basic_auth("admin", "secret")
+        .add(items![plain::echo])?;
 
     // A listener decides too: it sees every request before anything is done for it.
     servers.server("gated").register_tool(
@@ -52,8 +52,8 @@ pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
 
 /// Make a server, if there is none of that name
 #[tool]
-fn servers_create(name: String) -> Result<String, ToolError> {
-    registry().server(&name).scan(items![plain::echo])?;
+fn servers_create(name: String) -> Result<String, HandlerError> {
+    registry().server(&name).add(items![plain::echo])?;
     Ok(format!("there is a server `{name}`"))
 }
 

@@ -27,9 +27,9 @@ fn app() -> Result<App, Error> {
 
     for server in servers.names().iter().filter_map(|name| servers.get(name)) {
         // Clients that name no protocol revision are spoken to like this on stdio. The mounts below say it for HTTP.
-        server.with_dialect(Dialect::boxlang());
+        server.set_dialect(Dialect::boxlang());
         // Only a proxy on this machine is believed when it says where a request comes from.
-        server.with_trusted_proxies("127.0.0.1");
+        server.set_trusted_proxies("127.0.0.1");
     }
 
     Ok(App::new(servers)

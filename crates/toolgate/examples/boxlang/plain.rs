@@ -7,7 +7,7 @@ use toolgate::{Error, PromptSpec, ResourceSpec, Servers, ToolSpec, items};
 
 pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
     // Marked functions, all at once.
-    servers.default_server().set_description("The server that is meant when none is named").scan(items![
+    servers.default_server().set_description("The server that is meant when none is named").add(items![
         echo,
         search,
         boom,
@@ -45,7 +45,7 @@ pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
         .register_prompt(PromptSpec::new("explain", || async { "Explain the API." }));
 
     // Counts nothing, from the start.
-    servers.server_with("nostats", |server| server.statistics(false)).scan(items![echo])?;
+    servers.server_with("nostats", |server| server.statistics(false)).add(items![echo])?;
     Ok(())
 }
 
@@ -83,8 +83,8 @@ fn search(
 
 /// Always fails
 #[tool]
-fn boom() -> Result<String, ToolError> {
-    Err(ToolError::new("boom"))
+fn boom() -> Result<String, HandlerError> {
+    Err(HandlerError::new("boom"))
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -124,8 +124,8 @@ fn settings() -> serde_json::Value {
 
 /// Cannot be read: what an error of the server looks like
 #[resource("debug://broken")]
-fn broken() -> Result<String, ToolError> {
-    Err(ToolError::new("the disk is gone"))
+fn broken() -> Result<String, HandlerError> {
+    Err(HandlerError::new("the disk is gone"))
 }
 
 /// Code review prompt template
@@ -154,7 +154,7 @@ fn greeting(
 }
 
 /// One sum or product of two numbers is all the arithmetic that an example needs.
-fn calculate(expression: &str) -> Result<f64, ToolError> {
+fn calculate(expression: &str) -> Result<f64, HandlerError> {
     let number = |text: &str| text.trim().parse::<f64>();
     if let Some((a, b)) = expression.split_once('+') {
         return Ok(number(a)? + number(b)?);
@@ -162,5 +162,5 @@ fn calculate(expression: &str) -> Result<f64, ToolError> {
     if let Some((a, b)) = expression.split_once('*') {
         return Ok(number(a)? * number(b)?);
     }
-    Err(ToolError::new("`expression` must be a sum or a product, such as `2 + 3`"))
+    Err(HandlerError::new("`expression` must be a sum or a product, such as `2 + 3`"))
 }

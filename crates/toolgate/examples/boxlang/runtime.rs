@@ -11,16 +11,16 @@ pub(crate) fn register(servers: &Servers) -> Result<(), Error> {
     servers
         .server("boxlang")
         .set_description("What this process is doing")
-        .with_tokens([
+        .set_tokens([
             Token::new("your-token").profile(Profile::admin()),
             Token::new("your-auth-token").profile(Profile::admin()),
             Token::new("monitor-token").profile(Profile::readonly()),
             Token::new("readonly-token").include_tools(["*_get*", "*_has*", "*_search*", "*_read*"]),
         ])
-        .with_allowed_ips(["127.0.0.1", "::1"])
+        .set_allowed_ips(["127.0.0.1", "::1"])
         // For nobody, whatever their token.
-        .with_profile(Profile::new("everybody").exclude_tools(["process_trigger_*"]))
-        .scan(Runtime { begun: Instant::now(), begun_at: SystemTime::now(), cached: AtomicU32::new(3) })?;
+        .set_profile(Profile::new("everybody").exclude_tools(["process_trigger_*"]))
+        .add(Runtime { begun: Instant::now(), begun_at: SystemTime::now(), cached: AtomicU32::new(3) })?;
     Ok(())
 }
 
@@ -124,8 +124,8 @@ impl Runtime {
 
     /// Fails
     #[tool]
-    fn debug_fail() -> Result<String, ToolError> {
-        Err(ToolError::new("on purpose"))
+    fn debug_fail() -> Result<String, HandlerError> {
+        Err(HandlerError::new("on purpose"))
     }
 
     /// What is running

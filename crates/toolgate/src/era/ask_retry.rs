@@ -19,8 +19,8 @@ use toolgate_wire::{Client, ProtocolVersion, ProtocolError, Kind, RawJson, codec
 
 use super::{Protocol, ServerInfo};
 use crate::clock::Clock;
-use crate::handler::{AskError, AskErrorKind, Luggage, Voice};
-use crate::registry::is_right;
+use crate::handler::{ServerRequestError, ServerRequestErrorKind, ReplayState, ClientChannel};
+use crate::registry::validate_elicitation;
 use crate::request::{BoxFuture, Caller, Principal, CallError};
 use crate::seal::Seal;
 use crate::stream::Stream;
@@ -175,11 +175,11 @@ impl RetryChannel {
         journal
     }
 
-    fn ask_now(&self, key: &str, ask: ServerRequest) -> Result<ClientResult, AskError> {
+    fn ask_now(&self, key: &str, ask: ServerRequest) -> Result<ClientResult, ServerRequestError> {
         let mut kept = self.lock();
         let journal = self.unseal(&mut kept);
         if journal.state_error.is_some() {
-            return Err(AskError(AskErrorKind::Suspended));
+            return Err(ServerRequestError(ServerRequestErrorKind::Suspended));
         }
         if let Some(known) = journal.answers.get(key).and_then(|raw| self.parse_response(&ask, raw)) {
             return Ok(known);
@@ -192,47 +192,47 @@ impl RetryChannel {
             return Ok(answer);
         }
         if let Some((what, missing)) = codec::missing_capabilities(&self.client, &ask) {
-            let error = AskError(AskErrorKind::Unsupported(what));
+            let error = ServerRequestError(ServerRequestErrorKind::Unsupported(what));
             journal.missing_capabilities = Some((missing, error.to_string()));
             return Err(error);
         }
         if journal.pending.insert(key.to_owned(), ask).is_some() {
             tracing::error!(key, "two questions of one call have the same key; give each its own");
         }
-        Err(AskError(AskErrorKind::Suspended))
+        Err(ServerRequestError(ServerRequestErrorKind::Suspended))
     }
 
     fn parse_response(&self, ask: &ServerRequest, raw: &RawJson) -> Option<ClientResult> {
         let answer = codec::read_client_result(self.version, ask, raw).ok()?;
-        is_right(ask, &answer).ok()?;
+        validate_elicitation(ask, &answer).ok()?;
         Some(answer)
     }
 }
 
-impl Voice for RetryChannel {
-    fn hears(&self, level: LogLevel) -> bool {
+impl ClientChannel for RetryChannel {
+    fn is_log_enabled(&self, level: LogLevel) -> bool {
         self.out.is_some() && self.log_level.is_some_and(|wanted| level >= wanted)
     }
 
-    fn tell(&self, notice: &Notification) -> bool {
+    fn notify(&self, notice: &Notification) -> bool {
         let Some(out) = &self.out else { return false };
         let mut message = Vec::with_capacity(192);
         codec::write_notification(&mut message, self.version, notice, None) && out.hint(message.into())
     }
 
-    fn ask<'a>(&'a self, key: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, AskError>> {
+    fn request<'a>(&'a self, key: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
         Box::pin(async move { self.ask_now(key, ask) })
     }
 
-    fn recall(&self, name: &str) -> Option<RawJson> {
+    fn recorded_value(&self, name: &str) -> Option<RawJson> {
         self.unseal(&mut self.lock()).saved_values.get(name).cloned()
     }
 
-    fn remember(&self, name: &str, value: RawJson) {
+    fn record_value(&self, name: &str, value: RawJson) {
         self.unseal(&mut self.lock()).saved_values.insert(name.to_owned(), value);
     }
 
-    fn stopped(&self, said: &str) -> Option<CallError> {
+    fn suspension_error(&self, said: &str) -> Option<CallError> {
         let mut kept = self.lock();
         if kept.is_none() {
             return None;
@@ -249,12 +249,12 @@ impl Voice for RetryChannel {
         said.contains(told.as_str()).then(|| CallError::Protocol(ProtocolError::missing_capability(missing, told.as_str())))
     }
 
-    fn send_away(&self, _: Duration) {}
+    fn release_stream(&self, _: Duration) {}
 
-    fn luggage(&self) -> Luggage {
+    fn replay_state(&self) -> ReplayState {
         let mut kept = self.lock();
         let journal = self.unseal(&mut kept);
-        Luggage { answers: journal.answers.clone(), memory: journal.saved_values.clone() }
+        ReplayState { responses: journal.answers.clone(), recorded_values: journal.saved_values.clone() }
     }
 }
 

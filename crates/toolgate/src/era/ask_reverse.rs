@@ -10,8 +10,8 @@ use toolgate_wire::{ProtocolVersion, RawJson, RequestId, Resumability, codec, wr
 
 use super::session::Session;
 use crate::cancel::Cancel;
-use crate::handler::{AskError, AskErrorKind, Voice};
-use crate::registry::is_right;
+use crate::handler::{ServerRequestError, ServerRequestErrorKind, ClientChannel};
+use crate::registry::validate_elicitation;
 use crate::request::{BoxFuture, CallError};
 use crate::stream::Stream;
 
@@ -56,8 +56,8 @@ impl ReverseChannel {
         out: &Stream,
         ask: &ServerRequest,
         task: Option<&str>,
-    ) -> Result<ClientResult, AskError> {
-        let (id, answer) = session.register_request().ok_or(AskError(AskErrorKind::Gone))?;
+    ) -> Result<ClientResult, ServerRequestError> {
+        let (id, answer) = session.register_request().ok_or(ServerRequestError(ServerRequestErrorKind::Disconnected))?;
         let mut forget = PendingRequestGuard { session, id: &id, cancel_target: Some((out, self.version)) };
         let mut params = Vec::new();
         match task {
@@ -67,39 +67,39 @@ impl ReverseChannel {
         let mut message = Vec::with_capacity(params.len() + 128);
         write_request(&mut message, &id, ask.method(), Some(&params));
         let asking = async {
-            out.send(Bytes::from(message)).await.map_err(|_| AskError(AskErrorKind::Gone))?;
-            answer.await.map_err(|_| AskError(AskErrorKind::Gone))
+            out.send(Bytes::from(message)).await.map_err(|_| ServerRequestError(ServerRequestErrorKind::Disconnected))?;
+            answer.await.map_err(|_| ServerRequestError(ServerRequestErrorKind::Disconnected))
         };
         let outcome = tokio::select! {
             biased;
-            () = self.cancel.cancelled() => return Err(AskError(AskErrorKind::Gone)),
+            () = self.cancel.cancelled() => return Err(ServerRequestError(ServerRequestErrorKind::Disconnected)),
             outcome = tokio::time::timeout(CLIENT_RESPONSE_TIMEOUT, asking) => outcome,
         };
-        let result = outcome.map_err(|_| AskError(AskErrorKind::TimedOut))??;
+        let result = outcome.map_err(|_| ServerRequestError(ServerRequestErrorKind::TimedOut))??;
         forget.cancel_target = None;
-        let result = result.map_err(|error| AskError(AskErrorKind::Refused(error.message)))?;
-        let refused = |why: String| AskError(AskErrorKind::Refused(why));
+        let result = result.map_err(|error| ServerRequestError(ServerRequestErrorKind::Rejected(error.message)))?;
+        let refused = |why: String| ServerRequestError(ServerRequestErrorKind::Rejected(why));
         let answer =
             codec::read_client_result(self.version, ask, &result).map_err(|fault| refused(fault.to_string()))?;
-        is_right(ask, &answer).map_err(refused)?;
+        validate_elicitation(ask, &answer).map_err(refused)?;
         Ok(answer)
     }
 }
 
 impl ReverseChannel {
-    async fn ask_related(&self, ask: ServerRequest, task: Option<&str>) -> Result<ClientResult, AskError> {
+    async fn ask_related(&self, ask: ServerRequest, task: Option<&str>) -> Result<ClientResult, ServerRequestError> {
         let (Some(session), Some(out)) = (&self.session, &self.out) else {
-            return Err(AskError(AskErrorKind::Unsupported("questions on this connection")));
+            return Err(ServerRequestError(ServerRequestErrorKind::Unsupported("questions on this connection")));
         };
         if let Some((what, _)) = codec::missing_capabilities(&session.client, &ask) {
-            return Err(AskError(AskErrorKind::Unsupported(what)));
+            return Err(ServerRequestError(ServerRequestErrorKind::Unsupported(what)));
         }
         self.ask_session(session, out, &ask, task).await
     }
 }
 
-impl Voice for ReverseChannel {
-    fn hears(&self, level: LogLevel) -> bool {
+impl ClientChannel for ReverseChannel {
+    fn is_log_enabled(&self, level: LogLevel) -> bool {
         self.out.is_some()
             && match &self.session {
                 Some(session) => session.accepts_log_level(level),
@@ -107,33 +107,33 @@ impl Voice for ReverseChannel {
             }
     }
 
-    fn tell(&self, notice: &Notification) -> bool {
+    fn notify(&self, notice: &Notification) -> bool {
         let Some(out) = &self.out else { return false };
         let mut message = Vec::with_capacity(192);
         codec::write_notification(&mut message, self.version, notice, None) && out.hint(message.into())
     }
 
-    fn ask<'a>(&'a self, _: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, AskError>> {
+    fn request<'a>(&'a self, _: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
         Box::pin(self.ask_related(ask, None))
     }
 
-    fn ask_for<'a>(&'a self, task: &'a str, _: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, AskError>> {
+    fn request_for_task<'a>(&'a self, task: &'a str, _: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
         Box::pin(self.ask_related(ask, Some(task)))
     }
 
-    fn recall(&self, name: &str) -> Option<RawJson> {
+    fn recorded_value(&self, name: &str) -> Option<RawJson> {
         self.saved_values.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    fn remember(&self, name: &str, value: RawJson) {
+    fn record_value(&self, name: &str, value: RawJson) {
         self.saved_values.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), value);
     }
 
-    fn stopped(&self, _: &str) -> Option<CallError> {
+    fn suspension_error(&self, _: &str) -> Option<CallError> {
         None
     }
 
-    fn send_away(&self, retry: Duration) {
+    fn release_stream(&self, retry: Duration) {
         if self.is_post
             && self.version.behavior().resumability == Resumability::Polling
             && self.session.is_some()

@@ -10,7 +10,7 @@ use toolgate_wire::{Client, ProtocolVersion, ProtocolError, ProtocolErrorKind, L
 use super::header;
 use super::{Protocol, Peer, Channel};
 use crate::letterhead::{HeaderField, McpHeaders, MCP_METHOD, MCP_NAME, PROTOCOL_VERSION, single_value};
-use crate::registry::decode;
+use crate::registry::decode_header_value;
 
 /// A request that says who sends it.
 pub(super) struct StatelessRequest {
@@ -74,7 +74,7 @@ impl Protocol {
         if let (true, Some(subject)) = (mirrors, call.mirrored_name()) {
             // Most names stand there as they are.
             let is_plain = labels.name.equals(subject) && !subject.starts_with("=?");
-            if !is_plain && decode(required_header(&labels.name, &MCP_NAME)?.as_bytes()).as_deref() != Some(subject) {
+            if !is_plain && decode_header_value(required_header(&labels.name, &MCP_NAME)?.as_bytes()).as_deref() != Some(subject) {
                 return Err(header_mismatch(&MCP_NAME, "the body"));
             }
         }

@@ -13,56 +13,56 @@ use toolgate_wire::model::{ClientResult, ServerRequest, LogLevel, Notification};
 use crate::request::{BoxFuture, CallError};
 
 /// How one call reaches its client while it runs.
-pub(crate) trait Voice: Send + Sync {
+pub(crate) trait ClientChannel: Send + Sync {
     /// Whether the client wants log messages of this level.
-    fn hears(&self, level: LogLevel) -> bool;
+    fn is_log_enabled(&self, level: LogLevel) -> bool;
 
     /// Tells the client something. Lost if the client is behind or cannot hear it; says whether it was sent.
-    fn tell(&self, notice: &Notification) -> bool;
+    fn notify(&self, notice: &Notification) -> bool;
 
     /// Asks the client. The key tells the questions of one call apart.
-    fn ask<'a>(&'a self, key: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, AskError>>;
+    fn request<'a>(&'a self, key: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>>;
 
     /// What an earlier run of this call left under this name.
-    fn recall(&self, name: &str) -> Option<RawJson>;
+    fn recorded_value(&self, name: &str) -> Option<RawJson>;
 
     /// Leaves something for later runs of this call.
-    fn remember(&self, name: &str, value: RawJson);
+    fn record_value(&self, name: &str, value: RawJson);
 
     /// Why a handler that ended with these words may have done so: because an answer is missing.
-    fn stopped(&self, said: &str) -> Option<CallError>;
+    fn suspension_error(&self, said: &str) -> Option<CallError>;
 
     /// Sends the client away, to come back after this time for the rest.
-    fn send_away(&self, retry: Duration);
+    fn release_stream(&self, retry: Duration);
 
     /// Asks the client what one of its tasks wants to know.
-    fn ask_for<'a>(
+    fn request_for_task<'a>(
         &'a self,
         _task: &'a str,
         key: &'a str,
         ask: ServerRequest,
-    ) -> BoxFuture<'a, Result<ClientResult, AskError>> {
-        self.ask(key, ask)
+    ) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
+        self.request(key, ask)
     }
 
     /// Waits until what was left for later runs would outlive this process, where anything does.
-    fn settled(&self) -> Option<BoxFuture<'_, ()>> {
+    fn wait_persisted(&self) -> Option<BoxFuture<'_, ()>> {
         None
     }
 
     /// What a task begins with that this call becomes.
-    fn luggage(&self) -> Luggage {
-        Luggage::default()
+    fn replay_state(&self) -> ReplayState {
+        ReplayState::default()
     }
 }
 
 /// What earlier runs of a call have left.
 #[derive(Debug, Default)]
-pub(crate) struct Luggage {
+pub(crate) struct ReplayState {
     /// Answers by key, in the form in which they are kept.
-    pub(crate) answers: BTreeMap<String, RawJson>,
+    pub(crate) responses: BTreeMap<String, RawJson>,
     /// Steps and state.
-    pub(crate) memory: BTreeMap<String, RawJson>,
+    pub(crate) recorded_values: BTreeMap<String, RawJson>,
 }
 
 /// What the user said to a question.
@@ -79,7 +79,7 @@ pub(crate) struct Luggage {
 /// assert_eq!(Elicited::Accept(2).accepted(), Some(2));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Elicited<T> {
+pub enum ElicitOutcome<T> {
     /// Yes, with this.
     Accept(T),
     /// No.
@@ -88,12 +88,12 @@ pub enum Elicited<T> {
     Cancel,
 }
 
-impl<T> Elicited<T> {
+impl<T> ElicitOutcome<T> {
     /// What was accepted, if it was.
     pub fn accepted(self) -> Option<T> {
         match self {
-            Elicited::Accept(value) => Some(value),
-            Elicited::Decline | Elicited::Cancel => None,
+            ElicitOutcome::Accept(value) => Some(value),
+            ElicitOutcome::Decline | ElicitOutcome::Cancel => None,
         }
     }
 }
@@ -104,10 +104,10 @@ impl<T> Elicited<T> {
 /// client answers by calling again, and the handler runs from its beginning with the answer at hand.
 /// Before a question, a handler therefore does nothing that it would not do twice; what must happen once
 /// goes into `Context::step`.
-pub struct AskError(pub(crate) AskErrorKind);
+pub struct ServerRequestError(pub(crate) ServerRequestErrorKind);
 
 #[derive(Debug)]
-pub(crate) enum AskErrorKind {
+pub(crate) enum ServerRequestErrorKind {
     /// The answer comes with a later run.
     Suspended,
     /// The client cannot be asked this.
@@ -115,41 +115,41 @@ pub(crate) enum AskErrorKind {
     /// Nobody answered in time.
     TimedOut,
     /// The client is gone, or the call is over.
-    Gone,
+    Disconnected,
     /// The client refused, or answered something that is not an answer.
-    Refused(String),
+    Rejected(String),
 }
 
-impl AskError {
+impl ServerRequestError {
     /// Whether this client cannot be asked this at all. A handler may go on without the answer.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
-        matches!(self.0, AskErrorKind::Unsupported(_))
+        matches!(self.0, ServerRequestErrorKind::Unsupported(_))
     }
 
     /// Whether the answer will come with a later run of the handler, which must end now.
     #[must_use]
     pub fn is_suspended(&self) -> bool {
-        matches!(self.0, AskErrorKind::Suspended)
+        matches!(self.0, ServerRequestErrorKind::Suspended)
     }
 }
 
-impl fmt::Display for AskError {
+impl fmt::Display for ServerRequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            AskErrorKind::Suspended => f.write_str("input is required from the client"),
-            AskErrorKind::Unsupported(what) => write!(f, "this client does not support {what}"),
-            AskErrorKind::TimedOut => f.write_str("nobody answered the question in time"),
-            AskErrorKind::Gone => f.write_str("the client is gone"),
-            AskErrorKind::Refused(why) => write!(f, "the client did not answer the question: {why}"),
+            ServerRequestErrorKind::Suspended => f.write_str("input is required from the client"),
+            ServerRequestErrorKind::Unsupported(what) => write!(f, "this client does not support {what}"),
+            ServerRequestErrorKind::TimedOut => f.write_str("nobody answered the question in time"),
+            ServerRequestErrorKind::Disconnected => f.write_str("the client is gone"),
+            ServerRequestErrorKind::Rejected(why) => write!(f, "the client did not answer the question: {why}"),
         }
     }
 }
 
-impl fmt::Debug for AskError {
+impl fmt::Debug for ServerRequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("AskError").field(&self.0).finish()
     }
 }
 
-impl std::error::Error for AskError {}
+impl std::error::Error for ServerRequestError {}

@@ -21,9 +21,9 @@ use toolgate_wire::model::{
     SamplingResult,
 };
 
-use super::ask::AskErrorKind;
+use super::ask::ServerRequestErrorKind;
 use super::schema::{schema_of, tidy};
-use super::{AskError, Elicited, Form, Voice};
+use super::{ServerRequestError, ElicitOutcome, Form, ClientChannel};
 use crate::cancel::Cancel;
 use crate::clock::timer_now;
 use crate::desk::ShardedRef;
@@ -34,17 +34,17 @@ use crate::store::{ScopedStore, StoreError};
 
 /// What all handlers of a server share.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct HandlerEnv {
     pub(crate) states: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
-    pub(crate) hub: Arc<Subscriptions>,
+    pub(crate) subscriptions: Arc<Subscriptions>,
     /// Where things are kept; none in tests of handlers alone.
-    pub(crate) cellar: Option<ScopedStore>,
+    pub(crate) store: Option<ScopedStore>,
 }
 
 /// The call stays where it is.
-const HERE: u8 = 0;
+const NOT_DEFERRABLE: u8 = 0;
 /// It may go on as a task.
-const MAY_DEFER: u8 = 1;
+const DEFERRABLE: u8 = 1;
 /// It wants to.
 const DEFERRED: u8 = 2;
 
@@ -68,19 +68,19 @@ pub struct Context(Arc<Inner>);
 
 struct Inner {
     caller: Box<Caller>,
-    voice: Arc<dyn Voice>,
+    client_channel: Arc<dyn ClientChannel>,
     cancel: Cancel,
-    shared: ShardedRef<Shared>,
+    env: ShardedRef<HandlerEnv>,
     /// Progress only ever grows; the last one told, as bits.
     progress: AtomicU64,
     /// Questions under way. While there are any, a human may be thinking, and the tool's time stands still.
-    asking: AtomicU32,
+    pending_requests: AtomicU32,
     /// How often a question has been asked.
-    asked: AtomicU32,
+    request_count: AtomicU32,
     /// How long the handler may run.
-    limit: Duration,
+    timeout: Duration,
     /// Whether this call may go on as a task, and wants to.
-    deferring: AtomicU8,
+    deferral: AtomicU8,
     /// When that is over. Reckoned when somebody first wants to know: most calls end before.
     deadline: Mutex<Option<Instant>>,
 }
@@ -94,70 +94,70 @@ impl fmt::Debug for Context {
 impl Context {
     pub(crate) fn new(
         caller: Box<Caller>,
-        voice: Arc<dyn Voice>,
+        voice: Arc<dyn ClientChannel>,
         cancel: Cancel,
-        shared: ShardedRef<Shared>,
+        shared: ShardedRef<HandlerEnv>,
         limit: Duration,
     ) -> Context {
         Context(Arc::new(Inner {
             caller,
-            voice,
+            client_channel: voice,
             cancel,
-            shared,
+            env: shared,
             progress: AtomicU64::new(f64::NEG_INFINITY.to_bits()),
-            asking: AtomicU32::new(0),
-            asked: AtomicU32::new(0),
-            limit,
-            deferring: AtomicU8::new(HERE),
+            pending_requests: AtomicU32::new(0),
+            request_count: AtomicU32::new(0),
+            timeout: limit,
+            deferral: AtomicU8::new(NOT_DEFERRABLE),
             deadline: Mutex::new(None),
         }))
     }
 
     /// The same; this call may go on as a task.
     pub(crate) fn deferrable(self) -> Context {
-        self.0.deferring.store(MAY_DEFER, Ordering::Relaxed);
+        self.0.deferral.store(DEFERRABLE, Ordering::Relaxed);
         self
     }
 
     /// Whether the handler wants to go on as a task.
     pub(crate) fn is_deferred(&self) -> bool {
-        self.0.deferring.load(Ordering::Relaxed) == DEFERRED
+        self.0.deferral.load(Ordering::Relaxed) == DEFERRED
     }
 
     pub(crate) fn caller(&self) -> &Caller {
         &self.0.caller
     }
 
-    pub(crate) fn limit(&self) -> Duration {
-        self.0.limit
+    pub(crate) fn timeout(&self) -> Duration {
+        self.0.timeout
     }
 
     pub(crate) fn deadline(&self) -> Instant {
         let mut deadline = self.0.deadline.lock().unwrap_or_else(PoisonError::into_inner);
-        *deadline.get_or_insert_with(|| timer_now() + self.0.limit)
+        *deadline.get_or_insert_with(|| timer_now() + self.0.timeout)
     }
 
     /// The handler's time begins anew: somebody was thinking.
-    pub(crate) fn extend(&self) -> Instant {
+    pub(crate) fn reset_deadline(&self) -> Instant {
         *self.0.deadline.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.deadline()
     }
 
-    pub(crate) fn voice(&self) -> &Arc<dyn Voice> {
-        &self.0.voice
+    pub(crate) fn client_channel(&self) -> &Arc<dyn ClientChannel> {
+        &self.0.client_channel
     }
 
     pub(crate) fn shared_state<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        Arc::clone(self.0.shared.states.get(&TypeId::of::<T>())?).downcast().ok()
+        Arc::clone(self.0.env.states.get(&TypeId::of::<T>())?).downcast().ok()
     }
 
     /// Whether a question is under way, or was asked since `asked` were counted.
-    pub(crate) fn is_asking(&self) -> bool {
-        self.0.asking.load(Ordering::Relaxed) > 0
+    pub(crate) fn has_pending_request(&self) -> bool {
+        self.0.pending_requests.load(Ordering::Relaxed) > 0
     }
 
-    pub(crate) fn asked(&self) -> u32 {
-        self.0.asked.load(Ordering::Relaxed)
+    pub(crate) fn request_count(&self) -> u32 {
+        self.0.request_count.load(Ordering::Relaxed)
     }
 
     /// Who is calling, as far as it was proven.
@@ -202,7 +202,7 @@ impl Context {
 
     /// In a completer: what another argument is already, if the client says so.
     #[must_use]
-    pub fn given(&self, argument: &str) -> Option<&str> {
+    pub fn other_argument(&self, argument: &str) -> Option<&str> {
         self.0.caller.other_arguments.as_ref()?.get(argument).map(String::as_str)
     }
 
@@ -227,15 +227,15 @@ impl Context {
 
     /// Tells the client how far the call has come, if it asked to know. `done` must grow.
     pub async fn progress(&self, done: f64, message: impl Into<Option<&str>>) {
-        self.tell_progress(done, None, message.into()).await;
+        self.send_progress(done, None, message.into()).await;
     }
 
     /// Tells the client how much of `total` is done, if it asked to know. `done` must grow.
     pub async fn progress_of(&self, done: f64, total: f64, message: impl Into<Option<&str>>) {
-        self.tell_progress(done, Some(total), message.into()).await;
+        self.send_progress(done, Some(total), message.into()).await;
     }
 
-    async fn tell_progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
+    async fn send_progress(&self, done: f64, total: Option<f64>, message: Option<&str>) {
         let Some(token) = self.0.caller.meta.progress_token.clone() else {
             return;
         };
@@ -245,26 +245,26 @@ impl Context {
             return;
         }
         let notice = Notification::Progress { token, progress: done, total, message: message.map(str::to_owned) };
-        self.tell(&notice).await;
+        self.send_notification(&notice).await;
     }
 
     /// A line for the client's log, if it wants lines of this level.
     pub async fn log(&self, level: LogLevel, data: impl Serialize) {
-        self.write(None, level, &data).await;
+        self.send_log(None, level, &data).await;
     }
 
     /// The same, with the name of who says it: a part of the program.
     pub async fn log_as(&self, logger: &str, level: LogLevel, data: impl Serialize) {
-        self.write(Some(logger), level, &data).await;
+        self.send_log(Some(logger), level, &data).await;
     }
 
-    async fn write(&self, logger: Option<&str>, level: LogLevel, data: &impl Serialize) {
-        if !self.0.voice.hears(level) {
+    async fn send_log(&self, logger: Option<&str>, level: LogLevel, data: &impl Serialize) {
+        if !self.0.client_channel.is_log_enabled(level) {
             return;
         }
         // What cannot be put in JSON cannot be logged; a log line is no reason to fail a call.
         if let Ok(data) = RawJson::from_serializable(data) {
-            self.tell(&Notification::LogMessage { level, logger: logger.map(str::to_owned), data }).await;
+            self.send_notification(&Notification::LogMessage { level, logger: logger.map(str::to_owned), data }).await;
         }
     }
 
@@ -273,9 +273,9 @@ impl Context {
         self.log(LogLevel::Info, message).await;
     }
 
-    async fn tell(&self, notice: &Notification) {
+    async fn send_notification(&self, notice: &Notification) {
         // A call that has ended, or was taken back, says nothing more.
-        if !self.is_cancelled() && self.0.voice.tell(notice) {
+        if !self.is_cancelled() && self.0.client_channel.notify(notice) {
             yield_once().await;
         }
     }
@@ -298,9 +298,9 @@ impl Context {
     ///
     /// # Errors
     /// If the client cannot show forms, nobody answers, or the answer will come with a later run.
-    pub async fn elicit(&self, key: &str, form: Form) -> Result<Elicited<serde_json::Value>, AskError> {
-        let answer = self.ask(key, ServerRequest::Elicitation(ElicitRequest::Form(form.into_model()))).await?;
-        elicited(answer, |content| Ok(content.map_or_else(|| serde_json::json!({}), |raw| raw.to_value())))
+    pub async fn elicit(&self, key: &str, form: Form) -> Result<ElicitOutcome<serde_json::Value>, ServerRequestError> {
+        let answer = self.request_client(key, ServerRequest::Elicitation(ElicitRequest::Form(form.into_model()))).await?;
+        elicit_outcome(answer, |content| Ok(content.map_or_else(|| serde_json::json!({}), |raw| raw.to_value())))
     }
 
     /// Asks the user to fill in a form that is described by a type: a struct of texts, numbers, booleans
@@ -308,15 +308,15 @@ impl Context {
     ///
     /// # Errors
     /// If the client cannot show forms, nobody answers, or the answer will come with a later run.
-    pub async fn elicit_as<T>(&self, key: &str, message: &str) -> Result<Elicited<T>, AskError>
+    pub async fn elicit_as<T>(&self, key: &str, message: &str) -> Result<ElicitOutcome<T>, ServerRequestError>
     where
         T: DeserializeOwned + JsonSchema,
     {
         let form = Form::with_schema(message, tidy(schema_of::<T>().to_value()));
-        let answer = self.ask(key, ServerRequest::Elicitation(ElicitRequest::Form(form.into_model()))).await?;
-        elicited(answer, |content| {
+        let answer = self.request_client(key, ServerRequest::Elicitation(ElicitRequest::Form(form.into_model()))).await?;
+        elicit_outcome(answer, |content| {
             let content = content.unwrap_or_else(RawJson::empty_object);
-            content.parse_as().map_err(|error| refused(&error))
+            content.parse_as().map_err(|error| rejected(&error))
         })
     }
 
@@ -326,22 +326,22 @@ impl Context {
     /// # Errors
     /// If the client cannot show links, the link is not `https`, nobody answers, or the answer will come
     /// with a later run.
-    pub async fn elicit_url(&self, key: &str, message: &str, url: &str) -> Result<Elicited<()>, AskError> {
-        if !is_safe_link(url) {
-            return Err(AskError(AskErrorKind::Refused("the link must be https".into())));
+    pub async fn elicit_url(&self, key: &str, message: &str, url: &str) -> Result<ElicitOutcome<()>, ServerRequestError> {
+        if !is_safe_url(url) {
+            return Err(ServerRequestError(ServerRequestErrorKind::Rejected("the link must be https".into())));
         }
         let ask = ElicitRequest::Url { message: message.to_owned(), url: url.to_owned(), id: crate::seal::random_token() };
-        elicited(self.ask(key, ServerRequest::Elicitation(ask)).await?, |_| Ok(()))
+        elicit_outcome(self.request_client(key, ServerRequest::Elicitation(ask)).await?, |_| Ok(()))
     }
 
     /// Asks the client's model.
     ///
     /// # Errors
     /// If the client has no model for us, refuses, nobody answers, or the answer will come with a later run.
-    pub async fn sample(&self, key: &str, sample: SamplingRequest) -> Result<SamplingResult, AskError> {
-        match self.ask(key, ServerRequest::Sampling(Box::new(sample))).await? {
+    pub async fn sample(&self, key: &str, sample: SamplingRequest) -> Result<SamplingResult, ServerRequestError> {
+        match self.request_client(key, ServerRequest::Sampling(Box::new(sample))).await? {
             ClientResult::Sampling(sampled) => Ok(*sampled),
-            _ => Err(mixed_up()),
+            _ => Err(mismatched_response()),
         }
     }
 
@@ -349,16 +349,16 @@ impl Context {
     ///
     /// # Errors
     /// If the client does not tell, nobody answers, or the answer will come with a later run.
-    pub async fn roots(&self) -> Result<Vec<Root>, AskError> {
-        match self.ask("roots", ServerRequest::Roots).await? {
+    pub async fn roots(&self) -> Result<Vec<Root>, ServerRequestError> {
+        match self.request_client("roots", ServerRequest::Roots).await? {
             ClientResult::Roots(roots) => Ok(roots),
-            _ => Err(mixed_up()),
+            _ => Err(mismatched_response()),
         }
     }
 
-    async fn ask(&self, key: &str, ask: ServerRequest) -> Result<ClientResult, AskError> {
-        let _asking = Asking::begin(&self.0);
-        self.0.voice.ask(key, ask).await
+    async fn request_client(&self, key: &str, ask: ServerRequest) -> Result<ClientResult, ServerRequestError> {
+        let _asking = ClientRequestGuard::begin(&self.0);
+        self.0.client_channel.request(key, ask).await
     }
 
     /// Does something once, however often the handler runs: a later run gets the recorded result.
@@ -371,14 +371,14 @@ impl Context {
         Fut: Future<Output = Result<T, E>>,
     {
         let slot = format!("step {name}");
-        if let Some(done) = self.0.voice.recall(&slot).and_then(|raw| raw.parse_as().ok()) {
+        if let Some(done) = self.0.client_channel.recorded_value(&slot).and_then(|raw| raw.parse_as().ok()) {
             return Ok(done);
         }
         let done = work().await?;
         match RawJson::from_serializable(&done) {
             Ok(raw) => {
-                self.0.voice.remember(&slot, raw);
-                if let Some(settled) = self.0.voice.settled() {
+                self.0.client_channel.record_value(&slot, raw);
+                if let Some(settled) = self.0.client_channel.wait_persisted() {
                     settled.await;
                 }
             }
@@ -389,15 +389,15 @@ impl Context {
 
     /// What an earlier run of this handler set aside with [`Context::set_state`].
     #[must_use]
-    pub fn state<T: DeserializeOwned>(&self) -> Option<T> {
-        self.0.voice.recall("state").and_then(|raw| raw.parse_as().ok())
+    pub fn carried<T: DeserializeOwned>(&self) -> Option<T> {
+        self.0.client_channel.recorded_value("state").and_then(|raw| raw.parse_as().ok())
     }
 
     /// Sets something aside for the next run of this handler, sealed so that the client that carries it
     /// can neither read nor change it.
-    pub fn set_state<T: Serialize>(&self, state: &T) {
+    pub fn carry<T: Serialize>(&self, state: &T) {
         match RawJson::from_serializable(state) {
-            Ok(raw) => self.0.voice.remember("state", raw),
+            Ok(raw) => self.0.client_channel.record_value("state", raw),
             Err(error) => tracing::error!(%error, "this state cannot be set aside"),
         }
     }
@@ -423,10 +423,10 @@ impl Context {
     ///
     /// # Errors
     /// If the call goes on as a task: the handler must end now. Pass it on with `?`.
-    pub async fn defer(&self) -> Result<(), AskError> {
-        let deferring = &self.0.deferring;
-        match deferring.compare_exchange(MAY_DEFER, DEFERRED, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) | Err(DEFERRED) => Err(AskError(AskErrorKind::Suspended)),
+    pub async fn defer(&self) -> Result<(), ServerRequestError> {
+        let deferring = &self.0.deferral;
+        match deferring.compare_exchange(DEFERRABLE, DEFERRED, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) | Err(DEFERRED) => Err(ServerRequestError(ServerRequestErrorKind::Suspended)),
             Err(_) => Ok(()),
         }
     }
@@ -447,8 +447,8 @@ impl Context {
     ///
     /// # Errors
     /// If the store cannot be asked. Nobody knows then whether it was used up: do not give what it was for.
-    pub async fn spend(&self, what: &str, life: Duration) -> Result<bool, StoreError> {
-        match &self.0.shared.cellar {
+    pub async fn consume_once(&self, what: &str, life: Duration) -> Result<bool, StoreError> {
+        match &self.0.env.store {
             Some(cellar) => cellar.consume_once(what, life).await,
             None => Err(StoreError::Unavailable("this handler has no server".into())),
         }
@@ -456,14 +456,14 @@ impl Context {
 
     /// Frees the connection of a call that will take long: the client comes back for the result after
     /// `retry`. Where the client cannot do that, nothing happens.
-    pub fn let_go(&self, retry: Duration) {
-        self.0.voice.send_away(retry);
+    pub fn release_connection(&self, retry: Duration) {
+        self.0.client_channel.release_stream(retry);
     }
 
     /// Tells clients that something has changed.
     #[must_use]
-    pub fn changes(&self) -> Changes {
-        Changes(Arc::clone(&self.0.shared.hub))
+    pub fn notify(&self) -> Notifier {
+        Notifier(Arc::clone(&self.0.env.subscriptions))
     }
 }
 
@@ -478,69 +478,69 @@ impl Context {
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Changes(pub(crate) Arc<Subscriptions>);
+pub struct Notifier(pub(crate) Arc<Subscriptions>);
 
-impl Changes {
+impl Notifier {
     /// The list of tools has changed.
-    pub fn tools(&self) {
+    pub fn tools_changed(&self) {
         self.0.publish(&ChangeTopic::Tools);
     }
 
     /// The list of prompts has changed.
-    pub fn prompts(&self) {
+    pub fn prompts_changed(&self) {
         self.0.publish(&ChangeTopic::Prompts);
     }
 
     /// The list of resources or templates has changed.
-    pub fn resources(&self) {
+    pub fn resources_changed(&self) {
         self.0.publish(&ChangeTopic::Resources);
     }
 
     /// The resource at this URI has changed.
-    pub fn resource(&self, uri: &str) {
+    pub fn resource_updated(&self, uri: &str) {
         self.0.publish(&ChangeTopic::Resource(uri.into()));
     }
 }
 
 /// Counts a question while it is under way, also when its future is dropped.
-struct Asking<'a>(&'a Inner);
+struct ClientRequestGuard<'a>(&'a Inner);
 
-impl<'a> Asking<'a> {
-    fn begin(inner: &'a Inner) -> Asking<'a> {
-        inner.asking.fetch_add(1, Ordering::Relaxed);
-        inner.asked.fetch_add(1, Ordering::Relaxed);
-        Asking(inner)
+impl<'a> ClientRequestGuard<'a> {
+    fn begin(inner: &'a Inner) -> ClientRequestGuard<'a> {
+        inner.pending_requests.fetch_add(1, Ordering::Relaxed);
+        inner.request_count.fetch_add(1, Ordering::Relaxed);
+        ClientRequestGuard(inner)
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for ClientRequestGuard<'_> {
     fn drop(&mut self) {
-        self.0.asking.fetch_sub(1, Ordering::Relaxed);
+        self.0.pending_requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-fn elicited<T>(
+fn elicit_outcome<T>(
     answer: ClientResult,
-    accept: impl FnOnce(Option<RawJson>) -> Result<T, AskError>,
-) -> Result<Elicited<T>, AskError> {
+    accept: impl FnOnce(Option<RawJson>) -> Result<T, ServerRequestError>,
+) -> Result<ElicitOutcome<T>, ServerRequestError> {
     match answer {
-        ClientResult::Elicitation(ElicitResult::Accept(content)) => accept(content).map(Elicited::Accept),
-        ClientResult::Elicitation(ElicitResult::Decline) => Ok(Elicited::Decline),
-        ClientResult::Elicitation(ElicitResult::Cancel) => Ok(Elicited::Cancel),
-        _ => Err(mixed_up()),
+        ClientResult::Elicitation(ElicitResult::Accept(content)) => accept(content).map(ElicitOutcome::Accept),
+        ClientResult::Elicitation(ElicitResult::Decline) => Ok(ElicitOutcome::Decline),
+        ClientResult::Elicitation(ElicitResult::Cancel) => Ok(ElicitOutcome::Cancel),
+        _ => Err(mismatched_response()),
     }
 }
 
-fn mixed_up() -> AskError {
-    AskError(AskErrorKind::Refused("the answer is to another question".into()))
+fn mismatched_response() -> ServerRequestError {
+    ServerRequestError(ServerRequestErrorKind::Rejected("the answer is to another question".into()))
 }
 
-fn refused(error: &dyn fmt::Display) -> AskError {
-    AskError(AskErrorKind::Refused(error.to_string()))
+fn rejected(error: &dyn fmt::Display) -> ServerRequestError {
+    ServerRequestError(ServerRequestErrorKind::Rejected(error.to_string()))
 }
 
 /// Links for users are https; plain http only to this machine, for development.
-fn is_safe_link(url: &str) -> bool {
+fn is_safe_url(url: &str) -> bool {
     let Ok(uri) = url.parse::<http::Uri>() else {
         return false;
     };

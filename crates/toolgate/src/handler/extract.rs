@@ -10,8 +10,8 @@ use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 use toolgate_wire::RawJson;
 
-use super::output::failed;
-use super::{Context, Failed, ToolError, Words, schema_of};
+use super::output::handler_failure;
+use super::{Context, HandlerFailure, HandlerError, TextArguments, schema_of};
 use crate::letterhead::RequestHeaders;
 use crate::request::Principal;
 
@@ -46,9 +46,9 @@ pub trait Extract: Sized + Send {
     ///
     /// # Errors
     /// If the call lacks what this needs.
-    fn from_call(cx: &Context) -> Result<Self, ToolError> {
+    fn from_call(cx: &Context) -> Result<Self, HandlerError> {
         let _ = cx;
-        Err(ToolError::new(format!("`{}` does not say how it is taken out of a call", type_name::<Self>())))
+        Err(HandlerError::new(format!("`{}` does not say how it is taken out of a call", type_name::<Self>())))
     }
 
     /// The schema of the arguments, if this reads them.
@@ -61,22 +61,22 @@ pub trait Extract: Sized + Send {
     /// The shared state that this is, if it is any.
     #[doc(hidden)]
     #[must_use]
-    fn state() -> Option<Needed> {
+    fn state_type() -> Option<StateType> {
         None
     }
 
     /// Takes it out of the call or its arguments.
     #[doc(hidden)]
-    fn extract(cx: &Context, arguments: Arguments<'_>) -> Result<Self, Failed> {
+    fn extract(cx: &Context, arguments: Arguments<'_>) -> Result<Self, HandlerFailure> {
         let _ = arguments;
-        Self::from_call(cx).map_err(|error| failed(&error))
+        Self::from_call(cx).map_err(|error| handler_failure(&error))
     }
 }
 
 /// Shared state that a handler cannot do without.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
-pub struct Needed {
+pub struct StateType {
     pub(crate) id: TypeId,
     pub(crate) name: &'static str,
 }
@@ -88,17 +88,17 @@ pub enum Arguments<'a> {
     /// Of tools: a JSON object.
     Json(&'a RawJson),
     /// Of prompts and templates: names and texts.
-    Words(&'a [(String, String)]),
+    Text(&'a [(String, String)]),
 }
 
 /// Why a handler cannot be started with what the caller gave.
 #[derive(Debug)]
 #[doc(hidden)]
-pub enum Rejection {
+pub enum ExtractError {
     /// The caller's mistake, in words a model can act on.
     Arguments(String),
     /// The server's mistake: it was not given this state.
-    State(&'static str),
+    MissingState(&'static str),
 }
 
 impl<T: DeserializeOwned + JsonSchema + Send> Extract for T {
@@ -106,21 +106,21 @@ impl<T: DeserializeOwned + JsonSchema + Send> Extract for T {
         Some(schema_of::<T>())
     }
 
-    fn extract(_: &Context, arguments: Arguments<'_>) -> Result<T, Failed> {
-        read(arguments)
+    fn extract(_: &Context, arguments: Arguments<'_>) -> Result<T, HandlerFailure> {
+        deserialize_arguments(arguments)
     }
 }
 
-fn read<T: DeserializeOwned>(arguments: Arguments<'_>) -> Result<T, Failed> {
+fn deserialize_arguments<T: DeserializeOwned>(arguments: Arguments<'_>) -> Result<T, HandlerFailure> {
     let read = match arguments {
-        Arguments::Json(raw) => raw.parse_as_fast().map_err(|error| plain(&error)),
-        Arguments::Words(words) => T::deserialize(Words::new(words)).map_err(|error| error.to_string()),
+        Arguments::Json(raw) => raw.parse_as_fast().map_err(|error| message_without_position(&error)),
+        Arguments::Text(words) => T::deserialize(TextArguments::new(words)).map_err(|error| error.to_string()),
     };
-    read.map_err(|error| Failed::Arguments(Rejection::Arguments(error)))
+    read.map_err(|error| HandlerFailure::Extract(ExtractError::Arguments(error)))
 }
 
 /// serde's words without the position: callers count parameters, not columns.
-fn plain(error: &serde_json::Error) -> String {
+fn message_without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {
         Some(end) => text[..end].to_owned(),
@@ -135,37 +135,37 @@ pub trait Parameters: DeserializeOwned + JsonSchema + Send {
     ///
     /// # Errors
     /// In words that name the parameter.
-    fn check(&self) -> Result<(), String>;
+    fn validate(&self) -> Result<(), String>;
 }
 
 /// Arguments that are within their limits, wherever they came from. A schema is checked only where JSON
 /// comes in, and only with the feature `validate`; this holds for texts, and without it.
 #[derive(Debug)]
 #[doc(hidden)]
-pub struct Given<P>(pub P);
+pub struct ValidArguments<P>(pub P);
 
-impl<P: Parameters> Extract for Given<P> {
+impl<P: Parameters> Extract for ValidArguments<P> {
     fn schema() -> Option<Schema> {
         Some(schema_of::<P>())
     }
 
-    fn extract(_: &Context, arguments: Arguments<'_>) -> Result<Given<P>, Failed> {
-        let parameters: P = read(arguments)?;
-        match parameters.check() {
-            Ok(()) => Ok(Given(parameters)),
-            Err(fault) => Err(Failed::Arguments(Rejection::Arguments(fault))),
+    fn extract(_: &Context, arguments: Arguments<'_>) -> Result<ValidArguments<P>, HandlerFailure> {
+        let parameters: P = deserialize_arguments(arguments)?;
+        match parameters.validate() {
+            Ok(()) => Ok(ValidArguments(parameters)),
+            Err(fault) => Err(HandlerFailure::Extract(ExtractError::Arguments(fault))),
         }
     }
 }
 
 impl Extract for Context {
-    fn from_call(cx: &Context) -> Result<Context, ToolError> {
+    fn from_call(cx: &Context) -> Result<Context, HandlerError> {
         Ok(cx.clone())
     }
 }
 
 impl Extract for Principal {
-    fn from_call(cx: &Context) -> Result<Principal, ToolError> {
+    fn from_call(cx: &Context) -> Result<Principal, HandlerError> {
         Ok(cx.principal().clone())
     }
 }
@@ -198,7 +198,7 @@ impl fmt::Debug for Headers {
 }
 
 impl Extract for Headers {
-    fn from_call(cx: &Context) -> Result<Headers, ToolError> {
+    fn from_call(cx: &Context) -> Result<Headers, HandlerError> {
         Ok(Headers(cx.shared_headers()))
     }
 }
@@ -231,11 +231,11 @@ impl<T> Deref for State<T> {
 }
 
 impl<T: Send + Sync + 'static> Extract for State<T> {
-    fn state() -> Option<Needed> {
-        Some(Needed { id: TypeId::of::<T>(), name: type_name::<T>() })
+    fn state_type() -> Option<StateType> {
+        Some(StateType { id: TypeId::of::<T>(), name: type_name::<T>() })
     }
 
-    fn extract(cx: &Context, _: Arguments<'_>) -> Result<State<T>, Failed> {
-        cx.shared_state().map(State).ok_or(Failed::Arguments(Rejection::State(type_name::<T>())))
+    fn extract(cx: &Context, _: Arguments<'_>) -> Result<State<T>, HandlerFailure> {
+        cx.shared_state().map(State).ok_or(HandlerFailure::Extract(ExtractError::MissingState(type_name::<T>())))
     }
 }

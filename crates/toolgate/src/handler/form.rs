@@ -33,7 +33,7 @@ impl Form {
     /// A field that must be filled in.
     #[must_use]
     pub fn field(mut self, name: &str, field: Field) -> Form {
-        self.put(name, field);
+        self.insert_property(name, field);
         if let Some(schema) = self.schema.as_object_mut() {
             let required = schema.entry("required").or_insert_with(|| json!([]));
             if let Some(required) = required.as_array_mut() {
@@ -46,7 +46,7 @@ impl Form {
     /// A field that may stay empty.
     #[must_use]
     pub fn optional(mut self, name: &str, field: Field) -> Form {
-        self.put(name, field);
+        self.insert_property(name, field);
         self
     }
 
@@ -62,7 +62,7 @@ impl Form {
         &self.schema
     }
 
-    fn put(&mut self, name: &str, field: Field) {
+    fn insert_property(&mut self, name: &str, field: Field) {
         if let Some(properties) = self.schema.get_mut("properties").and_then(Value::as_object_mut) {
             properties.insert(name.to_owned(), Value::Object(field.0));
         }
@@ -86,110 +86,110 @@ impl Form {
 pub struct Field(Map<String, Value>);
 
 impl Field {
-    fn of(kind: &str) -> Field {
+    fn with_type(kind: &str) -> Field {
         Field(Map::from_iter([("type".to_owned(), kind.into())]))
     }
 
     /// A text.
     #[must_use]
     pub fn text() -> Field {
-        Field::of("string")
+        Field::with_type("string")
     }
 
     /// An e-mail address.
     #[must_use]
     pub fn email() -> Field {
-        Field::of("string").with("format", "email")
+        Field::with_type("string").with_keyword("format", "email")
     }
 
     /// A date.
     #[must_use]
     pub fn date() -> Field {
-        Field::of("string").with("format", "date")
+        Field::with_type("string").with_keyword("format", "date")
     }
 
     /// A number.
     #[must_use]
     pub fn number() -> Field {
-        Field::of("number")
+        Field::with_type("number")
     }
 
     /// A whole number.
     #[must_use]
     pub fn integer() -> Field {
-        Field::of("integer")
+        Field::with_type("integer")
     }
 
     /// Yes or no.
     #[must_use]
     pub fn flag() -> Field {
-        Field::of("boolean")
+        Field::with_type("boolean")
     }
 
     /// One of these.
     #[must_use]
     pub fn choice<'a>(options: impl IntoIterator<Item = &'a str>) -> Field {
-        Field::of("string").with("enum", Value::from_iter(options))
+        Field::with_type("string").with_keyword("enum", Value::from_iter(options))
     }
 
     /// One of these values, each with a title to show.
     #[must_use]
     pub fn titled_choice<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Field {
-        Field::of("string").with("oneOf", titled(options))
+        Field::with_type("string").with_keyword("oneOf", titled_options(options))
     }
 
     /// One of these values with titles, in the older form that some clients still prefer.
     #[must_use]
     pub fn legacy_choice<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Field {
         let (values, titles): (Vec<&str>, Vec<&str>) = options.into_iter().unzip();
-        Field::of("string").with("enum", values).with("enumNames", titles)
+        Field::with_type("string").with_keyword("enum", values).with_keyword("enumNames", titles)
     }
 
     /// Any of these.
     #[must_use]
     pub fn choices<'a>(options: impl IntoIterator<Item = &'a str>) -> Field {
-        Field::of("array").with("items", json!({ "type": "string", "enum": Value::from_iter(options) }))
+        Field::with_type("array").with_keyword("items", json!({ "type": "string", "enum": Value::from_iter(options) }))
     }
 
     /// Any of these values, each with a title to show.
     #[must_use]
     pub fn titled_choices<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Field {
-        Field::of("array").with("items", json!({ "anyOf": titled(options) }))
+        Field::with_type("array").with_keyword("items", json!({ "anyOf": titled_options(options) }))
     }
 
     /// A label.
     #[must_use]
     pub fn title(self, title: &str) -> Field {
-        self.with("title", title)
+        self.with_keyword("title", title)
     }
 
     /// A sentence that helps to fill it in.
     #[must_use]
     pub fn describe(self, description: &str) -> Field {
-        self.with("description", description)
+        self.with_keyword("description", description)
     }
 
     /// What stands there already.
     #[must_use]
     pub fn default(self, value: impl Into<Value>) -> Field {
-        self.with("default", value)
+        self.with_keyword("default", value)
     }
 
     /// At least: of a number, its value; of a text, its length; of choices, how many.
     #[must_use]
     pub fn min(self, least: impl Into<Value>) -> Field {
-        let key = self.bound("minimum", "minLength", "minItems");
-        self.with(key, least)
+        let key = self.bound_keyword("minimum", "minLength", "minItems");
+        self.with_keyword(key, least)
     }
 
     /// At most: of a number, its value; of a text, its length; of choices, how many.
     #[must_use]
     pub fn max(self, most: impl Into<Value>) -> Field {
-        let key = self.bound("maximum", "maxLength", "maxItems");
-        self.with(key, most)
+        let key = self.bound_keyword("maximum", "maxLength", "maxItems");
+        self.with_keyword(key, most)
     }
 
-    fn bound(&self, number: &'static str, text: &'static str, choices: &'static str) -> &'static str {
+    fn bound_keyword(&self, number: &'static str, text: &'static str, choices: &'static str) -> &'static str {
         match self.0.get("type").and_then(Value::as_str) {
             Some("string") => text,
             Some("array") => choices,
@@ -197,12 +197,12 @@ impl Field {
         }
     }
 
-    fn with(mut self, key: &str, value: impl Into<Value>) -> Field {
+    fn with_keyword(mut self, key: &str, value: impl Into<Value>) -> Field {
         self.0.insert(key.to_owned(), value.into());
         self
     }
 }
 
-fn titled<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Value {
+fn titled_options<'a>(options: impl IntoIterator<Item = (&'a str, &'a str)>) -> Value {
     options.into_iter().map(|(value, title)| json!({ "const": value, "title": title })).collect()
 }

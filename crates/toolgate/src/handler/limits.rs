@@ -14,15 +14,15 @@ use std::fmt;
     label = "not a number, nor an `Option` of one"
 )]
 pub trait Number {
-    type Plain: PartialOrd + fmt::Display + Copy;
+    type Primitive: PartialOrd + fmt::Display + Copy;
 
-    fn number(&self) -> Option<Self::Plain>;
+    fn number(&self) -> Option<Self::Primitive>;
 }
 
 macro_rules! numbers {
     ($($type:ty)*) => {$(
         impl Number for $type {
-            type Plain = $type;
+            type Primitive = $type;
 
             fn number(&self) -> Option<$type> {
                 Some(*self)
@@ -33,9 +33,9 @@ macro_rules! numbers {
 numbers! { i8 i16 i32 i64 isize u8 u16 u32 u64 usize f32 f64 }
 
 impl<T: Number> Number for Option<T> {
-    type Plain = T::Plain;
+    type Primitive = T::Primitive;
 
-    fn number(&self) -> Option<T::Plain> {
+    fn number(&self) -> Option<T::Primitive> {
         self.as_ref().and_then(T::number)
     }
 }
@@ -46,8 +46,8 @@ impl<T: Number> Number for Option<T> {
     message = "`min_len` and `max_len` are for texts and lists, and `{Self}` is neither",
     label = "neither a `String` nor a `Vec`, nor an `Option` of one"
 )]
-pub trait Measure {
-    const OF: &'static str;
+pub trait HasLength {
+    const UNIT: &'static str;
 
     fn length(&self) -> Option<usize>;
 }
@@ -64,8 +64,8 @@ pub trait Text {
 
 macro_rules! texts {
     ($($type:ty)*) => {$(
-        impl Measure for $type {
-            const OF: &'static str = "characters";
+        impl HasLength for $type {
+            const UNIT: &'static str = "characters";
 
             fn length(&self) -> Option<usize> {
                 Some(self.chars().count())
@@ -81,16 +81,16 @@ macro_rules! texts {
 }
 texts! { String Box<str> Cow<'static, str> }
 
-impl<T> Measure for Vec<T> {
-    const OF: &'static str = "items";
+impl<T> HasLength for Vec<T> {
+    const UNIT: &'static str = "items";
 
     fn length(&self) -> Option<usize> {
         Some(self.len())
     }
 }
 
-impl<T: Measure> Measure for Option<T> {
-    const OF: &'static str = T::OF;
+impl<T: HasLength> HasLength for Option<T> {
+    const UNIT: &'static str = T::UNIT;
 
     fn length(&self) -> Option<usize> {
         self.as_ref().and_then(T::length)
@@ -104,25 +104,25 @@ impl<T: Text> Text for Option<T> {
 }
 
 #[doc(hidden)]
-pub fn at_least<N: Number>(name: &str, value: &N, least: N::Plain) -> Result<(), String> {
-    within(name, value, |number| *number >= least, format_args!("at least {least}"))
+pub fn at_least<N: Number>(name: &str, value: &N, least: N::Primitive) -> Result<(), String> {
+    check_number(name, value, |number| *number >= least, format_args!("at least {least}"))
 }
 
 #[doc(hidden)]
-pub fn at_most<N: Number>(name: &str, value: &N, most: N::Plain) -> Result<(), String> {
-    within(name, value, |number| *number <= most, format_args!("at most {most}"))
+pub fn at_most<N: Number>(name: &str, value: &N, most: N::Primitive) -> Result<(), String> {
+    check_number(name, value, |number| *number <= most, format_args!("at most {most}"))
 }
 
 #[doc(hidden)]
-pub fn below<N: Number>(name: &str, value: &N, end: N::Plain) -> Result<(), String> {
-    within(name, value, |number| *number < end, format_args!("less than {end}"))
+pub fn below<N: Number>(name: &str, value: &N, end: N::Primitive) -> Result<(), String> {
+    check_number(name, value, |number| *number < end, format_args!("less than {end}"))
 }
 
 /// What is not a number is within no limits: the comparison has to succeed.
-fn within<N: Number>(
+fn check_number<N: Number>(
     name: &str,
     value: &N,
-    fits: impl FnOnce(&N::Plain) -> bool,
+    fits: impl FnOnce(&N::Primitive) -> bool,
     expected: fmt::Arguments<'_>,
 ) -> Result<(), String> {
     match value.number() {
@@ -134,20 +134,20 @@ fn within<N: Number>(
 }
 
 #[doc(hidden)]
-pub fn min_len<M: Measure>(name: &str, value: &M, least: usize) -> Result<(), String> {
+pub fn min_len<M: HasLength>(name: &str, value: &M, least: usize) -> Result<(), String> {
     match value.length() {
         Some(length) if length < least => {
-            Err(format!("`{name}` must have at least {least} {}, got {length}", M::OF))
+            Err(format!("`{name}` must have at least {least} {}, got {length}", M::UNIT))
         }
         _ => Ok(()),
     }
 }
 
 #[doc(hidden)]
-pub fn max_len<M: Measure>(name: &str, value: &M, most: usize) -> Result<(), String> {
+pub fn max_len<M: HasLength>(name: &str, value: &M, most: usize) -> Result<(), String> {
     match value.length() {
         Some(length) if length > most => {
-            Err(format!("`{name}` must have at most {most} {}, got {length}", M::OF))
+            Err(format!("`{name}` must have at most {most} {}, got {length}", M::UNIT))
         }
         _ => Ok(()),
     }
@@ -155,25 +155,25 @@ pub fn max_len<M: Measure>(name: &str, value: &M, most: usize) -> Result<(), Str
 
 /// A regular expression as JSON Schema has them, made when it is first needed.
 #[doc(hidden)]
-pub struct Pattern {
+pub struct ArgumentPattern {
     text: &'static str,
     #[cfg(feature = "validate")]
-    read: std::sync::OnceLock<Option<toolgate_schema::Pattern>>,
+    compiled: std::sync::OnceLock<Option<toolgate_schema::Pattern>>,
 }
 
-impl fmt::Debug for Pattern {
+impl fmt::Debug for ArgumentPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Pattern").field(&self.text).finish()
     }
 }
 
-impl Pattern {
+impl ArgumentPattern {
     #[must_use]
-    pub const fn new(text: &'static str) -> Pattern {
-        Pattern {
+    pub const fn new(text: &'static str) -> ArgumentPattern {
+        ArgumentPattern {
             text,
             #[cfg(feature = "validate")]
-            read: std::sync::OnceLock::new(),
+            compiled: std::sync::OnceLock::new(),
         }
     }
 
@@ -181,7 +181,7 @@ impl Pattern {
     ///
     /// # Errors
     /// If it does not, in words that name the parameter.
-    pub fn check<T: Text>(&self, name: &str, value: &T) -> Result<(), String> {
+    pub fn validate<T: Text>(&self, name: &str, value: &T) -> Result<(), String> {
         match value.text() {
             Some(text) if !self.fits(text) => Err(format!("`{name}` must match `{}`", self.text)),
             _ => Ok(()),
@@ -190,7 +190,7 @@ impl Pattern {
 
     #[cfg(feature = "validate")]
     fn fits(&self, text: &str) -> bool {
-        let read = self.read.get_or_init(|| toolgate_schema::Pattern::new(self.text).ok());
+        let read = self.compiled.get_or_init(|| toolgate_schema::Pattern::new(self.text).ok());
         read.as_ref().is_some_and(|pattern| pattern.is_match(text) == Ok(true))
     }
 
@@ -224,10 +224,10 @@ mod tests {
     #[test]
     #[cfg(feature = "validate")]
     fn a_pattern_that_cannot_be_read_is_never_matched() {
-        let word = Pattern::new("^[a-z]+$");
-        assert_eq!(word.check("w", &"abc".to_owned()), Ok(()));
-        assert_eq!(word.check("w", &None::<String>), Ok(()));
-        assert_eq!(word.check("w", &"a b".to_owned()).unwrap_err(), "`w` must match `^[a-z]+$`");
-        assert!(Pattern::new("(").check("w", &"(".to_owned()).is_err());
+        let word = ArgumentPattern::new("^[a-z]+$");
+        assert_eq!(word.validate("w", &"abc".to_owned()), Ok(()));
+        assert_eq!(word.validate("w", &None::<String>), Ok(()));
+        assert_eq!(word.validate("w", &"a b".to_owned()).unwrap_err(), "`w` must match `^[a-z]+$`");
+        assert!(ArgumentPattern::new("(").validate("w", &"(".to_owned()).is_err());
     }
 }

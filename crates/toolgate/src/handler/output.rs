@@ -9,28 +9,28 @@ use serde::Serialize;
 use toolgate_wire::model::{Content, ResourceContents, PromptMessage, PromptOutput, Role, ToolOutput};
 use toolgate_wire::{ProtocolError, RawJson};
 
-use super::{Rejection, schema_of};
+use super::{ExtractError, schema_of};
 
 /// A handler that did not end well.
 #[derive(Debug)]
 #[doc(hidden)]
-pub enum Failed {
+pub enum HandlerFailure {
     /// It was never started.
-    Arguments(Rejection),
+    Extract(ExtractError),
     /// It said why, in words for the caller.
-    Handler(Box<ToolOutput>),
+    ErrorOutput(Box<ToolOutput>),
     /// It will not answer at all.
-    Fault(ProtocolError),
+    Protocol(ProtocolError),
 }
 
 /// What reading gave.
 #[derive(Debug)]
 #[doc(hidden)]
-pub enum Found {
+pub enum ReadOutcome {
     /// The contents, one or several.
     Contents(Vec<ResourceContents>),
     /// There is nothing with that URI.
-    Nothing,
+    NotFound,
 }
 
 /// A value that structured output is made of: JSON for programs, the same as text for models.
@@ -63,31 +63,31 @@ pub struct Json<T>(pub T);
 /// }
 /// assert_eq!(read().unwrap_err().to_string(), "invalid digit found in string");
 /// ```
-pub struct ToolError(String);
+pub struct HandlerError(String);
 
-impl ToolError {
+impl HandlerError {
     /// A failure in these words.
-    pub fn new(message: impl Into<String>) -> ToolError {
-        ToolError(message.into())
+    pub fn new(message: impl Into<String>) -> HandlerError {
+        HandlerError(message.into())
     }
 }
 
-impl fmt::Display for ToolError {
+impl fmt::Display for HandlerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl fmt::Debug for ToolError {
+impl fmt::Debug for HandlerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ToolError").field(&self.0).finish()
     }
 }
 
 // `ToolError` itself is no `std::error::Error`, or this would overlap with `From<T> for T`.
-impl<E: std::error::Error> From<E> for ToolError {
-    fn from(error: E) -> ToolError {
-        ToolError(error.to_string())
+impl<E: std::error::Error> From<E> for HandlerError {
+    fn from(error: E) -> HandlerError {
+        HandlerError(error.to_string())
     }
 }
 
@@ -109,36 +109,36 @@ pub trait IntoOutput {
 
     /// The output.
     #[doc(hidden)]
-    fn into_output(self) -> Result<ToolOutput, Failed>;
+    fn into_output(self) -> Result<ToolOutput, HandlerFailure>;
 }
 
 impl IntoOutput for ToolOutput {
-    fn into_output(self) -> Result<ToolOutput, Failed> {
+    fn into_output(self) -> Result<ToolOutput, HandlerFailure> {
         Ok(self)
     }
 }
 
 /// No result but an error of the protocol: for hosts, not for models.
 impl IntoOutput for ProtocolError {
-    fn into_output(self) -> Result<ToolOutput, Failed> {
-        Err(Failed::Fault(self))
+    fn into_output(self) -> Result<ToolOutput, HandlerFailure> {
+        Err(HandlerFailure::Protocol(self))
     }
 }
 
 impl IntoOutput for () {
-    fn into_output(self) -> Result<ToolOutput, Failed> {
+    fn into_output(self) -> Result<ToolOutput, HandlerFailure> {
         Ok(ToolOutput::default())
     }
 }
 
 impl IntoOutput for Content {
-    fn into_output(self) -> Result<ToolOutput, Failed> {
+    fn into_output(self) -> Result<ToolOutput, HandlerFailure> {
         vec![self].into_output()
     }
 }
 
 impl IntoOutput for Vec<Content> {
-    fn into_output(self) -> Result<ToolOutput, Failed> {
+    fn into_output(self) -> Result<ToolOutput, HandlerFailure> {
         Ok(ToolOutput { content: self, ..ToolOutput::default() })
     }
 }
@@ -146,7 +146,7 @@ impl IntoOutput for Vec<Content> {
 macro_rules! text_output {
     ($($type:ty),*) => {$(
         impl IntoOutput for $type {
-            fn into_output(self) -> Result<ToolOutput, Failed> {
+            fn into_output(self) -> Result<ToolOutput, HandlerFailure> {
                 Ok(ToolOutput::text(self))
             }
         }
@@ -157,7 +157,7 @@ text_output!(String, &'static str, Cow<'static, str>, Box<str>);
 macro_rules! displayed_output {
     ($($type:ty),*) => {$(
         impl IntoOutput for $type {
-            fn into_output(self) -> Result<ToolOutput, Failed> {
+            fn into_output(self) -> Result<ToolOutput, HandlerFailure> {
                 Ok(ToolOutput::text(self.to_string()))
             }
         }
@@ -166,8 +166,8 @@ macro_rules! displayed_output {
 displayed_output!(bool, i8, i16, i32, i64, u8, u16, u32, u64, usize, f32, f64);
 
 impl IntoOutput for serde_json::Value {
-    fn into_output(self) -> Result<ToolOutput, Failed> {
-        Ok(structured(RawJson::from(self)))
+    fn into_output(self) -> Result<ToolOutput, HandlerFailure> {
+        Ok(structured_output(RawJson::from(self)))
     }
 }
 
@@ -176,8 +176,8 @@ impl<T: Serialize + JsonSchema> IntoOutput for Json<T> {
         Some(schema_of::<T>())
     }
 
-    fn into_output(self) -> Result<ToolOutput, Failed> {
-        Ok(structured(to_raw(&self.0)?))
+    fn into_output(self) -> Result<ToolOutput, HandlerFailure> {
+        Ok(structured_output(to_raw(&self.0)?))
     }
 }
 
@@ -186,27 +186,27 @@ impl<T: IntoOutput, E: fmt::Display> IntoOutput for Result<T, E> {
         T::schema()
     }
 
-    fn into_output(self) -> Result<ToolOutput, Failed> {
+    fn into_output(self) -> Result<ToolOutput, HandlerFailure> {
         match self {
             Ok(output) => output.into_output(),
-            Err(error) => Err(failed(&error)),
+            Err(error) => Err(handler_failure(&error)),
         }
     }
 }
 
-fn structured(value: RawJson) -> ToolOutput {
+fn structured_output(value: RawJson) -> ToolOutput {
     // The text is for clients that know no structured output: the protocol asks for it.
     let text = value.as_str().to_owned();
     ToolOutput { structured_content: Some(value), ..ToolOutput::text(text) }
 }
 
-fn to_raw(value: &impl Serialize) -> Result<RawJson, Failed> {
-    RawJson::from_serializable(value).map_err(|error| failed(&format_args!("the result is not JSON: {error}")))
+fn to_raw(value: &impl Serialize) -> Result<RawJson, HandlerFailure> {
+    RawJson::from_serializable(value).map_err(|error| handler_failure(&format_args!("the result is not JSON: {error}")))
 }
 
 /// `{:#}` lets error types that keep a chain of causes tell all of it.
-pub(super) fn failed(error: &impl fmt::Display) -> Failed {
-    Failed::Handler(Box::new(ToolOutput::error(format!("{error:#}"))))
+pub(super) fn handler_failure(error: &impl fmt::Display) -> HandlerFailure {
+    HandlerFailure::ErrorOutput(Box::new(ToolOutput::error(format!("{error:#}"))))
 }
 
 /// What a resource's or template's handler may return: text, bytes, [`Json`], whole [`Contents`], or an
@@ -226,18 +226,18 @@ pub trait IntoContents {
 
     /// The contents of the resource at `uri`.
     #[doc(hidden)]
-    fn into_contents(self, uri: &str) -> Result<Found, Failed>;
+    fn into_contents(self, uri: &str) -> Result<ReadOutcome, HandlerFailure>;
 }
 
 impl IntoContents for ResourceContents {
-    fn into_contents(self, _: &str) -> Result<Found, Failed> {
-        Ok(Found::Contents(vec![self]))
+    fn into_contents(self, _: &str) -> Result<ReadOutcome, HandlerFailure> {
+        Ok(ReadOutcome::Contents(vec![self]))
     }
 }
 
 impl IntoContents for Vec<ResourceContents> {
-    fn into_contents(self, _: &str) -> Result<Found, Failed> {
-        Ok(Found::Contents(self))
+    fn into_contents(self, _: &str) -> Result<ReadOutcome, HandlerFailure> {
+        Ok(ReadOutcome::Contents(self))
     }
 }
 
@@ -248,7 +248,7 @@ macro_rules! contents {
                 Some($mime)
             }
 
-            fn into_contents(self, uri: &str) -> Result<Found, Failed> {
+            fn into_contents(self, uri: &str) -> Result<ReadOutcome, HandlerFailure> {
                 ResourceContents::$make(uri, self).into_contents(uri)
             }
         }
@@ -262,7 +262,7 @@ impl<T: Serialize> IntoContents for Json<T> {
         Some("application/json")
     }
 
-    fn into_contents(self, uri: &str) -> Result<Found, Failed> {
+    fn into_contents(self, uri: &str) -> Result<ReadOutcome, HandlerFailure> {
         let text = to_raw(&self.0)?;
         ResourceContents::text(uri, text.as_str()).with_mime("application/json").into_contents(uri)
     }
@@ -273,8 +273,8 @@ impl<T: IntoContents> IntoContents for Option<T> {
         T::mime()
     }
 
-    fn into_contents(self, uri: &str) -> Result<Found, Failed> {
-        self.map_or(Ok(Found::Nothing), |contents| contents.into_contents(uri))
+    fn into_contents(self, uri: &str) -> Result<ReadOutcome, HandlerFailure> {
+        self.map_or(Ok(ReadOutcome::NotFound), |contents| contents.into_contents(uri))
     }
 }
 
@@ -283,10 +283,10 @@ impl<T: IntoContents, E: fmt::Display> IntoContents for Result<T, E> {
         T::mime()
     }
 
-    fn into_contents(self, uri: &str) -> Result<Found, Failed> {
+    fn into_contents(self, uri: &str) -> Result<ReadOutcome, HandlerFailure> {
         match self {
             Ok(contents) => contents.into_contents(uri),
-            Err(error) => Err(failed(&error)),
+            Err(error) => Err(handler_failure(&error)),
         }
     }
 }
@@ -300,63 +300,63 @@ impl<T: IntoContents, E: fmt::Display> IntoContents for Result<T, E> {
 pub trait IntoPrompt {
     /// The filled prompt.
     #[doc(hidden)]
-    fn into_prompt(self) -> Result<PromptOutput, Failed>;
+    fn into_prompt(self) -> Result<PromptOutput, HandlerFailure>;
 }
 
 impl IntoPrompt for PromptOutput {
-    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+    fn into_prompt(self) -> Result<PromptOutput, HandlerFailure> {
         Ok(self)
     }
 }
 
 impl IntoPrompt for Vec<PromptMessage> {
-    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+    fn into_prompt(self) -> Result<PromptOutput, HandlerFailure> {
         Ok(PromptOutput { messages: self, ..PromptOutput::default() })
     }
 }
 
 impl IntoPrompt for PromptMessage {
-    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+    fn into_prompt(self) -> Result<PromptOutput, HandlerFailure> {
         vec![self].into_prompt()
     }
 }
 
 impl IntoPrompt for Content {
-    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+    fn into_prompt(self) -> Result<PromptOutput, HandlerFailure> {
         PromptMessage { role: Role::User, content: self }.into_prompt()
     }
 }
 
 impl IntoPrompt for Vec<Content> {
-    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+    fn into_prompt(self) -> Result<PromptOutput, HandlerFailure> {
         let said_by_user = |content| PromptMessage { role: Role::User, content };
         self.into_iter().map(said_by_user).collect::<Vec<_>>().into_prompt()
     }
 }
 
 impl IntoPrompt for Vec<String> {
-    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+    fn into_prompt(self) -> Result<PromptOutput, HandlerFailure> {
         self.into_iter().map(Content::text).collect::<Vec<_>>().into_prompt()
     }
 }
 
 impl IntoPrompt for String {
-    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+    fn into_prompt(self) -> Result<PromptOutput, HandlerFailure> {
         Content::text(self).into_prompt()
     }
 }
 
 impl IntoPrompt for &'static str {
-    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+    fn into_prompt(self) -> Result<PromptOutput, HandlerFailure> {
         Content::text(self).into_prompt()
     }
 }
 
 impl<T: IntoPrompt, E: fmt::Display> IntoPrompt for Result<T, E> {
-    fn into_prompt(self) -> Result<PromptOutput, Failed> {
+    fn into_prompt(self) -> Result<PromptOutput, HandlerFailure> {
         match self {
             Ok(prompt) => prompt.into_prompt(),
-            Err(error) => Err(failed(&error)),
+            Err(error) => Err(handler_failure(&error)),
         }
     }
 }

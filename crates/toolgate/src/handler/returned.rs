@@ -11,32 +11,32 @@ use std::marker::PhantomData;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::output::failed;
-use super::{Failed, IntoContents, IntoOutput, IntoPrompt, Json};
+use super::output::handler_failure;
+use super::{HandlerFailure, IntoContents, IntoOutput, IntoPrompt, Json};
 
 /// The type of a value, without the value.
 #[derive(Clone, Copy, Debug)]
 #[doc(hidden)]
-pub struct Returned<T>(PhantomData<fn() -> T>);
+pub struct ReturnType<T>(PhantomData<fn() -> T>);
 
-impl<T> Returned<T> {
-    pub fn of(_: &T) -> Returned<T> {
-        Returned(PhantomData)
+impl<T> ReturnType<T> {
+    pub fn of(_: &T) -> ReturnType<T> {
+        ReturnType(PhantomData)
     }
 }
 
 /// Runs, wherever there is a thread: says which variable keeps it from that, if one does.
 #[doc(hidden)]
-pub fn sendable<F: Future + Send + 'static>(run: F) -> impl Future<Output = F::Output> + Send + 'static {
+pub fn require_send<F: Future + Send + 'static>(run: F) -> impl Future<Output = F::Output> + Send + 'static {
     run
 }
 
 /// A type that is taken out of a call: says so at its place, if it cannot be.
 #[doc(hidden)]
-pub fn extractable<E: super::Extract>() {}
+pub fn require_extract<E: super::Extract>() {}
 
 /// Declares one way a value becomes an output, for those types that it fits.
-macro_rules! ways {
+macro_rules! return_kinds {
     ($($fits:ident $method:ident $way:ident [$($generics:tt)*] for $type:ty;)*) => {$(
         #[doc(hidden)]
         pub trait $fits {
@@ -49,42 +49,42 @@ macro_rules! ways {
     )*};
 }
 
-ways! {
-    ToolPlain tool Plain [T: IntoOutput] for &&&Returned<T>;
-    ToolFallible tool FallibleJson [T: Serialize + JsonSchema, E: Display] for &&Returned<Result<T, E>>;
-    ToolValue tool ValueJson [T: Serialize + JsonSchema] for &Returned<T>;
-    ToolUnfit tool UnfitTool [T] for Returned<T>;
+return_kinds! {
+    ToolPlain tool Plain [T: IntoOutput] for &&&ReturnType<T>;
+    ToolFallible tool FallibleJson [T: Serialize + JsonSchema, E: Display] for &&ReturnType<Result<T, E>>;
+    ToolValue tool ValueJson [T: Serialize + JsonSchema] for &ReturnType<T>;
+    ToolUnsupported tool UnsupportedTool [T] for ReturnType<T>;
 
-    ReadPlain read Plain [T: IntoContents] for &&&&&Returned<T>;
-    ReadFallibleOption read FallibleOptionJson [T: Serialize, E: Display] for &&&&Returned<Result<Option<T>, E>>;
-    ReadFallible read FallibleJson [T: Serialize, E: Display] for &&&Returned<Result<T, E>>;
-    ReadOption read OptionJson [T: Serialize] for &&Returned<Option<T>>;
-    ReadValue read ValueJson [T: Serialize] for &Returned<T>;
-    ReadUnfit read UnfitRead [T] for Returned<T>;
+    ReadPlain read Plain [T: IntoContents] for &&&&&ReturnType<T>;
+    ReadFallibleOption read FallibleOptionJson [T: Serialize, E: Display] for &&&&ReturnType<Result<Option<T>, E>>;
+    ReadFallible read FallibleJson [T: Serialize, E: Display] for &&&ReturnType<Result<T, E>>;
+    ReadOption read OptionJson [T: Serialize] for &&ReturnType<Option<T>>;
+    ReadValue read ValueJson [T: Serialize] for &ReturnType<T>;
+    ReadUnsupported read UnsupportedRead [T] for ReturnType<T>;
 
-    PromptPlain prompt Plain [T: IntoPrompt] for &Returned<T>;
-    PromptUnfit prompt UnfitPrompt [T] for Returned<T>;
+    PromptPlain prompt Plain [T: IntoPrompt] for &ReturnType<T>;
+    PromptUnsupported prompt UnsupportedPrompt [T] for ReturnType<T>;
 
-    SuggestFallible suggest FallibleWords [I: IntoIterator<Item: Into<String>>, E: Display]
-        for &&Returned<Result<I, E>>;
-    SuggestPlain suggest PlainWords [I: IntoIterator<Item: Into<String>>] for &Returned<I>;
-    SuggestUnfit suggest PlainWords [T] for Returned<T>;
+    CompleteFallible complete FallibleStrings [I: IntoIterator<Item: Into<String>>, E: Display]
+        for &&ReturnType<Result<I, E>>;
+    CompletePlain complete PlainStrings [I: IntoIterator<Item: Into<String>>] for &ReturnType<I>;
+    CompleteUnsupported complete PlainStrings [T] for ReturnType<T>;
 }
 
-macro_rules! gives {
-    ($($way:ident [$($generics:tt)*] $value:ident: $type:ty => $given:ty $give:block)*) => {$(
+macro_rules! conversions {
+    ($($way:ident [$($generics:tt)*] $value:ident: $type:ty => $given:ty $convert:block)*) => {$(
         #[doc(hidden)]
         #[derive(Clone, Copy, Debug)]
         pub struct $way;
 
         impl $way {
             #[doc(hidden)]
-            pub fn give<$($generics)*>(self, $value: $type) -> $given $give
+            pub fn convert<$($generics)*>(self, $value: $type) -> $given $convert
         }
     )*};
 }
 
-gives! {
+conversions! {
     Plain [T] value: T => T { value }
     ValueJson [T] value: T => Json<T> { Json(value) }
     OptionJson [T] value: Option<T> => Option<Json<T>> { value.map(Json) }
@@ -93,23 +93,23 @@ gives! {
         value.map(|value| value.map(Json))
     }
     // What these give is never run: their bounds are not met, and that is the point of them.
-    UnfitTool [T: IntoOutput] value: T => () { drop(value) }
-    UnfitRead [T: IntoContents] value: T => String {
+    UnsupportedTool [T: IntoOutput] value: T => () { drop(value) }
+    UnsupportedRead [T: IntoContents] value: T => String {
         drop(value);
         String::new()
     }
-    UnfitPrompt [T: IntoPrompt] value: T => String {
+    UnsupportedPrompt [T: IntoPrompt] value: T => String {
         drop(value);
         String::new()
     }
-    PlainWords [I: IntoIterator<Item: Into<String>>] value: I => Result<Vec<String>, Failed> {
+    PlainStrings [I: IntoIterator<Item: Into<String>>] value: I => Result<Vec<String>, HandlerFailure> {
         Ok(value.into_iter().map(Into::into).collect())
     }
-    FallibleWords [I: IntoIterator<Item: Into<String>>, E: Display] value: Result<I, E>
-        => Result<Vec<String>, Failed> {
+    FallibleStrings [I: IntoIterator<Item: Into<String>>, E: Display] value: Result<I, E>
+        => Result<Vec<String>, HandlerFailure> {
         match value {
-            Ok(value) => PlainWords.give(value),
-            Err(error) => Err(failed(&error)),
+            Ok(value) => PlainStrings.convert(value),
+            Err(error) => Err(handler_failure(&error)),
         }
     }
 }

@@ -19,13 +19,13 @@ pub(crate) fn tidy(mut schema: Value) -> Value {
         root.remove("title");
         root.remove("$schema");
     }
-    tidy_one(&mut schema);
+    tidy_subschema(&mut schema);
     schema
 }
 
-fn tidy_one(schema: &mut Value) {
+fn tidy_subschema(schema: &mut Value) {
     let Value::Object(object) = schema else { return };
-    if object.get("format").and_then(Value::as_str).is_some_and(is_width) {
+    if object.get("format").and_then(Value::as_str).is_some_and(is_numeric_format) {
         object.remove("format");
     }
     let required: Vec<String> = match object.get("required") {
@@ -39,28 +39,28 @@ fn tidy_one(schema: &mut Value) {
             if !required.contains(name) {
                 drop_null(property);
             }
-            tidy_one(property);
+            tidy_subschema(property);
         }
     }
     for key in ["items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames"] {
         if let Some(inner) = object.get_mut(key) {
-            tidy_one(inner);
+            tidy_subschema(inner);
         }
     }
     for key in ["anyOf", "oneOf", "allOf", "prefixItems"] {
         if let Some(Value::Array(inner)) = object.get_mut(key) {
-            inner.iter_mut().for_each(tidy_one);
+            inner.iter_mut().for_each(tidy_subschema);
         }
     }
     for key in ["$defs", "patternProperties", "dependentSchemas"] {
         if let Some(Value::Object(inner)) = object.get_mut(key) {
-            inner.values_mut().for_each(tidy_one);
+            inner.values_mut().for_each(tidy_subschema);
         }
     }
 }
 
 /// Whether a format only says how wide a number is in Rust.
-pub(crate) fn is_width(format: &str) -> bool {
+pub(crate) fn is_numeric_format(format: &str) -> bool {
     matches!(
         format,
         "int8"

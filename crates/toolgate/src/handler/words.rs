@@ -8,20 +8,20 @@ use serde::forward_to_deserialize_any;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Words<'a>(&'a [(String, String)]);
+pub(crate) struct TextArguments<'a>(&'a [(String, String)]);
 
-impl<'a> Words<'a> {
-    pub(crate) fn new(words: &'a [(String, String)]) -> Words<'a> {
-        Words(words)
+impl<'a> TextArguments<'a> {
+    pub(crate) fn new(words: &'a [(String, String)]) -> TextArguments<'a> {
+        TextArguments(words)
     }
 }
 
-impl<'de> Deserializer<'de> for Words<'de> {
+impl<'de> Deserializer<'de> for TextArguments<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         visitor.visit_map(MapDeserializer::new(
-            self.0.iter().map(|(name, text)| (name.as_str(), Word { name, text })),
+            self.0.iter().map(|(name, text)| (name.as_str(), TextArgument { name, text })),
         ))
     }
 
@@ -36,28 +36,28 @@ impl<'de> Deserializer<'de> for Words<'de> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Word<'a> {
+struct TextArgument<'a> {
     name: &'a str,
     text: &'a str,
 }
 
-impl Word<'_> {
+impl TextArgument<'_> {
     fn parse<T: std::str::FromStr>(self, what: &str) -> Result<T, Error> {
-        let Word { name, text } = self;
+        let TextArgument { name, text } = self;
         let shown = text.char_indices().nth(80).map_or(text, |(end, _)| &text[..end]);
         text.parse().map_err(|_| de::Error::custom(format_args!("`{name}` must be {what}, got {shown:?}")))
     }
 }
 
-impl<'de> IntoDeserializer<'de, Error> for Word<'de> {
-    type Deserializer = Word<'de>;
+impl<'de> IntoDeserializer<'de, Error> for TextArgument<'de> {
+    type Deserializer = TextArgument<'de>;
 
-    fn into_deserializer(self) -> Word<'de> {
+    fn into_deserializer(self) -> TextArgument<'de> {
         self
     }
 }
 
-macro_rules! parsed {
+macro_rules! parse_from_text {
     ($($method:ident $visit:ident $what:literal)*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
             visitor.$visit(self.parse($what)?)
@@ -65,10 +65,10 @@ macro_rules! parsed {
     )*};
 }
 
-impl<'de> Deserializer<'de> for Word<'de> {
+impl<'de> Deserializer<'de> for TextArgument<'de> {
     type Error = Error;
 
-    parsed! {
+    parse_from_text! {
         deserialize_bool visit_bool "true or false"
         deserialize_i8 visit_i8 "an integer"
         deserialize_i16 visit_i16 "an integer"
@@ -113,19 +113,19 @@ impl<'de> Deserializer<'de> for Word<'de> {
     }
 }
 
-impl<'de> EnumAccess<'de> for Word<'de> {
+impl<'de> EnumAccess<'de> for TextArgument<'de> {
     type Error = Error;
-    type Variant = Unit;
+    type Variant = UnitVariant;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Unit), Error> {
-        seed.deserialize(self).map(|variant| (variant, Unit))
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, UnitVariant), Error> {
+        seed.deserialize(self).map(|variant| (variant, UnitVariant))
     }
 }
 
 /// A text can name a variant, but brings nothing to fill it with.
-struct Unit;
+struct UnitVariant;
 
-impl<'de> VariantAccess<'de> for Unit {
+impl<'de> VariantAccess<'de> for UnitVariant {
     type Error = Error;
 
     fn unit_variant(self) -> Result<(), Error> {
@@ -168,16 +168,16 @@ mod tests {
         scale: f64,
     }
 
-    fn read(words: &[(&str, &str)]) -> Result<Page, String> {
+    fn deserialize_page(words: &[(&str, &str)]) -> Result<Page, String> {
         let words: Vec<_> =
             words.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-        Page::deserialize(Words::new(&words)).map_err(|error| error.to_string())
+        Page::deserialize(TextArguments::new(&words)).map_err(|error| error.to_string())
     }
 
     #[test]
     fn texts_become_what_the_fields_want() {
         let page =
-            read(&[("id", "7"), ("title", "8"), ("draft", "true"), ("style", "long"), ("scale", "0.5")]);
+            deserialize_page(&[("id", "7"), ("title", "8"), ("draft", "true"), ("style", "long"), ("scale", "0.5")]);
         let wanted =
             Page { id: 7, title: "8".into(), draft: Some(true), style: Some(Style::Long), scale: 0.5 };
         assert_eq!(page, Ok(wanted));
@@ -186,9 +186,9 @@ mod tests {
     #[test]
     fn a_wrong_text_is_named() {
         assert_eq!(
-            read(&[("id", "seven"), ("title", "x")]).unwrap_err(),
+            deserialize_page(&[("id", "seven"), ("title", "x")]).unwrap_err(),
             "`id` must be a non-negative integer, got \"seven\""
         );
-        assert_eq!(read(&[("id", "7")]).unwrap_err(), "missing field `title`");
+        assert_eq!(deserialize_page(&[("id", "7")]).unwrap_err(), "missing field `title`");
     }
 }

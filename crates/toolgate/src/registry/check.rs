@@ -11,67 +11,67 @@ use toolgate_schema::{ValidationError, ValidationErrorKind, Schema, Type};
 use toolgate_wire::RawJson;
 use toolgate_wire::model::{ClientResult, ServerRequest, ElicitRequest, ElicitResult};
 
-use crate::handler::is_width;
+use crate::handler::is_numeric_format;
 #[cfg(feature = "validate")]
 use crate::written;
 
 /// How many faults are told at once.
-const MOST: usize = 10;
+const MAX_REPORTED_ERRORS: usize = 10;
 
 /// A schema that is read once and used for every call.
-pub(crate) struct Check {
+pub(crate) struct ArgumentValidator {
     /// A validator is many times larger than its schema. Where the type that reads the arguments notices every
     /// violation by itself, it is made when one has to be explained, and that may be never.
     #[cfg(feature = "validate")]
-    validator: OnceLock<Option<Box<Schema>>>,
+    compiled: OnceLock<Option<Box<Schema>>>,
     #[cfg(feature = "validate")]
     schema: RawJson,
     /// The type that reads the arguments notices every violation by itself.
-    typed: bool,
+    is_typed: bool,
 }
 
-impl std::fmt::Debug for Check {
+impl std::fmt::Debug for ArgumentValidator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Check").field("typed", &self.typed).finish_non_exhaustive()
+        f.debug_struct("Check").field("typed", &self.is_typed).finish_non_exhaustive()
     }
 }
 
-impl Check {
+impl ArgumentValidator {
     /// Reads a schema. `typed`: a Rust type made it, and reads what it describes.
     ///
     /// # Errors
     /// If it is not a JSON Schema, or refers to something outside itself.
-    pub(crate) fn new(schema: &Value, typed: bool) -> Result<Check, String> {
+    pub(crate) fn new(schema: &Value, typed: bool) -> Result<ArgumentValidator, String> {
         if depth(schema) > 64 {
             return Err("the schema is nested deeper than 64 levels".into());
         }
-        let typed = typed && !says_more_than_types(schema);
-        let check = Check {
+        let typed = typed && !has_value_constraints(schema);
+        let check = ArgumentValidator {
             #[cfg(feature = "validate")]
-            validator: OnceLock::new(),
+            compiled: OnceLock::new(),
             #[cfg(feature = "validate")]
             schema: RawJson::from(schema),
-            typed,
+            is_typed: typed,
         };
         #[cfg(feature = "validate")]
         if !typed {
             let validator = Schema::new(schema).map_err(|error| error.to_string())?;
             // Nobody else has it yet, so it is empty.
-            let _ = check.validator.set(Some(Box::new(validator)));
+            let _ = check.compiled.set(Some(Box::new(validator)));
         }
         Ok(check)
     }
 
     #[cfg(feature = "validate")]
-    fn validator(&self) -> Option<&Schema> {
+    fn compiled(&self) -> Option<&Schema> {
         let make = || Schema::new(&self.schema.to_value()).ok().map(Box::new);
-        self.validator.get_or_init(make).as_deref()
+        self.compiled.get_or_init(make).as_deref()
     }
 
     /// What in the schema arguments need not obey, because it is not known here: patterns in another language.
-    pub(crate) fn unread(&self) -> &[String] {
+    pub(crate) fn unsupported_patterns(&self) -> &[String] {
         #[cfg(feature = "validate")]
-        if let Some(Some(validator)) = self.validator.get() {
+        if let Some(Some(validator)) = self.compiled.get() {
             return validator.unsupported_patterns();
         }
         &[]
@@ -79,41 +79,41 @@ impl Check {
 
     /// Whether every call must be checked before its handler reads the arguments. Where not, a check is
     /// only good for explaining what the handler's type refused.
-    pub(crate) fn is_needed(&self) -> bool {
-        cfg!(feature = "validate") && !self.typed
+    pub(crate) fn is_precheck_required(&self) -> bool {
+        cfg!(feature = "validate") && !self.is_typed
     }
 
     /// What is wrong with these arguments; none if nothing is.
-    pub(crate) fn faults(&self, arguments: &RawJson) -> Option<String> {
+    pub(crate) fn find_errors(&self, arguments: &RawJson) -> Option<String> {
         #[cfg(feature = "validate")]
         {
             let value = arguments.to_value();
-            let faults = self.validator()?.errors(&value, MOST);
+            let faults = self.compiled()?.errors(&value, MAX_REPORTED_ERRORS);
             if !faults.is_empty() {
                 return Some(faults.iter().map(explain).collect::<Vec<_>>().join("; "));
             }
         }
-        let _ = (arguments, MOST);
+        let _ = (arguments, MAX_REPORTED_ERRORS);
         None
     }
 }
 
-impl Check {
+impl ArgumentValidator {
     /// Arguments that were refused, as they were meant: `"5"` where a number is wanted is a number, JSON in a text
     /// where a list is wanted is the list. None if that does not make them right. `as_text`: what is no text, where
     /// one is wanted, is its JSON.
     ///
     /// Models write such things often, and no author minds: what is read is what was written. Only what the schema
     /// refuses is ever touched.
-    pub(crate) fn mend(&self, arguments: &RawJson, as_text: bool) -> Option<RawJson> {
+    pub(crate) fn coerce(&self, arguments: &RawJson, as_text: bool) -> Option<RawJson> {
         #[cfg(feature = "validate")]
         {
-            let validator = self.validator()?;
+            let validator = self.compiled()?;
             let mut value = arguments.to_value();
-            let wrong = misfits(validator, &value)?;
+            let wrong = type_mismatches(validator, &value)?;
             for (path, wanted) in wrong {
                 let place = value.pointer_mut(&path)?;
-                *place = wanted.into_iter().find_map(|wanted| converted(place, wanted, as_text))?;
+                *place = wanted.into_iter().find_map(|wanted| convert_value(place, wanted, as_text))?;
             }
             validator.is_valid(&value).then(|| RawJson::from(value))
         }
@@ -128,12 +128,12 @@ impl Check {
 /// What has another type than the one it should have, and which that is. None if anything else is wrong too, or
 /// nothing is.
 #[cfg(feature = "validate")]
-fn misfits(validator: &Schema, value: &Value) -> Option<Vec<(String, Vec<Type>)>> {
+fn type_mismatches(validator: &Schema, value: &Value) -> Option<Vec<(String, Vec<Type>)>> {
     let mut wrong = Vec::new();
-    for fault in validator.errors(value, MOST + 1) {
+    for fault in validator.errors(value, MAX_REPORTED_ERRORS + 1) {
         let ValidationErrorKind::Type(wanted) = fault.kind() else { return None };
         // The arguments themselves are an object or nothing can be done.
-        if fault.pointer().is_empty() || wrong.len() == MOST {
+        if fault.pointer().is_empty() || wrong.len() == MAX_REPORTED_ERRORS {
             return None;
         }
         wrong.push((fault.pointer().to_owned(), wanted.iter().collect()));
@@ -143,7 +143,7 @@ fn misfits(validator: &Schema, value: &Value) -> Option<Vec<(String, Vec<Type>)>
 
 /// A value as one of another type, if it plainly is one.
 #[cfg(feature = "validate")]
-fn converted(value: &Value, wanted: Type, as_text: bool) -> Option<Value> {
+fn convert_value(value: &Value, wanted: Type, as_text: bool) -> Option<Value> {
     match (wanted, value) {
         (Type::String, Value::Object(_) | Value::Array(_) | Value::Number(_) | Value::Bool(_)) => {
             as_text.then(|| value.to_string().into())
@@ -155,22 +155,22 @@ fn converted(value: &Value, wanted: Type, as_text: bool) -> Option<Value> {
                 .or_else(|_| text.parse().map(|n: u64| n.into()))
                 .ok()
         }
-        (Type::Number, Value::String(text)) => text.trim().parse().ok().and_then(number),
+        (Type::Number, Value::String(text)) => text.trim().parse().ok().and_then(json_number),
         (Type::Boolean, Value::String(text)) => text.trim().parse().ok().map(Value::Bool),
-        (Type::Array, Value::String(text)) => inside(text).filter(Value::is_array),
-        (Type::Object, Value::String(text)) => inside(text).filter(Value::is_object),
+        (Type::Array, Value::String(text)) => parse_json_text(text).filter(Value::is_array),
+        (Type::Object, Value::String(text)) => parse_json_text(text).filter(Value::is_object),
         _ => None,
     }
 }
 
 /// What a text is if it is JSON.
 #[cfg(feature = "validate")]
-fn inside(text: &str) -> Option<Value> {
+fn parse_json_text(text: &str) -> Option<Value> {
     written::parse(Bytes::copy_from_slice(text.as_bytes())).map(|raw| raw.to_value())
 }
 
 #[cfg(feature = "validate")]
-fn number(number: f64) -> Option<Value> {
+fn json_number(number: f64) -> Option<Value> {
     serde_json::Number::from_f64(number).map(Value::Number)
 }
 
@@ -181,9 +181,9 @@ fn explain(fault: &ValidationError<'_, '_>) -> String {
     let place = if path.is_empty() {
         "the arguments".to_owned()
     } else {
-        format!("`{}`", clip(path.trim_start_matches('/')))
+        format!("`{}`", truncate(path.trim_start_matches('/')))
     };
-    let got = brief(fault.value());
+    let got = describe_value(fault.value());
     match fault.kind() {
         ValidationErrorKind::Required(name) => {
             let inside = if path.is_empty() { String::new() } else { format!(" in {place}") };
@@ -194,34 +194,34 @@ fn explain(fault: &ValidationError<'_, '_>) -> String {
             format!("{place} must be {expected}, got {got}")
         }
         ValidationErrorKind::Enum(options) => {
-            format!("{place} must be one of {}, got {got}", clip(&options.to_string()))
+            format!("{place} must be one of {}, got {got}", truncate(&options.to_string()))
         }
-        ValidationErrorKind::Const(wanted) => format!("{place} must be {}, got {got}", brief(wanted)),
+        ValidationErrorKind::Const(wanted) => format!("{place} must be {}, got {got}", describe_value(wanted)),
         ValidationErrorKind::Minimum(limit) => format!("{place} must be at least {limit}, got {got}"),
         ValidationErrorKind::Maximum(limit) => format!("{place} must be at most {limit}, got {got}"),
         ValidationErrorKind::MinLength(limit) => format!("{place} must have at least {limit} characters, got {got}"),
         ValidationErrorKind::MaxLength(limit) => format!("{place} must have at most {limit} characters, got {got}"),
         ValidationErrorKind::AdditionalProperties(unexpected) => {
-            format!("unknown parameter `{}`", clip(&unexpected.join("`, `")))
+            format!("unknown parameter `{}`", truncate(&unexpected.join("`, `")))
         }
-        _ => format!("{place}: {}", clip(&fault.message_with_value(&got))),
+        _ => format!("{place}: {}", truncate(&fault.message_with_value(&got))),
     }
 }
 
 /// A value as far as it helps: its kind, and itself if it is short.
 #[cfg(feature = "validate")]
-fn brief(value: &Value) -> String {
+fn describe_value(value: &Value) -> String {
     match value {
         Value::Object(_) => "an object".into(),
         Value::Array(_) => "an array".into(),
-        Value::String(text) => format!("the string {}", clip(&format!("{text:?}"))),
+        Value::String(text) => format!("the string {}", truncate(&format!("{text:?}"))),
         Value::Number(number) => format!("the number {number}"),
         Value::Bool(_) | Value::Null => value.to_string(),
     }
 }
 
 #[cfg(feature = "validate")]
-fn clip(text: &str) -> String {
+fn truncate(text: &str) -> String {
     match text.char_indices().nth(120) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
@@ -229,8 +229,8 @@ fn clip(text: &str) -> String {
 }
 
 /// Whether a schema demands something that reading into the type it was made from does not notice.
-fn says_more_than_types(schema: &Value) -> bool {
-    const TYPES: [&str; 15] = [
+fn has_value_constraints(schema: &Value) -> bool {
+    const TYPE_KEYWORDS: [&str; 15] = [
         "type",
         "properties",
         "required",
@@ -250,24 +250,24 @@ fn says_more_than_types(schema: &Value) -> bool {
     match schema {
         Value::Object(object) => object.iter().any(|(key, inner)| match key.as_str() {
             "properties" | "$defs" => {
-                inner.as_object().is_some_and(|all| all.values().any(says_more_than_types))
+                inner.as_object().is_some_and(|all| all.values().any(has_value_constraints))
             }
-            "items" => says_more_than_types(inner),
+            "items" => has_value_constraints(inner),
             // The least and the greatest value that the type can have; anything else is a demand.
             "minimum" => inner.as_i64() != Some(0) || !is_unsigned(object),
-            "maximum" => greatest(object).is_none_or(|greatest| inner.as_u64() != Some(greatest)),
+            "maximum" => max_of_format(object).is_none_or(|greatest| inner.as_u64() != Some(greatest)),
             // Widths of numbers, which reading into the type notices.
-            "format" => !inner.as_str().is_some_and(is_width),
-            "additionalProperties" => *inner == Value::Bool(false) || says_more_than_types(inner),
-            "anyOf" | "oneOf" => inner.as_array().is_some_and(|all| all.iter().any(says_more_than_types)),
-            key => !TYPES.contains(&key) && !key.starts_with("x-"),
+            "format" => !inner.as_str().is_some_and(is_numeric_format),
+            "additionalProperties" => *inner == Value::Bool(false) || has_value_constraints(inner),
+            "anyOf" | "oneOf" => inner.as_array().is_some_and(|all| all.iter().any(has_value_constraints)),
+            key => !TYPE_KEYWORDS.contains(&key) && !key.starts_with("x-"),
         }),
         _ => false,
     }
 }
 
 /// What an unsigned integer of this width can be at most.
-fn greatest(schema: &Map<String, Value>) -> Option<u64> {
+fn max_of_format(schema: &Map<String, Value>) -> Option<u64> {
     match schema.get("format")?.as_str()? {
         "uint8" => Some(u8::MAX.into()),
         "uint16" => Some(u16::MAX.into()),
@@ -289,15 +289,15 @@ fn depth(value: &Value) -> usize {
 }
 
 /// Whether what the user filled in is what the form asked for. Clients should see to it, and not all do.
-pub(crate) fn is_right(ask: &ServerRequest, answer: &ClientResult) -> Result<(), String> {
+pub(crate) fn validate_elicitation(ask: &ServerRequest, answer: &ClientResult) -> Result<(), String> {
     let (ServerRequest::Elicitation(ElicitRequest::Form(form)), ClientResult::Elicitation(ElicitResult::Accept(content))) = (ask, answer)
     else {
         return Ok(());
     };
-    let Ok(check) = Check::new(&form.schema.to_value(), false) else {
+    let Ok(check) = ArgumentValidator::new(&form.schema.to_value(), false) else {
         return Ok(());
     };
-    match check.faults(&content.clone().unwrap_or_else(RawJson::empty_object)) {
+    match check.find_errors(&content.clone().unwrap_or_else(RawJson::empty_object)) {
         None => Ok(()),
         Some(faults) => Err(faults),
     }
@@ -309,10 +309,10 @@ mod tests {
 
     use super::*;
 
-    fn faults(schema: &Value, arguments: Value) -> String {
-        Check::new(schema, false)
+    fn find_errors(schema: &Value, arguments: Value) -> String {
+        ArgumentValidator::new(schema, false)
             .expect("the schema is right")
-            .faults(&RawJson::from(arguments))
+            .find_errors(&RawJson::from(arguments))
             .unwrap_or_default()
     }
 
@@ -328,23 +328,23 @@ mod tests {
             "required": ["limit"],
             "additionalProperties": false
         });
-        assert_eq!(faults(&schema, json!({})), "`limit` is required and missing");
-        assert_eq!(faults(&schema, json!({"limit": "5"})), "`limit` must be integer, got the string \"5\"");
-        assert_eq!(faults(&schema, json!({"limit": 0})), "`limit` must be at least 1, got the number 0");
-        assert_eq!(faults(&schema, json!({"limit": 1, "x": 2})), "unknown parameter `x`");
+        assert_eq!(find_errors(&schema, json!({})), "`limit` is required and missing");
+        assert_eq!(find_errors(&schema, json!({"limit": "5"})), "`limit` must be integer, got the string \"5\"");
+        assert_eq!(find_errors(&schema, json!({"limit": 0})), "`limit` must be at least 1, got the number 0");
+        assert_eq!(find_errors(&schema, json!({"limit": 1, "x": 2})), "unknown parameter `x`");
         assert_eq!(
-            faults(&schema, json!({"limit": 1, "style": "tiny"})),
+            find_errors(&schema, json!({"limit": 1, "style": "tiny"})),
             "`style` must be one of [\"short\",\"long\"], got the string \"tiny\""
         );
         assert_eq!(
-            faults(&schema, json!({"limit": 1, "who": {"name": "x"}})),
+            find_errors(&schema, json!({"limit": 1, "who": {"name": "x"}})),
             "`who/name` must have at least 2 characters, got the string \"x\""
         );
-        assert_eq!(faults(&schema, json!({"limit": 7})), "");
+        assert_eq!(find_errors(&schema, json!({"limit": 7})), "");
     }
 
     #[test]
-    fn what_was_plainly_meant_is_mended() {
+    fn what_was_plainly_meant_is_coerced() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -357,8 +357,8 @@ mod tests {
             },
             "additionalProperties": false
         });
-        let check = Check::new(&schema, false).unwrap();
-        let mend = |arguments: Value| check.mend(&RawJson::from(arguments), true).map(|raw| raw.to_value());
+        let check = ArgumentValidator::new(&schema, false).unwrap();
+        let mend = |arguments: Value| check.coerce(&RawJson::from(arguments), true).map(|raw| raw.to_value());
         for (sent, meant) in [
             (json!({"limit": "5"}), json!({"limit": 5})),
             (json!({"ratio": " 0.5 "}), json!({"ratio": 0.5})),
@@ -384,21 +384,21 @@ mod tests {
         ] {
             assert_eq!(mend(wrong.clone()), None, "{wrong}");
         }
-        assert_eq!(check.mend(&RawJson::from(json!("5")), true), None);
-        assert_eq!(check.mend(&RawJson::from(json!({"msg": 7})), false), None);
+        assert_eq!(check.coerce(&RawJson::from(json!("5")), true), None);
+        assert_eq!(check.coerce(&RawJson::from(json!({"msg": 7})), false), None);
     }
 
     proptest::proptest! {
         /// Mending never makes up anything: what comes out fits, and says the same.
         #[test]
-        fn whatever_is_mended_fits(text in "\\PC{0,12}", is_flag: bool) {
+        fn whatever_is_coerced_fits(text in "\\PC{0,12}", is_flag: bool) {
             let name = if is_flag { "flag" } else { "n" };
             let schema = json!({"type": "object", "properties": {
                 "n": {"type": "integer"}, "flag": {"type": "boolean"}}});
-            let check = Check::new(&schema, false).unwrap();
-            if let Some(mended) = check.mend(&RawJson::from(json!({name: text})), false) {
+            let check = ArgumentValidator::new(&schema, false).unwrap();
+            if let Some(mended) = check.coerce(&RawJson::from(json!({name: text})), false) {
                 let mended = mended.to_value();
-                proptest::prop_assert_eq!(faults(&schema, mended.clone()), "");
+                proptest::prop_assert_eq!(find_errors(&schema, mended.clone()), "");
                 let said = mended[name].to_string();
                 proptest::prop_assert!(text.trim().trim_start_matches(['+', '-', '0']).ends_with(
                     said.trim_start_matches(['-', '0'])), "{} is no {}", said, text);
@@ -411,8 +411,8 @@ mod tests {
         let plain = json!({"type": "object", "properties": {
             "n": {"type": ["integer", "null"], "format": "uint32", "minimum": 0},
             "m": {"type": "integer", "format": "uint8", "minimum": 0, "maximum": 255}}});
-        assert!(!Check::new(&plain, true).unwrap().is_needed());
-        assert!(Check::new(&plain, false).unwrap().is_needed());
+        assert!(!ArgumentValidator::new(&plain, true).unwrap().is_precheck_required());
+        assert!(ArgumentValidator::new(&plain, false).unwrap().is_precheck_required());
         for property in [
             json!({"type": "integer", "format": "uint32", "minimum": 1}),
             json!({"type": "integer", "format": "uint32", "minimum": 0, "maximum": 100}),
@@ -423,13 +423,13 @@ mod tests {
             json!({"type": "string", "minLength": 1}),
         ] {
             let ranged = json!({"type": "object", "properties": {"n": property}});
-            assert!(Check::new(&ranged, true).unwrap().is_needed(), "{ranged}");
+            assert!(ArgumentValidator::new(&ranged, true).unwrap().is_precheck_required(), "{ranged}");
         }
     }
 
     #[test]
     fn a_schema_that_points_elsewhere_is_refused() {
-        assert!(Check::new(&json!({"$ref": "https://example.com/schema"}), false).is_err());
-        assert!(Check::new(&json!({"type": "no such type"}), false).is_err());
+        assert!(ArgumentValidator::new(&json!({"$ref": "https://example.com/schema"}), false).is_err());
+        assert!(ArgumentValidator::new(&json!({"type": "no such type"}), false).is_err());
     }
 }

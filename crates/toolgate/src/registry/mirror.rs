@@ -11,11 +11,11 @@ use http::{HeaderMap, HeaderName};
 use serde_json::Value;
 use toolgate_wire::{ProtocolError, ProtocolErrorKind, Kind, RawJson, View};
 
-const MARK: &str = "x-mcp-header";
+const HEADER_KEYWORD: &str = "x-mcp-header";
 
 /// One marked property.
 #[derive(Clone, Debug)]
-pub(crate) struct Mirror {
+pub(crate) struct HeaderParam {
     /// The way to it from the root, through objects.
     path: Vec<String>,
     header: HeaderName,
@@ -25,54 +25,54 @@ pub(crate) struct Mirror {
 ///
 /// # Errors
 /// If a mark could not be obeyed, in words for the author of the tool.
-pub(crate) fn marks(schema: &Value) -> Result<Vec<Mirror>, String> {
+pub(crate) fn parse_header_params(schema: &Value) -> Result<Vec<HeaderParam>, String> {
     let mut found = Vec::new();
     let mut path = Vec::new();
-    collect(schema, &mut path, &mut found)?;
-    let marked = count(schema);
+    collect_header_params(schema, &mut path, &mut found)?;
+    let marked = count_keywords(schema);
     if marked > found.len() {
-        return Err(format!("`{MARK}` works only on properties reached from the root through `properties`"));
+        return Err(format!("`{HEADER_KEYWORD}` works only on properties reached from the root through `properties`"));
     }
     Ok(found)
 }
 
-fn collect(schema: &Value, path: &mut Vec<String>, found: &mut Vec<Mirror>) -> Result<(), String> {
+fn collect_header_params(schema: &Value, path: &mut Vec<String>, found: &mut Vec<HeaderParam>) -> Result<(), String> {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
         return Ok(());
     };
     for (name, property) in properties {
         path.push(name.clone());
-        if let Some(mark) = property.get(MARK) {
-            found.push(mirror(path, mark, property, found)?);
+        if let Some(mark) = property.get(HEADER_KEYWORD) {
+            found.push(parse_header_param(path, mark, property, found)?);
         }
-        collect(property, path, found)?;
+        collect_header_params(property, path, found)?;
         path.pop();
     }
     Ok(())
 }
 
-fn mirror(path: &[String], mark: &Value, property: &Value, others: &[Mirror]) -> Result<Mirror, String> {
+fn parse_header_param(path: &[String], mark: &Value, property: &Value, others: &[HeaderParam]) -> Result<HeaderParam, String> {
     let name = path.join(".");
     let mark = mark.as_str().filter(|mark| !mark.is_empty());
-    let mark = mark.ok_or_else(|| format!("`{MARK}` of `{name}` must be a non-empty string"))?;
+    let mark = mark.ok_or_else(|| format!("`{HEADER_KEYWORD}` of `{name}` must be a non-empty string"))?;
     let header = HeaderName::from_bytes(format!("mcp-param-{mark}").as_bytes())
-        .map_err(|_| format!("`{MARK}` of `{name}` must be a header name, got {mark:?}"))?;
+        .map_err(|_| format!("`{HEADER_KEYWORD}` of `{name}` must be a header name, got {mark:?}"))?;
     if others.iter().any(|other| other.header == header) {
-        return Err(format!("two properties share the `{MARK}` {mark:?}"));
+        return Err(format!("two properties share the `{HEADER_KEYWORD}` {mark:?}"));
     }
     match property.get("type").and_then(Value::as_str) {
-        Some("string" | "integer" | "boolean") => Ok(Mirror { path: path.to_vec(), header }),
-        _ => Err(format!("`{name}` is marked `{MARK}` and must be a string, an integer or a boolean")),
+        Some("string" | "integer" | "boolean") => Ok(HeaderParam { path: path.to_vec(), header }),
+        _ => Err(format!("`{name}` is marked `{HEADER_KEYWORD}` and must be a string, an integer or a boolean")),
     }
 }
 
 /// All marks, wherever they stand.
-fn count(schema: &Value) -> usize {
+fn count_keywords(schema: &Value) -> usize {
     match schema {
         Value::Object(object) => {
-            usize::from(object.contains_key(MARK)) + object.values().map(count).sum::<usize>()
+            usize::from(object.contains_key(HEADER_KEYWORD)) + object.values().map(count_keywords).sum::<usize>()
         }
-        Value::Array(items) => items.iter().map(count).sum(),
+        Value::Array(items) => items.iter().map(count_keywords).sum(),
         _ => 0,
     }
 }
@@ -81,29 +81,29 @@ fn count(schema: &Value) -> usize {
 ///
 /// # Errors
 /// If a header is missing, repeated, not decodable or different.
-pub(crate) fn agree(mirrors: &[Mirror], arguments: &RawJson, headers: &HeaderMap) -> Result<(), ProtocolError> {
-    for Mirror { path, header } in mirrors {
+pub(crate) fn validate_header_params(mirrors: &[HeaderParam], arguments: &RawJson, headers: &HeaderMap) -> Result<(), ProtocolError> {
+    for HeaderParam { path, header } in mirrors {
         let value = path.iter().try_fold(arguments.view(), |value, key| value.get(key));
         let Some(value) = value.filter(|value| !value.is_null()) else {
             continue;
         };
         let mut given = headers.get_all(header).iter();
         let (Some(text), None) = (given.next(), given.next()) else {
-            return Err(fault(header, "must be sent once, because the argument is there"));
+            return Err(header_error(header, "must be sent once, because the argument is there"));
         };
-        let text = decode(text.as_bytes()).ok_or_else(|| fault(header, "cannot be decoded"))?;
-        if !same(value, &text) {
-            return Err(fault(header, "differs from the argument"));
+        let text = decode_header_value(text.as_bytes()).ok_or_else(|| header_error(header, "cannot be decoded"))?;
+        if !is_same_value(value, &text) {
+            return Err(header_error(header, "differs from the argument"));
         }
     }
     Ok(())
 }
 
-fn fault(header: &HeaderName, what: &str) -> ProtocolError {
+fn header_error(header: &HeaderName, what: &str) -> ProtocolError {
     ProtocolError::new(ProtocolErrorKind::HeaderMismatch, format!("header {header} {what}"))
 }
 
-fn same(value: View<'_>, text: &str) -> bool {
+fn is_same_value(value: View<'_>, text: &str) -> bool {
     match value.kind() {
         Kind::String => value.as_string().is_some_and(|value| value == text),
         Kind::Bool => value.as_bool().is_some_and(|value| text == if value { "true" } else { "false" }),
@@ -114,7 +114,7 @@ fn same(value: View<'_>, text: &str) -> bool {
 }
 
 /// The text that a mirrored header stands for: plain, or base64 between the protocol's markers.
-pub(crate) fn decode(value: &[u8]) -> Option<Cow<'_, str>> {
+pub(crate) fn decode_header_value(value: &[u8]) -> Option<Cow<'_, str>> {
     let value = std::str::from_utf8(value).ok()?.trim_matches([' ', '\t']);
     if !value.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')) {
         return None;
@@ -139,7 +139,7 @@ mod tests {
         }});
         let headers =
             headers.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
-        agree(&marks(&schema).unwrap(), &RawJson::from(arguments), &headers.collect()).is_ok()
+        validate_header_params(&parse_header_params(&schema).unwrap(), &RawJson::from(arguments), &headers.collect()).is_ok()
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_mark_that_cannot_be_obeyed_is_refused() {
         let refused =
-            |property: Value| marks(&json!({"type": "object", "properties": {"p": property}})).unwrap_err();
+            |property: Value| parse_header_params(&json!({"type": "object", "properties": {"p": property}})).unwrap_err();
         for property in [
             json!({"type": "string", "x-mcp-header": ""}),
             json!({"type": "string", "x-mcp-header": 1}),
@@ -183,6 +183,6 @@ mod tests {
         }
         let twice = json!({"type": "object", "properties": {
             "a": {"type": "string", "x-mcp-header": "Same"}, "b": {"type": "string", "x-mcp-header": "same"}}});
-        assert!(marks(&twice).is_err());
+        assert!(parse_header_params(&twice).is_err());
     }
 }

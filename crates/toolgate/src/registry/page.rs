@@ -6,16 +6,16 @@
 use toolgate_wire::model::{CacheHint, CacheScope, Page};
 use toolgate_wire::{ProtocolError, ProtocolErrorKind};
 
-use super::{Keyed, Shelf, View};
+use super::{Keyed, OrderedMap, View};
 use crate::seal::Seal;
 
 /// What a list shows of a thing.
-pub(crate) trait Listed: Keyed {
+pub(crate) trait ListEntry: Keyed {
     type Item;
 
     fn item(&self) -> std::sync::Arc<Self::Item>;
 
-    fn is_shown(&self, view: View<'_>) -> bool;
+    fn is_visible(&self, view: View<'_>) -> bool;
 }
 
 /// Cuts lists into pages.
@@ -34,33 +34,33 @@ impl std::fmt::Debug for Pager {
 
 impl Pager {
     /// The page of `shelf` that `cursor` names; `list` keeps the cursors of different lists apart.
-    pub(crate) fn page<T: Listed>(
+    pub(crate) fn page<T: ListEntry>(
         &self,
         list: &str,
-        shelf: &Shelf<T>,
+        shelf: &OrderedMap<T>,
         cursor: Option<&str>,
         view: View<'_>,
     ) -> Result<Page<T::Item>, ProtocolError> {
         let rest = match cursor {
             None => shelf.as_slice(),
             Some(cursor) => {
-                let key = self.last(list, cursor)?;
+                let key = self.decode_cursor(list, cursor)?;
                 // The thing itself may be gone since; then so is the place, and the client starts again.
-                let place = shelf.place(&key).ok_or_else(unknown)?;
+                let place = shelf.index_of(&key).ok_or_else(unknown_cursor)?;
                 &shelf.as_slice()[place + 1..]
             }
         };
-        if view.is_whole() {
+        if view.is_unrestricted() {
             let shown = &rest[..rest.len().min(self.size)];
             let next =
-                shown.last().filter(|_| shown.len() < rest.len()).map(|last| self.after(list, last.key()));
+                shown.last().filter(|_| shown.len() < rest.len()).map(|last| self.encode_cursor(list, last.key()));
             let items = shown.iter().map(|entry| entry.item()).collect();
             return Ok(Page { items, next_cursor: next, cache: self.cache });
         }
         let (mut items, mut last, mut next) = (Vec::new(), None, None);
-        for entry in rest.iter().filter(|entry| entry.is_shown(view)) {
+        for entry in rest.iter().filter(|entry| entry.is_visible(view)) {
             if items.len() == self.size {
-                next = last.map(|last| self.after(list, last));
+                next = last.map(|last| self.encode_cursor(list, last));
                 break;
             }
             items.push(entry.item());
@@ -72,18 +72,18 @@ impl Pager {
     }
 
     /// A cursor to what follows a thing.
-    fn after(&self, list: &str, key: &str) -> String {
+    fn encode_cursor(&self, list: &str, key: &str) -> String {
         self.seal.seal(list.as_bytes(), key.as_bytes())
     }
 
     /// The key that a cursor was made of.
-    fn last(&self, list: &str, cursor: &str) -> Result<String, ProtocolError> {
-        let key = self.seal.open(list.as_bytes(), cursor).map_err(|_| unknown())?;
-        String::from_utf8(key).map_err(|_| unknown())
+    fn decode_cursor(&self, list: &str, cursor: &str) -> Result<String, ProtocolError> {
+        let key = self.seal.open(list.as_bytes(), cursor).map_err(|_| unknown_cursor())?;
+        String::from_utf8(key).map_err(|_| unknown_cursor())
     }
 }
 
-fn unknown() -> ProtocolError {
+fn unknown_cursor() -> ProtocolError {
     ProtocolError::new(ProtocolErrorKind::InvalidCursor, "unknown cursor; start again without one")
 }
 
@@ -104,35 +104,35 @@ mod tests {
         }
     }
 
-    impl Listed for Thing {
+    impl ListEntry for Thing {
         type Item = String;
 
         fn item(&self) -> Arc<String> {
             Arc::new(self.0.clone())
         }
 
-        fn is_shown(&self, view: View<'_>) -> bool {
+        fn is_visible(&self, view: View<'_>) -> bool {
             view.shows_tool(&self.0)
         }
     }
 
-    fn shelf(count: usize) -> Shelf<Thing> {
-        let mut shelf = Shelf::default();
+    fn entries(count: usize) -> OrderedMap<Thing> {
+        let mut shelf = OrderedMap::default();
         for number in 0..count {
-            shelf.put(Thing(format!("thing {number}")));
+            shelf.insert(Thing(format!("thing {number}")));
         }
         shelf
     }
 
-    const WHOLE: View<'_> = View([None, None]);
+    const UNRESTRICTED: View<'_> = View([None, None]);
 
     fn page(
         pager: &Pager,
         list: &str,
-        shelf: &Shelf<Thing>,
+        shelf: &OrderedMap<Thing>,
         cursor: Option<&str>,
     ) -> Result<Page<String>, ProtocolError> {
-        pager.page(list, shelf, cursor, WHOLE)
+        pager.page(list, shelf, cursor, UNRESTRICTED)
     }
 
     fn pager(size: usize) -> Pager {
@@ -142,7 +142,7 @@ mod tests {
     proptest! {
         #[test]
         fn all_pages_together_are_the_list(count in 0_usize..60, size in 1_usize..20) {
-            let (shelf, pager) = (shelf(count), pager(size));
+            let (shelf, pager) = (entries(count), pager(size));
             let (mut seen, mut cursor) = (Vec::new(), None);
             loop {
                 let page = page(&pager, "things", &shelf, cursor.as_deref()).unwrap();
@@ -159,22 +159,22 @@ mod tests {
 
         #[test]
         fn a_made_up_cursor_is_noticed(cursor in ".{0,80}") {
-            prop_assert!(page(&pager(1), "things", &shelf(3), Some(&cursor)).is_err());
+            prop_assert!(page(&pager(1), "things", &entries(3), Some(&cursor)).is_err());
         }
     }
 
     #[test]
     fn a_cursor_is_good_for_its_own_list_only() {
         let pager = pager(1);
-        let next = page(&pager, "things", &shelf(3), None).unwrap().next_cursor;
-        assert!(page(&pager, "things", &shelf(3), next.as_deref()).is_ok());
-        assert!(page(&pager, "others", &shelf(3), next.as_deref()).is_err());
+        let next = page(&pager, "things", &entries(3), None).unwrap().next_cursor;
+        assert!(page(&pager, "things", &entries(3), next.as_deref()).is_ok());
+        assert!(page(&pager, "others", &entries(3), next.as_deref()).is_err());
     }
 
     #[test]
     fn pages_of_a_part_hold_that_part_only() {
         let profile = crate::profile::Profile::new("odd").include_tools(["*1", "*3", "*5"]);
-        let (shelf, pager) = (shelf(7), pager(2));
+        let (shelf, pager) = (entries(7), pager(2));
         let list = |cursor: Option<&str>| {
             pager.page("things", &shelf, cursor, View([None, Some(&profile)])).unwrap()
         };

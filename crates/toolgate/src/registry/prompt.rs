@@ -9,9 +9,9 @@ use toolgate_wire::RawJson;
 use toolgate_wire::model::{Icon, Prompt, PromptArgument};
 
 use super::tool::{check_icons, check_name};
-use super::{Keyed, Listed, View};
+use super::{Keyed, ListEntry, View};
 use crate::handler::{
-    CompleteFn, Context, Handler, IntoPrompt, Needs, PromptFn, erase_complete, erase_prompt, tidy,
+    CompleteFn, Context, Handler, IntoPrompt, HandlerRequirements, PromptFn, erase_complete, erase_prompt, tidy,
 };
 use crate::maps::NameMap;
 
@@ -19,12 +19,12 @@ use crate::maps::NameMap;
 pub(crate) struct PromptEntry {
     pub(crate) prompt: Arc<Prompt>,
     pub(crate) run: PromptFn,
-    pub(crate) check: Option<WordsCheck>,
+    pub(crate) validate: Option<PromptValidator>,
     pub(crate) completers: NameMap<CompleteFn>,
 }
 
 /// What is wrong with the arguments of a prompt, if something is.
-pub(crate) type WordsCheck = Box<dyn Fn(&BTreeMap<String, String>) -> Result<(), String> + Send + Sync>;
+pub(crate) type PromptValidator = Box<dyn Fn(&BTreeMap<String, String>) -> Result<(), String> + Send + Sync>;
 
 impl std::fmt::Debug for PromptEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -38,14 +38,14 @@ impl Keyed for PromptEntry {
     }
 }
 
-impl Listed for PromptEntry {
+impl ListEntry for PromptEntry {
     type Item = Prompt;
 
     fn item(&self) -> Arc<Prompt> {
         Arc::clone(&self.prompt)
     }
 
-    fn is_shown(&self, view: View<'_>) -> bool {
+    fn is_visible(&self, view: View<'_>) -> bool {
         view.shows_prompt(&self.prompt.name)
     }
 }
@@ -68,9 +68,9 @@ impl Listed for PromptEntry {
 pub struct PromptSpec {
     prompt: Prompt,
     run: PromptFn,
-    check: Option<WordsCheck>,
+    validate: Option<PromptValidator>,
     completers: NameMap<CompleteFn>,
-    pub(crate) demands: Needs,
+    pub(crate) requirements: HandlerRequirements,
 }
 
 impl std::fmt::Debug for PromptSpec {
@@ -86,13 +86,13 @@ impl PromptSpec {
         H: Handler<A>,
         H::Output: IntoPrompt,
     {
-        PromptSpec::of(name.into(), erase_prompt(handler), H::schema(), H::needs())
+        PromptSpec::from_parts(name.into(), erase_prompt(handler), H::schema(), H::requirements())
     }
 
-    fn of(name: String, run: PromptFn, input: Option<Schema>, demands: Needs) -> PromptSpec {
+    fn from_parts(name: String, run: PromptFn, input: Option<Schema>, requirements: HandlerRequirements) -> PromptSpec {
         let arguments = input.map(|schema| arguments_of(&tidy(schema.to_value()))).unwrap_or_default();
         let prompt = Prompt { name, arguments, ..Prompt::default() };
-        PromptSpec { prompt, run, check: None, completers: NameMap::default(), demands }
+        PromptSpec { prompt, run, validate: None, completers: NameMap::default(), requirements }
     }
 
     /// What it is for.
@@ -140,11 +140,11 @@ impl PromptSpec {
     /// # assert!(toolgate::Server::new("demo", "1.0.0").add_prompt(short).build().is_ok());
     /// ```
     #[must_use]
-    pub fn check(
+    pub fn validate(
         mut self,
         check: impl Fn(&BTreeMap<String, String>) -> Result<(), String> + Send + Sync + 'static,
     ) -> PromptSpec {
-        self.check = Some(Box::new(check));
+        self.validate = Some(Box::new(check));
         self
     }
 
@@ -179,8 +179,8 @@ impl PromptSpec {
         &self.prompt.name
     }
 
-    pub(crate) fn finish(self) -> Result<PromptEntry, String> {
-        let PromptSpec { prompt, run, check, completers, .. } = self;
+    pub(crate) fn build_entry(self) -> Result<PromptEntry, String> {
+        let PromptSpec { prompt, run, validate: check, completers, .. } = self;
         check_name(&prompt.name)?;
         check_icons(&prompt.icons)?;
         if let Some(unknown) =
@@ -188,7 +188,7 @@ impl PromptSpec {
         {
             return Err(format!("it completes `{unknown}`, which is none of its arguments"));
         }
-        Ok(PromptEntry { prompt: Arc::new(prompt), run, check, completers })
+        Ok(PromptEntry { prompt: Arc::new(prompt), run, validate: check, completers })
     }
 }
 

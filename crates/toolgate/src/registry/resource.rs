@@ -9,12 +9,12 @@ use toolgate_wire::model::{Annotations, CacheHint, CacheScope, Icon, Resource, R
 
 use super::template::UriTemplate;
 use super::tool::check_icons;
-use super::{Keyed, Listed, View};
-use crate::handler::{CompleteFn, Context, Handler, IntoContents, Needs, ReadFn, erase_complete, erase_read};
+use super::{Keyed, ListEntry, View};
+use crate::handler::{CompleteFn, Context, Handler, IntoContents, HandlerRequirements, ReadFn, erase_complete, erase_read};
 use crate::maps::NameMap;
 
 /// Makes what reads a resource, once its media type is known.
-type MakeRead = Box<dyn FnOnce(Option<String>) -> ReadFn + Send>;
+type ReadFnFactory = Box<dyn FnOnce(Option<String>) -> ReadFn + Send>;
 
 /// A resource as it is kept.
 pub(crate) struct ResourceEntry {
@@ -57,26 +57,26 @@ impl Keyed for TemplateEntry {
     }
 }
 
-impl Listed for ResourceEntry {
+impl ListEntry for ResourceEntry {
     type Item = Resource;
 
     fn item(&self) -> Arc<Resource> {
         Arc::clone(&self.resource)
     }
 
-    fn is_shown(&self, view: View<'_>) -> bool {
+    fn is_visible(&self, view: View<'_>) -> bool {
         view.shows_resource(self.key())
     }
 }
 
-impl Listed for TemplateEntry {
+impl ListEntry for TemplateEntry {
     type Item = ResourceTemplate;
 
     fn item(&self) -> Arc<ResourceTemplate> {
         Arc::clone(&self.template)
     }
 
-    fn is_shown(&self, view: View<'_>) -> bool {
+    fn is_visible(&self, view: View<'_>) -> bool {
         view.shows_resource(self.key())
     }
 }
@@ -91,10 +91,10 @@ impl Listed for TemplateEntry {
 /// ```
 pub struct ResourceSpec {
     resource: Resource,
-    make: MakeRead,
+    read_factory: ReadFnFactory,
     cache: Option<CacheHint>,
     completers: NameMap<CompleteFn>,
-    pub(crate) demands: Needs,
+    pub(crate) requirements: HandlerRequirements,
 }
 
 /// The description of a template, to be given to a server.
@@ -113,13 +113,13 @@ pub struct ResourceSpec {
 /// ```
 pub struct TemplateSpec {
     template: ResourceTemplate,
-    make: MakeRead,
+    read_factory: ReadFnFactory,
     cache: Option<CacheHint>,
     completers: NameMap<CompleteFn>,
-    pub(crate) demands: Needs,
+    pub(crate) requirements: HandlerRequirements,
 }
 
-macro_rules! described {
+macro_rules! spec_setters {
     ($spec:ident, $field:ident) => {
         impl std::fmt::Debug for $spec {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -188,8 +188,8 @@ macro_rules! described {
         }
     };
 }
-described!(ResourceSpec, resource);
-described!(TemplateSpec, template);
+spec_setters!(ResourceSpec, resource);
+spec_setters!(TemplateSpec, template);
 
 impl ResourceSpec {
     /// A resource at this URI.
@@ -198,12 +198,12 @@ impl ResourceSpec {
         H: Handler<A>,
         H::Output: IntoContents,
     {
-        ResourceSpec::of(uri.into(), Box::new(|mime| erase_read(handler, mime)), H::needs())
+        ResourceSpec::from_parts(uri.into(), Box::new(|mime| erase_read(handler, mime)), H::requirements())
     }
 
-    fn of(uri: String, make: MakeRead, demands: Needs) -> ResourceSpec {
-        let resource = Resource { name: last_part(&uri), uri, ..Resource::default() };
-        ResourceSpec { resource, make, cache: None, completers: NameMap::default(), demands }
+    fn from_parts(uri: String, read_factory: ReadFnFactory, requirements: HandlerRequirements) -> ResourceSpec {
+        let resource = Resource { name: default_name(&uri), uri, ..Resource::default() };
+        ResourceSpec { resource, read_factory, cache: None, completers: NameMap::default(), requirements }
     }
 
     /// How many bytes it has.
@@ -231,8 +231,8 @@ impl ResourceSpec {
         &self.resource.uri
     }
 
-    pub(crate) fn finish(self) -> Result<ResourceEntry, String> {
-        let ResourceSpec { resource, make, cache, completers, .. } = self;
+    pub(crate) fn build_entry(self) -> Result<ResourceEntry, String> {
+        let ResourceSpec { resource, read_factory: make, cache, completers, .. } = self;
         check_icons(&resource.icons)?;
         if !has_scheme(&resource.uri) {
             return Err("a resource's URI starts with a scheme, such as `notes://`".into());
@@ -249,13 +249,13 @@ impl TemplateSpec {
         H: Handler<A>,
         H::Output: IntoContents,
     {
-        TemplateSpec::of(uri_template.into(), Box::new(|mime| erase_read(handler, mime)), H::needs())
+        TemplateSpec::from_parts(uri_template.into(), Box::new(|mime| erase_read(handler, mime)), H::requirements())
     }
 
-    fn of(uri_template: String, make: MakeRead, demands: Needs) -> TemplateSpec {
+    fn from_parts(uri_template: String, read_factory: ReadFnFactory, requirements: HandlerRequirements) -> TemplateSpec {
         let template =
-            ResourceTemplate { name: last_part(&uri_template), uri_template, ..ResourceTemplate::default() };
-        TemplateSpec { template, make, cache: None, completers: NameMap::default(), demands }
+            ResourceTemplate { name: default_name(&uri_template), uri_template, ..ResourceTemplate::default() };
+        TemplateSpec { template, read_factory, cache: None, completers: NameMap::default(), requirements }
     }
 
     /// How a variable could go on, given what is there so far.
@@ -275,8 +275,8 @@ impl TemplateSpec {
         &self.template.uri_template
     }
 
-    pub(crate) fn finish(self) -> Result<TemplateEntry, String> {
-        let TemplateSpec { template, make, cache, completers, .. } = self;
+    pub(crate) fn build_entry(self) -> Result<TemplateEntry, String> {
+        let TemplateSpec { template, read_factory: make, cache, completers, .. } = self;
         check_icons(&template.icons)?;
         let pattern = UriTemplate::parse(&template.uri_template).map_err(|error| error.to_string())?;
         if let Some(unknown) = completers.keys().find(|name| !pattern.names().any(|known| known == *name)) {
@@ -292,7 +292,7 @@ pub(crate) fn cache_hint(ttl: Duration, scope: CacheScope) -> CacheHint {
 }
 
 /// The last part of a URI, or of a template the last one without a hole.
-fn last_part(uri: &str) -> String {
+fn default_name(uri: &str) -> String {
     let mut parts = uri.split('/').filter(|part| !part.is_empty() && !part.contains('{'));
     parts.next_back().unwrap_or(uri).trim_end_matches(':').to_owned()
 }
@@ -310,11 +310,11 @@ mod tests {
 
     #[test]
     fn a_name_is_found_in_the_uri() {
-        assert_eq!(last_part("file:///etc/motd"), "motd");
-        assert_eq!(last_part("notes://all"), "all");
-        assert_eq!(last_part("notes://note/{id}"), "note");
-        assert_eq!(last_part("notes://{id}"), "notes");
-        assert_eq!(last_part("file:///{+path}"), "file");
+        assert_eq!(default_name("file:///etc/motd"), "motd");
+        assert_eq!(default_name("notes://all"), "all");
+        assert_eq!(default_name("notes://note/{id}"), "note");
+        assert_eq!(default_name("notes://{id}"), "notes");
+        assert_eq!(default_name("file:///{+path}"), "file");
     }
 
     #[test]

@@ -12,17 +12,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use toolgate_wire::ProtocolError;
 use toolgate_wire::model::{Call, Outcome, Root};
 
-use crate::handler::{Context, Failed, Found, ReadFn};
+use crate::handler::{Context, HandlerFailure, ReadOutcome, ReadFn};
 use crate::hub::{Subscriptions, ChangeTopic};
 use crate::percent::decode;
 use crate::request::BoxFuture;
 use crate::tracker;
 
 /// Roots of one workspace. One more is refused.
-const MOST: usize = 256;
+const MAX_ROOTS: usize = 256;
 
 /// The longest URI of a file, in bytes.
-const LONGEST: usize = 4096;
+const MAX_FILE_URI_BYTES: usize = 4096;
 
 /// The roots of a server's workspace: directories that files may be read from.
 ///
@@ -40,34 +40,34 @@ const LONGEST: usize = 4096;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Roots {
-    held: Arc<Mutex<Vec<Held>>>,
-    writing: Writing,
-    faults: Vec<String>,
+    entries: Arc<Mutex<Vec<RootEntry>>>,
+    write_access: WriteAccess,
+    errors: Vec<String>,
 }
 
 #[derive(Clone, Debug)]
-struct Held {
+struct RootEntry {
     root: Root,
     path: PathBuf,
     /// A client has added it, and may not get beyond this.
-    within: Option<PathBuf>,
+    boundary: Option<PathBuf>,
 }
 
 /// What clients may add and remove.
 #[derive(Clone, Debug)]
-enum Writing {
-    Nothing,
-    Anything,
-    Below(PathBuf),
+enum WriteAccess {
+    ReadOnly,
+    Unrestricted,
+    Within(PathBuf),
 }
 
 impl Roots {
     /// These directories, as `file:` URIs. They need not exist. Clients can list them and nothing else.
     pub fn new(uris: impl IntoIterator<Item = impl Into<String>>) -> Roots {
-        let mut roots = Roots { held: Arc::default(), writing: Writing::Nothing, faults: Vec::new() };
+        let mut roots = Roots { entries: Arc::default(), write_access: WriteAccess::ReadOnly, errors: Vec::new() };
         for uri in uris {
-            let put = roots.put(&uri.into(), None, None);
-            roots.faults.extend(put.err().map(|fault| fault.to_string()));
+            let put = roots.add(&uri.into(), None, None);
+            roots.errors.extend(put.err().map(|fault| fault.to_string()));
         }
         roots
     }
@@ -76,16 +76,16 @@ impl Roots {
     /// read whatever it can: for servers whose clients are trusted with that.
     #[must_use]
     pub fn writable(mut self) -> Roots {
-        self.writing = Writing::Anything;
+        self.write_access = WriteAccess::Unrestricted;
         self
     }
 
     /// Lets clients add and remove roots, but none outside of this directory: not even by a symbolic link in it.
     #[must_use]
     pub fn writable_below(mut self, uri: impl AsRef<str>) -> Roots {
-        match path_of(uri.as_ref()) {
-            Ok(path) => self.writing = Writing::Below(path),
-            Err(why) => self.faults.push(ProtocolError::invalid_root(uri.as_ref(), why).to_string()),
+        match parse_file_uri(uri.as_ref()) {
+            Ok(path) => self.write_access = WriteAccess::Within(path),
+            Err(why) => self.errors.push(ProtocolError::invalid_root(uri.as_ref(), why).to_string()),
         }
         self
     }
@@ -100,34 +100,34 @@ impl Roots {
     /// looked for. Asks the file system, which may take its time; what is not there yet is judged by where it would be.
     #[must_use]
     pub fn resolve(&self, uri: &str) -> Option<PathBuf> {
-        let sought = real(&path_of(uri).ok()?)?;
-        let held: Vec<Held> = self.lock().clone();
-        let holds = |held: &Held| {
-            let within = held.within.as_deref().is_none_or(|limit| {
-                real(limit).zip(real(&held.path)).is_some_and(|(limit, path)| path.starts_with(limit))
+        let sought = resolve_symlinks(&parse_file_uri(uri).ok()?)?;
+        let held: Vec<RootEntry> = self.lock().clone();
+        let holds = |held: &RootEntry| {
+            let within = held.boundary.as_deref().is_none_or(|limit| {
+                resolve_symlinks(limit).zip(resolve_symlinks(&held.path)).is_some_and(|(limit, path)| path.starts_with(limit))
             });
-            within && real(&held.path).is_some_and(|root| sought.starts_with(root))
+            within && resolve_symlinks(&held.path).is_some_and(|root| sought.starts_with(root))
         };
         held.iter().any(holds).then_some(sought)
     }
 
-    pub(crate) fn check(&self) -> Result<(), String> {
-        match self.faults.is_empty() {
+    pub(crate) fn validate(&self) -> Result<(), String> {
+        match self.errors.is_empty() {
             true => Ok(()),
-            false => Err(format!("workspace_roots: {}", self.faults.join("; "))),
+            false => Err(format!("workspace_roots: {}", self.errors.join("; "))),
         }
     }
 
     /// Answers what clients ask of the workspace, and tells of changes.
-    pub(crate) fn answer(&self, call: &Call, hub: &Subscriptions) -> Result<Outcome, ProtocolError> {
-        match (call, &self.writing) {
+    pub(crate) fn handle_call(&self, call: &Call, hub: &Subscriptions) -> Result<Outcome, ProtocolError> {
+        match (call, &self.write_access) {
             (Call::ListRoots, _) => return Ok(Outcome::Roots(self.list())),
-            (Call::AddRoot { uri, name }, Writing::Anything) => self.put(uri, name.as_deref(), None)?,
-            (Call::AddRoot { uri, name }, Writing::Below(limit)) => {
-                self.put(uri, name.as_deref(), Some(limit))?;
+            (Call::AddRoot { uri, name }, WriteAccess::Unrestricted) => self.add(uri, name.as_deref(), None)?,
+            (Call::AddRoot { uri, name }, WriteAccess::Within(limit)) => {
+                self.add(uri, name.as_deref(), Some(limit))?;
             }
-            (Call::RemoveRoot { uri }, Writing::Anything) => self.take(uri, None)?,
-            (Call::RemoveRoot { uri }, Writing::Below(limit)) => self.take(uri, Some(limit))?,
+            (Call::RemoveRoot { uri }, WriteAccess::Unrestricted) => self.remove(uri, None)?,
+            (Call::RemoveRoot { uri }, WriteAccess::Within(limit)) => self.remove(uri, Some(limit))?,
             (call, _) => return Err(ProtocolError::method_not_found(call.method())),
         }
         hub.publish(&ChangeTopic::Roots);
@@ -135,8 +135,8 @@ impl Roots {
     }
 
     /// Adds a root, which must lie within a limit if there is one.
-    pub(crate) fn put(&self, uri: &str, name: Option<&str>, within: Option<&Path>) -> Result<(), ProtocolError> {
-        let path = path_of(uri).map_err(|why| ProtocolError::invalid_root(uri, why))?;
+    pub(crate) fn add(&self, uri: &str, name: Option<&str>, within: Option<&Path>) -> Result<(), ProtocolError> {
+        let path = parse_file_uri(uri).map_err(|why| ProtocolError::invalid_root(uri, why))?;
         if within.is_some_and(|limit| !path.starts_with(limit)) {
             return Err(ProtocolError::invalid_root(uri, "it lies outside of what clients may add"));
         }
@@ -144,19 +144,19 @@ impl Roots {
         if held.iter().any(|held| held.path == path) {
             return Err(ProtocolError::duplicate_root(uri));
         }
-        if held.len() >= MOST {
+        if held.len() >= MAX_ROOTS {
             return Err(ProtocolError::invalid_root(uri, "there are too many already"));
         }
         let last = path.file_name().map_or_else(|| "/".into(), |name| name.to_string_lossy());
         let name = name.map_or_else(|| last.into_owned(), str::to_owned);
         let root = Root { uri: uri.to_owned(), name: Some(name), meta: None };
-        held.push(Held { root, path, within: within.map(Path::to_owned) });
+        held.push(RootEntry { root, path, boundary: within.map(Path::to_owned) });
         Ok(())
     }
 
     /// Takes a root away, which must lie within a limit if there is one.
-    pub(crate) fn take(&self, uri: &str, within: Option<&Path>) -> Result<(), ProtocolError> {
-        let path = path_of(uri).map_err(|why| ProtocolError::invalid_root(uri, why))?;
+    pub(crate) fn remove(&self, uri: &str, within: Option<&Path>) -> Result<(), ProtocolError> {
+        let path = parse_file_uri(uri).map_err(|why| ProtocolError::invalid_root(uri, why))?;
         if within.is_some_and(|limit| !path.starts_with(limit)) {
             return Err(ProtocolError::root_not_found(uri));
         }
@@ -166,20 +166,20 @@ impl Roots {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<RootEntry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Reads a resource, if it is no file outside of the workspace.
-pub(crate) fn read_within(
+pub(crate) fn read_in_roots(
     roots: Option<Arc<Roots>>,
     run: &ReadFn,
     cx: Context,
     uri: String,
     words: Vec<(String, String)>,
-) -> BoxFuture<'static, Result<Found, Failed>> {
-    let Some(roots) = roots.filter(|_| names_a_file(&uri)) else {
+) -> BoxFuture<'static, Result<ReadOutcome, HandlerFailure>> {
+    let Some(roots) = roots.filter(|_| is_file_uri(&uri)) else {
         return run(cx, uri, words);
     };
     let (run, sought) = (Arc::clone(run), uri.clone());
@@ -188,23 +188,23 @@ pub(crate) fn read_within(
         let found = tracker::spawn_blocking(move || roots.resolve(&sought)).await;
         match found {
             Some(Some(_)) => run(cx, uri, words).await,
-            _ => Ok(Found::Nothing),
+            _ => Ok(ReadOutcome::NotFound),
         }
     })
 }
 
-fn names_a_file(uri: &str) -> bool {
+fn is_file_uri(uri: &str) -> bool {
     uri.split_once(':').is_some_and(|(scheme, _)| scheme.trim().eq_ignore_ascii_case("file"))
 }
 
 /// The path that a URI names, or why it names none. Whatever two readers could read differently is refused: a path
 /// that climbs, also if it ends where it began; escapes that are none; a query.
-fn path_of(uri: &str) -> Result<PathBuf, &'static str> {
+fn parse_file_uri(uri: &str) -> Result<PathBuf, &'static str> {
     let (scheme, rest) = uri.split_once(':').ok_or("it is no URI")?;
     if !scheme.eq_ignore_ascii_case("file") {
         return Err("its scheme is not `file`");
     }
-    if uri.len() > LONGEST {
+    if uri.len() > MAX_FILE_URI_BYTES {
         return Err("it is too long");
     }
     let host = rest.strip_prefix("//localhost").or_else(|| rest.strip_prefix("//"));
@@ -234,7 +234,7 @@ fn path_of(uri: &str) -> Result<PathBuf, &'static str> {
 
 /// A path without symbolic links. What is not there is where it would be, below the last that is. None where nobody can
 /// say: a link that leads nowhere may lead somewhere the next moment.
-fn real(path: &Path) -> Option<PathBuf> {
+fn resolve_symlinks(path: &Path) -> Option<PathBuf> {
     let mut known = path;
     let mut rest = Vec::new();
     loop {
@@ -264,8 +264,8 @@ mod tests {
             ("file:///a/%252e%252e/b", "/a/%2e%2e/b"),
             ("file:///a/..b/c..", "/a/..b/c.."),
         ] {
-            assert_eq!(path_of(uri).map(|path| path == Path::new(path.as_os_str())), Ok(true), "{uri}");
-            assert_eq!(path_of(uri).as_deref(), Ok(Path::new(path)), "{uri}");
+            assert_eq!(parse_file_uri(uri).map(|path| path == Path::new(path.as_os_str())), Ok(true), "{uri}");
+            assert_eq!(parse_file_uri(uri).as_deref(), Ok(Path::new(path)), "{uri}");
         }
         for uri in [
             "nonsense",
@@ -287,7 +287,7 @@ mod tests {
             "file:///a%",
             "file:///%ff",
         ] {
-            assert!(path_of(uri).is_err(), "{uri}");
+            assert!(parse_file_uri(uri).is_err(), "{uri}");
         }
     }
 
@@ -295,7 +295,7 @@ mod tests {
     fn clients_add_what_they_may() {
         let hub = Subscriptions::default();
         let add = |roots: &Roots, uri: &str| {
-            roots.answer(&Call::AddRoot { uri: uri.into(), name: None }, &hub).map(|_| ())
+            roots.handle_call(&Call::AddRoot { uri: uri.into(), name: None }, &hub).map(|_| ())
         };
         let fixed = Roots::new(["file:///a"]);
         assert!(add(&fixed, "file:///b").is_err());
@@ -305,7 +305,7 @@ mod tests {
         assert!(add(&below, "file:///ab").is_err());
         let names: Vec<_> = below.list().into_iter().filter_map(|root| root.name).collect();
         assert_eq!(names, ["x", "b"]);
-        let gone = below.answer(&Call::RemoveRoot { uri: "file:///x".into() }, &hub);
+        let gone = below.handle_call(&Call::RemoveRoot { uri: "file:///x".into() }, &hub);
         assert_eq!(
             gone,
             Err(ProtocolError::root_not_found("file:///x")),
@@ -313,7 +313,7 @@ mod tests {
         );
         let any = Roots::new([""; 0]).writable();
         assert_eq!(add(&any, "file:///b"), Ok(()));
-        let gone = any.answer(&Call::RemoveRoot { uri: "file:///c".into() }, &hub);
+        let gone = any.handle_call(&Call::RemoveRoot { uri: "file:///c".into() }, &hub);
         assert_eq!(gone, Err(ProtocolError::root_not_found("file:///c")));
     }
 

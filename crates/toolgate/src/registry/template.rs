@@ -29,13 +29,13 @@ mod tests;
 use std::fmt;
 
 /// The longest template, in bytes.
-const MAX_TEMPLATE: usize = 2 * 1024;
+const MAX_TEMPLATE_BYTES: usize = 2 * 1024;
 
 /// The largest number of variables in a template, which bounds the work of matching.
 const MAX_VARIABLES: usize = 32;
 
 /// The longest URI that is matched, in bytes.
-const MAX_URI: usize = 64 * 1024;
+const MAX_URI_BYTES: usize = 64 * 1024;
 
 /// A parsed URI template (RFC 6570).
 ///
@@ -50,7 +50,7 @@ pub struct UriTemplate {
     text: String,
     parts: Vec<Part>,
     /// What matching looks for, in order.
-    steps: Vec<matching::Step>,
+    match_steps: Vec<matching::MatchStep>,
 }
 
 /// A value to expand.
@@ -68,12 +68,12 @@ pub enum UriValue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateError {
     problem: &'static str,
-    at: usize,
+    offset: usize,
 }
 
 impl fmt::Display for TemplateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "bad URI template: {} at byte {}", self.problem, self.at)
+        write!(f, "bad URI template: {} at byte {}", self.problem, self.offset)
     }
 }
 
@@ -121,7 +121,7 @@ enum Operator {
 
 impl Operator {
     /// What stands before the first value.
-    fn first(self) -> &'static str {
+    fn prefix(self) -> &'static str {
         match self {
             Self::Simple | Self::Reserved => "",
             Self::Fragment => "#",
@@ -134,7 +134,7 @@ impl Operator {
     }
 
     /// What stands between two values.
-    fn between(self) -> &'static str {
+    fn separator(self) -> &'static str {
         match self {
             Self::Simple | Self::Reserved | Self::Fragment => ",",
             Self::Label => ".",
@@ -150,7 +150,7 @@ impl Operator {
     }
 
     /// Whether reserved characters stand for themselves in values.
-    fn keeps_reserved(self) -> bool {
+    fn allows_reserved(self) -> bool {
         matches!(self, Self::Reserved | Self::Fragment)
     }
 }
@@ -161,9 +161,9 @@ impl UriTemplate {
     /// # Errors
     /// If the text is no template.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
-        let parts = parse::parts(text)?;
-        let steps = matching::steps(&parts);
-        Ok(Self { text: text.to_owned(), parts, steps })
+        let parts = parse::parse_parts(text)?;
+        let steps = matching::compile_steps(&parts);
+        Ok(Self { text: text.to_owned(), parts, match_steps: steps })
     }
 
     /// The template as it was written.
@@ -188,6 +188,6 @@ impl UriTemplate {
     /// The variables of a URI made from this template with their decoded values, or nothing if it was
     /// not. A list is one pair per item.
     pub fn match_uri(&self, uri: &str) -> Option<Vec<(String, String)>> {
-        matching::find(&self.steps, uri)
+        matching::match_uri(&self.match_steps, uri)
     }
 }

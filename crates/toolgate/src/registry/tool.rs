@@ -10,34 +10,34 @@ use toolgate_wire::model::{
     ClientCapabilities, ElicitationCapability, Icon, SamplingCapability, TaskSupport, Tool, ToolHints,
 };
 
-use super::mirror::{self, Mirror};
-use super::{Check, Keyed, Listed, View};
-use crate::handler::{Handler, IntoOutput, Needs, ToolFn, erase_tool, tidy};
+use super::mirror::{self, HeaderParam};
+use super::{ArgumentValidator, Keyed, ListEntry, View};
+use crate::handler::{Handler, IntoOutput, HandlerRequirements, ToolFn, erase_tool, tidy};
 
 /// A tool as it is kept.
 pub(crate) struct ToolEntry {
     pub(crate) tool: Arc<Tool>,
     pub(crate) run: ToolFn,
-    pub(crate) check: Check,
+    pub(crate) validator: ArgumentValidator,
     /// Where the author promised a schema that no type keeps.
-    pub(crate) output_check: Option<Check>,
-    pub(crate) mirrors: Vec<Mirror>,
+    pub(crate) output_validator: Option<ArgumentValidator>,
+    pub(crate) header_params: Vec<HeaderParam>,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) needs: Vec<Need>,
+    pub(crate) required_capabilities: Vec<ClientCapability>,
     /// It says itself when it becomes a task.
-    pub(crate) later: bool,
+    pub(crate) is_deferrable: bool,
     /// A task of it that lost its process may run again.
-    pub(crate) resumable: bool,
+    pub(crate) is_resumable: bool,
     /// How long its tasks are kept, unless the client says.
     pub(crate) task_ttl: Option<Duration>,
     /// Puts arguments right before they are checked.
-    pub(crate) prepare: Option<Prepare>,
+    pub(crate) prepare: Option<PrepareFn>,
     version: Option<String>,
     aliases: Vec<String>,
 }
 
 /// Arguments in, arguments out.
-pub(crate) type Prepare = Arc<dyn Fn(Value) -> Value + Send + Sync>;
+pub(crate) type PrepareFn = Arc<dyn Fn(Value) -> Value + Send + Sync>;
 
 impl ToolEntry {
     /// Its own version, apart from its server's. Clients are not told: the protocol has no place for it.
@@ -65,14 +65,14 @@ impl Keyed for ToolEntry {
     }
 }
 
-impl Listed for ToolEntry {
+impl ListEntry for ToolEntry {
     type Item = Tool;
 
     fn item(&self) -> Arc<Tool> {
         Arc::clone(&self.tool)
     }
 
-    fn is_shown(&self, view: View<'_>) -> bool {
+    fn is_visible(&self, view: View<'_>) -> bool {
         view.shows_tool(&self.tool.name)
     }
 }
@@ -86,7 +86,7 @@ impl Listed for ToolEntry {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Need {
+pub enum ClientCapability {
     /// Show forms.
     Elicitation,
     /// Ask its model.
@@ -95,23 +95,23 @@ pub enum Need {
     Roots,
 }
 
-impl Need {
-    pub(crate) fn is_met(self, by: &ClientCapabilities) -> bool {
+impl ClientCapability {
+    pub(crate) fn is_supported_by(self, by: &ClientCapabilities) -> bool {
         match self {
-            Need::Elicitation => by.elicitation.is_some_and(|elicitation| elicitation.form),
-            Need::Sampling => by.sampling.is_some(),
-            Need::Roots => by.roots.is_some(),
+            ClientCapability::Elicitation => by.elicitation.is_some_and(|elicitation| elicitation.form),
+            ClientCapability::Sampling => by.sampling.is_some(),
+            ClientCapability::Roots => by.roots.is_some(),
         }
     }
 
     /// What the client would have to declare.
     pub(crate) fn add_to(self, capabilities: &mut ClientCapabilities) {
         match self {
-            Need::Elicitation => {
+            ClientCapability::Elicitation => {
                 capabilities.elicitation = Some(ElicitationCapability { form: true, url: false });
             }
-            Need::Sampling => capabilities.sampling = Some(SamplingCapability::default()),
-            Need::Roots => capabilities.roots = Some(false),
+            ClientCapability::Sampling => capabilities.sampling = Some(SamplingCapability::default()),
+            ClientCapability::Roots => capabilities.roots = Some(false),
         }
     }
 }
@@ -137,20 +137,20 @@ pub struct ToolSpec {
     /// None: made from the handler's types.
     schema: Option<Value>,
     /// As the type describes it: what calls are checked against. Lists show it tidied.
-    generated: Value,
+    generated_schema: Value,
     /// The output schema was written by hand: what it says is checked.
-    output_by_hand: bool,
+    has_explicit_output_schema: bool,
     timeout: Option<Duration>,
-    needs: Vec<Need>,
-    later: bool,
-    resumable: bool,
+    required_capabilities: Vec<ClientCapability>,
+    is_deferrable: bool,
+    is_resumable: bool,
     task_ttl: Option<Duration>,
-    prepare: Option<Prepare>,
+    prepare: Option<PrepareFn>,
     version: Option<String>,
     aliases: Vec<String>,
     /// What was said of single arguments.
-    hints: Vec<(String, String)>,
-    pub(crate) demands: Needs,
+    argument_descriptions: Vec<(String, String)>,
+    pub(crate) requirements: HandlerRequirements,
 }
 
 impl std::fmt::Debug for ToolSpec {
@@ -166,17 +166,17 @@ impl ToolSpec {
         H: Handler<A>,
         H::Output: IntoOutput,
     {
-        ToolSpec::of(name.into(), erase_tool(handler), H::schema(), H::Output::schema(), H::needs())
+        ToolSpec::from_parts(name.into(), erase_tool(handler), H::schema(), H::Output::schema(), H::requirements())
     }
 
-    fn of(
+    fn from_parts(
         name: String,
         run: ToolFn,
         input: Option<Schema>,
         output: Option<Schema>,
-        demands: Needs,
+        requirements: HandlerRequirements,
     ) -> ToolSpec {
-        let generated = match input {
+        let generated_schema = match input {
             Some(schema) => schema.to_value(),
             // Some clients want to see `properties` even where there are none.
             None => json!({ "type": "object", "properties": {}, "additionalProperties": false }),
@@ -187,18 +187,18 @@ impl ToolSpec {
             tool,
             run,
             schema: None,
-            generated,
-            output_by_hand: false,
+            generated_schema,
+            has_explicit_output_schema: false,
             timeout: None,
-            needs: Vec::new(),
-            later: false,
-            resumable: false,
+            required_capabilities: Vec::new(),
+            is_deferrable: false,
+            is_resumable: false,
             task_ttl: None,
             prepare: None,
             version: None,
             aliases: Vec::new(),
-            hints: Vec::new(),
-            demands,
+            argument_descriptions: Vec::new(),
+            requirements,
         }
     }
 
@@ -221,7 +221,7 @@ impl ToolSpec {
     /// ```
     #[must_use]
     pub fn describe_arg(mut self, argument: impl Into<String>, description: impl Into<String>) -> ToolSpec {
-        self.hints.push((argument.into(), description.into()));
+        self.argument_descriptions.push((argument.into(), description.into()));
         self
     }
 
@@ -351,7 +351,7 @@ impl ToolSpec {
     #[must_use]
     pub fn output_schema(mut self, schema: Value) -> ToolSpec {
         self.tool.output_schema = Some(RawJson::from(schema));
-        self.output_by_hand = true;
+        self.has_explicit_output_schema = true;
         self
     }
 
@@ -364,8 +364,8 @@ impl ToolSpec {
 
     /// Refuses clients that cannot do this, before the handler starts.
     #[must_use]
-    pub fn needs(mut self, need: Need) -> ToolSpec {
-        self.needs.push(need);
+    pub fn requires(mut self, need: ClientCapability) -> ToolSpec {
+        self.required_capabilities.push(need);
         self
     }
 
@@ -394,11 +394,11 @@ impl ToolSpec {
     /// A call becomes a task where its handler says so with [`Context::defer`](crate::Context::defer), and asks its
     /// questions before that as any call does. A client that asks for a task gets it at once.
     #[must_use]
-    pub fn task_later(mut self) -> ToolSpec {
+    pub fn task_deferrable(mut self) -> ToolSpec {
         if self.tool.task_support == TaskSupport::Forbidden {
             self.tool.task_support = TaskSupport::Optional;
         }
-        self.later = true;
+        self.is_deferrable = true;
         self
     }
 
@@ -406,14 +406,14 @@ impl ToolSpec {
     /// answers and the results of its [steps](crate::Context::step) so far. Without this such a task has failed.
     #[must_use]
     pub fn resumable(mut self) -> ToolSpec {
-        self.resumable = true;
+        self.is_resumable = true;
         self
     }
 
     /// How long a task of it is kept from its beginning, its result included, unless the client says otherwise: instead
     /// of what the server says ([`Builder::task_ttl`](crate::Builder::task_ttl)). A year at most.
     #[must_use]
-    pub fn keep_tasks(mut self, ttl: Duration) -> ToolSpec {
+    pub fn task_ttl(mut self, ttl: Duration) -> ToolSpec {
         self.task_ttl = Some(ttl);
         self
     }
@@ -423,22 +423,22 @@ impl ToolSpec {
     }
 
     /// What is kept of it, or what is wrong with it.
-    pub(crate) fn finish(self) -> Result<ToolEntry, String> {
+    pub(crate) fn build_entry(self) -> Result<ToolEntry, String> {
         let ToolSpec {
             mut tool,
             run,
             schema,
-            generated,
-            output_by_hand,
+            generated_schema: generated,
+            has_explicit_output_schema: output_by_hand,
             timeout,
-            needs,
-            later,
-            resumable,
+            required_capabilities: needs,
+            is_deferrable: later,
+            is_resumable: resumable,
             task_ttl,
             prepare,
             version,
             aliases,
-            hints,
+            argument_descriptions: hints,
             ..
         } = self;
         check_name(&tool.name)?;
@@ -463,31 +463,31 @@ impl ToolSpec {
             return Err("`meta` must be a JSON object".into());
         }
         let check =
-            Check::new(&checked, typed).map_err(|error| format!("its input schema is wrong: {error}"))?;
+            ArgumentValidator::new(&checked, typed).map_err(|error| format!("its input schema is wrong: {error}"))?;
         let output_check = match &tool.output_schema {
             Some(output) => {
-                let check = Check::new(&output.to_value(), false);
+                let check = ArgumentValidator::new(&output.to_value(), false);
                 Some(check.map_err(|error| format!("its output schema is wrong: {error}"))?)
             }
             None => None,
         }
         .filter(|_| output_by_hand);
-        for unread in check.unread().iter().chain(output_check.iter().flat_map(Check::unread)) {
+        for unread in check.unsupported_patterns().iter().chain(output_check.iter().flat_map(ArgumentValidator::unsupported_patterns)) {
             tracing::warn!(tool = %tool.name, "{unread}");
         }
-        let mirrors = mirror::marks(&schema)?;
+        let mirrors = mirror::parse_header_params(&schema)?;
         tool.input_schema = RawJson::from(schema);
         let tool = Arc::new(tool);
         Ok(ToolEntry {
             tool,
             run,
-            check,
-            output_check,
-            mirrors,
+            validator: check,
+            output_validator: output_check,
+            header_params: mirrors,
             timeout,
-            needs,
-            later,
-            resumable,
+            required_capabilities: needs,
+            is_deferrable: later,
+            is_resumable: resumable,
             task_ttl,
             prepare,
             version,

@@ -15,7 +15,7 @@ impl<'a> View<'a> {
 
 impl View<'_> {
     /// Nothing is hidden.
-    pub(crate) fn is_whole(self) -> bool {
+    pub(crate) fn is_unrestricted(self) -> bool {
         self.0.iter().all(Option::is_none)
     }
 
@@ -28,7 +28,7 @@ impl View<'_> {
     }
 
     /// Whether the resource at this URI may be read, which is more than that it is listed.
-    pub(crate) fn shows_reading(self, uri: &str) -> bool {
+    pub(crate) fn allows_reading(self, uri: &str) -> bool {
         self.0.iter().flatten().all(|profile| profile.allows_reading(uri))
     }
 

@@ -3,28 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Builder, Last, Server};
+use super::{Builder, PendingItem, Server};
 use crate::desk::ShardedArc;
 use crate::error::{Error, ErrorKind};
 use crate::guard::{ApiKeys, Guards, KeyRequest, BasicAuthProvider, CredentialMode, IntoStrings, Rate, SecurityHeaders, Token};
 use crate::request::Principal;
 
 /// A change of who may call; says what is wrong with it.
-type Change<'a> = Box<dyn FnOnce(&mut Guards) -> Result<(), String> + 'a>;
+type GuardChange<'a> = Box<dyn FnOnce(&mut Guards) -> Result<(), String> + 'a>;
 
 /// One setting, said three times: what it does, how it is written on a description, how on a running server.
-macro_rules! settings {
+macro_rules! guard_settings {
     ($(
         $(#[$doc:meta])*
         $builder:ident / $server:ident ($($argument:ident: $type:ty),*) |$guards:ident| $set:expr;
     )*) => {
-        impl<L: Last> Builder<L> {
+        impl<L: PendingItem> Builder<L> {
             $($(#[$doc])*
             pub fn $builder(self, $($argument: $type),*) -> Builder<L> {
-                self.set(|parts| {
+                self.configure(|parts| {
                     let $guards = &mut parts.guards;
                     let checked: Result<(), String> = $set;
-                    parts.note(checked.map_err(|fault| format!(concat!(stringify!($builder), ": {}"), fault)));
+                    parts.record(checked.map_err(|fault| format!(concat!(stringify!($builder), ": {}"), fault)));
                 })
             })*
         }
@@ -32,22 +32,22 @@ macro_rules! settings {
         impl Server {
             $($(#[$doc])*
             pub fn $server(&self, $($argument: $type),*) -> Server {
-                self.change_guards(stringify!($server), |$guards| $set)
+                self.update_guards(stringify!($server), |$guards| $set)
             })*
         }
     };
 }
 
-settings! {
+guard_settings! {
     /// The address that clients know the server by, where that is not this machine: its host is served,
     /// and pages of its origin may call it.
-    public_url / with_public_url (url: &str) |guards| guards.hosts.allow_url(url);
+    public_url / set_public_url (url: &str) |guards| guards.hosts.allow_url(url);
 
     /// Also serves requests for this host, on any port.
-    allow_host / with_allowed_host (host: &str) |guards| guards.hosts.allow_host(host);
+    allow_host / add_allowed_host (host: &str) |guards| guards.hosts.allow_host(host);
 
     /// Also serves pages of this origin, for example `https://app.example.com`.
-    allow_origin / with_allowed_origin (origin: &str) |guards| guards.hosts.allow_origin(origin);
+    allow_origin / add_allowed_origin (origin: &str) |guards| guards.hosts.allow_origin(origin);
 
     /// Pages of these origins may call the server and read its answers: exact ones (`https://app.example.com`), all
     /// below a domain (`*.example.com`, which is not `example.com` itself), or all (`*`). Replaces what was said before.
@@ -67,14 +67,14 @@ settings! {
     add_cors_origin / add_cors_origin (origin: &str) |guards| guards.cors.add(origin);
 
     /// Where every origin may read answers, says so with a literal `*` instead of the origin that asks.
-    literal_wildcard / with_literal_wildcard () |guards| { guards.cors.set_literal_wildcard(true); Ok(()) };
+    literal_wildcard / set_literal_wildcard () |guards| { guards.cors.set_literal_wildcard(true); Ok(()) };
 
     /// How long browsers remember what pages may do, instead of a day; whole seconds.
-    cors_max_age / with_cors_max_age (age: Duration) |guards| { guards.cors.set_max_age(age); Ok(()) };
+    cors_max_age / set_cors_max_age (age: Duration) |guards| { guards.cors.set_max_age(age); Ok(()) };
 
     /// Bodies of requests have at most so many bytes, and are else answered 413; 0 is no limit of this kind. The limit for
     /// messages on every transport (`message_limit`) holds beside it.
-    body_limit / with_body_limit (bytes: usize) |guards| { guards.set_body_limit(bytes); Ok(()) };
+    body_limit / set_body_limit (bytes: usize) |guards| { guards.set_body_limit(bytes); Ok(()) };
 
     /// Only these addresses and networks (`10.0.0.0/8`, `::1`) are served, others are answered 403; an empty list serves
     /// everybody. Behind a proxy see `trust_proxies`; behind a router of yours a layer has to say the address
@@ -88,30 +88,30 @@ settings! {
     /// # Ok(())
     /// # }
     /// ```
-    allow_ips / with_allowed_ips (addresses: impl IntoStrings) |guards| guards.addresses.set(addresses);
+    allow_ips / set_allowed_ips (addresses: impl IntoStrings) |guards| guards.addresses.set(addresses);
 
     /// One more address or network is served.
     allow_ip / add_allowed_ip (address: &str) |guards| guards.addresses.add(address);
 
     /// What these proxies say of where a request comes from (`X-Forwarded-For` and its like) and whether it came over TLS
     /// (`X-Forwarded-Proto`) is believed. From all others such headers are ignored.
-    trust_proxies / with_trusted_proxies (addresses: impl IntoStrings) |guards| guards.trusted_proxies.set(addresses);
+    trust_proxies / set_trusted_proxies (addresses: impl IntoStrings) |guards| guards.trusted_proxies.set(addresses);
 
     /// How often one address may call: `Rate::per_minute(600).burst(50)`. What is more is answered 429 with `Retry-After`.
     /// IPv6 addresses count by networks of 64 bits, and all that are not known count as one.
-    rate_per_ip / with_rate_per_ip (rate: Rate) |guards| {
+    rate_per_ip / set_rate_per_ip (rate: Rate) |guards| {
         guards.set_rate_per_address(Some(rate));
         Ok(())
     };
 
     /// How often one caller may call, wherever from; counted for those whose name was proven.
-    rate_per_principal / with_rate_per_principal (rate: Rate) |guards| {
+    rate_per_principal / set_rate_per_principal (rate: Rate) |guards| {
         guards.set_rate_per_principal(Some(rate));
         Ok(())
     };
 
     /// How often the caller of this name may call, instead of what holds for all.
-    rate_of / with_rate_of (principal: &str, rate: Rate) |guards| {
+    rate_of / set_rate_of (principal: &str, rate: Rate) |guards| {
         guards.set_rate_for(principal, rate);
         Ok(())
     };
@@ -128,7 +128,7 @@ settings! {
     /// # Ok(())
     /// # }
     /// ```
-    basic_auth / with_basic_auth (user: &str, password: &str) |guards| {
+    basic_auth / add_basic_auth (user: &str, password: &str) |guards| {
         guards.users.add(user, password).map(|is_added| {
             if !is_added {
                 tracing::warn!("basic auth: without a user and a password nobody is asked for them");
@@ -144,16 +144,16 @@ settings! {
     /// let server = Server::new("shop", "1.0.0").basic_user("ada", "tiger", ada);
     /// # assert!(server.build().is_ok());
     /// ```
-    basic_user / with_basic_user (user: &str, password: &str, principal: Principal) |guards| {
+    basic_user / add_basic_user (user: &str, password: &str, principal: Principal) |guards| {
         guards.users.add_as(user, password, principal).map(drop)
     };
 
     /// Lets in users whose passwords a function knows (`Authorization: Basic`): a directory, a website. It says who they
     /// are, what is known of them, and who may not come in; see [`Logins`].
-    logins / with_logins (logins: BasicAuthProvider) |guards| { guards.set_basic_auth_provider(Some(logins)); Ok(()) };
+    basic_auth_provider / set_basic_auth_provider (logins: BasicAuthProvider) |guards| { guards.set_basic_auth_provider(Some(logins)); Ok(()) };
 
     /// Forgets all users, and who knows them: passwords are no longer asked for.
-    no_basic_auth / clear_basic_auth () |guards| {
+    clear_basic_auth / clear_basic_auth () |guards| {
         guards.users.clear();
         guards.set_basic_auth_provider(None);
         Ok(())
@@ -170,7 +170,7 @@ settings! {
     /// ]);
     /// # assert!(server.build().is_ok());
     /// ```
-    tokens / with_tokens (tokens: impl IntoIterator<Item = impl Into<Token>>) |guards| guards.set_tokens(tokens);
+    tokens / set_tokens (tokens: impl IntoIterator<Item = impl Into<Token>>) |guards| guards.set_tokens(tokens);
 
     /// Lets in who has an API key (`X-API-Key` or `Authorization: Bearer`): one of a list, or one that a function knows.
     ///
@@ -181,36 +181,36 @@ settings! {
     /// }));
     /// # assert!(server.build().is_ok());
     /// ```
-    api_keys / with_api_keys (keys: ApiKeys) |guards| guards.set_api_keys(Some(keys));
+    api_keys / set_api_keys (keys: ApiKeys) |guards| guards.set_api_keys(Some(keys));
 
     /// Where several kinds of credentials are set up, any one of them is enough. All are needed unless this is said;
     /// passwords and tokens, which come in the same header, cannot both be.
-    any_credential / with_any_credential () |guards| { guards.mode = CredentialMode::Any; Ok(()) };
+    any_credential / set_any_credential () |guards| { guards.mode = CredentialMode::Any; Ok(()) };
 
     /// The headers that keep browsers from doing harm, on every answer. There are seven unless this is said.
-    security_headers / with_security_headers (headers: SecurityHeaders) |guards| guards.set_headers(headers);
+    security_headers / set_security_headers (headers: SecurityHeaders) |guards| guards.set_headers(headers);
 }
 
 impl Server {
     /// From now on nobody is let in.
-    pub(crate) fn close_gate(&self, why: &'static str) {
+    pub(crate) fn reject_all(&self, why: &'static str) {
         let mut guards = Guards::clone(&self.0.guards.load());
         guards.record_setting(why, false);
         self.0.guards.store(Arc::new(ShardedArc::new(guards)));
     }
 
-    fn change_guards(
+    fn update_guards(
         &self,
         what: &'static str,
         change: impl FnOnce(&mut Guards) -> Result<(), String>,
     ) -> Server {
-        self.change_guards_so(what, Box::new(change))
+        self.update_guards_boxed(what, Box::new(change))
     }
 
-    fn change_guards_so(&self, what: &'static str, change: Change<'_>) -> Server {
+    fn update_guards_boxed(&self, what: &'static str, change: GuardChange<'_>) -> Server {
         // One change at a time: two that read the same set would lose one of them.
         let changed = {
-            let _changing = self.0.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let _changing = self.0.config_errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let mut guards = Guards::clone(&self.0.guards.load());
             // What does not go together is told when somebody tries to serve: a chain of settings may not be at its
             // end.
@@ -220,7 +220,7 @@ impl Server {
             self.0.guards.store(Arc::new(ShardedArc::new(guards)));
             changed
         };
-        self.fault(changed.map_err(|fault| Error::new(ErrorKind::InvalidConfig, format!("{what}: {fault}"))))
+        self.record_error(changed.map_err(|fault| Error::new(ErrorKind::InvalidConfig, format!("{what}: {fault}"))))
     }
 
     /// The same as [`Server::with_cors`].
@@ -242,7 +242,7 @@ impl Server {
 
     /// The most bytes of a request's body; 0 is no limit of this kind.
     #[must_use]
-    pub fn max_request_body_size(&self) -> usize {
+    pub fn body_limit(&self) -> usize {
         self.0.guards.load().body_limit.unwrap_or_default()
     }
 
@@ -254,7 +254,7 @@ impl Server {
 
     /// Serves every address again.
     pub fn clear_allowed_ips(&self) -> Server {
-        self.change_guards("clear_allowed_ips", |guards| {
+        self.update_guards("clear_allowed_ips", |guards| {
             guards.addresses.clear();
             Ok(())
         })
@@ -280,12 +280,12 @@ impl Server {
     }
 
     /// Asks this function about every API key; see [`ApiKeys::provider`].
-    pub fn with_api_key_provider<F, V, M>(&self, provider: F) -> Server
+    pub fn set_api_key_provider<F, V, M>(&self, provider: F) -> Server
     where
         F: Fn(String, KeyRequest) -> V + Send + Sync + 'static,
         V: crate::guard::IntoKeyResult<M>,
     {
-        self.with_api_keys(ApiKeys::provider(provider))
+        self.set_api_keys(ApiKeys::provider(provider))
     }
 
     /// Whether API keys are asked for.

@@ -49,49 +49,49 @@ impl Server {
     /// The server's name. It does not change.
     #[must_use]
     pub fn name(&self) -> String {
-        self.face().implementation.name.clone()
+        self.info().implementation.name.clone()
     }
 
     /// The server's version.
     #[must_use]
     pub fn version(&self) -> String {
-        self.face().implementation.version.clone()
+        self.info().implementation.version.clone()
     }
 
     /// Gives the server another version. Clients that are connected were told the old one.
     pub fn set_version(&self, version: impl Into<String>) -> Server {
         let version = version.into();
-        self.reface(&|face| face.implementation.version = version.clone())
+        self.update_info(&|face| face.implementation.version = version.clone())
     }
 
     /// What the server is, for people; empty if nobody said.
     #[must_use]
     pub fn description(&self) -> String {
-        self.face().implementation.description.clone().unwrap_or_default()
+        self.info().implementation.description.clone().unwrap_or_default()
     }
 
     /// Says what the server is, for people.
     pub fn set_description(&self, description: impl Into<String>) -> Server {
         let description = description.into();
-        self.reface(&|face| face.implementation.description = Some(description.clone()))
+        self.update_info(&|face| face.implementation.description = Some(description.clone()))
     }
 
     /// How to use the server, for a model; empty if nobody said.
     #[must_use]
     pub fn instructions(&self) -> String {
-        self.face().instructions.clone().unwrap_or_default()
+        self.info().instructions.clone().unwrap_or_default()
     }
 
     /// Says how to use the server, for a model.
     pub fn set_instructions(&self, instructions: impl Into<String>) -> Server {
         let instructions = instructions.into();
-        self.reface(&|face| face.instructions = Some(instructions.clone()))
+        self.update_info(&|face| face.instructions = Some(instructions.clone()))
     }
 
     /// Name and version, as clients see them: `{"name": …, "version": …}`.
     #[must_use]
     pub fn server_info(&self) -> Value {
-        let face = self.face();
+        let face = self.info();
         json!({ "name": face.implementation.name, "version": face.implementation.version })
     }
 
@@ -99,7 +99,7 @@ impl Server {
     /// names and numbers of `tools`, `resources` (without templates) and `prompts`.
     #[must_use]
     pub fn summary(&self) -> Value {
-        let (face, catalog) = (self.face(), self.catalog());
+        let (face, catalog) = (self.info(), self.catalog());
         let tools: Vec<&str> = catalog.tools.iter().map(|entry| entry.tool.name.as_str()).collect();
         let resources: Vec<&str> =
             catalog.resources.iter().map(|entry| entry.resource.uri.as_str()).collect();
@@ -140,8 +140,8 @@ impl Server {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn with_dialect(&self, dialect: Dialect) -> Server {
-        self.0.entry.dialect.store(dialect);
+    pub fn set_dialect(&self, dialect: Dialect) -> Server {
+        self.0.engine.dialect.store(dialect);
         self.clone()
     }
 
@@ -164,12 +164,12 @@ impl Server {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn with_workspace_roots(&self, roots: Roots) -> Server {
-        if let Err(fault) = roots.check() {
-            return self.fault(Err(Error::new(ErrorKind::InvalidConfig, fault)));
+    pub fn set_workspace_roots(&self, roots: Roots) -> Server {
+        if let Err(fault) = roots.validate() {
+            return self.record_error(Err(Error::new(ErrorKind::InvalidConfig, fault)));
         }
-        self.0.entry.dispatcher.set_roots(roots);
-        self.0.entry.protocol.subscriptions.publish(&ChangeTopic::Roots);
+        self.0.engine.dispatcher.set_roots(roots);
+        self.0.engine.protocol.subscriptions.publish(&ChangeTopic::Roots);
         self.clone()
     }
 
@@ -178,19 +178,19 @@ impl Server {
     /// # Errors
     /// If this is no `file:` URI of a directory, or a root already.
     pub fn add_root(&self, uri: &str) -> Result<(), Error> {
-        let hall = &self.0.entry.dispatcher;
-        let put = hall.roots_or_insert().put(uri, None, None);
+        let hall = &self.0.engine.dispatcher;
+        let put = hall.roots_or_insert().add(uri, None, None);
         put.map_err(|fault| Error::new(ErrorKind::InvalidConfig, fault.to_string()))?;
-        self.0.entry.protocol.subscriptions.publish(&ChangeTopic::Roots);
+        self.0.engine.protocol.subscriptions.publish(&ChangeTopic::Roots);
         Ok(())
     }
 
     /// Takes a root away from the workspace and tells clients; false if it was none.
     #[must_use]
     pub fn remove_root(&self, uri: &str) -> bool {
-        let taken = self.0.entry.dispatcher.roots().is_some_and(|roots| roots.take(uri, None).is_ok());
+        let taken = self.0.engine.dispatcher.roots().is_some_and(|roots| roots.remove(uri, None).is_ok());
         if taken {
-            self.0.entry.protocol.subscriptions.publish(&ChangeTopic::Roots);
+            self.0.engine.protocol.subscriptions.publish(&ChangeTopic::Roots);
         }
         taken
     }
@@ -210,8 +210,8 @@ impl Server {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn with_profile(&self, profile: Profile) -> Server {
-        self.0.entry.dispatcher.default_profile.store(profile);
+    pub fn set_profile(&self, profile: Profile) -> Server {
+        self.0.engine.dispatcher.default_profile.store(profile);
         self.clone()
     }
 
@@ -226,16 +226,16 @@ impl Server {
     /// assert_eq!(server.resource_count(), 0);
     /// ```
     #[must_use]
-    pub fn faults(&self) -> Vec<String> {
-        self.0.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    pub fn config_errors(&self) -> Vec<String> {
+        self.0.config_errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
-    fn face(&self) -> Arc<ServerInfo> {
-        self.0.entry.protocol.server_info.load_full()
+    fn info(&self) -> Arc<ServerInfo> {
+        self.0.engine.protocol.server_info.load_full()
     }
 
-    fn reface(&self, change: &dyn Fn(&mut ServerInfo)) -> Server {
-        self.0.entry.protocol.server_info.rcu(|face| {
+    fn update_info(&self, change: &dyn Fn(&mut ServerInfo)) -> Server {
+        self.0.engine.protocol.server_info.rcu(|face| {
             let mut face = ServerInfo::clone(face);
             change(&mut face);
             ServerInfo::new(face.implementation, face.instructions, face.cache_hint)
@@ -248,13 +248,13 @@ impl Server {
     }
 
     /// Keeps what is wrong, and tells whoever listens.
-    pub(crate) fn fault(&self, checked: Result<(), Error>) -> Server {
+    pub(crate) fn record_error(&self, checked: Result<(), Error>) -> Server {
         if let Err(error) = checked {
             let said = error.to_string();
             tracing::error!(server = self.name(), fault = said, "not changed");
-            let watch = &self.0.entry.observer;
+            let watch = &self.0.engine.observer;
             watch.events.publish(ErrorEvent::new(&watch.server, ErrorContext::Register, &*said));
-            let mut faults = self.0.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut faults = self.0.config_errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             // A server that is given nonsense for ever remembers the first of it.
             if faults.len() < 100 {
                 faults.push(said);
@@ -263,9 +263,9 @@ impl Server {
         self.clone()
     }
 
-    pub(crate) fn is_sound(&self) -> Result<(), Error> {
+    pub(crate) fn ensure_valid(&self) -> Result<(), Error> {
         #[allow(unused_mut)]
-        let mut faults = self.faults();
+        let mut faults = self.config_errors();
         #[cfg(feature = "http")]
         faults.extend(self.0.guards.load().check().err());
         if faults.is_empty() {
@@ -294,16 +294,16 @@ impl Server {
     /// # }
     /// ```
     pub fn pause(&self) -> Server {
-        if !self.0.entry.protocol.is_paused.swap(true, Ordering::Relaxed) {
-            self.tell(ServerChange::Paused);
+        if !self.0.engine.protocol.is_paused.swap(true, Ordering::Relaxed) {
+            self.publish_change(ServerChange::Paused);
         }
         self.clone()
     }
 
     /// Answers again.
     pub fn resume(&self) -> Server {
-        if self.0.entry.protocol.is_paused.swap(false, Ordering::Relaxed) {
-            self.tell(ServerChange::Resumed);
+        if self.0.engine.protocol.is_paused.swap(false, Ordering::Relaxed) {
+            self.publish_change(ServerChange::Resumed);
         }
         self.clone()
     }
@@ -311,7 +311,7 @@ impl Server {
     /// Whether it is paused.
     #[must_use]
     pub fn is_paused(&self) -> bool {
-        self.0.entry.protocol.is_paused.load(Ordering::Relaxed)
+        self.0.engine.protocol.is_paused.load(Ordering::Relaxed)
     }
 }
 
@@ -321,7 +321,7 @@ impl Server {
     /// a list.
     #[must_use]
     pub fn events(&self) -> &Events {
-        &self.0.entry.observer.events
+        &self.0.engine.observer.events
     }
 
     /// Calls this before every request: it may look, change the request, or refuse it. Short for
@@ -344,8 +344,8 @@ impl Server {
         self.events().on_response(listener)
     }
 
-    pub(crate) fn tell(&self, change: ServerChange) {
-        let (face, watch) = (self.face(), &self.0.entry.observer);
+    pub(crate) fn publish_change(&self, change: ServerChange) {
+        let (face, watch) = (self.info(), &self.0.engine.observer);
         let description = face.implementation.description.as_deref().unwrap_or_default();
         watch.events.publish(ServerEvent::new(change, &watch.server, description, &face.implementation.version));
     }
@@ -369,7 +369,7 @@ impl Server {
     /// Adds a tool, or puts it in the place of the one of that name. A description that cannot work changes
     /// nothing and is kept as a fault; see [`Server::add_tool`] to be told at once.
     pub fn register_tool(&self, tool: ToolSpec) -> Server {
-        self.fault(self.add_tool(tool))
+        self.record_error(self.add_tool(tool))
     }
 
     /// Adds several tools; see [`Server::register_tool`].
@@ -388,7 +388,7 @@ impl Server {
 
     /// Takes all tools away.
     pub fn clear_tools(&self) -> Server {
-        self.registry().change(&ChangeTopic::Tools, |catalog| catalog.tools.clear());
+        self.registry().update(&ChangeTopic::Tools, |catalog| catalog.tools.clear());
         self.clone()
     }
 
@@ -424,7 +424,7 @@ impl Server {
 
     /// Adds a resource, or puts it in the place of the one of that URI; see [`Server::register_tool`].
     pub fn register_resource(&self, resource: ResourceSpec) -> Server {
-        self.fault(self.add_resource(resource))
+        self.record_error(self.add_resource(resource))
     }
 
     /// Takes a resource away, if it is there.
@@ -435,7 +435,7 @@ impl Server {
 
     /// Takes all resources away. Templates stay.
     pub fn clear_resources(&self) -> Server {
-        self.registry().change(&ChangeTopic::Resources, |catalog| catalog.resources.clear());
+        self.registry().update(&ChangeTopic::Resources, |catalog| catalog.resources.clear());
         self.clone()
     }
 
@@ -465,7 +465,7 @@ impl Server {
 
     /// Adds a template, or puts it in the place of the one of that text; see [`Server::register_tool`].
     pub fn register_template(&self, template: TemplateSpec) -> Server {
-        self.fault(self.add_template(template))
+        self.record_error(self.add_template(template))
     }
 
     /// Takes a template away, if it is there.
@@ -476,7 +476,7 @@ impl Server {
 
     /// Takes all templates away.
     pub fn clear_templates(&self) -> Server {
-        self.registry().change(&ChangeTopic::Resources, |catalog| catalog.templates.clear());
+        self.registry().update(&ChangeTopic::Resources, |catalog| catalog.templates.clear());
         self.clone()
     }
 
@@ -488,7 +488,7 @@ impl Server {
 
     /// Adds a prompt, or puts it in the place of the one of that name; see [`Server::register_tool`].
     pub fn register_prompt(&self, prompt: PromptSpec) -> Server {
-        self.fault(self.add_prompt(prompt))
+        self.record_error(self.add_prompt(prompt))
     }
 
     /// Takes a prompt away, if it is there.
@@ -499,7 +499,7 @@ impl Server {
 
     /// Takes all prompts away.
     pub fn clear_prompts(&self) -> Server {
-        self.registry().change(&ChangeTopic::Prompts, |catalog| catalog.prompts.clear());
+        self.registry().update(&ChangeTopic::Prompts, |catalog| catalog.prompts.clear());
         self.clone()
     }
 
@@ -535,13 +535,13 @@ impl Server {
     /// # Errors
     /// If the other one was given state that this one was not: its handlers would miss it. Nothing has changed then.
     pub fn replace_catalog(&self, with: &Server) -> Result<(), Error> {
-        let has = &self.0.entry.dispatcher.shared.states;
-        if with.0.entry.dispatcher.shared.states.keys().any(|state| !has.contains_key(state)) {
+        let has = &self.0.engine.dispatcher.shared.states;
+        if with.0.engine.dispatcher.shared.states.keys().any(|state| !has.contains_key(state)) {
             let said = "replace_catalog: the other server was given a state that this one was not";
             return Err(Error::new(ErrorKind::InvalidConfig, said.to_owned()));
         }
-        let next = with.face();
-        self.reface(&|face| {
+        let next = with.info();
+        self.update_info(&|face| {
             face.implementation.version.clone_from(&next.implementation.version);
             face.implementation.title.clone_from(&next.implementation.title);
             face.implementation.description.clone_from(&next.implementation.description);
@@ -607,7 +607,7 @@ impl Server {
     }
 
     async fn handle_bytes(&self, request: Bytes) -> Option<Bytes> {
-        let entry: &Engine = &self.0.entry;
+        let entry: &Engine = &self.0.engine;
         let out = Stream::new(Capacity::default());
         let peer = Peer {
             principal: Principal::anonymous(),
@@ -626,17 +626,17 @@ impl Server {
 
     /// All tools, as `tools/list` shows them to a client that names no revision; all pages of them.
     pub async fn list_tools(&self) -> Vec<Value> {
-        self.list("tools/list", "tools").await
+        self.list_all("tools/list", "tools").await
     }
 
     /// All resources, as `resources/list` shows them.
     pub async fn list_resources(&self) -> Vec<Value> {
-        self.list("resources/list", "resources").await
+        self.list_all("resources/list", "resources").await
     }
 
     /// All prompts, as `prompts/list` shows them.
     pub async fn list_prompts(&self) -> Vec<Value> {
-        self.list("prompts/list", "prompts").await
+        self.list_all("prompts/list", "prompts").await
     }
 
     /// Reads a resource: the result of `resources/read`.
@@ -644,7 +644,7 @@ impl Server {
     /// # Errors
     /// If there is none of that URI, or it cannot be read.
     pub async fn read_resource(&self, uri: &str) -> Result<Value, Error> {
-        self.ask("resources/read", json!({ "uri": uri })).await
+        self.request("resources/read", json!({ "uri": uri })).await
     }
 
     /// Fills in a prompt: the result of `prompts/get`.
@@ -652,7 +652,7 @@ impl Server {
     /// # Errors
     /// If there is none of that name, or an argument is missing.
     pub async fn get_prompt(&self, name: &str, arguments: Value) -> Result<Value, Error> {
-        self.ask("prompts/get", json!({ "name": name, "arguments": arguments })).await
+        self.request("prompts/get", json!({ "name": name, "arguments": arguments })).await
     }
 
     /// Calls a tool: the result of `tools/call`.
@@ -660,10 +660,10 @@ impl Server {
     /// # Errors
     /// If there is none of that name. A tool that fails says so in its result.
     pub async fn call_tool(&self, name: &str, arguments: Value) -> Result<Value, Error> {
-        self.ask("tools/call", json!({ "name": name, "arguments": arguments })).await
+        self.request("tools/call", json!({ "name": name, "arguments": arguments })).await
     }
 
-    async fn ask(&self, method: &str, params: Value) -> Result<Value, Error> {
+    async fn request(&self, method: &str, params: Value) -> Result<Value, Error> {
         let request = json!({ "jsonrpc": "2.0", "id": 0, "method": method, "params": params });
         let mut answer = self.handle(request).await.unwrap_or_default();
         match answer.get_mut("result") {
@@ -675,10 +675,10 @@ impl Server {
         }
     }
 
-    async fn list(&self, method: &str, key: &str) -> Vec<Value> {
+    async fn list_all(&self, method: &str, key: &str) -> Vec<Value> {
         let mut items = Vec::new();
         let mut params = json!({});
-        while let Ok(mut page) = self.ask(method, params).await {
+        while let Ok(mut page) = self.request(method, params).await {
             if let Some(Value::Array(page)) = page.get_mut(key).map(Value::take) {
                 items.extend(page);
             }
@@ -704,19 +704,19 @@ impl Server {
     /// ```
     #[must_use]
     pub fn sessions(&self) -> Vec<SessionInfo> {
-        self.0.entry.protocol.session_infos()
+        self.0.engine.protocol.session_infos()
     }
 
     /// Ends all sessions of this process; says how many there were. Calls of theirs are cancelled, and their clients have
     /// to greet again. Sessions that a [store](crate::store) keeps come back with their next request.
     pub fn clear_sessions(&self) -> usize {
-        self.0.entry.protocol.clear_sessions()
+        self.0.engine.protocol.clear_sessions()
     }
 
     /// How many tasks run here.
     #[must_use]
     pub fn running_tasks(&self) -> usize {
-        self.0.entry.dispatcher.tasks.running()
+        self.0.engine.dispatcher.tasks.running()
     }
 }
 
@@ -736,41 +736,41 @@ impl Server {
     /// The few numbers that are worth a look often: cheap enough to be polled.
     #[must_use]
     pub fn stats_summary(&self) -> StatsSummary {
-        self.0.entry.observer.stats.summary()
+        self.0.engine.observer.stats.summary()
     }
 
     /// All numbers. Copies the newest samples, so it costs more than [`Server::stats_summary`].
     #[must_use]
     pub fn stats(&self) -> StatsDetail {
-        self.0.entry.observer.stats.detail()
+        self.0.engine.observer.stats.detail()
     }
 
     /// All numbers, to be written in another form.
-    pub(crate) fn measured(&self, has_names: bool) -> ServerMetrics {
+    pub(crate) fn stats_snapshot(&self, has_names: bool) -> ServerMetrics {
         ServerMetrics { server: self.name(), is_paused: self.is_paused(), stats: self.stats(), has_names }
     }
 
     /// Whether it counts.
     #[must_use]
     pub fn is_stats_enabled(&self) -> bool {
-        self.0.entry.observer.stats.is_enabled()
+        self.0.engine.observer.stats.is_enabled()
     }
 
     /// Counts from now on.
     pub fn enable_stats(&self) -> Server {
-        self.0.entry.observer.stats.enable();
+        self.0.engine.observer.stats.enable();
         self.clone()
     }
 
     /// Stops counting; what was counted stays.
     pub fn disable_stats(&self) -> Server {
-        self.0.entry.observer.stats.disable();
+        self.0.engine.observer.stats.disable();
         self.clone()
     }
 
     /// Forgets what was counted.
     pub fn reset_stats(&self) -> Server {
-        self.0.entry.observer.stats.reset();
+        self.0.engine.observer.stats.reset();
         self.clone()
     }
 }

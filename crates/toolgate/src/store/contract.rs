@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn a_store_that_does_not_compare_is_found_out() {
         let kept = std::panic::catch_unwind(|| {
-            super::keep("one_of_many_writers_wins", |_place| async { super::careless::NonComparingStore::default() });
+            super::run_check("one_of_many_writers_wins", |_place| async { super::careless::NonComparingStore::default() });
         });
         assert!(kept.is_err());
     }

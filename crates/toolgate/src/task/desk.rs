@@ -16,7 +16,7 @@ use toolgate_wire::{Client, RawJson, codec};
 use super::record::TaskRecord;
 use super::{RecordUpdate, RecordEdit, TasksInner, lock};
 use crate::clock::timer_now;
-use crate::handler::{AskError, AskErrorKind, Voice};
+use crate::handler::{ServerRequestError, ServerRequestErrorKind, ClientChannel};
 use crate::request::{BoxFuture, CallError};
 use crate::store::{Expect, StoreError, EntryVersion};
 
@@ -228,13 +228,13 @@ impl ActiveTask {
         self.output_changed.notify_one();
     }
 
-    async fn ask_and_wait(&self, key: &str, ask: ServerRequest) -> Result<ClientResult, AskError> {
-        let gone = || AskError(AskErrorKind::Gone);
+    async fn ask_and_wait(&self, key: &str, ask: ServerRequest) -> Result<ClientResult, ServerRequestError> {
+        let gone = || ServerRequestError(ServerRequestErrorKind::Disconnected);
         if let Some(reply) = self.find_reply(key) {
             return decode_reply(&ask, &reply);
         }
         if let Some((what, _)) = self.client.as_ref().and_then(|client| codec::missing_capabilities(client, &ask)) {
-            return Err(AskError(AskErrorKind::Unsupported(what)));
+            return Err(ServerRequestError(ServerRequestErrorKind::Unsupported(what)));
         }
         match self.update_with_retry(usize::MAX, &mut |record| record.add_request(key, &ask)).await {
             Some(UpdateStatus::Written) => {}
@@ -258,20 +258,20 @@ impl ActiveTask {
     }
 }
 
-fn decode_reply(ask: &ServerRequest, reply: &RawJson) -> Result<ClientResult, AskError> {
-    let refused = |why: String| AskError(AskErrorKind::Refused(why));
+fn decode_reply(ask: &ServerRequest, reply: &RawJson) -> Result<ClientResult, ServerRequestError> {
+    let refused = |why: String| ServerRequestError(ServerRequestErrorKind::Rejected(why));
     match reply.view().as_string() {
         Some(why) => Err(refused(why.into_owned())),
         None => codec::decode_client_result(ask, reply).map_err(|fault| refused(fault.to_string())),
     }
 }
 
-impl Voice for ActiveTask {
-    fn hears(&self, level: LogLevel) -> bool {
+impl ClientChannel for ActiveTask {
+    fn is_log_enabled(&self, level: LogLevel) -> bool {
         level >= LogLevel::Info
     }
 
-    fn tell(&self, notice: &Notification) -> bool {
+    fn notify(&self, notice: &Notification) -> bool {
         match notice {
             Notification::Progress { message: Some(message), .. } => self.set_message(message),
             Notification::Progress { progress, total: Some(total), .. } => {
@@ -287,22 +287,22 @@ impl Voice for ActiveTask {
         true
     }
 
-    fn ask<'a>(&'a self, key: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, AskError>> {
+    fn request<'a>(&'a self, key: &'a str, ask: ServerRequest) -> BoxFuture<'a, Result<ClientResult, ServerRequestError>> {
         Box::pin(self.ask_and_wait(key, ask))
     }
 
-    fn recall(&self, name: &str) -> Option<RawJson> {
+    fn recorded_value(&self, name: &str) -> Option<RawJson> {
         lock(&self.output).memory.get(name).cloned()
     }
 
-    fn remember(&self, name: &str, value: RawJson) {
+    fn record_value(&self, name: &str, value: RawJson) {
         lock(&self.output).memory.insert(name.to_owned(), value);
         if self.is_resumable {
             self.output_changed.notify_one();
         }
     }
 
-    fn settled(&self) -> Option<BoxFuture<'_, ()>> {
+    fn wait_persisted(&self) -> Option<BoxFuture<'_, ()>> {
         if !self.is_resumable {
             return None;
         }
@@ -313,11 +313,11 @@ impl Voice for ActiveTask {
         }))
     }
 
-    fn stopped(&self, _: &str) -> Option<CallError> {
+    fn suspension_error(&self, _: &str) -> Option<CallError> {
         None
     }
 
-    fn send_away(&self, _: Duration) {}
+    fn release_stream(&self, _: Duration) {}
 }
 
 #[cfg(test)]

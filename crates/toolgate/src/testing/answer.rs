@@ -15,31 +15,31 @@ use toolgate_wire::model::{
 };
 
 /// What a call of a tool gave.
-pub type Called = Answer<ToolOutput>;
+pub type ToolResponse = TestResponse<ToolOutput>;
 /// What reading a resource gave.
-pub type Reading = Answer<Vec<ResourceContents>>;
+pub type ResourceResponse = TestResponse<Vec<ResourceContents>>;
 /// What a prompt gave.
-pub type Prompted = Answer<PromptOutput>;
+pub type PromptResponse = TestResponse<PromptOutput>;
 /// What a completion gave.
-pub type Completed = Answer<Completion>;
+pub type CompletionResponse = TestResponse<Completion>;
 
 /// The answer to one request: what was asked for, or a [`Refusal`].
 ///
 /// A refusal is an error of the protocol (no such tool, not allowed), not the failure of a tool, which is a
 /// result that says so ([`Called::is_error`]). Asking a refusal for a result panics and says what it is.
 #[derive(Clone)]
-pub struct Answer<T> {
-    pub(super) outcome: Result<T, Refusal>,
+pub struct TestResponse<T> {
+    pub(super) outcome: Result<T, TestError>,
     pub(super) message: Value,
-    pub(super) fetched: Option<Fetched>,
+    pub(super) http_response: Option<ReceivedResponse>,
 }
 
-impl<T> Answer<T> {
+impl<T> TestResponse<T> {
     /// What was given, or why not; never panics.
     ///
     /// # Errors
     /// If the request was refused.
-    pub fn result(&self) -> Result<&T, &Refusal> {
+    pub fn result(&self) -> Result<&T, &TestError> {
         self.outcome.as_ref()
     }
 
@@ -48,7 +48,7 @@ impl<T> Answer<T> {
     /// # Panics
     /// If there was a result.
     #[track_caller]
-    pub fn error(&self) -> &Refusal {
+    pub fn error(&self) -> &TestError {
         match &self.outcome {
             Err(refusal) => refusal,
             Ok(_) => panic!("expected a refusal, got a result: {}", self.message),
@@ -61,12 +61,12 @@ impl<T> Answer<T> {
     }
 
     /// What HTTP said: status, headers and body. None where there is no HTTP.
-    pub fn http(&self) -> Option<&Fetched> {
-        self.fetched.as_ref()
+    pub fn http(&self) -> Option<&ReceivedResponse> {
+        self.http_response.as_ref()
     }
 
     #[track_caller]
-    fn given(&self, what: &str) -> &T {
+    fn expect_result(&self, what: &str) -> &T {
         match &self.outcome {
             Ok(given) => given,
             Err(refusal) => panic!("expected {what}, but the request was refused: {refusal}"),
@@ -74,20 +74,20 @@ impl<T> Answer<T> {
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Answer<T> {
+impl<T: fmt::Debug> fmt::Debug for TestResponse<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.outcome.fmt(f)
     }
 }
 
-impl Called {
+impl ToolResponse {
     /// The text for the model: all blocks of text, one a line.
     ///
     /// # Panics
     /// If the call was refused, or gave no text.
     #[track_caller]
     pub fn text(&self) -> String {
-        let texts: Vec<&str> = self.given("text").content.iter().filter_map(Content::as_text).collect();
+        let texts: Vec<&str> = self.expect_result("text").content.iter().filter_map(Content::as_text).collect();
         assert!(!texts.is_empty(), "expected text, got none in {}", self.message);
         texts.join("\n")
     }
@@ -98,7 +98,7 @@ impl Called {
     /// If the call was refused, or gave no JSON.
     #[track_caller]
     pub fn json(&self) -> Value {
-        if let Some(structured) = &self.given("structured output").structured_content {
+        if let Some(structured) = &self.expect_result("structured output").structured_content {
             return structured.to_value();
         }
         let text = self.text();
@@ -127,7 +127,7 @@ impl Called {
     /// If the call was refused.
     #[track_caller]
     pub fn content(&self) -> &[Content] {
-        &self.given("content").content
+        &self.expect_result("content").content
     }
 
     /// Whether the tool says that it failed.
@@ -136,18 +136,18 @@ impl Called {
     /// If the call was refused: then the tool said nothing.
     #[track_caller]
     pub fn is_error(&self) -> bool {
-        self.given("a result of the tool").is_error
+        self.expect_result("a result of the tool").is_error
     }
 }
 
-impl Reading {
+impl ResourceResponse {
     /// What was read: one resource or several.
     ///
     /// # Panics
     /// If the request was refused.
     #[track_caller]
     pub fn contents(&self) -> &[ResourceContents] {
-        self.given("contents")
+        self.expect_result("contents")
     }
 
     /// The text of all of it, one resource a line.
@@ -192,14 +192,14 @@ impl Reading {
     }
 }
 
-impl Prompted {
+impl PromptResponse {
     /// What is said, in order.
     ///
     /// # Panics
     /// If the request was refused.
     #[track_caller]
     pub fn messages(&self) -> &[PromptMessage] {
-        &self.given("messages").messages
+        &self.expect_result("messages").messages
     }
 
     /// The text of all messages, one a line.
@@ -215,21 +215,21 @@ impl Prompted {
     }
 }
 
-impl Completed {
+impl CompletionResponse {
     /// How the value could go on.
     ///
     /// # Panics
     /// If the request was refused.
     #[track_caller]
     pub fn values(&self) -> &[String] {
-        &self.given("values").values
+        &self.expect_result("values").values
     }
 }
 
 /// What HTTP said.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Fetched {
+pub struct ReceivedResponse {
     /// The status.
     pub status: u16,
     /// All headers.
@@ -238,7 +238,7 @@ pub struct Fetched {
     pub body: String,
 }
 
-impl Fetched {
+impl ReceivedResponse {
     /// A header, if it is there and text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -261,22 +261,22 @@ impl Fetched {
 
 /// An answer that is an error of the protocol, or none at all.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
+pub struct TestError {
     pub(super) code: i64,
     pub(super) message: String,
     pub(super) data: Option<Value>,
     pub(super) status: Option<u16>,
 }
 
-impl Refusal {
-    pub(super) fn remote(error: &RemoteError, status: Option<u16>) -> Refusal {
+impl TestError {
+    pub(super) fn from_remote(error: &RemoteError, status: Option<u16>) -> TestError {
         let data = error.data.as_ref().map(toolgate_wire::RawJson::to_value);
-        Refusal { code: error.code, message: error.message.clone(), data, status }
+        TestError { code: error.code, message: error.message.clone(), data, status }
     }
 
     /// An answer that is no message.
-    pub(super) fn bare(message: impl Into<String>, status: Option<u16>) -> Refusal {
-        Refusal { code: 0, message: message.into(), data: None, status }
+    pub(super) fn without_code(message: impl Into<String>, status: Option<u16>) -> TestError {
+        TestError { code: 0, message: message.into(), data: None, status }
     }
 
     /// The number of the error; 0 if the answer was no message of the protocol, such as a plain 401.
@@ -304,7 +304,7 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for TestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = if self.message.is_empty() { "(no words)" } else { &self.message };
         f.write_str(words)?;
@@ -317,16 +317,16 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for TestError {}
 
 /// Something the server said without being asked: progress, a line for the log, a change.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Notice {
+pub struct ReceivedNotification {
     pub(super) method: String,
     pub(super) params: Value,
 }
 
-impl Notice {
+impl ReceivedNotification {
     /// Its method, for example `notifications/progress`.
     #[must_use]
     pub fn method(&self) -> &str {
@@ -341,7 +341,7 @@ impl Notice {
 
     /// Whether this is its method, with or without `notifications/` before it.
     #[must_use]
-    pub fn is(&self, method: &str) -> bool {
+    pub fn is_method(&self, method: &str) -> bool {
         self.method == method || self.method.strip_prefix("notifications/") == Some(method)
     }
 }

@@ -13,17 +13,17 @@ use toolgate_wire::model::{
 };
 use toolgate_wire::{ProtocolVersion, RawJson, codec};
 
-use crate::handler::Elicited;
+use crate::handler::ElicitOutcome;
 
 /// A question for the user: a form to fill in, or a link to open.
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct ReceivedElicitation {
     message: String,
     schema: Value,
     url: Option<String>,
 }
 
-impl Question {
+impl ReceivedElicitation {
     /// What the user is asked.
     #[must_use]
     pub fn message(&self) -> &str {
@@ -48,20 +48,20 @@ impl Question {
     message = "`{Self}` is no answer of a user",
     note = "give `json!({{ .. }})` to fill in the form, or `Elicited::Decline`"
 )]
-pub trait IntoElicited {
+pub trait IntoElicitOutcome {
     /// The answer.
-    fn into_elicited(self) -> Elicited<Value>;
+    fn into_elicit_outcome(self) -> ElicitOutcome<Value>;
 }
 
-impl IntoElicited for Elicited<Value> {
-    fn into_elicited(self) -> Elicited<Value> {
+impl IntoElicitOutcome for ElicitOutcome<Value> {
+    fn into_elicit_outcome(self) -> ElicitOutcome<Value> {
         self
     }
 }
 
-impl IntoElicited for Value {
-    fn into_elicited(self) -> Elicited<Value> {
-        Elicited::Accept(self)
+impl IntoElicitOutcome for Value {
+    fn into_elicit_outcome(self) -> ElicitOutcome<Value> {
+        ElicitOutcome::Accept(self)
     }
 }
 
@@ -70,25 +70,25 @@ impl IntoElicited for Value {
     message = "`{Self}` is no answer of a model",
     note = "give a text, or a `toolgate::model::Sampled`"
 )]
-pub trait IntoSampled {
+pub trait IntoSamplingResult {
     /// The answer.
-    fn into_sampled(self) -> SamplingResult;
+    fn into_sampling_result(self) -> SamplingResult;
 }
 
-impl IntoSampled for SamplingResult {
-    fn into_sampled(self) -> SamplingResult {
+impl IntoSamplingResult for SamplingResult {
+    fn into_sampling_result(self) -> SamplingResult {
         self
     }
 }
 
-impl IntoSampled for &str {
-    fn into_sampled(self) -> SamplingResult {
-        self.to_owned().into_sampled()
+impl IntoSamplingResult for &str {
+    fn into_sampling_result(self) -> SamplingResult {
+        self.to_owned().into_sampling_result()
     }
 }
 
-impl IntoSampled for String {
-    fn into_sampled(self) -> SamplingResult {
+impl IntoSamplingResult for String {
+    fn into_sampling_result(self) -> SamplingResult {
         SamplingResult {
             role: Role::Assistant,
             content: vec![SamplingBlock::Content(Content::text(self))],
@@ -99,17 +99,17 @@ impl IntoSampled for String {
     }
 }
 
-type Closure<Q, A> = Option<Arc<dyn Fn(&Q) -> A + Send + Sync>>;
+type Callback<Q, A> = Option<Arc<dyn Fn(&Q) -> A + Send + Sync>>;
 
 /// The closures.
 #[derive(Clone, Default)]
-pub(super) struct Answers {
-    pub(super) elicit: Closure<Question, Elicited<Value>>,
-    pub(super) sample: Closure<SamplingRequest, SamplingResult>,
-    pub(super) roots: Closure<(), Vec<String>>,
+pub(super) struct ClientCallbacks {
+    pub(super) elicit: Callback<ReceivedElicitation, ElicitOutcome<Value>>,
+    pub(super) sample: Callback<SamplingRequest, SamplingResult>,
+    pub(super) roots: Callback<(), Vec<String>>,
 }
 
-impl fmt::Debug for Answers {
+impl fmt::Debug for ClientCallbacks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Answers")
             .field("elicit", &self.elicit.is_some())
@@ -119,7 +119,7 @@ impl fmt::Debug for Answers {
     }
 }
 
-impl Answers {
+impl ClientCallbacks {
     /// What a client with these can do.
     pub(super) fn capabilities(&self) -> ClientCapabilities {
         ClientCapabilities {
@@ -131,26 +131,26 @@ impl Answers {
     }
 
     /// The answer to a question, as a bare result. Runs the test's own code, which may panic.
-    pub(super) fn answer(&self, edition: ProtocolVersion, ask: &ServerRequest) -> RawJson {
+    pub(super) fn respond(&self, edition: ProtocolVersion, ask: &ServerRequest) -> RawJson {
         let answer = match ask {
             ServerRequest::Elicitation(elicit) => {
-                let Some(closure) = &self.elicit else { unanswered(ask, "on_elicit") };
-                ClientResult::Elicitation(match closure(&question(elicit)) {
-                    Elicited::Accept(Value::Null) => ElicitResult::Accept(None),
-                    Elicited::Accept(content) => ElicitResult::Accept(Some(RawJson::from(content))),
-                    Elicited::Decline => ElicitResult::Decline,
-                    Elicited::Cancel => ElicitResult::Cancel,
+                let Some(closure) = &self.elicit else { panic_unhandled(ask, "on_elicit") };
+                ClientResult::Elicitation(match closure(&received_elicitation(elicit)) {
+                    ElicitOutcome::Accept(Value::Null) => ElicitResult::Accept(None),
+                    ElicitOutcome::Accept(content) => ElicitResult::Accept(Some(RawJson::from(content))),
+                    ElicitOutcome::Decline => ElicitResult::Decline,
+                    ElicitOutcome::Cancel => ElicitResult::Cancel,
                 })
             }
             ServerRequest::Sampling(sample) => match &self.sample {
                 Some(closure) => ClientResult::Sampling(Box::new(closure(sample))),
-                None => unanswered(ask, "on_sample"),
+                None => panic_unhandled(ask, "on_sample"),
             },
             ServerRequest::Roots => match &self.roots {
                 Some(closure) => ClientResult::Roots(
                     closure(&()).into_iter().map(|uri| Root { uri, ..Root::default() }).collect(),
                 ),
-                None => unanswered(ask, "on_roots"),
+                None => panic_unhandled(ask, "on_roots"),
             },
             other => panic!("the server asked {}, which no test can answer yet", other.method()),
         };
@@ -163,17 +163,17 @@ impl Answers {
     }
 }
 
-fn unanswered(ask: &ServerRequest, method: &str) -> ! {
+fn panic_unhandled(ask: &ServerRequest, method: &str) -> ! {
     panic!("the server asked {}, but the client was given no `{method}`", ask.method())
 }
 
-fn question(elicit: &ElicitRequest) -> Question {
+fn received_elicitation(elicit: &ElicitRequest) -> ReceivedElicitation {
     match elicit {
         ElicitRequest::Form(form) => {
-            Question { message: form.message.clone(), schema: form.schema.to_value(), url: None }
+            ReceivedElicitation { message: form.message.clone(), schema: form.schema.to_value(), url: None }
         }
         ElicitRequest::Url { message, url, .. } => {
-            Question { message: message.clone(), schema: Value::Null, url: Some(url.clone()) }
+            ReceivedElicitation { message: message.clone(), schema: Value::Null, url: Some(url.clone()) }
         }
     }
 }

@@ -12,11 +12,11 @@ use toolgate_wire::model::{
 };
 use toolgate_wire::{ChangeDelivery, Meta, RawJson, key};
 
-use super::answer::{Called, Notice};
-use super::asked::{Answers, IntoElicited, IntoSampled, Question};
-use super::calling::Calling;
-use super::link::{About, Asked, Link, Reply, Setup, Way};
-use super::{IntoServer, PATIENCE, Revision};
+use super::answer::{ToolResponse, ReceivedNotification};
+use super::asked::{ClientCallbacks, IntoElicitOutcome, IntoSamplingResult, ReceivedElicitation};
+use super::calling::TestCall;
+use super::link::{ServerDetails, TestRequestHead, TestConnection, RawReply, ConnectionSetup, ConnectTarget};
+use super::{IntoServer, RECEIVE_TIMEOUT, TestVersion};
 use crate::server::Server;
 
 /// A client for tests: in memory, without sockets, of one protocol revision.
@@ -51,15 +51,15 @@ use crate::server::Server;
 /// ```
 #[derive(Clone)]
 pub struct TestClient {
-    pub(super) setup: Setup,
-    link: Arc<OnceCell<Arc<Link>>>,
+    pub(super) setup: ConnectionSetup,
+    connection: Arc<OnceCell<Arc<TestConnection>>>,
 }
 
 impl std::fmt::Debug for TestClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TestClient")
-            .field("revision", &self.revision())
-            .field("way", &self.setup.way)
+            .field("revision", &self.protocol_version())
+            .field("way", &self.setup.target)
             .finish_non_exhaustive()
     }
 }
@@ -79,7 +79,7 @@ impl Server {
     /// ```
     #[must_use]
     pub fn test(&self) -> TestClient {
-        TestClient::new(self, Revision::newest())
+        TestClient::new(self, TestVersion::newest())
     }
 }
 
@@ -90,8 +90,8 @@ impl TestClient {
     /// # Panics
     /// If the server cannot be built.
     #[track_caller]
-    pub fn new(server: impl IntoServer, revision: Revision) -> TestClient {
-        TestClient::by(Way::Lines(server.into_server()), revision)
+    pub fn new(server: impl IntoServer, revision: TestVersion) -> TestClient {
+        TestClient::with_target(ConnectTarget::Stdio(server.into_server()), revision)
     }
 
     /// A client of the newest revision that has connected.
@@ -99,8 +99,8 @@ impl TestClient {
     /// # Panics
     /// If the server cannot be built, or does not want it.
     pub async fn connect(server: impl IntoServer) -> TestClient {
-        let client = TestClient::new(server, Revision::newest());
-        client.about().await;
+        let client = TestClient::new(server, TestVersion::newest());
+        client.server_details().await;
         client
     }
 
@@ -111,7 +111,7 @@ impl TestClient {
     #[cfg(feature = "http")]
     #[track_caller]
     pub fn http(server: impl IntoServer) -> TestClient {
-        TestClient::new(server, Revision::newest()).over_http()
+        TestClient::new(server, TestVersion::newest()).over_http()
     }
 
     /// A client of this revision, over HTTP in memory, of any service: a router with several servers, a
@@ -129,7 +129,7 @@ impl TestClient {
     /// # }
     /// ```
     #[cfg(feature = "http")]
-    pub fn service<S, B>(service: S, revision: Revision) -> TestClient
+    pub fn service<S, B>(service: S, revision: TestVersion) -> TestClient
     where
         S: tower_service::Service<
                 http::Request<String>,
@@ -143,23 +143,23 @@ impl TestClient {
         B: http_body::Body<Data = bytes::Bytes> + Send + 'static,
         B::Error: Send,
     {
-        let knock = move |request| super::exchange::Exchange::start(service.clone(), request);
-        let door = super::web::Door { knock: Arc::new(knock), path: "/mcp".into() };
-        TestClient::by(Way::Http(door), revision)
+        let knock = move |request| super::exchange::HttpExchange::start(service.clone(), request);
+        let door = super::web::HttpTarget { send: Arc::new(knock), path: "/mcp".into() };
+        TestClient::with_target(ConnectTarget::Http(door), revision)
     }
 
-    fn by(way: Way, revision: Revision) -> TestClient {
-        let setup = Setup {
-            edition: revision.0,
-            way,
-            answers: Answers::default(),
+    fn with_target(way: ConnectTarget, revision: TestVersion) -> TestClient {
+        let setup = ConnectionSetup {
+            version: revision.0,
+            target: way,
+            callbacks: ClientCallbacks::default(),
             info: Implementation { name: "test".into(), version: "0".into(), ..Implementation::default() },
-            log: None,
-            patience: PATIENCE,
+            log_level: None,
+            timeout: RECEIVE_TIMEOUT,
             headers: Vec::new(),
             extensions: http::Extensions::new(),
         };
-        TestClient { setup, link: Arc::default() }
+        TestClient { setup, connection: Arc::default() }
     }
 
     /// The same over HTTP in memory: with headers, statuses and principals.
@@ -170,10 +170,10 @@ impl TestClient {
     #[must_use]
     #[track_caller]
     pub fn over_http(self) -> TestClient {
-        self.still_unknown("over_http");
-        let Way::Lines(server) = &self.setup.way else { return self };
-        let client = TestClient::service(server.clone().into_service(), self.revision());
-        TestClient { setup: Setup { way: client.setup.way, ..self.setup }, link: Arc::default() }
+        self.assert_not_connected("over_http");
+        let ConnectTarget::Stdio(server) = &self.setup.target else { return self };
+        let client = TestClient::service(server.clone().into_service(), self.protocol_version());
+        TestClient { setup: ConnectionSetup { target: client.setup.target, ..self.setup }, connection: Arc::default() }
     }
 
     /// Calls this path instead of `/mcp`; over HTTP only.
@@ -184,10 +184,10 @@ impl TestClient {
     #[must_use]
     #[track_caller]
     pub fn at(mut self, path: impl Into<String>) -> TestClient {
-        self.still_unknown("at");
-        match &mut self.setup.way {
-            Way::Http(door) => door.path = path.into(),
-            Way::Lines(_) => panic!("there are no paths without HTTP; `over_http()` first"),
+        self.assert_not_connected("at");
+        match &mut self.setup.target {
+            ConnectTarget::Http(door) => door.path = path.into(),
+            ConnectTarget::Stdio(_) => panic!("there are no paths without HTTP; `over_http()` first"),
         }
         self
     }
@@ -218,12 +218,12 @@ impl TestClient {
     /// If it has connected before: then it has said what it can do.
     #[must_use]
     #[track_caller]
-    pub fn on_elicit<R: IntoElicited>(
+    pub fn on_elicit<R: IntoElicitOutcome>(
         mut self,
-        answer: impl Fn(&Question) -> R + Send + Sync + 'static,
+        answer: impl Fn(&ReceivedElicitation) -> R + Send + Sync + 'static,
     ) -> TestClient {
-        self.still_unknown("on_elicit");
-        self.setup.answers.elicit = Some(Arc::new(move |form| answer(form).into_elicited()));
+        self.assert_not_connected("on_elicit");
+        self.setup.callbacks.elicit = Some(Arc::new(move |form| answer(form).into_elicit_outcome()));
         self
     }
 
@@ -233,12 +233,12 @@ impl TestClient {
     /// If it has connected before: then it has said what it can do.
     #[must_use]
     #[track_caller]
-    pub fn on_sample<R: IntoSampled>(
+    pub fn on_sample<R: IntoSamplingResult>(
         mut self,
         answer: impl Fn(&SamplingRequest) -> R + Send + Sync + 'static,
     ) -> TestClient {
-        self.still_unknown("on_sample");
-        self.setup.answers.sample = Some(Arc::new(move |sample| answer(sample).into_sampled()));
+        self.assert_not_connected("on_sample");
+        self.setup.callbacks.sample = Some(Arc::new(move |sample| answer(sample).into_sampling_result()));
         self
     }
 
@@ -253,8 +253,8 @@ impl TestClient {
         I: IntoIterator,
         I::Item: Into<String>,
     {
-        self.still_unknown("on_roots");
-        self.setup.answers.roots = Some(Arc::new(move |()| answer().into_iter().map(Into::into).collect()));
+        self.assert_not_connected("on_roots");
+        self.setup.callbacks.roots = Some(Arc::new(move |()| answer().into_iter().map(Into::into).collect()));
         self
     }
 
@@ -264,8 +264,8 @@ impl TestClient {
     /// If it has connected before.
     #[must_use]
     #[track_caller]
-    pub fn named(mut self, name: impl Into<String>, version: impl Into<String>) -> TestClient {
-        self.still_unknown("named");
+    pub fn client_info(mut self, name: impl Into<String>, version: impl Into<String>) -> TestClient {
+        self.assert_not_connected("named");
         self.setup.info =
             Implementation { name: name.into(), version: version.into(), ..Implementation::default() };
         self
@@ -278,15 +278,15 @@ impl TestClient {
     #[must_use]
     #[track_caller]
     pub fn log(mut self, level: LogLevel) -> TestClient {
-        self.still_unknown("log");
-        self.setup.log = Some(level);
+        self.assert_not_connected("log");
+        self.setup.log_level = Some(level);
         self
     }
 
     /// How long to wait for anything. Ten seconds unless told.
     #[must_use]
-    pub fn patience(mut self, patience: Duration) -> TestClient {
-        self.setup.patience = patience;
+    pub fn timeout(mut self, patience: Duration) -> TestClient {
+        self.setup.timeout = patience;
         self
     }
 
@@ -314,8 +314,8 @@ impl TestClient {
     }
 
     #[track_caller]
-    fn still_unknown(&self, method: &str) {
-        assert!(self.link.get().is_none(), "`{method}` comes too late: the client has connected");
+    fn assert_not_connected(&self, method: &str) {
+        assert!(self.connection.get().is_none(), "`{method}` comes too late: the client has connected");
     }
 }
 
@@ -323,8 +323,8 @@ impl TestClient {
 impl TestClient {
     /// The revision it speaks.
     #[must_use]
-    pub fn revision(&self) -> Revision {
-        Revision(self.setup.edition)
+    pub fn protocol_version(&self) -> TestVersion {
+        TestVersion(self.setup.version)
     }
 
     /// Calls a tool. Arguments are a JSON object; null is the same as none.
@@ -336,14 +336,14 @@ impl TestClient {
         &self,
         name: impl Into<String>,
         arguments: Value,
-    ) -> Calling<toolgate_wire::model::ToolOutput> {
+    ) -> TestCall<toolgate_wire::model::ToolOutput> {
         let arguments = match arguments {
             Value::Null => None,
             object @ Value::Object(_) => Some(RawJson::from(object)),
             other => panic!("the arguments of a tool are an object, not {other}"),
         };
         let call = Call::CallTool { name: name.into(), arguments, retry: Retry::default(), task: None };
-        Calling::new(self, call, |outcome| match outcome {
+        TestCall::new(self, call, |outcome| match outcome {
             Outcome::Tool(output) => Some(output),
             _ => None,
         })
@@ -358,15 +358,15 @@ impl TestClient {
         name: impl Into<String>,
         arguments: Value,
         headers: impl IntoIterator<Item = (N, V)>,
-    ) -> Called {
+    ) -> ToolResponse {
         let call = self.call(name, arguments);
         headers.into_iter().fold(call, |call, (name, value)| call.header(name, value)).await
     }
 
     /// Reads a resource.
-    pub fn read(&self, uri: impl Into<String>) -> Calling<Vec<toolgate_wire::model::ResourceContents>> {
+    pub fn read(&self, uri: impl Into<String>) -> TestCall<Vec<toolgate_wire::model::ResourceContents>> {
         let call = Call::ReadResource { uri: uri.into(), retry: Retry::default() };
-        Calling::new(self, call, |outcome| match outcome {
+        TestCall::new(self, call, |outcome| match outcome {
             Outcome::ReadResource { contents, .. } => Some(contents),
             _ => None,
         })
@@ -381,7 +381,7 @@ impl TestClient {
         &self,
         name: impl Into<String>,
         arguments: Value,
-    ) -> Calling<toolgate_wire::model::PromptOutput> {
+    ) -> TestCall<toolgate_wire::model::PromptOutput> {
         let arguments: BTreeMap<String, String> = match arguments {
             Value::Null => BTreeMap::new(),
             Value::Object(arguments) => {
@@ -391,7 +391,7 @@ impl TestClient {
             other => panic!("the arguments of a prompt are an object, not {other}"),
         };
         let call = Call::GetPrompt { name: name.into(), arguments, retry: Retry::default() };
-        Calling::new(self, call, |outcome| match outcome {
+        TestCall::new(self, call, |outcome| match outcome {
             Outcome::Prompt(output) => Some(output),
             _ => None,
         })
@@ -403,10 +403,10 @@ impl TestClient {
         reference: CompletionReference,
         argument: impl Into<String>,
         value: impl Into<String>,
-    ) -> Calling<toolgate_wire::model::Completion> {
+    ) -> TestCall<toolgate_wire::model::Completion> {
         let (argument, value, context) = (argument.into(), value.into(), BTreeMap::new());
         let call = Call::Complete(CompleteParams { completion_ref: reference, argument, value, context });
-        Calling::new(self, call, |outcome| match outcome {
+        TestCall::new(self, call, |outcome| match outcome {
             Outcome::Completion(completion) => Some(completion),
             _ => None,
         })
@@ -457,7 +457,7 @@ impl TestClient {
         loop {
             let call = call(cursor.take());
             let method = call.method();
-            let answer = Calling::new(self, call, read).await;
+            let answer = TestCall::new(self, call, read).await;
             let page = match answer.outcome {
                 Ok(page) => page,
                 Err(refusal) => panic!("`{method}` was refused: {refusal}"),
@@ -474,21 +474,21 @@ impl TestClient {
     ///
     /// # Panics
     /// If it is refused.
-    pub async fn about(&self) -> About {
-        let link = match self.link().await {
+    pub async fn server_details(&self) -> ServerDetails {
+        let link = match self.connection().await {
             Ok(link) => link,
             Err(reply) => panic!("the greeting was refused: {:?}", reply.outcome),
         };
-        if let Some(welcome) = link.welcome.clone() {
+        if let Some(welcome) = link.initialize_result.clone() {
             let (capabilities, instructions) = (welcome.capabilities, welcome.instructions);
-            return About { server: Some(welcome.server_info), capabilities, instructions };
+            return ServerDetails { server: Some(welcome.server_info), capabilities, instructions };
         }
-        let discovered = Calling::new(self, Call::Discover, |outcome| match outcome {
+        let discovered = TestCall::new(self, Call::Discover, |outcome| match outcome {
             Outcome::Discover(discovery) => Some(discovery),
             _ => None,
         });
         match discovered.await.outcome {
-            Ok(found) => About {
+            Ok(found) => ServerDetails {
                 server: found.server_info,
                 capabilities: found.capabilities,
                 instructions: found.instructions,
@@ -506,20 +506,20 @@ impl TestClient {
     /// # Panics
     /// If there is no answer.
     pub async fn request(&self, method: &str, params: Value) -> Value {
-        let reply = self.raw(method, params).await;
+        let reply = self.raw_request(method, params).await;
         match (reply.message, reply.outcome) {
             (Value::Null, Err(refusal)) => panic!("`{method}` was answered with no message: {refusal}"),
             (message, _) => message,
         }
     }
 
-    async fn raw(&self, method: &str, params: Value) -> Reply {
-        let link = match self.link().await {
+    async fn raw_request(&self, method: &str, params: Value) -> RawReply {
+        let link = match self.connection().await {
             Ok(link) => link,
             Err(reply) => return *reply,
         };
         let mut params = if params.is_null() { json!({}) } else { params };
-        let meta = Meta { log_level: self.setup.log, ..Meta::default() };
+        let meta = Meta { log_level: self.setup.log_level, ..Meta::default() };
         let own: Value = serde_json::from_slice(&link.params(&Call::Ping, &meta)).unwrap_or_default();
         if let (Some(own), Some(params)) = (own["_meta"].as_object(), params.as_object_mut()) {
             let said = params.entry("_meta").or_insert_with(|| json!({}));
@@ -534,8 +534,8 @@ impl TestClient {
             "resources/read" => params["uri"].as_str(),
             _ => None,
         };
-        let asked = Asked { id: link.next_id(), method, subject, headers: &[] };
-        link.ask(&self.setup, &asked, params.to_string().as_bytes(), |_| {}).await
+        let asked = TestRequestHead { id: link.next_id(), method, subject, headers: &[] };
+        link.send(&self.setup, &asked, params.to_string().as_bytes(), |_| {}).await
     }
 
     /// Tells the server something that wants no answer. Params are an object, or null.
@@ -544,7 +544,7 @@ impl TestClient {
     /// If the server is gone.
     pub async fn notify(&self, method: &str, params: Value) {
         let params = Some(params).filter(|params| !params.is_null());
-        match self.link().await {
+        match self.connection().await {
             Ok(link) => link.notify(&self.setup, method, params.as_ref()).await,
             Err(reply) => panic!("the greeting was refused: {:?}", reply.outcome),
         }
@@ -557,21 +557,21 @@ impl TestClient {
     /// # Panics
     /// If the client does not speak HTTP.
     #[cfg(feature = "http")]
-    pub fn send(&self, mut request: http::Request<String>) -> super::Exchange {
-        let Way::Http(door) = &self.setup.way else {
+    pub fn send(&self, mut request: http::Request<String>) -> super::HttpExchange {
+        let ConnectTarget::Http(door) = &self.setup.target else {
             panic!("there are no requests to send without HTTP; `over_http()` first")
         };
         let own = std::mem::replace(request.extensions_mut(), self.setup.extensions.clone());
         request.extensions_mut().extend(own);
-        (door.knock)(request)
+        (door.send)(request)
     }
 }
 
 /// What the server says by itself.
 impl TestClient {
     /// Everything the server said by itself so far: progress, log messages, changes. It is told once.
-    pub fn notices(&self) -> Vec<Notice> {
-        self.link.get().map(|link| link.ear.take_all()).unwrap_or_default()
+    pub fn notifications(&self) -> Vec<ReceivedNotification> {
+        self.connection.get().map(|link| link.receiver.take_notifications()).unwrap_or_default()
     }
 
     /// The first notice of this method that was not looked at yet, or the next to come. `notifications/` may
@@ -579,18 +579,18 @@ impl TestClient {
     ///
     /// # Panics
     /// If none comes in time.
-    pub async fn notice(&self, method: &str) -> Notice {
-        let Some(link) = self.link.get() else { panic!("nothing is heard before the first request") };
-        match link.ear.take(self.setup.patience, |notice| notice.is(method)).await {
+    pub async fn notification(&self, method: &str) -> ReceivedNotification {
+        let Some(link) = self.connection.get() else { panic!("nothing is heard before the first request") };
+        match link.receiver.wait_notification(self.setup.timeout, |notice| notice.is_method(method)).await {
             Some(notice) => notice,
             None => {
-                link.ear.check();
+                link.receiver.resume_panic();
                 let hint = if method.ends_with("_changed") || method.ends_with("updated") {
                     "; changes are heard after `listen()` or `subscribe()`"
                 } else {
                     ""
                 };
-                panic!("no `{method}` came in {:?}, but {}{hint}", self.setup.patience, link.ear.kept())
+                panic!("no `{method}` came in {:?}, but {}{hint}", self.setup.timeout, link.receiver.buffered_methods())
             }
         }
     }
@@ -601,7 +601,7 @@ impl TestClient {
     /// # Panics
     /// If the server does not want it.
     pub async fn listen(&self) {
-        self.feed(SubscriptionFilter { tools: true, prompts: true, resources: true, ..SubscriptionFilter::default() }).await;
+        self.subscribe_filter(SubscriptionFilter { tools: true, prompts: true, resources: true, ..SubscriptionFilter::default() }).await;
     }
 
     /// Wants to hear when this resource changes, and returns when the server knows it.
@@ -609,83 +609,83 @@ impl TestClient {
     /// # Panics
     /// If the server does not want it.
     pub async fn subscribe(&self, uri: impl Into<String>) {
-        self.feed(SubscriptionFilter { uris: vec![uri.into()], ..SubscriptionFilter::default() }).await;
+        self.subscribe_filter(SubscriptionFilter { uris: vec![uri.into()], ..SubscriptionFilter::default() }).await;
     }
 
-    async fn feed(&self, filter: SubscriptionFilter) {
-        let link = match self.link().await {
+    async fn subscribe_filter(&self, filter: SubscriptionFilter) {
+        let link = match self.connection().await {
             Ok(link) => link,
             Err(reply) => panic!("the greeting was refused: {:?}", reply.outcome),
         };
-        match self.setup.edition.behavior().change_delivery {
+        match self.setup.version.behavior().change_delivery {
             ChangeDelivery::Session => {
                 #[cfg(feature = "http")]
-                self.stand(&link).await;
+                self.open_stream(&link).await;
                 // Without a URI: whatever is answered now, the greeting was read before it.
                 let call = filter.uris.into_iter().next().map_or(Call::Ping, |uri| Call::Subscribe { uri });
-                let answer = Calling::new(self, call, |_| Some(())).await;
+                let answer = TestCall::new(self, call, |_| Some(())).await;
                 answer.outcome.unwrap_or_else(|refusal| panic!("the subscription was refused: {refusal}"));
             }
-            ChangeDelivery::Listen => self.ask_to_listen(&link, filter).await,
+            ChangeDelivery::Listen => self.send_listen(&link, filter).await,
         }
     }
 
-    async fn ask_to_listen(&self, link: &Arc<Link>, filter: SubscriptionFilter) {
+    async fn send_listen(&self, link: &Arc<TestConnection>, filter: SubscriptionFilter) {
         let (call, id) = (Call::Listen(filter), link.next_id());
-        let asked = Asked { id, method: call.method(), subject: None, headers: &[] };
+        let asked = TestRequestHead { id, method: call.method(), subject: None, headers: &[] };
         let params = link.params(&call, &Meta::default());
         let tag = json!(id);
-        let is_it = |notice: &Notice| {
-            notice.is("subscriptions/acknowledged") && notice.params["_meta"][key::SUBSCRIPTION_ID] == tag
+        let is_it = |notice: &ReceivedNotification| {
+            notice.is_method("subscriptions/acknowledged") && notice.params["_meta"][key::SUBSCRIPTION_ID] == tag
         };
-        let acknowledged = link.ear.take(self.setup.patience, is_it);
+        let acknowledged = link.receiver.wait_notification(self.setup.timeout, is_it);
         #[cfg(feature = "http")]
-        if let Some(web) = link.web() {
-            let mut exchange = web.open(&self.setup, &asked, &params);
+        if let Some(web) = link.http_client() {
+            let mut exchange = web.post_request(&self.setup, &asked, &params);
             let status = exchange.head().await.map(|head| head.status.as_u16());
             assert_eq!(status, Ok(200), "listening was refused: {:?}", exchange.body().await);
-            self.hear_on(link, exchange);
+            self.spawn_receiver(link, exchange);
             assert!(acknowledged.await.is_some(), "listening was not acknowledged");
             return;
         }
-        let refused = link.expect(id);
-        link.write(asked.request(&params)).await;
+        let refused = link.expect_response(id);
+        link.write(asked.encode(&params)).await;
         tokio::select! {
             biased;
             heard = acknowledged => assert!(heard.is_some(), "listening was not acknowledged"),
-            reply = refused.answer(asked.method) => panic!("listening was refused: {:?}", reply.outcome),
+            reply = refused.wait(asked.method) => panic!("listening was refused: {:?}", reply.outcome),
         }
     }
 
     /// Opens the standing stream of a session.
     #[cfg(feature = "http")]
-    async fn stand(&self, link: &Arc<Link>) {
-        let Some(web) = link.web() else { return };
-        if !web.stands_now() {
+    async fn open_stream(&self, link: &Arc<TestConnection>) {
+        let Some(web) = link.http_client() else { return };
+        if !web.claim_get_stream() {
             return;
         }
         let mut exchange = web.get(&self.setup, None);
         let status = exchange.head().await.map(|head| head.status.as_u16());
         assert_eq!(status, Ok(200), "listening was refused: {:?}", exchange.body().await);
-        self.hear_on(link, exchange);
+        self.spawn_receiver(link, exchange);
     }
 
     #[cfg(feature = "http")]
-    fn hear_on(&self, link: &Arc<Link>, exchange: super::exchange::Exchange) {
+    fn spawn_receiver(&self, link: &Arc<TestConnection>, exchange: super::exchange::HttpExchange) {
         let (weak, setup) = (Arc::downgrade(link), self.setup.clone());
-        link.keep(tokio::spawn(super::web::listen(weak, setup, exchange)));
+        link.own_task(tokio::spawn(super::web::receive_stream(weak, setup, exchange)));
     }
 
-    pub(super) async fn link(&self) -> Result<Arc<Link>, Box<Reply>> {
-        self.link.get_or_try_init(|| Link::open(&self.setup)).await.cloned()
+    pub(super) async fn connection(&self) -> Result<Arc<TestConnection>, Box<RawReply>> {
+        self.connection.get_or_try_init(|| TestConnection::open(&self.setup)).await.cloned()
     }
 
     /// Whether leaving takes a request back.
-    pub(super) fn leaving_cancels(&self) -> bool {
-        match &self.setup.way {
-            Way::Lines(_) => false,
+    pub(super) fn disconnect_cancels(&self) -> bool {
+        match &self.setup.target {
+            ConnectTarget::Stdio(_) => false,
             #[cfg(feature = "http")]
-            Way::Http(_) => self.setup.edition.behavior().disconnect_cancels,
+            ConnectTarget::Http(_) => self.setup.version.behavior().disconnect_cancels,
         }
     }
 }

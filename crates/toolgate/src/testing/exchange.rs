@@ -11,8 +11,8 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tower_service::Service;
 
-use super::PATIENCE;
-use super::answer::Fetched;
+use super::RECEIVE_TIMEOUT;
+use super::answer::ReceivedResponse;
 use crate::tracker::AbortOnDrop;
 
 /// A request as clients make it: `host`, `accept` and, with a POST, `content-type` are there unless they are
@@ -37,13 +37,13 @@ where
     N: AsRef<str>,
     V: AsRef<str>,
 {
-    match request(method, path, headers, body.into()) {
+    match build_request(method, path, headers, body.into()) {
         Ok(request) => request,
         Err(error) => panic!("cannot {method} {path}: {error}"),
     }
 }
 
-pub(super) fn request<N, V>(
+pub(super) fn build_request<N, V>(
     method: &str,
     path: &str,
     headers: impl IntoIterator<Item = (N, V)>,
@@ -74,7 +74,7 @@ where
     request.body(body)
 }
 
-enum Piece {
+enum ExchangePart {
     Head(Box<http::response::Parts>),
     Data(Bytes),
 }
@@ -82,7 +82,7 @@ enum Piece {
 /// What a stream of events says.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Event {
+pub enum ReceivedEvent {
     /// A message.
     Message(EventMessage),
     /// A comment: the stream is still there.
@@ -122,23 +122,23 @@ pub struct EventMessage {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Exchange {
-    pieces: mpsc::Receiver<Piece>,
+pub struct HttpExchange {
+    parts: mpsc::Receiver<ExchangePart>,
     task: AbortOnDrop<()>,
     head: Option<http::response::Parts>,
     buffer: Vec<u8>,
-    ended: bool,
+    is_ended: bool,
 }
 
-impl std::fmt::Debug for Piece {
+impl std::fmt::Debug for ExchangePart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Piece")
     }
 }
 
-impl Exchange {
+impl HttpExchange {
     /// Sends the request. Needs a tokio runtime.
-    pub fn start<S, B>(mut service: S, request: http::Request<String>) -> Exchange
+    pub fn start<S, B>(mut service: S, request: http::Request<String>) -> HttpExchange
     where
         S: Service<http::Request<String>, Response = http::Response<B>, Error = Infallible> + Send + 'static,
         S::Future: Send,
@@ -146,36 +146,36 @@ impl Exchange {
         B::Error: Send,
     {
         // A test hears little; when this is full the connection waits, as a slow one does.
-        let (sender, pieces) = mpsc::channel(1024);
+        let (sender, parts) = mpsc::channel(1024);
         let task = tokio::spawn(async move {
             let Ok(()) = poll_fn(|cx| service.poll_ready(cx)).await;
             let Ok(answer) = service.call(request).await;
             let (parts, body) = answer.into_parts();
             let mut body = Box::pin(body);
-            let _ = sender.send(Piece::Head(Box::new(parts))).await;
+            let _ = sender.send(ExchangePart::Head(Box::new(parts))).await;
             while let Some(Ok(frame)) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
                 if let Ok(data) = frame.into_data() {
-                    let _ = sender.send(Piece::Data(data)).await;
+                    let _ = sender.send(ExchangePart::Data(data)).await;
                 }
             }
         });
         let task = AbortOnDrop::new(task);
-        Exchange { pieces, task, head: None, buffer: Vec::new(), ended: false }
+        HttpExchange { parts, task, head: None, buffer: Vec::new(), is_ended: false }
     }
 
     /// Breaks the connection, and returns when whatever served it is dropped.
-    pub async fn leave(self) {
+    pub async fn disconnect(self) {
         self.task.abort();
         let _ = self.task.await;
     }
 
     /// Fails if there is something that nobody looked at.
-    pub(super) fn close(mut self) -> Result<(), String> {
+    pub(super) fn finish(mut self) -> Result<(), String> {
         self.task.abort();
-        while let Ok(piece) = self.pieces.try_recv() {
+        while let Ok(piece) = self.parts.try_recv() {
             match piece {
-                Piece::Head(head) => return Err(format!("expected no answer\n  got      {head:?}")),
-                Piece::Data(data) => self.buffer.extend_from_slice(&data),
+                ExchangePart::Head(head) => return Err(format!("expected no answer\n  got      {head:?}")),
+                ExchangePart::Data(data) => self.buffer.extend_from_slice(&data),
             }
         }
         let left = String::from_utf8_lossy(&self.buffer);
@@ -190,14 +190,14 @@ impl Exchange {
     /// # Errors
     /// If there is no answer in time.
     pub async fn head(&mut self) -> Result<&http::response::Parts, String> {
-        self.head_within(PATIENCE).await
+        self.head_timeout(RECEIVE_TIMEOUT).await
     }
 
-    pub(super) async fn head_within(&mut self, patience: Duration) -> Result<&http::response::Parts, String> {
+    pub(super) async fn head_timeout(&mut self, patience: Duration) -> Result<&http::response::Parts, String> {
         if self.head.is_none() {
-            let piece = tokio::time::timeout(patience, self.pieces.recv()).await;
+            let piece = tokio::time::timeout(patience, self.parts.recv()).await;
             match piece.map_err(|_| "no answer in time")? {
-                Some(Piece::Head(head)) => self.head = Some(*head),
+                Some(ExchangePart::Head(head)) => self.head = Some(*head),
                 _ => return Err("the server did not answer".into()),
             }
         }
@@ -211,9 +211,9 @@ impl Exchange {
     pub async fn body(&mut self) -> Result<String, String> {
         self.head().await?;
         while let Some(piece) =
-            tokio::time::timeout(PATIENCE, self.pieces.recv()).await.map_err(|_| "the body does not end")?
+            tokio::time::timeout(RECEIVE_TIMEOUT, self.parts.recv()).await.map_err(|_| "the body does not end")?
         {
-            if let Piece::Data(data) = piece {
+            if let ExchangePart::Data(data) = piece {
                 self.buffer.extend_from_slice(&data);
             }
         }
@@ -224,20 +224,20 @@ impl Exchange {
     ///
     /// # Errors
     /// If there is no answer in time, or it does not end.
-    pub async fn fetch(mut self) -> Result<Fetched, String> {
+    pub async fn fetch(mut self) -> Result<ReceivedResponse, String> {
         let body = self.body().await?;
         let head = self.head().await?;
-        Ok(Fetched { status: head.status.as_u16(), headers: head.headers.clone(), body })
+        Ok(ReceivedResponse { status: head.status.as_u16(), headers: head.headers.clone(), body })
     }
 
     /// What the stream says next, but for comments; none if it says nothing for so long.
     ///
     /// # Errors
     /// If what it says is no event.
-    pub async fn event_within(&mut self, patience: Duration) -> Result<Option<Event>, String> {
+    pub async fn event_within(&mut self, patience: Duration) -> Result<Option<ReceivedEvent>, String> {
         loop {
             match self.raw_event(patience).await? {
-                Some(Event::Comment) => {}
+                Some(ReceivedEvent::Comment) => {}
                 other => return Ok(other),
             }
         }
@@ -247,24 +247,24 @@ impl Exchange {
     ///
     /// # Errors
     /// If what it says is no event.
-    pub async fn raw_event(&mut self, patience: Duration) -> Result<Option<Event>, String> {
+    pub async fn raw_event(&mut self, patience: Duration) -> Result<Option<ReceivedEvent>, String> {
         self.head().await?;
         loop {
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\n\n") {
                 let block: Vec<u8> = self.buffer.drain(..end + 2).collect();
-                return read_event(&String::from_utf8(block).map_err(|error| error.to_string())?).map(Some);
+                return parse_event(&String::from_utf8(block).map_err(|error| error.to_string())?).map(Some);
             }
-            if self.ended {
-                return Ok(Some(Event::End));
+            if self.is_ended {
+                return Ok(Some(ReceivedEvent::End));
             }
-            match tokio::time::timeout(patience, self.pieces.recv()).await {
+            match tokio::time::timeout(patience, self.parts.recv()).await {
                 Err(_) => return Ok(None),
-                Ok(None) if self.buffer.is_empty() => self.ended = true,
+                Ok(None) if self.buffer.is_empty() => self.is_ended = true,
                 Ok(None) => {
                     return Err(format!("half an event: {:?}", String::from_utf8_lossy(&self.buffer)));
                 }
-                Ok(Some(Piece::Data(data))) => self.buffer.extend_from_slice(&data),
-                Ok(Some(Piece::Head(_))) => return Err("two heads".into()),
+                Ok(Some(ExchangePart::Data(data))) => self.buffer.extend_from_slice(&data),
+                Ok(Some(ExchangePart::Head(_))) => return Err("two heads".into()),
             }
         }
     }
@@ -274,20 +274,20 @@ impl Exchange {
     /// # Panics
     /// If none comes in time.
     pub async fn message(&mut self) -> EventMessage {
-        match self.event_within(PATIENCE).await {
-            Ok(Some(Event::Message(message))) => message,
+        match self.event_within(RECEIVE_TIMEOUT).await {
+            Ok(Some(ReceivedEvent::Message(message))) => message,
             other => panic!("expected a message, got {other:?}"),
         }
     }
 }
 
-fn read_event(block: &str) -> Result<Event, String> {
+fn parse_event(block: &str) -> Result<ReceivedEvent, String> {
     let (mut message, mut data, mut retry) = (EventMessage::default(), None, None);
     for line in block.lines().filter(|line| !line.is_empty()) {
         let (field, value) = line.split_once(':').ok_or_else(|| format!("not a field: {line}"))?;
         let value = value.strip_prefix(' ').unwrap_or(value).to_owned();
         match field {
-            "" => return Ok(Event::Comment),
+            "" => return Ok(ReceivedEvent::Comment),
             "event" => message.name = Some(value),
             "id" => message.id = Some(value),
             "retry" => retry = Some(value),
@@ -296,8 +296,8 @@ fn read_event(block: &str) -> Result<Event, String> {
         }
     }
     match (data, retry) {
-        (Some(data), retry) => Ok(Event::Message(EventMessage { data, retry, ..message })),
-        (None, Some(retry)) => Ok(Event::Retry(retry)),
+        (Some(data), retry) => Ok(ReceivedEvent::Message(EventMessage { data, retry, ..message })),
+        (None, Some(retry)) => Ok(ReceivedEvent::Retry(retry)),
         (None, None) => Err(format!("neither data nor retry: {block:?}")),
     }
 }
@@ -310,10 +310,10 @@ mod tests {
 
     #[test]
     fn events_are_read_and_others_are_named() {
-        let read = |block: &str| read_event(block).map(|event| format!("{event:?}"));
-        assert!(matches!(read_event(": hi\n\n"), Ok(Event::Comment)));
-        assert!(matches!(read_event("retry: 7\n\n"), Ok(Event::Retry(after)) if after == "7"));
-        let Ok(Event::Message(message)) = read_event("event: message\nid: 1\ndata: a:b\n\n") else {
+        let read = |block: &str| parse_event(block).map(|event| format!("{event:?}"));
+        assert!(matches!(parse_event(": hi\n\n"), Ok(ReceivedEvent::Comment)));
+        assert!(matches!(parse_event("retry: 7\n\n"), Ok(ReceivedEvent::Retry(after)) if after == "7"));
+        let Ok(ReceivedEvent::Message(message)) = parse_event("event: message\nid: 1\ndata: a:b\n\n") else {
             panic!("no message")
         };
         assert_eq!((message.name.as_deref(), message.id.as_deref()), (Some("message"), Some("1")));
@@ -330,7 +330,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_block_breaks_the_reader(block in "(\\PC{0,8}:?\n?){0,6}") {
-            let _ = read_event(&block);
+            let _ = parse_event(&block);
         }
     }
 }

@@ -21,58 +21,58 @@ use toolgate_wire::{
     write_error, write_notification_frame, write_request, write_result,
 };
 
-use super::answer::{Fetched, Notice, Refusal};
-use super::asked::Answers;
+use super::answer::{ReceivedResponse, ReceivedNotification, TestError};
+use super::asked::ClientCallbacks;
 #[cfg(feature = "http")]
-use super::web::Web;
+use super::web::TestHttpClient;
 use crate::server::Server;
 use crate::tracker::AbortOnDrop;
 
 /// Answers may be longer than questions.
-pub(super) const LIMITS: Limits = Limits { max_bytes: 256 << 20, max_depth: 127 };
+pub(super) const RESPONSE_LIMITS: Limits = Limits { max_bytes: 256 << 20, max_depth: 127 };
 /// Notices that are kept until a test looks. One more, and the oldest is forgotten.
-const KEPT: usize = 10_000;
+const MAX_BUFFERED_NOTIFICATIONS: usize = 10_000;
 
 /// What a client is told before it says its first word, and what it says with every request.
 #[derive(Clone, Debug)]
-pub(super) struct Setup {
-    pub(super) edition: ProtocolVersion,
-    pub(super) way: Way,
-    pub(super) answers: Answers,
+pub(super) struct ConnectionSetup {
+    pub(super) version: ProtocolVersion,
+    pub(super) target: ConnectTarget,
+    pub(super) callbacks: ClientCallbacks,
     pub(super) info: Implementation,
-    pub(super) log: Option<LogLevel>,
-    pub(super) patience: Duration,
+    pub(super) log_level: Option<LogLevel>,
+    pub(super) timeout: Duration,
     pub(super) headers: Vec<(String, String)>,
     pub(super) extensions: http::Extensions,
 }
 
 /// How the server is reached.
 #[derive(Clone, Debug)]
-pub(super) enum Way {
-    Lines(Server),
+pub(super) enum ConnectTarget {
+    Stdio(Server),
     #[cfg(feature = "http")]
-    Http(super::web::Door),
+    Http(super::web::HttpTarget),
 }
 
 /// What one request was answered with.
 #[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) outcome: Result<RawJson, Refusal>,
+pub(super) struct RawReply {
+    pub(super) outcome: Result<RawJson, TestError>,
     pub(super) message: Value,
-    pub(super) fetched: Option<Fetched>,
+    pub(super) http_response: Option<ReceivedResponse>,
 }
 
-impl Reply {
-    pub(super) fn refused(refusal: Refusal, fetched: Option<Fetched>) -> Box<Reply> {
-        Box::new(Reply { outcome: Err(refusal), message: Value::Null, fetched })
+impl RawReply {
+    pub(super) fn from_error(refusal: TestError, fetched: Option<ReceivedResponse>) -> Box<RawReply> {
+        Box::new(RawReply { outcome: Err(refusal), message: Value::Null, http_response: fetched })
     }
 
-    pub(super) fn of(outcome: Result<RawJson, RemoteError>, text: &[u8], fetched: Option<Fetched>) -> Reply {
-        let status = fetched.as_ref().map(|fetched| fetched.status);
-        Reply {
-            outcome: outcome.map_err(|error| Refusal::remote(&error, status)),
+    pub(super) fn from_outcome(outcome: Result<RawJson, RemoteError>, text: &[u8], http_response: Option<ReceivedResponse>) -> RawReply {
+        let status = http_response.as_ref().map(|fetched| fetched.status);
+        RawReply {
+            outcome: outcome.map_err(|error| TestError::from_remote(&error, status)),
             message: serde_json::from_slice(text).unwrap_or_default(),
-            fetched,
+            http_response,
         }
     }
 }
@@ -80,7 +80,7 @@ impl Reply {
 /// What a server says of itself.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct About {
+pub struct ServerDetails {
     /// Who it is; not said by every server of the newest revision.
     pub server: Option<Implementation>,
     /// What it offers.
@@ -89,167 +89,167 @@ pub struct About {
     pub instructions: Option<String>,
 }
 
-pub(super) struct Link {
-    pub(super) edition: ProtocolVersion,
-    pub(super) ear: Arc<Ear>,
+pub(super) struct TestConnection {
+    pub(super) version: ProtocolVersion,
+    pub(super) receiver: Arc<ClientReceiver>,
     /// Said in each request where there is no handshake.
     pub(super) client: Client,
-    road: Road,
+    transport: ClientTransport,
     /// What the handshake told.
-    pub(super) welcome: Option<InitializeResult>,
-    ids: AtomicI64,
+    pub(super) initialize_result: Option<InitializeResult>,
+    next_id: AtomicI64,
     /// What reads and writes while the link lives.
     tasks: Mutex<Vec<AbortOnDrop<()>>>,
 }
 
-enum Road {
-    Lines(mpsc::Sender<Bytes>),
+enum ClientTransport {
+    Stdio(mpsc::Sender<Bytes>),
     #[cfg(feature = "http")]
-    Http(Web),
+    Http(TestHttpClient),
 }
 
-impl Link {
+impl TestConnection {
     /// Connects, and greets where the revision wants it.
     ///
     /// # Errors
     /// If the server refuses the greeting.
-    pub(super) async fn open(setup: &Setup) -> Result<Arc<Link>, Box<Reply>> {
-        let edition = setup.edition;
-        let ear = Arc::new(Ear::new(edition, setup.answers.clone()));
-        let capabilities = setup.answers.capabilities();
+    pub(super) async fn open(setup: &ConnectionSetup) -> Result<Arc<TestConnection>, Box<RawReply>> {
+        let edition = setup.version;
+        let ear = Arc::new(ClientReceiver::new(edition, setup.callbacks.clone()));
+        let capabilities = setup.callbacks.capabilities();
         let client = Client { protocol_version: edition, capabilities, info: Some(setup.info.clone()) };
-        let (road, tasks) = match &setup.way {
-            Way::Lines(server) => lines(server.clone(), &ear),
+        let (road, tasks) = match &setup.target {
+            ConnectTarget::Stdio(server) => connect_stdio(server.clone(), &ear),
             #[cfg(feature = "http")]
-            Way::Http(door) => (Road::Http(Web::new(door.clone(), edition)), Vec::new()),
+            ConnectTarget::Http(door) => (ClientTransport::Http(TestHttpClient::new(door.clone(), edition)), Vec::new()),
         };
         let (ids, tasks) = (AtomicI64::new(1), Mutex::new(tasks));
-        let mut link = Link { edition, ear, client, road, welcome: None, ids, tasks };
+        let mut link = TestConnection { version: edition, receiver: ear, client, transport: road, initialize_result: None, next_id: ids, tasks };
         if edition.has_handshake() {
-            link.shake_hands(setup).await?;
+            link.initialize(setup).await?;
         }
         Ok(Arc::new(link))
     }
 
-    async fn shake_hands(&mut self, setup: &Setup) -> Result<(), Box<Reply>> {
+    async fn initialize(&mut self, setup: &ConnectionSetup) -> Result<(), Box<RawReply>> {
         let hello = Call::Initialize(InitializeParams {
-            version: self.edition.as_str().to_owned(),
+            version: self.version.as_str().to_owned(),
             capabilities: self.client.capabilities.clone(),
             client_info: self.client.info.clone(),
         });
         let reply = self.call(setup, self.next_id(), &hello, &Meta::default(), &[], |_| {}).await;
         let Ok(result) = &reply.outcome else { return Err(Box::new(reply)) };
-        match codec::read_outcome(self.edition, &hello, result) {
-            Ok(Outcome::Initialize(welcome)) if welcome.version == self.edition.as_str() => {
-                self.welcome = Some(*welcome);
+        match codec::read_outcome(self.version, &hello, result) {
+            Ok(Outcome::Initialize(welcome)) if welcome.version == self.version.as_str() => {
+                self.initialize_result = Some(*welcome);
             }
-            _ => panic!("{} was asked for, and the server answered {}", self.edition, reply.message),
+            _ => panic!("{} was asked for, and the server answered {}", self.version, reply.message),
         }
         self.notify(setup, "notifications/initialized", None).await;
-        if let (LogLevelScope::Session, Some(level)) = (self.edition.behavior().log_level_scope, setup.log) {
+        if let (LogLevelScope::Session, Some(level)) = (self.version.behavior().log_level_scope, setup.log_level) {
             let level = Call::SetLevel(level);
             let reply = self.call(setup, self.next_id(), &level, &Meta::default(), &[], |_| {}).await;
-            reply.outcome.as_ref().map_err(|refusal| Reply::refused(refusal.clone(), None))?;
+            reply.outcome.as_ref().map_err(|refusal| RawReply::from_error(refusal.clone(), None))?;
         }
         Ok(())
     }
 
     pub(super) fn next_id(&self) -> i64 {
-        self.ids.fetch_add(1, Ordering::Relaxed)
+        self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
     /// What the params of this call are on the wire.
     pub(super) fn params(&self, call: &Call, meta: &Meta) -> Vec<u8> {
         let mut params = Vec::new();
-        codec::write_call_params(&mut params, self.edition, call, Some(&self.client), meta);
+        codec::write_call_params(&mut params, self.version, call, Some(&self.client), meta);
         params
     }
 
     pub(super) async fn call(
         &self,
-        setup: &Setup,
+        setup: &ConnectionSetup,
         id: i64,
         call: &Call,
         meta: &Meta,
         headers: &[(String, String)],
         sent: impl FnOnce(i64) + Send,
-    ) -> Reply {
-        let asked = Asked { id, method: call.method(), subject: call.mirrored_name(), headers };
-        self.ask(setup, &asked, &self.params(call, meta), sent).await
+    ) -> RawReply {
+        let asked = TestRequestHead { id, method: call.method(), subject: call.mirrored_name(), headers };
+        self.send(setup, &asked, &self.params(call, meta), sent).await
     }
 
     /// Sends one request and waits for its answer.
-    pub(super) async fn ask(
+    pub(super) async fn send(
         &self,
-        setup: &Setup,
-        asked: &Asked<'_>,
+        setup: &ConnectionSetup,
+        asked: &TestRequestHead<'_>,
         params: &[u8],
         sent: impl FnOnce(i64) + Send,
-    ) -> Reply {
+    ) -> RawReply {
         let asking = async {
-            match &self.road {
-                Road::Lines(_) => self.ask_line(asked, params, sent).await,
+            match &self.transport {
+                ClientTransport::Stdio(_) => self.send_stdio(asked, params, sent).await,
                 #[cfg(feature = "http")]
-                Road::Http(web) => web.ask(setup, &self.ear, asked, params, sent).await,
+                ClientTransport::Http(web) => web.request(setup, &self.receiver, asked, params, sent).await,
             }
         };
-        match tokio::time::timeout(setup.patience, asking).await {
+        match tokio::time::timeout(setup.timeout, asking).await {
             Ok(reply) => reply,
             Err(_) => panic!(
                 "`{}` was not answered in {:?}; `patience` gives it longer",
-                asked.method, setup.patience
+                asked.method, setup.timeout
             ),
         }
     }
 
-    async fn ask_line(&self, asked: &Asked<'_>, params: &[u8], sent: impl FnOnce(i64)) -> Reply {
-        let waiting = self.ear.expect(asked.id);
-        self.write(asked.request(params)).await;
+    async fn send_stdio(&self, asked: &TestRequestHead<'_>, params: &[u8], sent: impl FnOnce(i64)) -> RawReply {
+        let waiting = self.receiver.expect_response(asked.id);
+        self.write(asked.encode(params)).await;
         sent(asked.id);
-        waiting.answer(asked.method).await
+        waiting.wait(asked.method).await
     }
 
     /// Sends a request without waiting for its answer; lines only.
     pub(super) async fn write(&self, message: Vec<u8>) {
-        match &self.road {
-            Road::Lines(writer) => {
+        match &self.transport {
+            ClientTransport::Stdio(writer) => {
                 if writer.send(message.into()).await.is_err() {
-                    self.ear.fail("the server has hung up");
+                    self.receiver.panic_with("the server has hung up");
                 }
             }
             #[cfg(feature = "http")]
-            Road::Http(_) => unreachable!("over HTTP every message is a request of its own"),
+            ClientTransport::Http(_) => unreachable!("over HTTP every message is a request of its own"),
         }
     }
 
-    pub(super) async fn notify(&self, setup: &Setup, method: &str, params: Option<&Value>) {
+    pub(super) async fn notify(&self, setup: &ConnectionSetup, method: &str, params: Option<&Value>) {
         let params = params.map(Value::to_string);
         let mut message = Vec::new();
         write_notification_frame(&mut message, method, params.as_deref().map(str::as_bytes));
-        match &self.road {
-            Road::Lines(_) => self.write(message).await,
+        match &self.transport {
+            ClientTransport::Stdio(_) => self.write(message).await,
             #[cfg(feature = "http")]
-            Road::Http(web) => web.tell(setup, message).await,
+            ClientTransport::Http(web) => web.post(setup, message).await,
         }
         let _ = setup;
     }
 
     #[cfg(feature = "http")]
-    pub(super) fn web(&self) -> Option<&Web> {
-        match &self.road {
-            Road::Http(web) => Some(web),
-            Road::Lines(_) => None,
+    pub(super) fn http_client(&self) -> Option<&TestHttpClient> {
+        match &self.transport {
+            ClientTransport::Http(web) => Some(web),
+            ClientTransport::Stdio(_) => None,
         }
     }
 
     /// Keeps a task for as long as the link lives.
-    pub(super) fn keep(&self, task: tokio::task::JoinHandle<()>) {
+    pub(super) fn own_task(&self, task: tokio::task::JoinHandle<()>) {
         lock(&self.tasks).push(AbortOnDrop::new(task));
     }
 }
 
 /// One request on its way out.
-pub(super) struct Asked<'a> {
+pub(super) struct TestRequestHead<'a> {
     pub(super) id: i64,
     pub(super) method: &'a str,
     /// What it is about: what HTTP repeats in a header.
@@ -258,8 +258,8 @@ pub(super) struct Asked<'a> {
     pub(super) headers: &'a [(String, String)],
 }
 
-impl Asked<'_> {
-    pub(super) fn request(&self, params: &[u8]) -> Vec<u8> {
+impl TestRequestHead<'_> {
+    pub(super) fn encode(&self, params: &[u8]) -> Vec<u8> {
         let mut message = Vec::with_capacity(params.len() + 128);
         write_request(&mut message, &RequestId::Number(self.id), self.method, Some(params));
         message
@@ -267,7 +267,7 @@ impl Asked<'_> {
 }
 
 /// A server on a pair of pipes.
-fn lines(server: Server, ear: &Arc<Ear>) -> (Road, Vec<AbortOnDrop<()>>) {
+fn connect_stdio(server: Server, ear: &Arc<ClientReceiver>) -> (ClientTransport, Vec<AbortOnDrop<()>>) {
     let (mut input, theirs) = tokio::io::duplex(64 << 10);
     let (printed, output) = tokio::io::duplex(64 << 10);
     // Full: the test waits, as it would for a server that does not read.
@@ -292,40 +292,40 @@ fn lines(server: Server, ear: &Arc<Ear>) -> (Road, Vec<AbortOnDrop<()>>) {
         async move {
             let mut lines = BufReader::new(output).lines();
             while let Ok(Some(line)) = lines.next_line().await {
-                if let Some(answer) = ear.hear(&Bytes::from(line)) {
+                if let Some(answer) = ear.receive(&Bytes::from(line)) {
                     // Nobody to answer any more: the end of the lines will tell.
                     let _ = answers.send(answer).await;
                 }
             }
-            ear.end();
+            ear.close();
         }
     });
-    (Road::Lines(writer), [serving, writing, reading].map(AbortOnDrop::new).into())
+    (ClientTransport::Stdio(writer), [serving, writing, reading].map(AbortOnDrop::new).into())
 }
 
 /// Hears what a server says: answers go to those who wait for them, questions to the test's closures, the
 /// rest is kept.
-pub(super) struct Ear {
-    edition: ProtocolVersion,
-    answers: Answers,
+pub(super) struct ClientReceiver {
+    version: ProtocolVersion,
+    callbacks: ClientCallbacks,
     state: Mutex<State>,
     /// Rings when something was kept.
-    heard: Notify,
+    changed: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    waiting: HashMap<i64, oneshot::Sender<Reply>>,
-    notices: VecDeque<Notice>,
+    pending: HashMap<i64, oneshot::Sender<RawReply>>,
+    notifications: VecDeque<ReceivedNotification>,
     /// A closure of the test panicked; whoever waits next goes on with that.
     panic: Option<Box<dyn Any + Send>>,
     /// Nothing more will be heard.
-    ended: bool,
+    is_closed: bool,
 }
 
-impl Ear {
-    fn new(edition: ProtocolVersion, answers: Answers) -> Ear {
-        Ear { edition, answers, state: Mutex::default(), heard: Notify::new() }
+impl ClientReceiver {
+    fn new(version: ProtocolVersion, callbacks: ClientCallbacks) -> ClientReceiver {
+        ClientReceiver { version, callbacks, state: Mutex::default(), changed: Notify::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -333,29 +333,29 @@ impl Ear {
     }
 
     /// Takes in one message; gives what is to be said back.
-    pub(super) fn hear(&self, text: &Bytes) -> Option<Bytes> {
-        match read_message(text, &LIMITS) {
+    pub(super) fn receive(&self, text: &Bytes) -> Option<Bytes> {
+        match read_message(text, &RESPONSE_LIMITS) {
             Ok(Message::Single(Frame::Response { id: RequestId::Number(id), outcome })) => {
-                let waiting = self.state().waiting.remove(&id);
+                let waiting = self.state().pending.remove(&id);
                 if let Some(waiting) = waiting {
                     // Who does not wait any more does not care.
-                    let _ = waiting.send(Reply::of(outcome, text, None));
+                    let _ = waiting.send(RawReply::from_outcome(outcome, text, None));
                 }
                 None
             }
             Ok(Message::Single(Frame::Notification { method, params })) => {
                 let params = params.map(|params| params.to_value()).unwrap_or_default();
-                self.keep(Notice { method: method.into(), params });
+                self.push_notification(ReceivedNotification { method: method.into(), params });
                 None
             }
             Ok(Message::Single(Frame::Request { id, method, params })) => {
-                self.question(&id, &method, params.as_ref())
+                self.handle_request(&id, &method, params.as_ref())
             }
             // An answer to nothing of ours, or an array, which is never asked for.
             Ok(_) => None,
             Err(broken) => {
                 let text = String::from_utf8_lossy(text).into_owned();
-                self.stop(Box::new(format!(
+                self.fail_with_panic(Box::new(format!(
                     "the server said something that is no message: {}\n{text}",
                     broken.detail
                 )));
@@ -364,61 +364,61 @@ impl Ear {
         }
     }
 
-    fn question(&self, id: &RequestId, method: &str, params: Option<&RawJson>) -> Option<Bytes> {
+    fn handle_request(&self, id: &RequestId, method: &str, params: Option<&RawJson>) -> Option<Bytes> {
         let mut out = Vec::new();
-        match codec::read_server_request(self.edition, method, params) {
-            Ok(ask) => match catch_unwind(AssertUnwindSafe(|| self.answers.answer(self.edition, &ask))) {
+        match codec::read_server_request(self.version, method, params) {
+            Ok(ask) => match catch_unwind(AssertUnwindSafe(|| self.callbacks.respond(self.version, &ask))) {
                 Ok(answer) => write_result(&mut out, id, answer.as_bytes()),
                 Err(panic) => {
-                    self.stop(panic);
+                    self.fail_with_panic(panic);
                     return None;
                 }
             },
             Err(_) if method == "ping" => write_result(&mut out, id, b"{}"),
             Err(fault) => {
-                write_error(&mut out, Some(id), fault.code(self.edition), fault.message(), None);
+                write_error(&mut out, Some(id), fault.code(self.version), fault.message(), None);
             }
         }
         Some(out.into())
     }
 
-    fn keep(&self, notice: Notice) {
+    fn push_notification(&self, notice: ReceivedNotification) {
         let mut state = self.state();
-        if state.notices.len() == KEPT {
-            state.notices.pop_front();
+        if state.notifications.len() == MAX_BUFFERED_NOTIFICATIONS {
+            state.notifications.pop_front();
         }
-        state.notices.push_back(notice);
+        state.notifications.push_back(notice);
         drop(state);
-        self.heard.notify_waiters();
+        self.changed.notify_waiters();
     }
 
     /// The test goes on with this panic.
-    fn stop(&self, panic: Box<dyn Any + Send>) {
+    fn fail_with_panic(&self, panic: Box<dyn Any + Send>) {
         self.state().panic.get_or_insert(panic);
-        self.end();
+        self.close();
     }
 
-    pub(super) fn end(&self) {
+    pub(super) fn close(&self) {
         let mut state = self.state();
-        state.ended = true;
+        state.is_closed = true;
         // Whoever waits hears that nothing will come.
-        state.waiting.clear();
+        state.pending.clear();
         drop(state);
-        self.heard.notify_waiters();
+        self.changed.notify_waiters();
     }
 
-    fn expect(self: &Arc<Ear>, id: i64) -> Waiting {
+    fn expect_response(self: &Arc<ClientReceiver>, id: i64) -> ResponseWaiter {
         let (sender, answer) = oneshot::channel();
         let mut state = self.state();
-        if !state.ended {
-            state.waiting.insert(id, sender);
+        if !state.is_closed {
+            state.pending.insert(id, sender);
         }
         drop(state);
-        Waiting { ear: Arc::clone(self), id, answer }
+        ResponseWaiter { receiver: Arc::clone(self), id, reply: answer }
     }
 
     /// Goes on with the panic of a closure, or with this one.
-    pub(super) fn fail(&self, why: &str) -> ! {
+    pub(super) fn panic_with(&self, why: &str) -> ! {
         let panic = self.state().panic.take();
         match panic {
             Some(panic) => resume_unwind(panic),
@@ -427,7 +427,7 @@ impl Ear {
     }
 
     /// Panics if a closure of the test did.
-    pub(super) fn check(&self) {
+    pub(super) fn resume_panic(&self) {
         let panic = self.state().panic.take();
         if let Some(panic) = panic {
             resume_unwind(panic);
@@ -435,25 +435,25 @@ impl Ear {
     }
 
     /// Everything that was kept.
-    pub(super) fn take_all(&self) -> Vec<Notice> {
-        self.state().notices.drain(..).collect()
+    pub(super) fn take_notifications(&self) -> Vec<ReceivedNotification> {
+        self.state().notifications.drain(..).collect()
     }
 
     /// The first notice like this that was kept or will be; none if there is none in time.
-    pub(super) async fn take(&self, patience: Duration, is_it: impl Fn(&Notice) -> bool) -> Option<Notice> {
+    pub(super) async fn wait_notification(&self, patience: Duration, is_it: impl Fn(&ReceivedNotification) -> bool) -> Option<ReceivedNotification> {
         let taking = async {
             loop {
-                let heard = self.heard.notified();
+                let heard = self.changed.notified();
                 let mut heard = std::pin::pin!(heard);
                 // Before looking: what comes in between rings.
                 heard.as_mut().enable();
                 {
                     let mut state = self.state();
-                    let found = state.notices.iter().position(&is_it);
-                    if let Some(notice) = found.and_then(|at| state.notices.remove(at)) {
+                    let found = state.notifications.iter().position(&is_it);
+                    if let Some(notice) = found.and_then(|at| state.notifications.remove(at)) {
                         return Some(notice);
                     }
-                    if state.ended {
+                    if state.is_closed {
                         return None;
                     }
                 }
@@ -464,39 +464,39 @@ impl Ear {
     }
 
     /// The methods of what was kept, for complaints.
-    pub(super) fn kept(&self) -> String {
+    pub(super) fn buffered_methods(&self) -> String {
         let state = self.state();
-        let methods: Vec<&str> = state.notices.iter().map(|notice| notice.method.as_str()).collect();
+        let methods: Vec<&str> = state.notifications.iter().map(|notice| notice.method.as_str()).collect();
         if methods.is_empty() { "nothing".into() } else { methods.join(", ") }
     }
 }
 
 /// A place in the line of those who wait for an answer.
-pub(super) struct Waiting {
-    ear: Arc<Ear>,
+pub(super) struct ResponseWaiter {
+    receiver: Arc<ClientReceiver>,
     id: i64,
-    answer: oneshot::Receiver<Reply>,
+    reply: oneshot::Receiver<RawReply>,
 }
 
-impl Waiting {
-    pub(super) async fn answer(mut self, method: &str) -> Reply {
-        match (&mut self.answer).await {
+impl ResponseWaiter {
+    pub(super) async fn wait(mut self, method: &str) -> RawReply {
+        match (&mut self.reply).await {
             Ok(reply) => reply,
-            Err(_) => self.ear.fail(&format!("the server hung up before it answered `{method}`")),
+            Err(_) => self.receiver.panic_with(&format!("the server hung up before it answered `{method}`")),
         }
     }
 }
 
-impl Link {
+impl TestConnection {
     /// A place for an answer that is not waited for right away; lines only.
-    pub(super) fn expect(&self, id: i64) -> Waiting {
-        self.ear.expect(id)
+    pub(super) fn expect_response(&self, id: i64) -> ResponseWaiter {
+        self.receiver.expect_response(id)
     }
 }
 
-impl Drop for Waiting {
+impl Drop for ResponseWaiter {
     fn drop(&mut self) {
-        self.ear.state().waiting.remove(&self.id);
+        self.receiver.state().pending.remove(&self.id);
     }
 }
 

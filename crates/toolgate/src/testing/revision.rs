@@ -16,27 +16,27 @@ use toolgate_wire::{ProtocolVersion, ElicitationSupport, StructuredContent};
 /// assert!(Revision::newest() > Revision::known("2025-11-25"));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Revision(pub(super) ProtocolVersion);
+pub struct TestVersion(pub(super) ProtocolVersion);
 
-impl Revision {
+impl TestVersion {
     /// Every revision, oldest first.
-    pub fn all() -> impl DoubleEndedIterator<Item = Revision> + ExactSizeIterator {
-        ProtocolVersion::ALL.into_iter().map(Revision)
+    pub fn all() -> impl DoubleEndedIterator<Item = TestVersion> + ExactSizeIterator {
+        ProtocolVersion::ALL.into_iter().map(TestVersion)
     }
 
     /// The newest revision.
     #[must_use]
-    pub const fn newest() -> Revision {
-        Revision(ProtocolVersion::LATEST)
+    pub const fn newest() -> TestVersion {
+        TestVersion(ProtocolVersion::LATEST)
     }
 
     /// The revision with this date, if there is one.
     #[must_use]
-    pub const fn of(date: &str) -> Option<Revision> {
+    pub const fn from_date(date: &str) -> Option<TestVersion> {
         let mut index = 0;
         while index < ProtocolVersion::ALL.len() {
-            if is_same(ProtocolVersion::ALL[index].as_str(), date) {
-                return Some(Revision(ProtocolVersion::ALL[index]));
+            if str_eq(ProtocolVersion::ALL[index].as_str(), date) {
+                return Some(TestVersion(ProtocolVersion::ALL[index]));
             }
             index += 1;
         }
@@ -54,8 +54,8 @@ impl Revision {
     /// # Panics
     /// If there is none. In a `const`, as here, that is an error of the compiler.
     #[must_use]
-    pub const fn known(date: &str) -> Revision {
-        match Revision::of(date) {
+    pub const fn known(date: &str) -> TestVersion {
+        match TestVersion::from_date(date) {
             Some(revision) => revision,
             None => panic!("there is no protocol revision of this date"),
         }
@@ -69,19 +69,19 @@ impl Revision {
 
     /// Whether its clients greet first; those of the newest say who they are in every request.
     #[must_use]
-    pub fn shakes_hands(self) -> bool {
+    pub fn has_handshake(self) -> bool {
         self.0.has_handshake()
     }
 
     /// Whether it has a form for the user to fill in.
     #[must_use]
-    pub fn has_forms(self) -> bool {
+    pub fn has_form_elicitation(self) -> bool {
         self.0.behavior().elicitation >= ElicitationSupport::Form
     }
 
     /// Whether it has a link for the user to open.
     #[must_use]
-    pub fn has_links(self) -> bool {
+    pub fn has_url_elicitation(self) -> bool {
         self.0.behavior().elicitation >= ElicitationSupport::FormAndUrl
     }
 
@@ -92,7 +92,7 @@ impl Revision {
     }
 }
 
-const fn is_same(one: &str, other: &str) -> bool {
+const fn str_eq(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     if one.len() != other.len() {
         return false;
@@ -107,13 +107,13 @@ const fn is_same(one: &str, other: &str) -> bool {
     true
 }
 
-impl fmt::Display for Revision {
+impl fmt::Display for TestVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.date())
     }
 }
 
-impl fmt::Debug for Revision {
+impl fmt::Debug for TestVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.date())
     }

@@ -4,26 +4,26 @@ use std::any::Any;
 use std::fmt::{Debug, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{IntoServer, Revision, TestClient};
+use super::{IntoServer, TestVersion, TestClient};
 
 /// What a test function may end with.
 #[diagnostic::on_unimplemented(
     message = "a test cannot end with `{Self}`",
     note = "end it with nothing, or with a `Result<(), _>` whose error can be shown by `{{:?}}`"
 )]
-pub trait Verdict {
+pub trait TestOutcome {
     #[doc(hidden)]
-    fn fault(self) -> Option<String>;
+    fn into_failure(self) -> Option<String>;
 }
 
-impl Verdict for () {
-    fn fault(self) -> Option<String> {
+impl TestOutcome for () {
+    fn into_failure(self) -> Option<String> {
         None
     }
 }
 
-impl<E: Debug> Verdict for Result<(), E> {
-    fn fault(self) -> Option<String> {
+impl<E: Debug> TestOutcome for Result<(), E> {
+    fn into_failure(self) -> Option<String> {
         self.err().map(|error| format!("{error:?}"))
     }
 }
@@ -33,16 +33,16 @@ impl<E: Debug> Verdict for Result<(), E> {
 /// # Panics
 /// If it fails in one of them, with the names of those.
 #[track_caller]
-pub fn test_each<M, S, F>(revisions: &[Revision], server: impl Fn() -> M, test: impl Fn(TestClient) -> F)
+pub fn test_each_version<M, S, F>(revisions: &[TestVersion], server: impl Fn() -> M, test: impl Fn(TestClient) -> F)
 where
     M: Future<Output = S>,
     S: IntoServer,
-    F: Future<Output: Verdict>,
+    F: Future<Output: TestOutcome>,
 {
     let mut faults = Vec::new();
     for revision in revisions {
-        let run = || block_on(async { test(TestClient::new(server().await, *revision)).await.fault() });
-        let fault = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Some(words(&*panic)));
+        let run = || block_on(async { test(TestClient::new(server().await, *revision)).await.into_failure() });
+        let fault = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Some(panic_message(&*panic)));
         if let Some(fault) = fault {
             // Beside the panic's own message, which knows of no revisions.
             eprintln!("... in revision {revision}");
@@ -64,8 +64,8 @@ where
 /// # Panics
 /// If it ends with an error.
 #[track_caller]
-pub fn test_once<F: Future<Output: Verdict>>(test: impl FnOnce() -> F) {
-    if let Some(fault) = block_on(async { test().await.fault() }) {
+pub fn test_once<F: Future<Output: TestOutcome>>(test: impl FnOnce() -> F) {
+    if let Some(fault) = block_on(async { test().await.into_failure() }) {
         panic!("{fault}");
     }
 }
@@ -77,7 +77,7 @@ fn block_on<T>(test: impl Future<Output = T>) -> T {
     }
 }
 
-fn words(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".into())
 }

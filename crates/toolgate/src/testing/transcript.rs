@@ -56,7 +56,7 @@ use std::path::{Path, PathBuf};
 
 use toolgate_wire::{ProtocolVersion, key};
 
-use super::{IntoServer, Revision};
+use super::{IntoServer, TestVersion};
 use crate::server::Server;
 use player::Player;
 
@@ -122,18 +122,18 @@ impl Transcript {
     ///
     /// # Panics
     /// If the server cannot be built.
-    pub async fn play(&self, server: impl IntoServer) -> Result<(), Failure> {
+    pub async fn play(&self, server: impl IntoServer) -> Result<(), TranscriptError> {
         let server = server.into_server();
-        self.play_with(|| Plain(server.clone())).await
+        self.play_with(|| ServerHost(server.clone())).await
     }
 
     /// Plays it against the server of a host, which is made anew for each word of its `@ each`.
     ///
     /// # Errors
     /// With the first thing that was not as the text says.
-    pub async fn play_with<H: Host>(&self, mut host: impl FnMut() -> H) -> Result<(), Failure> {
-        for word in words(&self.text) {
-            let mut vars = given();
+    pub async fn play_with<H: TranscriptHost>(&self, mut host: impl FnMut() -> H) -> Result<(), TranscriptError> {
+        for word in each_values(&self.text) {
+            let mut vars = builtin_vars();
             vars.insert("V".to_owned(), word.clone());
             let played = async {
                 let mut host = host();
@@ -142,7 +142,7 @@ impl Transcript {
             };
             if let Err((line, words)) = played.await {
                 let word = Some(word).filter(|word| !word.is_empty());
-                return Err(Failure { name: self.name.clone(), line, word, words });
+                return Err(TranscriptError { name: self.name.clone(), line, each_value: word, message: words });
             }
         }
         Ok(())
@@ -150,19 +150,19 @@ impl Transcript {
 }
 
 /// What a transcript is played for: the words of its `@ each`, or once.
-fn words(text: &str) -> Vec<String> {
+fn each_values(text: &str) -> Vec<String> {
     let Some(each) = text.lines().find_map(|line| line.strip_prefix("@ each ")) else {
         return vec![String::new()];
     };
     let all = |word: &str| match word {
-        "all" => Revision::all().map(|revision| revision.date().to_owned()).collect(),
+        "all" => TestVersion::all().map(|revision| revision.date().to_owned()).collect(),
         word => vec![word.to_owned()],
     };
     each.split_whitespace().flat_map(all).collect()
 }
 
 /// What every transcript knows.
-fn given() -> compare::Vars {
+fn builtin_vars() -> compare::Vars {
     let newest = ProtocolVersion::LATEST.as_str();
     let meta = serde_json::json!({ key::PROTOCOL_VERSION: newest, key::CLIENT_CAPABILITIES: {} });
     [("NEWEST", newest.to_owned()), ("META", meta.to_string())]
@@ -208,7 +208,7 @@ fn given() -> compare::Vars {
 /// Transcript::new("closing", text).play_with(Shop::default).await.unwrap();
 /// # }
 /// ```
-pub trait Host: Send {
+pub trait TranscriptHost: Send {
     /// Takes one option.
     ///
     /// # Errors
@@ -221,42 +221,42 @@ pub trait Host: Send {
     ///
     /// # Errors
     /// If there is none.
-    fn open(&mut self) -> Result<Server, String>;
+    fn open_server(&mut self) -> Result<Server, String>;
 
     /// Does something.
     ///
     /// # Errors
     /// If it cannot be done, or nobody knows how.
-    fn act(&mut self, action: &[&str]) -> impl Future<Output = Result<(), String>> + Send {
+    fn run_action(&mut self, action: &[&str]) -> impl Future<Output = Result<(), String>> + Send {
         let fault = format!("no such action: {}", action.join(" "));
         async { Err(fault) }
     }
 
     /// Sends one HTTP request: to the server itself, unless you have something in front of it.
     #[cfg(feature = "http")]
-    fn send(&mut self, endpoint: &crate::ServerService, request: http::Request<String>) -> super::Exchange {
-        super::Exchange::start(endpoint.clone(), request)
+    fn send(&mut self, endpoint: &crate::ServerService, request: http::Request<String>) -> super::HttpExchange {
+        super::HttpExchange::start(endpoint.clone(), request)
     }
 }
 
-struct Plain(Server);
+struct ServerHost(Server);
 
-impl Host for Plain {
-    fn open(&mut self) -> Result<Server, String> {
+impl TranscriptHost for ServerHost {
+    fn open_server(&mut self) -> Result<Server, String> {
         Ok(self.0.clone())
     }
 }
 
 /// The first thing that was not as a transcript says. Shown, it names the place and what differs.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct TranscriptError {
     name: String,
     line: usize,
-    word: Option<String>,
-    words: String,
+    each_value: Option<String>,
+    message: String,
 }
 
-impl Failure {
+impl TranscriptError {
     /// The line of the transcript.
     #[must_use]
     pub fn line(&self) -> usize {
@@ -265,14 +265,14 @@ impl Failure {
 
     /// What differs.
     #[must_use]
-    pub fn words(&self) -> &str {
-        &self.words
+    pub fn message(&self) -> &str {
+        &self.message
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for TranscriptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { name, line, word, words } = self;
+        let TranscriptError { name, line, each_value: word, message: words } = self;
         write!(f, "{name}:{line}")?;
         if let Some(word) = word {
             write!(f, " ({word})")?;
@@ -281,7 +281,7 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for TranscriptError {}
 
 /// Plays a transcript: a text, a file, or all `.txt` files of a directory.
 ///
@@ -305,7 +305,7 @@ impl std::error::Error for Failure {}
 /// If something is not as the text says, with the place and what differs.
 pub async fn play(server: impl IntoServer, source: &str) {
     let server = server.into_server();
-    let all = if source.contains('\n') { vec![Transcript::new("transcript", source)] } else { found(source) };
+    let all = if source.contains('\n') { vec![Transcript::new("transcript", source)] } else { load_all(source) };
     let mut failures = Vec::new();
     for transcript in all {
         failures.extend(transcript.play(&server).await.err().map(|failure| failure.to_string()));
@@ -313,10 +313,10 @@ pub async fn play(server: impl IntoServer, source: &str) {
     assert!(failures.is_empty(), "\n\n{}\n", failures.join("\n\n"));
 }
 
-fn found(path: &str) -> Vec<Transcript> {
+fn load_all(path: &str) -> Vec<Transcript> {
     let path = Path::new(path);
     if !path.is_dir() {
-        return vec![read(path)];
+        return vec![load(path)];
     }
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let is_one = |path: &PathBuf| {
@@ -325,11 +325,11 @@ fn found(path: &str) -> Vec<Transcript> {
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_one).collect();
     paths.sort();
     assert!(!paths.is_empty(), "no transcripts in {}", path.display());
-    paths.iter().map(|path| read(path)).collect()
+    paths.iter().map(|path| load(path)).collect()
 }
 
 /// A file, after what stands in the `prelude.txt` beside it.
-fn read(path: &Path) -> Transcript {
+fn load(path: &Path) -> Transcript {
     let prelude = std::fs::read_to_string(path.with_file_name("prelude.txt")).unwrap_or_default();
     match Transcript::file(path) {
         Ok(transcript) => transcript.prelude(prelude),

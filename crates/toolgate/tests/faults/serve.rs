@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolgate::store::RedisStore;
-use toolgate::{Context, Server, ToolError};
+use toolgate::{Context, Server, HandlerError};
 
 /// What a process is told by whoever starts it.
 const STORE: &str = "TOOLGATE_FAULTS_STORE";
@@ -70,12 +70,12 @@ struct Touch {
 }
 
 /// Does its steps once each, however often it runs.
-async fn work(args: Tagged, cx: Context) -> Result<String, ToolError> {
+async fn work(args: Tagged, cx: Context) -> Result<String, HandlerError> {
     for step in 0..args.steps {
         cx.step(&format!("step {step}"), || async {
             write_down(&format!("{} {step}", args.tag));
             tokio::time::sleep(Duration::from_millis(args.ms)).await;
-            Ok::<_, ToolError>(step)
+            Ok::<_, HandlerError>(step)
         })
         .await?;
     }
@@ -103,7 +103,7 @@ fn server(store: RedisStore) -> Result<Server, toolgate::Error> {
             args.tag
         })
         .tool("touch", |args: Touch, cx: Context| async move {
-            cx.changes().resource(&args.uri);
+            cx.notify().resource_updated(&args.uri);
             "touched"
         })
         .tool("again", work)

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use toolgate::Server;
 
 use crate::fixture::{self, Options};
-use crate::play::{self, Exchange};
+use crate::play::{self, HttpExchange};
 
 #[tokio::test]
 async fn transcripts() {
@@ -34,7 +34,7 @@ async fn call(server: &Server, tool: &str, answers: Value, state: Option<&str>) 
     let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)];
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let request = play::build("POST", "/mcp", &headers, None, body.into()).unwrap();
-    let mut exchange = Exchange::start(server.clone().into_service(), request);
+    let mut exchange = HttpExchange::start(server.clone().into_service(), request);
     exchange.head().await.unwrap();
     let answer: Value = serde_json::from_str(&exchange.body().await.unwrap()).unwrap();
     answer.get("result").or(answer.get("error")).cloned().unwrap()

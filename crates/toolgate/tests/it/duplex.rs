@@ -58,7 +58,7 @@ async fn on_a_host_of_its_own_the_address_is_absolute() {
     let mut lost = TcpStream::connect(address).await.unwrap();
     lost.write_all(request.replace(&path, "/other").as_bytes()).await.unwrap();
     assert!(play::drain(lost).await.starts_with("HTTP/1.1 404 "));
-    server.shut_down();
+    server.shutdown();
     play::drain(stream).await;
     serving.await.unwrap().unwrap();
 }

@@ -8,7 +8,7 @@ use http_body::Body as _;
 use tower_service::Service;
 
 use crate::fixture::{self, Options};
-use crate::play::{self, Exchange};
+use crate::play::{self, HttpExchange};
 
 #[tokio::test]
 async fn transcripts() {
@@ -23,7 +23,7 @@ async fn a_standing_stream_that_hangs_keeps_nothing_from_its_successor() {
     let mut endpoint = server.clone().into_service();
     let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"cli","version":"0.1"}}}"#;
     let request = play::build("POST", "/mcp", &[], None, hello.into()).unwrap();
-    let mut welcome = Exchange::start(endpoint.clone(), request);
+    let mut welcome = HttpExchange::start(endpoint.clone(), request);
     let id = welcome.head().await.unwrap().headers["mcp-session-id"].to_str().unwrap().to_owned();
     let get =
         || play::build("GET", "/mcp", &[("mcp-session-id".into(), id.clone())], None, Vec::new()).unwrap();
@@ -34,10 +34,10 @@ async fn a_standing_stream_that_hangs_keeps_nothing_from_its_successor() {
     let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut body).poll_frame(cx).is_pending())).await;
     assert!(first, "nothing has changed yet");
 
-    let mut second = Exchange::start(endpoint.clone(), get());
+    let mut second = HttpExchange::start(endpoint.clone(), get());
     assert_eq!(second.head().await.unwrap().status, 200);
     tokio::task::yield_now().await;
-    server.changes().tools();
+    server.notify().tools_changed();
     let told = second.message().await;
     assert_eq!(told.data, r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#);
     assert_eq!(told.id.as_deref(), Some("0-1"));

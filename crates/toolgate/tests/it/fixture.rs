@@ -14,8 +14,8 @@ use toolgate::model::{
     SamplingBlock, SamplingMessage, Tool, ToolOutput,
 };
 use toolgate::{
-    Builder, Context, Dialect, Elicited, ProtocolError, ProtocolErrorKind, Field, Form, Json, Last, Need, PromptSpec,
-    ResourceSpec, Roots, Server, State, ToolError, ToolSpec,
+    Builder, Context, Dialect, ElicitOutcome, ProtocolError, ProtocolErrorKind, Field, Form, Json, PendingItem, ClientCapability, PromptSpec,
+    ResourceSpec, Roots, Server, State, HandlerError, ToolSpec,
 };
 
 /// Named tokens that tests and handlers hand to each other: no test waits for a clock.
@@ -129,7 +129,7 @@ pub(crate) fn serve(options: &Options) -> (Server, Stage) {
         server = server.stream_after(patience);
     }
     if let Some(every) = options.heartbeat {
-        server = server.heartbeat(every);
+        server = server.sse_keep_alive(every);
     }
     if let Some(timeout) = options.timeout {
         server = server.handler_timeout(timeout);
@@ -141,10 +141,10 @@ pub(crate) fn serve(options: &Options) -> (Server, Stage) {
         server = server.max_sessions(sessions);
     }
     if let Some(idle) = options.idle {
-        server = server.session_idle(idle);
+        server = server.session_idle_timeout(idle);
     }
     if let Some(drain) = options.drain {
-        server = server.drain(drain);
+        server = server.shutdown_timeout(drain);
     }
     if !options.keys.is_empty() {
         server = server.state_keys(options.keys.iter().map(|key| [*key; 32]));
@@ -191,12 +191,12 @@ fn task_tools() -> Vec<ToolSpec> {
         ToolSpec::new("must", || async { Err::<String, _>("it could not be done") }).task_required(),
         ToolSpec::new("refuse", || async { ProtocolError::new(ProtocolErrorKind::Other(7), "refused") }).task_optional(),
         ToolSpec::new("sure", move |cx: Context| async move {
-            Ok::<_, ToolError>(format!("{:?}", cx.elicit("sure", sure()).await?.accepted()))
+            Ok::<_, HandlerError>(format!("{:?}", cx.elicit("sure", sure()).await?.accepted()))
         })
         .task_optional(),
         ToolSpec::new("both", move |cx: Context| async move {
             let (one, two) = tokio::join!(cx.elicit("one", sure()), cx.elicit("two", sure()));
-            Ok::<_, ToolError>(format!("{:?} {:?}", one?.accepted(), two?.accepted()))
+            Ok::<_, HandlerError>(format!("{:?} {:?}", one?.accepted(), two?.accepted()))
         })
         .task_optional(),
         ToolSpec::new("later", move |cx: Context, stage: State<Stage>| async move {
@@ -204,9 +204,9 @@ fn task_tools() -> Vec<ToolSpec> {
             let sure = cx.elicit("sure", sure()).await?.accepted();
             cx.defer().await?;
             stage.give("deferred");
-            Ok::<_, ToolError>(format!("later: {sure:?}"))
+            Ok::<_, HandlerError>(format!("later: {sure:?}"))
         })
-        .task_later(),
+        .task_deferrable(),
     ]
 }
 
@@ -224,7 +224,7 @@ fn greeting() -> PromptSpec {
 }
 
 /// Everything a list can say of a thing, once.
-fn small<L: Last>(server: Builder<L>) -> Builder<impl Last> {
+fn small<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     let icon = || Icon { src: "https://example.com/i.png".into(), ..Icon::default() };
     let marked = Annotations {
         audience: vec![Role::User],
@@ -278,7 +278,7 @@ fn small<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         })
 }
 
-fn full<L: Last>(server: Builder<L>) -> Builder<impl Last> {
+fn full<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     let server = talking(asking(server));
     server
         .tool("echo", |args: Echo| async move { args.message })
@@ -312,7 +312,7 @@ fn full<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .mime("text/plain")
         .resource("fix://ask", |cx: Context| async move {
             let answer = cx.elicit("page", Form::new("Which page?").field("n", Field::integer())).await?;
-            Ok::<_, ToolError>(format!("page {:?}", answer.accepted()))
+            Ok::<_, HandlerError>(format!("page {:?}", answer.accepted()))
         })
         .resource("fix://broken", || async { Err::<String, _>("the disk is gone") })
         .template("fix://item/{id}", |args: Item| async move { format!("item {}", args.id) })
@@ -320,7 +320,7 @@ fn full<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .prompt("ask", |cx: Context| async move {
             let answer = cx.elicit("topic", Form::new("About what?").field("topic", Field::text())).await?;
             let topic = answer.accepted().unwrap_or_default();
-            Ok::<_, ToolError>(format!("Write about {}", topic["topic"].as_str().unwrap_or("nothing")))
+            Ok::<_, HandlerError>(format!("Write about {}", topic["topic"].as_str().unwrap_or("nothing")))
         })
 }
 
@@ -329,7 +329,7 @@ async fn boom() -> String {
 }
 
 /// Tools that speak, wait and announce.
-fn talking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
+fn talking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .tool("plain", || async { "plain" })
         .tool("talk", |cx: Context| async move {
@@ -361,24 +361,24 @@ fn talking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
             format!("reported {}", args.steps)
         })
         .tool("leave", |cx: Context, stage: State<Stage>| async move {
-            cx.let_go(Duration::from_millis(7));
+            cx.release_connection(Duration::from_millis(7));
             stage.give("started");
             stage.take("go").await;
             "come back"
         })
         .tool("announce", |args: Announce, cx: Context| async move {
             match args.what.as_str() {
-                "tools" => cx.changes().tools(),
-                "prompts" => cx.changes().prompts(),
-                "resources" => cx.changes().resources(),
-                uri => cx.changes().resource(uri),
+                "tools" => cx.notify().tools_changed(),
+                "prompts" => cx.notify().prompts_changed(),
+                "resources" => cx.notify().resources_changed(),
+                uri => cx.notify().resource_updated(uri),
             }
             "announced"
         })
 }
 
 /// Tools that ask.
-fn asking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
+fn asking<L: PendingItem>(server: Builder<L>) -> Builder<impl PendingItem> {
     server
         .tool("confirm", |args: Confirm, cx: Context| async move {
             let form = Form::new(format!("Really {}?", args.what.as_deref().unwrap_or("do it")));
@@ -400,7 +400,7 @@ fn asking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         })
         .tool("visit", |cx: Context| async move {
             let answer = cx.elicit_url("login", "Please log in", "https://example.com/login").await?;
-            Ok::<_, ToolError>(format!("{answer:?}"))
+            Ok::<_, HandlerError>(format!("{answer:?}"))
         })
         .tool("sample", |cx: Context| async move { model_said(&cx, "answer", question()).await })
         .tool("sample_with_tools", |cx: Context| async move {
@@ -411,36 +411,36 @@ fn asking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
         .tool("roots", |cx: Context| async move {
             let roots = cx.roots().await?;
             let roots: Vec<String> = roots.into_iter().map(|root| root.uri).collect();
-            Ok::<_, ToolError>(roots.join(" "))
+            Ok::<_, HandlerError>(roots.join(" "))
         })
         .tool("three", |cx: Context| async move {
             let form = Form::new("Name?").field("name", Field::text());
             let (name, model, roots) =
                 tokio::join!(cx.elicit("name", form), cx.sample("model", question()), cx.roots());
             let (name, model, roots) = (name?.accepted().unwrap_or_default(), model?, roots?);
-            Ok::<_, ToolError>(format!("{name} {} {}", model.model, roots.len()))
+            Ok::<_, HandlerError>(format!("{name} {} {}", model.model, roots.len()))
         })
         // Does something once, sets something aside, asks twice.
         .tool("steps", |cx: Context, stage: State<Stage>| async move {
-            let runs: u32 = cx.state().unwrap_or(0);
-            cx.set_state(&(runs + 1));
+            let runs: u32 = cx.carried().unwrap_or(0);
+            cx.carry(&(runs + 1));
             let made: String = cx
                 .step("make", || async {
                     stage.give("stepped");
-                    Ok::<_, ToolError>("made".to_owned())
+                    Ok::<_, HandlerError>("made".to_owned())
                 })
                 .await?;
             let first = cx.elicit("first", Form::new("First?").field("a", Field::text())).await?.accepted();
             let second =
                 cx.elicit("second", Form::new("Second?").field("b", Field::text())).await?.accepted();
             let (first, second) = (first.unwrap_or_default(), second.unwrap_or_default());
-            Ok::<_, ToolError>(format!("{made} {} {} in run {}", first["a"], second["b"], runs + 1))
+            Ok::<_, HandlerError>(format!("{made} {} {} in run {}", first["a"], second["b"], runs + 1))
         })
         .tool("endless", |cx: Context| async move {
             for round in 0.. {
                 cx.elicit(&format!("q{round}"), Form::new("And?")).await?;
             }
-            Ok::<_, ToolError>("never")
+            Ok::<_, HandlerError>("never")
         })
         .tool("maybe", |cx: Context| async move {
             match cx.elicit("ok", Form::new("Really?").field("ok", Field::flag())).await {
@@ -449,7 +449,7 @@ fn asking<L: Last>(server: Builder<L>) -> Builder<impl Last> {
             }
         })
         .tool("needy", |cx: Context| async move { model_said(&cx, "answer", question()).await })
-        .needs(Need::Sampling)
+        .requires(ClientCapability::Sampling)
 }
 
 /// A tool that was not there before.
@@ -463,7 +463,7 @@ fn question() -> SamplingRequest {
     SamplingRequest { messages: vec![message], max_tokens: 50, ..SamplingRequest::default() }
 }
 
-async fn model_said(cx: &Context, key: &str, sample: SamplingRequest) -> Result<String, ToolError> {
+async fn model_said(cx: &Context, key: &str, sample: SamplingRequest) -> Result<String, HandlerError> {
     let said = cx.sample(key, sample).await?;
     let blocks = said.content.iter().map(|block| match block {
         SamplingBlock::Content(content) => content.as_text().unwrap_or("?").to_owned(),
@@ -473,11 +473,11 @@ async fn model_said(cx: &Context, key: &str, sample: SamplingRequest) -> Result<
     Ok(format!("{}: {}", said.model, blocks.collect::<Vec<_>>().join(", ")))
 }
 
-fn said(answer: Elicited<Value>) -> Result<String, ToolError> {
+fn said(answer: ElicitOutcome<Value>) -> Result<String, HandlerError> {
     Ok(match answer {
-        Elicited::Accept(content) => format!("yes {content}"),
-        Elicited::Decline => "declined".into(),
-        Elicited::Cancel => "cancelled".into(),
+        ElicitOutcome::Accept(content) => format!("yes {content}"),
+        ElicitOutcome::Decline => "declined".into(),
+        ElicitOutcome::Cancel => "cancelled".into(),
     })
 }
 

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use toolgate::model::CacheScope;
 use toolgate::store::{MemoryStore, Store};
-use toolgate::testing::{Exchange, http_request};
-use toolgate::{Context, Field, Form, Principal, Rate, Server, State, ToolError, ToolSpec};
+use toolgate::testing::{HttpExchange, http_request};
+use toolgate::{Context, Field, Form, Principal, Rate, Server, State, HandlerError, ToolSpec};
 
 /// Sends one request of the newest revision; gives `result` or `error`.
 pub(crate) async fn ask(server: &Server, method: &str, mut params: Value) -> Value {
@@ -85,7 +85,7 @@ async fn a_promised_output_is_checked() {
 async fn an_answer_that_depends_on_the_caller_is_not_cached() {
     let read = |cx: Context| async move {
         cx.elicit("who", Form::new("Who?").optional("name", Field::text())).await?;
-        Ok::<_, ToolError>("for you only")
+        Ok::<_, HandlerError>("for you only")
     };
     let server = Server::new("cache", "1")
         .resource("x://asks", read)
@@ -108,7 +108,7 @@ async fn an_answer_that_depends_on_the_caller_is_not_cached() {
 
 #[tokio::test]
 async fn what_was_offered_stays_offered() {
-    let server = Server::new("empty", "1").changing().build().unwrap();
+    let server = Server::new("empty", "1").announce_changes().build().unwrap();
     assert_eq!(ask(&server, "tools/list", json!({})).await["tools"], json!([]));
     server.add_tool(ToolSpec::new("late", || async { "here" })).unwrap();
     assert_eq!(call(&server, "late", json!({})).await["content"][0]["text"], "here");
@@ -137,7 +137,7 @@ async fn a_completer_knows_the_other_arguments() {
     let server = Server::new("complete", "1")
         .prompt("place", |args: Place| async move { format!("{}, {}", args.city, args.country) })
         .complete("city", |_, cx| async move {
-            match cx.given("country") {
+            match cx.other_argument("country") {
                 Some("france") => vec!["paris", "lyon"],
                 _ => vec![],
             }
@@ -239,8 +239,8 @@ async fn what_is_spent_is_spent_everywhere() {
         Server::new(name, "1.0.0")
             .store(Arc::clone(&store))
             .tool("redeem", |cx: Context| async move {
-                let first = cx.spend("voucher {7}\n", Duration::from_secs(60)).await?;
-                Ok::<_, ToolError>(if first { "redeemed" } else { "used before" })
+                let first = cx.consume_once("voucher {7}\n", Duration::from_secs(60)).await?;
+                Ok::<_, HandlerError>(if first { "redeemed" } else { "used before" })
             })
             .build()
             .unwrap()
@@ -266,7 +266,7 @@ async fn a_shared_rate_counts_everywhere() {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string();
         let mut request = http_request("POST", "/", [("content-type", "application/json")], body);
         request.extensions_mut().insert(Principal::new(who));
-        let answer = Exchange::start(server.clone().into_service(), request).fetch().await.unwrap();
+        let answer = HttpExchange::start(server.clone().into_service(), request).fetch().await.unwrap();
         answer.status
     };
     // Each by itself would let a hundred pass.

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
-use toolgate::{Context, Elicited, Field, Form, ListenOptions, Server, ToolError};
+use toolgate::{Context, ElicitOutcome, Field, Form, ListenOptions, Server, HandlerError};
 
 const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";
@@ -80,7 +80,7 @@ fn fixture(ran: &Arc<AtomicUsize>) -> Server {
         .linger(ms(500));
     Server::new("hostile", "1.0.0")
         .listener(options)
-        .drain(ms(500))
+        .shutdown_timeout(ms(500))
         .page_size(2)
         .stream_after(ms(300))
         .tool("echo", move |args: Message| {
@@ -110,28 +110,28 @@ fn fixture(ran: &Arc<AtomicUsize>) -> Server {
         .tool("hang", || async { std::future::pending::<String>().await })
         .timeout(ms(150))
         .tool("ask", |args: Message, cx: Context| async move {
-            Ok::<_, ToolError>(match cx.elicit("name", name_form()).await? {
-                Elicited::Accept(said) => {
+            Ok::<_, HandlerError>(match cx.elicit("name", name_form()).await? {
+                ElicitOutcome::Accept(said) => {
                     format!("{}, {}", args.message, said["name"].as_str().unwrap_or("?"))
                 }
-                Elicited::Decline | Elicited::Cancel => "no name".into(),
+                ElicitOutcome::Decline | ElicitOutcome::Cancel => "no name".into(),
             })
         })
         .tool("ask_twice", |cx: Context| async move {
             cx.elicit("first", name_form()).await?;
             cx.elicit("second", name_form()).await?;
-            Ok::<_, ToolError>("asked twice")
+            Ok::<_, HandlerError>("asked twice")
         })
         .tool("ask_on", |cx: Context| async move {
             for round in 0..100 {
                 cx.elicit(&format!("q{round}"), name_form()).await?;
             }
-            Ok::<_, ToolError>("never here")
+            Ok::<_, HandlerError>("never here")
         })
         .prompt("greet", |args: Named| async move { format!("Greet {}.", args.name) })
         .resource("fx://readme", || async { "Read me" })
         .template("fx://files/{+path}", |args: Path| async move {
-            (args.path == "a.txt").then_some("A").ok_or_else(|| ToolError::new("nothing there"))
+            (args.path == "a.txt").then_some("A").ok_or_else(|| HandlerError::new("nothing there"))
         })
         .template("fx://users{/id*}/end", |args: Ids| async move { format!("{} ids", args.id.len()) })
         .build()

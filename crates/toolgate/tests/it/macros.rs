@@ -112,7 +112,7 @@ mod shop {
     }
 
     #[tool]
-    pub(crate) async fn plain() -> Result<u32, ToolError> {
+    pub(crate) async fn plain() -> Result<u32, HandlerError> {
         Ok(u32::from_str_radix("ff", 16)?)
     }
 
@@ -144,9 +144,9 @@ mod shop {
     pub(crate) struct Tenant(String);
 
     impl toolgate::Extract for Tenant {
-        fn from_call(cx: &Context) -> Result<Tenant, ToolError> {
+        fn from_call(cx: &Context) -> Result<Tenant, HandlerError> {
             let client = cx.client().map(|client| client.name.clone());
-            client.map(Tenant).ok_or(ToolError::new("say who you are"))
+            client.map(Tenant).ok_or(HandlerError::new("say who you are"))
         }
     }
 
@@ -357,7 +357,7 @@ mod notes {
 
     /// How it is set up
     #[resource(uri = "config://app", name = "config", mime = "application/json", title = "Settings")]
-    pub(crate) fn settings() -> Result<Option<std::collections::BTreeMap<&'static str, u8>>, ToolError> {
+    pub(crate) fn settings() -> Result<Option<std::collections::BTreeMap<&'static str, u8>>, HandlerError> {
         Ok(Some([("a", 1)].into()))
     }
 
@@ -389,7 +389,7 @@ mod notes {
 
     #[complete(one.id, super::notes::summary.note)]
     pub(crate) async fn ids(prefix: String, known: State<Vec<String>>, cx: Context) -> Vec<String> {
-        let style = cx.given("style").unwrap_or("").to_owned();
+        let style = cx.other_argument("style").unwrap_or("").to_owned();
         known.iter().filter(|id| id.starts_with(&prefix)).map(|id| format!("{id}{style}")).collect()
     }
 
@@ -409,7 +409,7 @@ mod notes {
     }
 
     #[prompt(name = "named", description = "A name", title = "Named")]
-    pub(crate) fn other() -> Result<Vec<String>, ToolError> {
+    pub(crate) fn other() -> Result<Vec<String>, HandlerError> {
         Ok(vec!["one".into(), "two".into()])
     }
 }
@@ -653,8 +653,8 @@ async fn instructions_are_put_behind_those_that_are_there() {
 
 #[tokio::test]
 async fn a_running_server_takes_a_value_or_leaves_everything_as_it_was() {
-    let server = Server::new("late", "1").changing().build().unwrap();
-    let again = server.scan(counter()).unwrap();
+    let server = Server::new("late", "1").announce_changes().build().unwrap();
+    let again = server.add(counter()).unwrap();
     assert_eq!(said(&again, "count", json!({})).await, "c 1");
     assert_eq!(said(&server, "count", json!({})).await, "c 2");
 
@@ -662,11 +662,11 @@ async fn a_running_server_takes_a_value_or_leaves_everything_as_it_was() {
         ToolSpec::new("good", || async { "x" }).into(),
         ToolSpec::new("bad name", || async { "x" }).into(),
     ];
-    let error = server.scan(bad).unwrap_err();
+    let error = server.add(bad).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidConfig);
     assert!(error.to_string().contains("tool `bad name`"));
     assert_eq!(listed(&server, "tools/list", "tools").await.len(), 3, "`good` was not added either");
-    let error = server.scan(items![shop::search]).unwrap_err().to_string();
+    let error = server.add(items![shop::search]).unwrap_err().to_string();
     assert!(error.contains("Currency>`"), "{error}");
 }
 
@@ -715,10 +715,10 @@ async fn a_module_is_collected_with_or_without_those_inside_it() {
     let listed = Server::new("forest", "1").add(items![foresters::axe, forest::deep::moss]).build().unwrap();
     assert_eq!(names(&listed).await, ["axe", "moss"]);
 
-    let server = Server::new("forest", "1").changing().build().unwrap();
-    assert_eq!(server.scan_module("it::macros::forest::deep").unwrap(), ["moss"]);
-    assert_eq!(server.scan_package("it::macros::forest").unwrap(), ["oak", "ash", "moss"]);
-    let error = server.scan_package("it::macros::fores").unwrap_err();
+    let server = Server::new("forest", "1").announce_changes().build().unwrap();
+    assert_eq!(server.collect_module("it::macros::forest::deep").unwrap(), ["moss"]);
+    assert_eq!(server.collect_from("it::macros::forest").unwrap(), ["oak", "ash", "moss"]);
+    let error = server.collect_from("it::macros::fores").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Scan);
     assert!(error.to_string().contains("`it::macros::fores`"));
     assert_eq!(names(&server).await, ["moss", "oak", "ash"]);
@@ -763,7 +763,7 @@ mod shadowed {
         text: ::std::string::String,
         #[arg(range = 1..=3, default = returned)] times: u8,
         _headers: toolgate::Headers,
-    ) -> ::core::result::Result<::std::string::String, toolgate::ToolError> {
+    ) -> ::core::result::Result<::std::string::String, toolgate::HandlerError> {
         ::core::result::Result::Ok(text.to_uppercase().repeat(times.into()))
     }
 

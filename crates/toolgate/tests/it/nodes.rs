@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use toolgate::store::MemoryStore;
-use toolgate::{Context, Elicited, Field, Form, Server, ToolError};
+use toolgate::{Context, ElicitOutcome, Field, Form, Server, HandlerError};
 
 use super::fixture::Stage;
 use store::Cupboard;
@@ -45,18 +45,18 @@ fn server(store: Arc<Cupboard>, stage: &Stage, who: &'static str) -> Server {
     let (waits, steps, floods) = (stage.clone(), stage.clone(), stage.clone());
     Server::new("nodes", "1.0.0")
         .store(store)
-        .drain(ms(200))
+        .shutdown_timeout(ms(200))
         .page_size(2)
         .stream_after(ms(200))
-        .heartbeat(ms(500))
+        .sse_keep_alive(ms(500))
         .handler_timeout(Duration::from_secs(60))
         .tool("echo", |args: Message| async move { args.message })
         .tool("where", move || async move { who })
         .tool("ask", |cx: Context| async move {
             let form = Form::new("What is your name?").field("name", Field::text());
-            Ok::<_, ToolError>(match cx.elicit("name", form).await? {
-                Elicited::Accept(said) => format!("hello {}", said["name"].as_str().unwrap_or("?")),
-                Elicited::Decline | Elicited::Cancel => "no name".into(),
+            Ok::<_, HandlerError>(match cx.elicit("name", form).await? {
+                ElicitOutcome::Accept(said) => format!("hello {}", said["name"].as_str().unwrap_or("?")),
+                ElicitOutcome::Decline | ElicitOutcome::Cancel => "no name".into(),
             })
         })
         .tool("wait", move |cx: Context| {
@@ -82,7 +82,7 @@ fn server(store: Arc<Cupboard>, stage: &Stage, who: &'static str) -> Server {
         })
         .tool("let_go", |cx: Context| async move {
             cx.info("before").await;
-            cx.let_go(ms(20));
+            cx.release_connection(ms(20));
             tokio::time::sleep(ms(300)).await;
             "after"
         })

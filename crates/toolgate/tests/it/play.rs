@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use toolgate::testing::http_request;
-use toolgate::testing::transcript::{Host, Transcript};
+use toolgate::testing::transcript::{TranscriptHost, Transcript};
 use toolgate::{Principal, Server};
 
-pub(crate) use toolgate::testing::Exchange;
+pub(crate) use toolgate::testing::HttpExchange;
 
 use crate::fixture::{self, Options, Stage};
 
@@ -46,18 +46,18 @@ struct Fixture {
     opened: Option<(Server, Stage)>,
 }
 
-impl Host for Fixture {
+impl TranscriptHost for Fixture {
     fn option(&mut self, option: &str) -> Result<(), String> {
         self.options.set(option).ok_or_else(|| format!("no such option: {option}"))
     }
 
-    fn open(&mut self) -> Result<Server, String> {
+    fn open_server(&mut self) -> Result<Server, String> {
         let (server, stage) = fixture::serve(&self.options);
         self.opened = Some((server.clone(), stage));
         Ok(server)
     }
 
-    async fn act(&mut self, action: &[&str]) -> Result<(), String> {
+    async fn run_action(&mut self, action: &[&str]) -> Result<(), String> {
         let (server, stage) = self.opened.as_ref().ok_or("there is no server yet")?;
         match *action {
             ["give", name] => stage.give(name),
@@ -71,7 +71,7 @@ impl Host for Fixture {
                     return Err(format!("expected {wanted} × `{name}`, got {count}"));
                 }
             }
-            ["shut_down"] => server.shut_down(),
+            ["shut_down"] => server.shutdown(),
             ["until", who, wanted, task] => {
                 let shown = tokio::time::timeout(PATIENCE, until(server, who, wanted, task)).await;
                 shown.map_err(|_| format!("task {task} never showed {wanted}"))??;
@@ -84,10 +84,10 @@ impl Host for Fixture {
                     return Err(format!("there is no tool {name}"));
                 }
             }
-            ["changed", "tools"] => server.changes().tools(),
-            ["changed", "prompts"] => server.changes().prompts(),
-            ["changed", "resources"] => server.changes().resources(),
-            ["changed", uri] => server.changes().resource(uri),
+            ["changed", "tools"] => server.notify().tools_changed(),
+            ["changed", "prompts"] => server.notify().prompts_changed(),
+            ["changed", "resources"] => server.notify().resources_changed(),
+            ["changed", uri] => server.notify().resource_updated(uri),
             _ => return Err(format!("no such action: {}", action.join(" "))),
         }
         Ok(())
@@ -110,7 +110,7 @@ async fn until(server: &Server, who: &str, wanted: &str, task: &str) -> Result<(
     };
     loop {
         let request = build("POST", "/mcp", &headers, None, body.clone().into())?;
-        let shown = Exchange::start(server.clone().into_service(), request).body().await?;
+        let shown = HttpExchange::start(server.clone().into_service(), request).body().await?;
         if shown.contains(wanted) {
             return Ok(());
         }

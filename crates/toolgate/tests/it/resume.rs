@@ -3,18 +3,18 @@
 use toolgate::ServerService;
 
 use crate::fixture::{self, Options};
-use crate::play::{self, Exchange};
+use crate::play::{self, HttpExchange};
 
 #[tokio::test]
 async fn transcripts() {
     play::all("resume").await;
 }
 
-fn exchange(endpoint: &ServerService, method: &str, session: &str, last: Option<&str>, body: &str) -> Exchange {
+fn exchange(endpoint: &ServerService, method: &str, session: &str, last: Option<&str>, body: &str) -> HttpExchange {
     let mut headers = vec![("mcp-session-id".to_owned(), session.to_owned())];
     headers.extend(last.map(|last| ("last-event-id".to_owned(), last.to_owned())));
     let request = play::build(method, "/mcp", &headers, None, body.into()).unwrap();
-    Exchange::start(endpoint.clone(), request)
+    HttpExchange::start(endpoint.clone(), request)
 }
 
 /// A session keeps a bounded number of streams. What a client has not heard the end of is kept longest.
@@ -24,14 +24,14 @@ async fn streams_that_have_ended_are_forgotten_first() {
     let endpoint = server.into_service();
     let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"cli","version":"0.1"}}}"#;
     let request = play::build("POST", "/mcp", &[], None, hello.into()).unwrap();
-    let mut welcome = Exchange::start(endpoint.clone(), request);
+    let mut welcome = HttpExchange::start(endpoint.clone(), request);
     let session = welcome.head().await.unwrap().headers["mcp-session-id"].to_str().unwrap().to_owned();
 
     let report = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"report","arguments":{"steps":1},"_meta":{"progressToken":1}}}"#;
     let mut long = exchange(&endpoint, "POST", &session, None, report);
     assert_eq!(long.message().await.id.as_deref(), Some("1-0"));
     assert_eq!(long.message().await.id.as_deref(), Some("1-1"));
-    long.leave().await;
+    long.disconnect().await;
 
     let talk = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"talk"}}"#;
     for number in 2..=33 {

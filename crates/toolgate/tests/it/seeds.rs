@@ -21,7 +21,7 @@ mod transports;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use toolgate::testing::{Exchange, Fetched, http_request};
+use toolgate::testing::{HttpExchange, ReceivedResponse, http_request};
 use toolgate::{App, Dialect, Mount, Server, Servers, ToolSpec};
 
 pub(crate) const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
@@ -58,9 +58,9 @@ pub(crate) async fn said(server: &Server, tool: &str, arguments: Value) -> Strin
 }
 
 /// Posts a body to a server, as a plain `curl` does.
-pub(crate) async fn post(server: &Server, headers: &[(&str, &str)], body: impl Into<String>) -> Fetched {
+pub(crate) async fn post(server: &Server, headers: &[(&str, &str)], body: impl Into<String>) -> ReceivedResponse {
     let request = http_request("POST", "/", headers.iter().copied(), body);
-    Exchange::start(server.clone().into_service(), request).fetch().await.unwrap()
+    HttpExchange::start(server.clone().into_service(), request).fetch().await.unwrap()
 }
 
 /// Sends a request to servers behind one mount of the dialect of document 001.
@@ -70,10 +70,10 @@ pub(crate) async fn fetch(
     path: &str,
     headers: &[(&str, &str)],
     body: &str,
-) -> Fetched {
+) -> ReceivedResponse {
     let app = App::new(servers).mount("/mcp.bxm", Mount::select().dialect(Dialect::boxlang()));
     let request = http_request(method, path, headers.iter().copied(), body);
-    Exchange::start(app.into_service().unwrap(), request).fetch().await.unwrap()
+    HttpExchange::start(app.into_service().unwrap(), request).fetch().await.unwrap()
 }
 
 /// What listeners heard, in order.

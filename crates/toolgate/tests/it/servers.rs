@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
-use toolgate::testing::{Exchange, Fetched, Revision, TestClient, http_request};
+use toolgate::testing::{HttpExchange, ReceivedResponse, TestVersion, TestClient, http_request};
 use toolgate::{App, Dialect, Events, Mount, Profile, Rate, Server, Servers, ToolSpec};
 
 #[tokio::test]
@@ -55,12 +55,12 @@ async fn a_server_is_replaced_in_one_step() {
 /// the same nobody is told.
 #[tokio::test]
 async fn a_catalog_is_replaced_in_one_step() {
-    for revision in Revision::all() {
+    for revision in TestVersion::all() {
         replace_catalog(revision).await;
     }
 }
 
-async fn replace_catalog(revision: Revision) {
+async fn replace_catalog(revision: TestVersion) {
     let (go, gate) = tokio::sync::watch::channel(false);
     let began = Arc::new(AtomicUsize::new(0));
     let begins = Arc::clone(&began);
@@ -93,12 +93,12 @@ async fn replace_catalog(revision: Revision) {
         .build()
         .unwrap();
     shop.replace_catalog(&next).unwrap();
-    client.notice("notifications/tools/list_changed").await;
+    client.notification("notifications/tools/list_changed").await;
     let names: Vec<String> = client.tools().await.into_iter().map(|tool| tool.name).collect();
     assert_eq!(names, ["prices", "hours"]);
     assert_eq!(client.call("hours", json!({})).await.text(), "always");
     assert_eq!(shop.version(), "1.1.0");
-    let told: Vec<String> = client.notices().iter().map(|notice| notice.method().to_owned()).collect();
+    let told: Vec<String> = client.notifications().iter().map(|notice| notice.method().to_owned()).collect();
     assert!(
         !told.iter().any(|method| method.contains("prompts") || method.contains("resources")),
         "{told:?}"
@@ -113,7 +113,7 @@ async fn a_tool_is_called_by_its_aliases_too() {
     let shop = |tool: ToolSpec| Server::new("shop", "1.0.0").add_tool(tool);
     let hours = || ToolSpec::new("hours", || async { "9 to 5" });
     let server = shop(hours().alias("opening-hours")).build().unwrap();
-    for revision in Revision::all() {
+    for revision in TestVersion::all() {
         let client = TestClient::new(server.clone(), revision);
         let names: Vec<String> = client.tools().await.into_iter().map(|tool| tool.name).collect();
         assert_eq!(names, ["hours"]);
@@ -132,11 +132,11 @@ async fn a_tool_is_called_by_its_aliases_too() {
     assert!(taken(ToolSpec::new("now", || async { "now" }).alias("a b")).contains("alias `a b`"));
     assert_eq!(server.tool_count(), 2, "what clashes changes nothing");
 
-    server.with_profile(Profile::new("night").exclude_tools(["hours"]));
+    server.set_profile(Profile::new("night").exclude_tools(["hours"]));
     assert!(server.call_tool("when", json!({})).await.is_err(), "hidden is hidden by any name");
-    server.with_profile(Profile::new("odd").include_tools(["hours"]).exclude_tools(["when"]));
+    server.set_profile(Profile::new("odd").include_tools(["hours"]).exclude_tools(["when"]));
     assert!(server.call_tool("when", json!({})).await.is_ok(), "an alias is nothing to hide");
-    server.unregister_tool("hours").with_profile(Profile::admin());
+    server.unregister_tool("hours").set_profile(Profile::admin());
     assert!(server.call_tool("when", json!({})).await.is_err());
 
     for clash in [hours().alias("where"), hours().alias("hours"), hours().alias("x").alias("x")] {
@@ -191,10 +191,10 @@ async fn mounts_are_replaced_while_they_are_served() {
 }
 
 /// Sends a request without a body to an app.
-async fn look(service: &toolgate::AppService, method: &str, path: &str, headers: &[(&str, &str)]) -> Fetched {
+async fn look(service: &toolgate::AppService, method: &str, path: &str, headers: &[(&str, &str)]) -> ReceivedResponse {
     let headers = headers.iter().chain(&[("accept", "application/json")]).copied();
     let request = http_request(method, path, headers, "");
-    Exchange::start(service.clone(), request).fetch().await.unwrap()
+    HttpExchange::start(service.clone(), request).fetch().await.unwrap()
 }
 
 fn hub() -> Servers {
@@ -203,8 +203,8 @@ fn hub() -> Servers {
         .server_with("hub", |server| {
             server.tool("blue_idea", || async { "# Idea" }).tool("hidden", || async { "no" })
         })
-        .with_dialect(Dialect::bluehub())
-        .with_profile(Profile::new("shown").exclude_tools(["hidden"]))
+        .set_dialect(Dialect::bluehub())
+        .set_profile(Profile::new("shown").exclude_tools(["hidden"]))
         .with_cors("*");
     servers
 }
@@ -224,7 +224,7 @@ async fn a_hub_tells_people_what_it_has_and_where_it_is() {
     assert_eq!(told["config"]["cursor"]["mcpServers"]["hub"]["url"], here);
     assert_eq!(told["config"]["claude_desktop"]["mcpServers"]["hub"]["args"][2], here);
 
-    servers.get("hub").unwrap().with_public_url("https://hub.example.com");
+    servers.get("hub").unwrap().set_public_url("https://hub.example.com");
     let seen = look(&app, "GET", "/api/mcp", &[("host", "localhost:8080")]).await;
     let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
     assert_eq!(told["endpoint"], "https://hub.example.com/api/mcp");
@@ -232,7 +232,7 @@ async fn a_hub_tells_people_what_it_has_and_where_it_is() {
         ("https://hub.example.com/api/mcp", "https://hub.example.com/api/mcp"),
         ("https://hub.example.com/blue/", "https://hub.example.com/blue/api/mcp"),
     ] {
-        servers.get("hub").unwrap().with_public_url(public);
+        servers.get("hub").unwrap().set_public_url(public);
         let seen = look(&app, "GET", "/api/mcp", &[("host", "localhost:8080")]).await;
         let told: serde_json::Value = serde_json::from_str(&seen.body).unwrap();
         assert_eq!(told["endpoint"], endpoint);
@@ -267,11 +267,11 @@ async fn a_page_about_a_server_is_guarded_by_it() {
         (204, &"*".parse().unwrap())
     );
 
-    let hub = servers.get("hub").unwrap().with_basic_auth("ada", "tiger");
+    let hub = servers.get("hub").unwrap().add_basic_auth("ada", "tiger");
     assert_eq!(look(&app, "GET", "/api/tools", &[host]).await.status, 401);
     let ada = ("authorization", "Basic YWRhOnRpZ2Vy");
     assert_eq!(look(&app, "GET", "/api/tools", &[host, ada]).await.status, 200);
-    hub.with_rate_per_ip(Rate::per_minute(1));
+    hub.set_rate_per_ip(Rate::per_minute(1));
     assert_eq!(look(&app, "GET", "/api/tools", &[host, ada]).await.status, 200);
     let many = look(&app, "GET", "/api/tools", &[host, ada]).await;
     assert_eq!(many.status, 429);

@@ -62,7 +62,7 @@ async fn a_call_under_way_is_answered_before_the_server_ends() {
     let read = soon("an answer on the idle connection", idle.read(&mut [0; 4096])).await.unwrap();
     assert_ne!(read, 0);
 
-    server.shut_down();
+    server.shutdown();
     assert_eq!(soon("an idle connection is closed", play::drain(idle)).await, "");
     assert_eq!(stage.count("dropped"), 0);
     stage.give("go");
@@ -89,7 +89,7 @@ async fn a_stream_is_told_the_end_before_the_server_ends() {
         assert_ne!(read, 0, "{seen}");
         seen.push_str(std::str::from_utf8(&buffer[..read]).unwrap());
     }
-    server.shut_down();
+    server.shutdown();
     let rest = play::drain(listening).await;
     assert!(rest.contains(r#""id":"L","result":{"resultType":"complete""#), "{rest}");
     soon("the server ends", serving).await.unwrap().unwrap();
@@ -119,7 +119,7 @@ async fn a_broken_connection_cancels_a_modern_call_and_no_other() {
     assert!(play::drain(other).await.contains(r#""text":"plain""#));
     assert_eq!(stage.count("dropped"), 0);
     // The end of the server waits for what a client left behind.
-    server.shut_down();
+    server.shutdown();
     stage.give("go");
     soon("the server ends", serving).await.unwrap().unwrap();
     assert_eq!((stage.count("finished"), stage.count("dropped")), (1, 0));

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate::model::TaskSupport;
-use toolgate::testing::{Revision, TestClient};
+use toolgate::testing::{TestVersion, TestClient};
 use toolgate::{Principal, Server, items};
 
-use crate::play::{self, Exchange};
+use crate::play::{self, HttpExchange};
 
 #[tokio::test]
 async fn transcripts() {
@@ -31,7 +31,7 @@ mod marked {
     }
 
     #[tool(task = "later")]
-    pub(super) async fn publish(cx: Context) -> Result<&'static str, ToolError> {
+    pub(super) async fn publish(cx: Context) -> Result<&'static str, HandlerError> {
         cx.defer().await?;
         Ok("published")
     }
@@ -41,7 +41,7 @@ mod marked {
 async fn marked_functions_can_be_tasks() {
     let marked = items![marked::render, marked::resize, marked::publish];
     let server = Server::new("marked", "1.0.0").add(marked).build().unwrap();
-    let client = TestClient::new(&server, Revision::of("2025-11-25").unwrap());
+    let client = TestClient::new(&server, TestVersion::from_date("2025-11-25").unwrap());
     let supports = client.tools().await.into_iter().map(|tool| (tool.name.clone(), tool.task_support));
     assert_eq!(
         supports.collect::<Vec<_>>(),
@@ -67,7 +67,7 @@ async fn ask_as(server: &Server, principal: Option<&str>, method: &str, params: 
     serde_json::from_str(&body).unwrap()
 }
 
-fn exchange(server: &Server, principal: Option<&str>, method: &str, mut params: Value) -> Exchange {
+fn exchange(server: &Server, principal: Option<&str>, method: &str, mut params: Value) -> HttpExchange {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities":
@@ -79,7 +79,7 @@ fn exchange(server: &Server, principal: Option<&str>, method: &str, mut params: 
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
     let request = play::build("POST", "/mcp", &headers, principal.map(Principal::new), body.into()).unwrap();
-    Exchange::start(server.clone().into_service(), request)
+    HttpExchange::start(server.clone().into_service(), request)
 }
 
 /// Begins a task and gives its id.

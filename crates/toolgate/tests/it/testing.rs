@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate::model::{ContentKind, LogLevel, CompletionReference, Role, SamplingBlock};
-use toolgate::testing::{Calling, Revision, TestClient, http_request};
-use toolgate::{Context, Elicited, Principal, Profile, Server, ToolSpec};
+use toolgate::testing::{TestCall, TestVersion, TestClient, http_request};
+use toolgate::{Context, ElicitOutcome, Principal, Profile, Server, ToolSpec};
 
 use crate::fixture::{self, Options, Stage};
 
 /// A client of each revision over each road, with a server of its own.
 fn clients() -> impl Iterator<Item = (TestClient, Server, Stage)> {
-    Revision::all().flat_map(|revision| {
+    TestVersion::all().flat_map(|revision| {
         [false, true].map(|over_http| {
             let (server, stage) = fixture::serve(&Options::default());
             let client = TestClient::new(&server, revision);
@@ -24,7 +24,7 @@ fn clients() -> impl Iterator<Item = (TestClient, Server, Stage)> {
     })
 }
 
-fn small(revision: Revision) -> TestClient {
+fn small(revision: TestVersion) -> TestClient {
     let options = Options { small: true, page: Some(1), ..Options::default() };
     TestClient::new(fixture::serve(&options).0, revision)
 }
@@ -62,7 +62,7 @@ async fn a_tool_is_called_in_every_revision_over_both_roads() {
 
 #[tokio::test]
 async fn lists_are_whole_whatever_the_pages() {
-    for revision in Revision::all() {
+    for revision in TestVersion::all() {
         let client = small(revision);
         let tools = client.tools().await;
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -70,7 +70,7 @@ async fn lists_are_whole_whatever_the_pages() {
         assert_eq!(client.resources().await.len(), 2);
         assert_eq!(client.templates().await[0].uri_template, "fix://item/{id}");
         assert_eq!(client.prompts().await.len(), 2);
-        let about = client.about().await;
+        let about = client.server_details().await;
         assert_eq!(about.server.unwrap().name, "fixture");
         assert_eq!(about.instructions.as_deref(), Some("Try things."));
         assert_eq!(about.capabilities.tools, Some(true));
@@ -84,7 +84,7 @@ struct Sum {
 
 #[tokio::test]
 async fn structured_output_is_read_from_the_text_where_there_is_none() {
-    for revision in Revision::all() {
+    for revision in TestVersion::all() {
         let called = small(revision).call("add", json!({ "a": 1, "b": 2 })).await;
         assert_eq!(called.structured::<Sum>(), Sum { sum: 3 });
         assert_eq!(called.json(), json!({ "sum": 3 }));
@@ -95,7 +95,7 @@ async fn structured_output_is_read_from_the_text_where_there_is_none() {
 
 #[tokio::test]
 async fn resources_prompts_and_completions_are_read() {
-    for revision in Revision::all() {
+    for revision in TestVersion::all() {
         let client = small(revision);
         assert_eq!(client.read("fix://text").await.text(), "words");
         assert_eq!(client.read("fix://blob").await.bytes(), [0, 1].as_slice());
@@ -122,17 +122,17 @@ async fn other_arguments_are_given_with_a_completion() {
     }
     let server = Server::new("places", "1")
         .prompt("place", |_: Place| async { "x" })
-        .complete("city", |_, cx| async move { cx.given("country").map(str::to_owned) });
-    let client = TestClient::new(server, Revision::newest());
+        .complete("city", |_, cx| async move { cx.other_argument("country").map(str::to_owned) });
+    let client = TestClient::new(server, TestVersion::newest());
     let completed =
-        client.complete(CompletionReference::Prompt("place".into()), "city", "").given("country", "fr").await;
+        client.complete(CompletionReference::Prompt("place".into()), "city", "").other_argument("country", "fr").await;
     assert_eq!(completed.values(), ["fr"]);
 }
 
 #[tokio::test]
 async fn questions_are_answered_however_they_travel() {
     for (client, _, _) in clients() {
-        let revision = client.revision();
+        let revision = client.protocol_version();
         let client = client
             .on_elicit(|form| {
                 assert_eq!(form.message(), "Really go?");
@@ -145,7 +145,7 @@ async fn questions_are_answered_however_they_travel() {
             })
             .on_roots(|| ["file:///a", "file:///b"]);
         let confirmed = client.call("confirm", json!({ "what": "go" })).await;
-        if revision.has_forms() {
+        if revision.has_form_elicitation() {
             assert_eq!(confirmed.text(), r#"yes {"ok":true}"#, "{client:?}");
         } else {
             assert_eq!(confirmed.text(), "this client does not support forms");
@@ -157,20 +157,20 @@ async fn questions_are_answered_however_they_travel() {
 
 #[tokio::test]
 async fn a_question_may_be_declined_and_asked_again_and_again() {
-    for (client, _, stage) in clients().filter(|(client, _, _)| client.revision().has_forms()) {
+    for (client, _, stage) in clients().filter(|(client, _, _)| client.protocol_version().has_form_elicitation()) {
         let asked = Arc::new(AtomicUsize::new(0));
         let client = client.on_elicit({
             let asked = Arc::clone(&asked);
             move |form| {
                 asked.fetch_add(1, Ordering::Relaxed);
                 match form.message() {
-                    "First?" => Elicited::Accept(json!({ "a": "x" })),
-                    "Second?" => Elicited::Accept(json!({ "b": "y" })),
+                    "First?" => ElicitOutcome::Accept(json!({ "a": "x" })),
+                    "Second?" => ElicitOutcome::Accept(json!({ "b": "y" })),
                     "Please log in" => {
                         assert_eq!(form.url(), Some("https://example.com/login"));
-                        Elicited::Accept(Value::Null)
+                        ElicitOutcome::Accept(Value::Null)
                     }
-                    _ => Elicited::Decline,
+                    _ => ElicitOutcome::Decline,
                 }
             }
         });
@@ -181,7 +181,7 @@ async fn a_question_may_be_declined_and_asked_again_and_again() {
         assert_eq!(asked.load(Ordering::Relaxed), 3);
         assert_eq!(client.prompt("ask", json!({})).await.text(), "Write about nothing");
         assert_eq!(client.read("fix://ask").await.text(), "page None");
-        if client.revision().has_links() {
+        if client.protocol_version().has_url_elicitation() {
             assert_eq!(client.call("visit", json!({})).await.text(), "Accept(())");
         }
     }
@@ -196,7 +196,7 @@ async fn a_client_without_closures_can_do_nothing() {
 
 #[tokio::test]
 async fn an_assertion_in_a_closure_fails_the_test() {
-    for (client, _, _) in clients().filter(|(client, _, _)| client.revision().has_forms()) {
+    for (client, _, _) in clients().filter(|(client, _, _)| client.protocol_version().has_form_elicitation()) {
         let told = format!("{client:?}");
         let client = client.on_elicit(|_| -> Value { panic!("not this question") });
         let words = complaint(async move { client.call("confirm", json!({})).await }).await;
@@ -209,13 +209,13 @@ async fn progress_and_log_messages_are_kept() {
     for (client, _, _) in clients() {
         let client = client.log(LogLevel::Info);
         assert_eq!(client.call("talk", json!({})).progress("p").await.text(), "talked");
-        let progress = client.notice("progress").await;
+        let progress = client.notification("progress").await;
         assert_eq!(progress.params()["progressToken"], "p");
         assert_eq!(progress.params()["progress"], 1.0);
-        assert_eq!(client.notice("notifications/message").await.params()["level"], "info");
-        let rest: Vec<String> = client.notices().iter().map(|notice| notice.method().to_owned()).collect();
+        assert_eq!(client.notification("notifications/message").await.params()["level"], "info");
+        let rest: Vec<String> = client.notifications().iter().map(|notice| notice.method().to_owned()).collect();
         assert_eq!(rest, ["notifications/message", "notifications/progress"], "{client:?}");
-        assert!(client.notices().is_empty(), "told once");
+        assert!(client.notifications().is_empty(), "told once");
     }
 }
 
@@ -224,10 +224,10 @@ async fn changes_are_heard() {
     for (client, server, _) in clients() {
         client.listen().await;
         server.add_tool(ToolSpec::new("late", || async { "late" })).unwrap();
-        client.notice("tools/list_changed").await;
+        client.notification("tools/list_changed").await;
         client.subscribe("fix://text").await;
-        server.changes().resource("fix://text");
-        assert_eq!(client.notice("resources/updated").await.params()["uri"], "fix://text", "{client:?}");
+        server.notify().resource_updated("fix://text");
+        assert_eq!(client.notification("resources/updated").await.params()["uri"], "fix://text", "{client:?}");
     }
 }
 
@@ -276,7 +276,7 @@ async fn raw_requests_and_notifications_speak_the_revision() {
     }
     // A question that comes as a result is left to the test.
     let (server, _) = fixture::serve(&Options::default());
-    let client = server.test().on_elicit(|_| Elicited::Decline);
+    let client = server.test().on_elicit(|_| ElicitOutcome::Decline);
     let answer = client.request("tools/call", json!({ "name": "confirm" })).await;
     assert_eq!(answer["result"]["resultType"], "input_required");
 }
@@ -284,12 +284,12 @@ async fn raw_requests_and_notifications_speak_the_revision() {
 #[tokio::test]
 async fn the_client_says_who_it_is_and_what_else_it_wants() {
     for (client, _, _) in clients() {
-        let client = client.named("cli", "7");
+        let client = client.client_info("cli", "7");
         assert_eq!(client.call("whoami", json!({})).await.text(), r#"None by Some("cli")"#);
     }
     let server = Server::new("meta", "1")
         .tool("trace", |cx: Context| async move { format!("{}", cx.meta().unwrap().to_value()) });
-    let client = TestClient::new(server, Revision::newest());
+    let client = TestClient::new(server, TestVersion::newest());
     let seen = client.call("trace", json!({})).meta("com.example/trace", 7).await.json();
     assert_eq!(seen["com.example/trace"], 7, "{seen}");
 }
@@ -301,7 +301,7 @@ async fn headers_principals_and_statuses_are_seen_over_http() {
         format!("{} at {header}", cx.principal().id().unwrap_or("nobody"))
     };
     let server = Server::new("who", "1").tool("who", who).build().unwrap();
-    for revision in Revision::all() {
+    for revision in TestVersion::all() {
         let client = TestClient::new(&server, revision).over_http();
         assert_eq!(client.call("who", json!({})).await.text(), "nobody at -");
         let called = client.call_with_headers("who", json!({}), [("x-shop", "north")]).await;
@@ -317,7 +317,7 @@ async fn headers_principals_and_statuses_are_seen_over_http() {
         assert_eq!(ada.call("who", json!({})).header("X-Shop", "west").await.text(), "ada at west");
         // Somebody else in her session, where there is one.
         let eve = ada.clone().with_principal(Principal::new("eve")).call("who", json!({})).await;
-        if revision.shakes_hands() {
+        if revision.has_handshake() {
             assert_eq!(eve.error().status(), Some(404), "{eve:?}");
         } else {
             assert_eq!(eve.text(), "eve at south");
@@ -345,7 +345,7 @@ async fn raw_http_is_sent_as_it_is() {
 async fn an_answer_that_is_no_message_is_a_refusal() {
     let app =
         || axum::Router::new().fallback(|| async { (axum::http::StatusCode::UNAUTHORIZED, "who are you?") });
-    for revision in Revision::all() {
+    for revision in TestVersion::all() {
         let called = TestClient::service(app(), revision).call("x", json!({})).await;
         let refusal = called.error();
         assert_eq!((refusal.code(), refusal.message(), refusal.status()), (0, "who are you?", Some(401)));
@@ -370,7 +370,7 @@ async fn marked_arguments_are_repeated_in_headers() {
 
 #[tokio::test]
 async fn a_stream_that_was_let_go_is_taken_up_again() {
-    for revision in Revision::all() {
+    for revision in TestVersion::all() {
         let (server, stage) = fixture::serve(&Options::default());
         let client = TestClient::new(&server, revision).over_http();
         let running = client.call("leave", json!({})).start();
@@ -383,15 +383,15 @@ async fn a_stream_that_was_let_go_is_taken_up_again() {
 #[tokio::test]
 async fn complaints_say_what_there_is_instead() {
     async fn check<T: Send + 'static>(
-        calling: Calling<T>,
-        ask: fn(toolgate::testing::Answer<T>),
+        calling: TestCall<T>,
+        ask: fn(toolgate::testing::TestResponse<T>),
         wanted: &str,
     ) {
         let words = complaint(async move { ask(calling.await) }).await;
         assert!(words.contains(wanted), "expected {wanted:?} in {words:?}");
     }
     let (server, _) = fixture::serve(&Options::default());
-    let client = server.test().patience(Duration::from_millis(50));
+    let client = server.test().timeout(Duration::from_millis(50));
     let call = |tool: &str| client.call(tool, json!({}));
     check(
         call("nope"),
@@ -410,7 +410,7 @@ async fn complaints_say_what_there_is_instead() {
     check(call("wait"), drop, "`tools/call` was not answered in 50ms").await;
     let words = complaint({
         let client = client.clone();
-        async move { client.notice("tools/list_changed").await }
+        async move { client.notification("tools/list_changed").await }
     });
     let words = words.await;
     assert!(words.contains("no `tools/list_changed` came in 50ms, but nothing"), "{words}");
@@ -422,7 +422,7 @@ async fn complaints_say_what_there_is_instead() {
     let late = std::panic::catch_unwind(AssertUnwindSafe(|| client.clone().on_roots(|| ["file:///"])));
     assert_eq!(words_of(late), "`on_roots` comes too late: the client has connected");
     let broken = std::panic::catch_unwind(|| {
-        TestClient::new(Server::new("x", "1").tool("no name", || async { "x" }), Revision::newest())
+        TestClient::new(Server::new("x", "1").tool("no name", || async { "x" }), TestVersion::newest())
     });
     assert!(words_of(broken).contains("`no name`"));
 }
@@ -469,7 +469,7 @@ mod attribute {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use serde_json::json;
-    use toolgate::testing::{Revision, TestClient};
+    use toolgate::testing::{TestVersion, TestClient};
     use toolgate::{Builder, Error, Server, ToolSpec};
 
     fn server() -> Builder<ToolSpec> {
@@ -488,7 +488,7 @@ mod attribute {
         assert_eq!(client.call("hi", json!({})).await.text(), "Hello!");
         // In order, and once each.
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
-        assert_eq!(Some(client.revision()), Revision::all().nth(run));
+        assert_eq!(Some(client.protocol_version()), TestVersion::all().nth(run));
     }
 
     #[toolgate::test(all_revisions, http, server = later().await)]
@@ -501,7 +501,7 @@ mod attribute {
     #[toolgate::test(revisions = ["2025-11-25", "2026-07-28"], server = server())]
     #[should_panic(expected = "failed in 1 of 2 revisions:\n  2025-11-25: not in this one")]
     async fn names_the_revision_that_fails(client: TestClient) {
-        assert!(!client.revision().shakes_hands(), "not in this one");
+        assert!(!client.protocol_version().has_handshake(), "not in this one");
     }
 
     #[toolgate::test(server = Server::new("none", "1").tool("no name", || async { "x" }))]

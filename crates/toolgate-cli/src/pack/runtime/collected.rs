@@ -1,7 +1,7 @@
 //! Acts about what was noted: slow requests, slow backends, routes, the log.
 
 use serde_json::{Value, json};
-use toolgate::ToolError;
+use toolgate::HandlerError;
 use tracing::Level;
 
 use super::{Deed, Given, Here, Said, listed};
@@ -56,12 +56,12 @@ pub(super) fn deed(name: &str) -> Option<Deed> {
 }
 
 /// A moment that an argument names; the beginning of time if it names none.
-fn since(given: Given<'_>) -> Result<u64, ToolError> {
+fn since(given: Given<'_>) -> Result<u64, HandlerError> {
     match given.0.get("since") {
         None | Some(Value::Null) => Ok(0),
         Some(Value::Number(number)) => Ok(number.as_u64().unwrap_or(0)),
         Some(value) => value.as_str().and_then(read_iso8601).ok_or_else(|| {
-            ToolError::new("`since` is a moment like 1999-12-31T12:00:00Z, or milliseconds since 1970")
+            HandlerError::new("`since` is a moment like 1999-12-31T12:00:00Z, or milliseconds since 1970")
         }),
     }
 }
@@ -89,14 +89,14 @@ fn cleared(count: usize) -> Value {
 fn routes(_: &Here, given: Given<'_>) -> Said {
     let order = given.text("sortBy").unwrap_or("count");
     let order = Order::named(order)
-        .ok_or_else(|| ToolError::new(format!("routes cannot be ordered by `{order}`")))?;
+        .ok_or_else(|| HandlerError::new(format!("routes cannot be ordered by `{order}`")))?;
     Ok(listed("routes", collectors().routes.all(order, given.limit(50))))
 }
 
 fn route(_: &Here, given: Given<'_>) -> Said {
     let key = given.need("key")?;
     collectors().routes.one(key).ok_or_else(|| {
-        ToolError::new(format!(
+        HandlerError::new(format!(
             "nothing is known of the route `{key}`; `routes_get_all` lists those that are"
         ))
     })
@@ -144,10 +144,10 @@ fn appenders() -> Vec<Value> {
 }
 
 /// Those of a level and worse; all without one.
-fn wanted_level(given: Given<'_>) -> Result<Level, ToolError> {
+fn wanted_level(given: Given<'_>) -> Result<Level, HandlerError> {
     match given.text("level") {
         None => Ok(Level::TRACE),
-        Some(word) => logs::level(word).ok_or_else(|| ToolError::new(format!("there is no level `{word}`"))),
+        Some(word) => logs::level(word).ok_or_else(|| HandlerError::new(format!("there is no level `{word}`"))),
     }
 }
 
@@ -186,7 +186,7 @@ fn search(_: &Here, given: Given<'_>) -> Said {
         if given.flag("regex").unwrap_or(true) { keyword.to_owned() } else { regex::escape(keyword) };
     let pattern = regex::RegexBuilder::new(&pattern).case_insensitive(true).size_limit(1 << 20).build();
     let pattern = pattern.map_err(|_| {
-        ToolError::new(
+        HandlerError::new(
             "`keyword` is no regular expression; say `regex: false` to search for the text as it is",
         )
     })?;
@@ -197,7 +197,7 @@ fn search(_: &Here, given: Given<'_>) -> Said {
 fn write(here: &Here, given: Given<'_>) -> Said {
     let text: String = given.need("text")?.chars().take(2000).collect();
     let word = given.text("level").unwrap_or("info");
-    let level = logs::level(word).ok_or_else(|| ToolError::new(format!("there is no level `{word}`")))?;
+    let level = logs::level(word).ok_or_else(|| HandlerError::new(format!("there is no level `{word}`")))?;
     // Control characters could make one line look like two.
     let text: String = text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     let server = here.server.as_str();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use toolgate::ToolError;
+use toolgate::HandlerError;
 
 use super::collected::lately;
 use super::health::{Issue, Report, Severity};
@@ -691,7 +691,7 @@ pub(super) fn forget(_: &World) {
     }
 }
 
-fn store(here: &Here, given: Given<'_>) -> Result<Store, ToolError> {
+fn store(here: &Here, given: Given<'_>) -> Result<Store, HandlerError> {
     let name = given.need("dsn")?;
     pick("database", name, here.world.seen().stores.clone(), |store| store.name.as_str())
 }
@@ -780,14 +780,14 @@ fn scheduler(world: &World) -> Value {
     })
 }
 
-fn is_scheduler(name: &str) -> Result<(), ToolError> {
+fn is_scheduler(name: &str) -> Result<(), HandlerError> {
     if name == SCHEDULER {
         return Ok(());
     }
-    Err(ToolError::new(format!("there is no scheduler `{name}`; there is {SCHEDULER}")))
+    Err(HandlerError::new(format!("there is no scheduler `{name}`; there is {SCHEDULER}")))
 }
 
-fn job(here: &Here, given: Given<'_>) -> Result<Arc<Job>, ToolError> {
+fn job(here: &Here, given: Given<'_>) -> Result<Arc<Job>, HandlerError> {
     is_scheduler(given.text("scheduler").unwrap_or(SCHEDULER))?;
     pick("task", given.need("task")?, here.world.jobs(), |job| job.name)
 }
@@ -798,7 +798,7 @@ fn pause_job(here: &Here, given: Given<'_>, is_paused: bool) -> Said {
     Ok(job.shown())
 }
 
-fn watcher(here: &Here, given: Given<'_>) -> Result<Arc<Watcher>, ToolError> {
+fn watcher(here: &Here, given: Given<'_>) -> Result<Arc<Watcher>, HandlerError> {
     pick("watcher", given.need("name")?, here.world.watchers(), |watcher| watcher.name.as_str())
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use toolgate::{Server, ToolError};
+use toolgate::{Server, HandlerError};
 
 use super::{Deed, Given, Here, Said, listed, pick};
 use crate::clock::{birth, iso8601};
@@ -233,16 +233,16 @@ fn each_server(here: &Here) -> impl Iterator<Item = Server> + '_ {
 }
 
 /// The one server that an argument names.
-fn named(here: &Here, given: Given<'_>, argument: &str) -> Result<Server, ToolError> {
+fn named(here: &Here, given: Given<'_>, argument: &str) -> Result<Server, HandlerError> {
     let name = given.need(argument)?;
     here.world.servers.get(name).ok_or_else(|| {
         let names = here.world.servers.names().join(", ");
-        ToolError::new(format!("there is no server `{name}`; there is {names}"))
+        HandlerError::new(format!("there is no server `{name}`; there is {names}"))
     })
 }
 
 /// Those that an argument means: one, or all.
-fn meant(here: &Here, given: Given<'_>) -> Result<Vec<Server>, ToolError> {
+fn meant(here: &Here, given: Given<'_>) -> Result<Vec<Server>, HandlerError> {
     match given.text("server") {
         Some(_) => Ok(vec![named(here, given, "server")?]),
         None => Ok(each_server(here).collect()),
@@ -333,7 +333,7 @@ fn tool_info(here: &Here, given: Given<'_>) -> Said {
         })
         .collect();
     if found.is_empty() {
-        return Err(ToolError::new(format!(
+        return Err(HandlerError::new(format!(
             "there is no tool `{name}`; `runtime_search_tools` finds them by a word"
         )));
     }
@@ -425,7 +425,7 @@ fn crate_info(_: &Here, given: Given<'_>) -> Said {
     let name = given.need("name")?;
     match crates().remove(name) {
         Some(releases) => Ok(listed("releases", releases.iter().map(Locked::shown).collect())),
-        None => Err(ToolError::new(format!(
+        None => Err(HandlerError::new(format!(
             "the crate `{name}` is not in this program; `runtime_search_crates` finds them by a word"
         ))),
     }
@@ -543,7 +543,7 @@ fn pause(here: &Here, given: Given<'_>) -> Said {
     let server = named(here, given, "name")?;
     let name = server.name();
     if name == here.server {
-        return Err(ToolError::new(format!(
+        return Err(HandlerError::new(format!(
             "`{name}` is the server that you are talking to: paused, it could not be told to resume"
         )));
     }

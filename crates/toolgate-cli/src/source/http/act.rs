@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use toolgate::model::ToolOutput;
-use toolgate::{Context, RawJson, ToolError};
+use toolgate::{Context, RawJson, HandlerError};
 
 use super::answer::{Answer, BACKEND_KEY, Kind, PAGING_KEY, failed, retry_after};
 use super::body::{Body, Pair};
@@ -74,7 +74,7 @@ impl HttpAct {
         Parts::new(spec, arguments).err().unwrap_or_default()
     }
 
-    async fn call(&self, cx: &Context, arguments: &Map<String, Value>) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, cx: &Context, arguments: &Map<String, Value>) -> Result<ToolOutput, HandlerError> {
         let outgoing = self.fill(cx, arguments)?;
         if !observe::is_on() {
             return self.ask(cx, &outgoing).await;
@@ -126,7 +126,7 @@ impl HttpAct {
         place
     }
 
-    async fn ask(&self, cx: &Context, outgoing: &Outgoing) -> Result<ToolOutput, ToolError> {
+    async fn ask(&self, cx: &Context, outgoing: &Outgoing) -> Result<ToolOutput, HandlerError> {
         let start = cx.time_left();
         let time = self.time().min(start);
         let Ok(called) = tokio::time::timeout(time, self.send(cx, outgoing, start, time)).await else {
@@ -158,11 +158,11 @@ impl HttpAct {
     }
 
     /// Every argument in its place.
-    fn fill(&self, cx: &Context, arguments: &Map<String, Value>) -> Result<Outgoing, ToolError> {
+    fn fill(&self, cx: &Context, arguments: &Map<String, Value>) -> Result<Outgoing, HandlerError> {
         let uri = self.uri(arguments)?;
         let auth = self.spec.auth.as_ref().unwrap_or(&self.connection.auth);
         let mut headers = if self.connection.is_home(&uri) {
-            self.connection.presented(cx, auth).map_err(ToolError::new)?
+            self.connection.presented(cx, auth).map_err(HandlerError::new)?
         } else {
             self.connection.anonymous()
         };
@@ -176,7 +176,7 @@ impl HttpAct {
             };
             if let Some(text) = text {
                 let (name, value) =
-                    header(&pair.name, &header_text(&pair.name, text)?).map_err(ToolError::new)?;
+                    header(&pair.name, &header_text(&pair.name, text)?).map_err(HandlerError::new)?;
                 headers.insert(name, value);
             }
         }
@@ -186,7 +186,7 @@ impl HttpAct {
         let body = match self.parts.body.fill(arguments)? {
             Some((bytes, mime)) => {
                 let mime = HeaderValue::try_from(mime)
-                    .map_err(|_| ToolError::new("invalid header value for `content-type`"))?;
+                    .map_err(|_| HandlerError::new("invalid header value for `content-type`"))?;
                 headers.insert(CONTENT_TYPE, mime);
                 bytes
             }
@@ -195,11 +195,11 @@ impl HttpAct {
         Ok(Outgoing { method: self.parts.method.clone(), uri, headers, body })
     }
 
-    fn uri(&self, arguments: &Map<String, Value>) -> Result<Uri, ToolError> {
+    fn uri(&self, arguments: &Map<String, Value>) -> Result<Uri, HandlerError> {
         let segments = match &self.parts.target {
             Target::Address(name) => {
                 let text = given(arguments, name).map(plain).unwrap_or_default();
-                return self.connection.judged(&text).map_err(|failure| ToolError::new(failure.to_string()));
+                return self.connection.judged(&text).map_err(|failure| HandlerError::new(failure.to_string()));
             }
             Target::Path(segments) => segments,
         };
@@ -216,23 +216,23 @@ impl HttpAct {
             address.push_str(&pairs.join("&"));
         }
         if address.len() > ADDRESS_LIMIT {
-            return Err(ToolError::new("the arguments are too long for an address"));
+            return Err(HandlerError::new("the arguments are too long for an address"));
         }
         match Uri::try_from(address) {
             // Cannot happen, and is checked all the same: arguments never choose whom we talk to.
             Ok(uri) if uri.authority() == Some(authority) && uri.scheme() == Some(scheme) => Ok(uri),
-            _ => Err(ToolError::new("the arguments do not make an address")),
+            _ => Err(HandlerError::new("the arguments do not make an address")),
         }
     }
 
-    fn segment(&self, segment: &Template, arguments: &Map<String, Value>) -> Result<String, ToolError> {
+    fn segment(&self, segment: &Template, arguments: &Map<String, Value>) -> Result<String, HandlerError> {
         let mut filled = String::new();
         for piece in &segment.0 {
             match piece {
                 Piece::Text(text) => filled.push_str(text),
                 Piece::Argument(name) => {
                     let value = given(arguments, name).ok_or_else(|| {
-                        ToolError::new(format!("`{name}` is missing: it is part of a path"))
+                        HandlerError::new(format!("`{name}` is missing: it is part of a path"))
                     })?;
                     let style = self.spec.path_styles.iter().find(|style| style.argument == *name);
                     let (wire, serial) = style
@@ -244,12 +244,12 @@ impl HttpAct {
             }
         }
         if segment.literal().is_none() && matches!(filled.as_str(), "" | "." | "..") {
-            return Err(ToolError::new("the arguments do not make a path"));
+            return Err(HandlerError::new("the arguments do not make a path"));
         }
         Ok(filled)
     }
 
-    fn cookies(&self, arguments: &Map<String, Value>) -> Result<Option<HeaderValue>, ToolError> {
+    fn cookies(&self, arguments: &Map<String, Value>) -> Result<Option<HeaderValue>, HandlerError> {
         let filled = self.parts.cookies.iter().filter_map(|pair| {
             let text = match pair.value.whole() {
                 Some(name) => in_header(given(arguments, name)?, pair.serial),
@@ -262,21 +262,21 @@ impl HttpAct {
             return Ok(None);
         }
         let mut value = HeaderValue::try_from(header_text("cookie", joined)?)
-            .map_err(|_| ToolError::new("invalid header value for `cookie`"))?;
+            .map_err(|_| HandlerError::new("invalid header value for `cookie`"))?;
         value.set_sensitive(true);
         Ok(Some(value))
     }
 
     /// A seat among the calls of this tool. When all are taken and enough wait, one more is refused.
-    async fn seat(&self) -> Result<SemaphorePermit<'_>, ToolError> {
+    async fn seat(&self) -> Result<SemaphorePermit<'_>, HandlerError> {
         if let Ok(seat) = self.seats.try_acquire() {
             return Ok(seat);
         }
         let waiting = Waiting::begin(&self.waiting);
         if waiting.before >= self.spec.queue {
-            return Err(ToolError::new("busy: too many calls wait for this backend"));
+            return Err(HandlerError::new("busy: too many calls wait for this backend"));
         }
-        self.seats.acquire().await.map_err(|_| ToolError::new("busy"))
+        self.seats.acquire().await.map_err(|_| HandlerError::new("busy"))
     }
 
     async fn send(
@@ -285,7 +285,7 @@ impl HttpAct {
         outgoing: &Outgoing,
         start: Duration,
         time: Duration,
-    ) -> Result<Result<Answer, Failure>, ToolError> {
+    ) -> Result<Result<Answer, Failure>, HandlerError> {
         let _seat = self.seat().await?;
         let retry = &self.connection.retry;
         let is_safe = self.spec.idempotent.unwrap_or_else(|| self.parts.method.is_idempotent());
@@ -315,7 +315,7 @@ impl HttpAct {
         answer: Answer,
         headers: &HeaderMap,
         left: Duration,
-    ) -> Result<ToolOutput, ToolError> {
+    ) -> Result<ToolOutput, HandlerError> {
         if !answer.status.is_success() {
             return Ok(self.complain(&answer, headers));
         }
@@ -323,7 +323,7 @@ impl HttpAct {
         let paging = paging.and_then(|paging| self.connection.told(paging, headers));
         let limit = self.limit();
         if answer.is_cut && (self.spec.on_exceed == OnExceed::Error || self.parts.pick.is_some()) {
-            return Err(ToolError::new(format!("the answer is larger than {limit} bytes; ask for less")));
+            return Err(HandlerError::new(format!("the answer is larger than {limit} bytes; ask for less")));
         }
         if answer.body.is_empty() {
             return Ok(ToolOutput::text(told(answer.status)));
@@ -331,12 +331,12 @@ impl HttpAct {
         let kind = match (self.spec.expect, answer.kind()) {
             (Expect::Text, _) => Kind::Text,
             (_, Kind::Json) => Kind::Json,
-            (Expect::Json, _) => return Err(ToolError::new("the backend did not answer with JSON")),
+            (Expect::Json, _) => return Err(HandlerError::new("the backend did not answer with JSON")),
             (Expect::Auto, _) if self.parts.pick.is_some() => {
-                return Err(ToolError::new("the backend did not answer with JSON"));
+                return Err(HandlerError::new("the backend did not answer with JSON"));
             }
             (Expect::Auto, Kind::Page) => {
-                return Err(ToolError::new("the backend answered with a web page instead of data"));
+                return Err(HandlerError::new("the backend answered with a web page instead of data"));
             }
             (Expect::Auto, kind) => kind,
         };
@@ -346,7 +346,7 @@ impl HttpAct {
         let is_cut = answer.is_cut;
         let text = match String::from_utf8(answer.body) {
             Ok(text) => text,
-            Err(_) if kind == Kind::Json => return Err(ToolError::new("the answer is not valid JSON")),
+            Err(_) if kind == Kind::Json => return Err(HandlerError::new("the answer is not valid JSON")),
             Err(bytes) => String::from_utf8_lossy(bytes.as_bytes()).into_owned(),
         };
         let text = self.connection.masked(text, headers);
@@ -365,8 +365,8 @@ impl HttpAct {
         text: String,
         paging: Option<Value>,
         left: Duration,
-    ) -> Result<ToolOutput, ToolError> {
-        let broken = |_| ToolError::new("the answer is not valid JSON");
+    ) -> Result<ToolOutput, HandlerError> {
+        let broken = |_| HandlerError::new("the answer is not valid JSON");
         let value = match &self.parts.pick {
             // jq nests without end, we do not.
             Some(pick) => {

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use serde_json::{Map, Value};
-use toolgate::ToolError;
+use toolgate::HandlerError;
 
 use super::encode::{Serial, in_query, unescaped};
 use super::template::{Braces, Shape, Template, given, plain};
@@ -50,7 +50,7 @@ impl Pair {
         pairs: &[Pair],
         arguments: &Map<String, Value>,
         into: &mut Vec<String>,
-    ) -> Result<(), ToolError> {
+    ) -> Result<(), HandlerError> {
         let n_before = into.len();
         for pair in pairs {
             match pair.value.whole() {
@@ -136,7 +136,7 @@ impl Body {
     }
 
     /// The bytes and their type; none if there is no body.
-    pub(super) fn fill(&self, arguments: &Map<String, Value>) -> Result<Option<(Bytes, String)>, ToolError> {
+    pub(super) fn fill(&self, arguments: &Map<String, Value>) -> Result<Option<(Bytes, String)>, HandlerError> {
         Ok(match self {
             Body::None => None,
             Body::Json { shape, is_optional } => {
@@ -150,7 +150,7 @@ impl Body {
                     return Ok(None);
                 }
                 let Some(value) = filled else {
-                    return Err(ToolError::new("the body of the request is missing"));
+                    return Err(HandlerError::new("the body of the request is missing"));
                 };
                 Some((value.to_string().into(), "application/json".into()))
             }
@@ -187,7 +187,7 @@ impl Part {
     }
 }
 
-fn multipart(parts: &[Part], arguments: &Map<String, Value>) -> Result<(Bytes, String), ToolError> {
+fn multipart(parts: &[Part], arguments: &Map<String, Value>) -> Result<(Bytes, String), HandlerError> {
     let mut filled: Vec<(String, Vec<u8>)> = Vec::new();
     for part in parts {
         let head = format!("Content-Disposition: form-data; name=\"{}\"", quoted(&part.name));
@@ -251,7 +251,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Bytes that travel as base64, in any of its alphabets; also as the link that holds its data.
-fn decoded(name: &str, value: &Value) -> Result<Vec<u8>, ToolError> {
+fn decoded(name: &str, value: &Value) -> Result<Vec<u8>, HandlerError> {
     let text = value.as_str().unwrap_or_default();
     let data = match text.strip_prefix("data:").and_then(|link| link.split_once(";base64,")) {
         Some((_, data)) => data,
@@ -261,5 +261,5 @@ fn decoded(name: &str, value: &Value) -> Result<Vec<u8>, ToolError> {
     [STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD]
         .iter()
         .find_map(|alphabet| alphabet.decode(&data).ok())
-        .ok_or_else(|| ToolError::new(format!("`{name}` must be base64")))
+        .ok_or_else(|| HandlerError::new(format!("`{name}` must be base64")))
 }

@@ -1,7 +1,7 @@
 //! Two requests that are one tool: what the first answers is an argument of the second.
 
 use serde_json::{Map, Value};
-use toolgate::{Context, ToolError};
+use toolgate::{Context, HandlerError};
 
 use super::HttpAct;
 use crate::source::{Act, Acting};
@@ -27,7 +27,7 @@ impl Act for ChainAct {
             let answer = first.structured_content.map(|answer| answer.to_value()).unwrap_or_default();
             // The members of an object would become fields that nobody has written.
             if answer.is_object() && self.second.writes_as_text(FIRST) {
-                return Err(ToolError::new(
+                return Err(HandlerError::new(
                     "the first request answered with an object, which fits only in JSON: `pick` what is meant of it",
                 ));
             }

@@ -1,7 +1,7 @@
 //! Values into the places of a request. Each place has its own way to break out of it, and each is closed here.
 
 use serde_json::Value;
-use toolgate::ToolError;
+use toolgate::HandlerError;
 
 use super::template::plain;
 
@@ -80,15 +80,15 @@ pub(crate) fn unescaped(text: &str) -> String {
 }
 
 /// A value as part of one segment of a path.
-pub(super) fn in_path(name: &str, value: &Value, serial: Serial) -> Result<String, ToolError> {
+pub(super) fn in_path(name: &str, value: &Value, serial: Serial) -> Result<String, HandlerError> {
     let parts = members(value)
         .map(|(key, text)| {
             let key = key.map(|key| in_segment(name, key)).transpose()?;
             Ok((key, in_segment(name, &text)?))
         })
-        .collect::<Result<Vec<_>, ToolError>>()?;
+        .collect::<Result<Vec<_>, HandlerError>>()?;
     if parts.is_empty() {
-        return Err(ToolError::new(format!("`{name}` must not be empty: it is part of a path")));
+        return Err(HandlerError::new(format!("`{name}` must not be empty: it is part of a path")));
     }
     let is_object = value.is_object();
     let pair = |(key, text): &(Option<String>, String), between: &str| match key {
@@ -111,15 +111,15 @@ pub(super) fn in_path(name: &str, value: &Value, serial: Serial) -> Result<Strin
     })
 }
 
-fn in_segment(name: &str, text: &str) -> Result<String, ToolError> {
+fn in_segment(name: &str, text: &str) -> Result<String, HandlerError> {
     // `..%2Fadmin` is one segment here, but not for every proxy on the way.
     if text.is_empty() || text.split(['/', '\\']).any(|part| part == "." || part == "..") {
-        return Err(ToolError::new(format!(
+        return Err(HandlerError::new(format!(
             "`{name}` must be neither empty nor contain the steps `.` or `..`"
         )));
     }
     if text.chars().any(char::is_control) {
-        return Err(ToolError::new(format!("`{name}` must not contain control characters")));
+        return Err(HandlerError::new(format!("`{name}` must not contain control characters")));
     }
     Ok(percent(text))
 }
@@ -131,7 +131,7 @@ pub(super) fn in_query(
     serial: Serial,
     others: &[&str],
     into: &mut Vec<String>,
-) -> Result<(), ToolError> {
+) -> Result<(), HandlerError> {
     let key = percent(name);
     let separator = match serial.style {
         Style::Space => "%20",
@@ -154,7 +154,7 @@ pub(super) fn in_query(
             for (member, value) in members {
                 // The names come from the caller: they must not say what somebody else says.
                 if others.contains(&member.as_str()) {
-                    return Err(ToolError::new(format!("`{name}` must not contain `{member}`")));
+                    return Err(HandlerError::new(format!("`{name}` must not contain `{member}`")));
                 }
                 into.push(format!("{}={}", percent(member), percent(&plain(value))));
             }
@@ -168,9 +168,9 @@ pub(super) fn in_query(
     Ok(())
 }
 
-fn deep(key: &str, value: &Value, depth: usize, into: &mut Vec<String>) -> Result<(), ToolError> {
+fn deep(key: &str, value: &Value, depth: usize, into: &mut Vec<String>) -> Result<(), HandlerError> {
     let Some(depth) = depth.checked_sub(1) else {
-        return Err(ToolError::new("an argument is nested too deeply for a query"));
+        return Err(HandlerError::new("an argument is nested too deeply for a query"));
     };
     match value {
         Value::Object(members) => {
@@ -190,9 +190,9 @@ fn deep(key: &str, value: &Value, depth: usize, into: &mut Vec<String>) -> Resul
 }
 
 /// A value of a header, or of a cookie in one: checked, not changed.
-pub(super) fn header_text(name: &str, text: String) -> Result<String, ToolError> {
+pub(super) fn header_text(name: &str, text: String) -> Result<String, HandlerError> {
     let is_fine = text.len() <= HEADER_LIMIT && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
-    if is_fine { Ok(text) } else { Err(ToolError::new(format!("invalid header value for `{name}`"))) }
+    if is_fine { Ok(text) } else { Err(HandlerError::new(format!("invalid header value for `{name}`"))) }
 }
 
 /// A list or an object in a header: `a,b` or `k,v` or `k=v`.

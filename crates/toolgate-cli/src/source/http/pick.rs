@@ -14,7 +14,7 @@ use jaq_core::{Compiler, Ctx, Filter, Vars, compile, load, unwrap_valr};
 use jaq_json::Val;
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use toolgate::ToolError;
+use toolgate::HandlerError;
 
 type Data = JustLut<Val>;
 
@@ -77,11 +77,11 @@ impl Pick {
         json: String,
         limit: usize,
         patience: Duration,
-    ) -> Result<Value, ToolError> {
+    ) -> Result<Value, HandlerError> {
         let seats = Arc::clone(&self.seats);
         // Nobody waits for a seat: they are only all taken if expressions do not end.
         let seat =
-            seats.try_acquire_owned().map_err(|_| ToolError::new("busy: answers are still being picked"))?;
+            seats.try_acquire_owned().map_err(|_| HandlerError::new("busy: answers are still being picked"))?;
         let filter = Arc::clone(&self.filter);
         let stop = Falling(Arc::default());
         let stopped = Arc::clone(&stop.0);
@@ -90,9 +90,9 @@ impl Pick {
             results(&filter, &json, limit, &stopped)
         });
         match tokio::time::timeout(patience, work).await {
-            Ok(Ok(picked)) => picked.map_err(ToolError::new),
-            Ok(Err(_)) => Err(ToolError::new("the answer could not be picked")),
-            Err(_) => Err(ToolError::new("picking the answer took too long")),
+            Ok(Ok(picked)) => picked.map_err(HandlerError::new),
+            Ok(Err(_)) => Err(HandlerError::new("the answer could not be picked")),
+            Err(_) => Err(HandlerError::new("picking the answer took too long")),
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use sqlx::error::DatabaseError;
-use toolgate::ToolError;
+use toolgate::HandlerError;
 
 use super::Driver;
 use super::postgres::TOO_LARGE;
@@ -52,8 +52,8 @@ impl Failure {
     }
 
     /// What the client is told. `connection` and the engine's words go to the log.
-    pub(super) fn tell(self, connection: &str, expose: bool) -> ToolError {
-        ToolError::new(match self {
+    pub(super) fn tell(self, connection: &str, expose: bool) -> HandlerError {
+        HandlerError::new(match self {
             Failure::Busy => "the database is busy; try again in a moment".to_owned(),
             Failure::Timeout(limit) => {
                 format!("timeout: the query was stopped after {limit:?}; ask for less")

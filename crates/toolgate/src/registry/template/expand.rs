@@ -16,7 +16,7 @@ pub(super) fn expand(parts: &[Part], values: &impl Fn(&str) -> Option<UriValue>)
 
 fn push_expression(out: &mut String, expression: &Expression, values: &impl Fn(&str) -> Option<UriValue>) {
     let operator = expression.operator;
-    let mut lead = operator.first();
+    let mut lead = operator.prefix();
     for variable in &expression.variables {
         let value = match values(&variable.name) {
             None => continue,
@@ -25,7 +25,7 @@ fn push_expression(out: &mut String, expression: &Expression, values: &impl Fn(&
             Some(value) => value,
         };
         out.push_str(lead);
-        lead = operator.between();
+        lead = operator.separator();
         match variable.modifier {
             Modifier::Explode => push_exploded(out, operator, variable, &value),
             Modifier::Prefix(_) | Modifier::None => push_joined(out, operator, variable, &value),
@@ -55,7 +55,7 @@ fn push_joined(out: &mut String, operator: Operator, variable: &Variable, value:
 }
 
 fn push_exploded(out: &mut String, operator: Operator, variable: &Variable, value: &UriValue) {
-    let between = operator.between();
+    let between = operator.separator();
     match value {
         UriValue::One(text) => push_named(out, operator, &variable.name, text),
         UriValue::Many(items) => {
@@ -108,7 +108,7 @@ fn first_characters(text: &str, n: usize) -> &str {
 }
 
 fn push_encoded(out: &mut String, operator: Operator, text: &str) {
-    if operator.keeps_reserved() {
+    if operator.allows_reserved() {
         push_literal(out, text);
     } else {
         text.bytes().for_each(|b| push_byte(out, b, is_unreserved(b)));

@@ -5,32 +5,32 @@
 //! characters after which the rest is known to match. Both passes see every character once per step.
 
 use super::parse::is_triplet;
-use super::{Expression, MAX_URI, Modifier, Operator, Part};
+use super::{Expression, MAX_URI_BYTES, Modifier, Operator, Part};
 
 /// One thing to find in a URI.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(super) enum MatchStep {
     Text(String),
-    Item(Item),
+    Capture(Capture),
 }
 
 /// A variable, or all those of a query.
 #[derive(Clone, Debug)]
-pub(super) struct Item {
+pub(super) struct Capture {
     /// What stands before the first value, up to the equals sign of a named one.
-    lead: String,
+    prefix: String,
     /// What stands before a further value, if there may be one.
-    again: Option<String>,
+    repeat_prefix: Option<String>,
     /// Whether an equals sign and the value may be missing after the lead. Other values have at least
     /// one character.
     is_named: bool,
     is_optional: bool,
-    class: Class,
-    meaning: Meaning,
+    char_class: CharClass,
+    target: CaptureTarget,
 }
 
 #[derive(Clone, Debug)]
-enum Meaning {
+enum CaptureTarget {
     Variable {
         name: String,
         modifier: Modifier,
@@ -41,7 +41,7 @@ enum Meaning {
 
 /// Which characters a value may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+enum CharClass {
     Any,
     /// Up to a fragment.
     Query,
@@ -51,8 +51,8 @@ enum Class {
     Until(u8),
 }
 
-impl Class {
-    fn has(self, b: u8) -> bool {
+impl CharClass {
+    fn contains(self, b: u8) -> bool {
         let in_segment = !matches!(b, b'/' | b'?' | b'#');
         match self {
             Self::Any => true,
@@ -63,23 +63,23 @@ impl Class {
     }
 
     /// Whether a decoded value may hold a slash.
-    fn may_hold_slash(self) -> bool {
+    fn allows_slash(self) -> bool {
         matches!(self, Self::Any | Self::Query)
     }
 }
 
-pub(super) fn steps(parts: &[Part]) -> Vec<Step> {
+pub(super) fn compile_steps(parts: &[Part]) -> Vec<MatchStep> {
     let mut steps = Vec::new();
     for part in parts {
         match part {
-            Part::Text(text) => steps.push(Step::Text(text.clone())),
+            Part::Text(text) => steps.push(MatchStep::Text(text.clone())),
             Part::Expression(expression) => push_steps(&mut steps, expression),
         }
     }
     steps
 }
 
-fn push_steps(steps: &mut Vec<Step>, expression: &Expression) {
+fn push_steps(steps: &mut Vec<MatchStep>, expression: &Expression) {
     let operator = expression.operator;
     if matches!(operator, Operator::Query | Operator::Continuation) {
         push_query(steps, expression);
@@ -88,7 +88,7 @@ fn push_steps(steps: &mut Vec<Step>, expression: &Expression) {
     let is_plain = matches!(operator, Operator::Simple | Operator::Reserved);
     for (n, variable) in expression.variables.iter().enumerate() {
         let is_list = variable.modifier == Modifier::Explode;
-        let (first, between) = (operator.first(), operator.between());
+        let (first, between) = (operator.prefix(), operator.separator());
         let mut lead = if n == 0 { first } else { between }.to_owned();
         let mut again = between.to_owned();
         if operator.is_named() {
@@ -96,129 +96,129 @@ fn push_steps(steps: &mut Vec<Step>, expression: &Expression) {
             again.push_str(&variable.name);
         }
         let class = match operator {
-            Operator::Reserved | Operator::Fragment => Class::Any,
-            Operator::Parameter => Class::Until(b';'),
-            _ if is_list => Class::Until(between.as_bytes()[0]),
-            _ => Class::Segment,
+            Operator::Reserved | Operator::Fragment => CharClass::Any,
+            Operator::Parameter => CharClass::Until(b';'),
+            _ if is_list => CharClass::Until(between.as_bytes()[0]),
+            _ => CharClass::Segment,
         };
-        steps.push(Step::Item(Item {
-            lead,
-            again: is_list.then_some(again),
+        steps.push(MatchStep::Capture(Capture {
+            prefix: lead,
+            repeat_prefix: is_list.then_some(again),
             is_named: operator.is_named(),
             is_optional: !is_plain,
-            class,
-            meaning: Meaning::Variable { name: variable.name.clone(), modifier: variable.modifier },
+            char_class: class,
+            target: CaptureTarget::Variable { name: variable.name.clone(), modifier: variable.modifier },
         }));
     }
 }
 
 /// `{?x}{&y}` is one query: the order of parameters means nothing.
-fn push_query(steps: &mut Vec<Step>, expression: &Expression) {
+fn push_query(steps: &mut Vec<MatchStep>, expression: &Expression) {
     let variables = expression.variables.iter();
     let names = variables.map(|v| (v.name.clone(), v.modifier == Modifier::Explode));
     if expression.operator == Operator::Continuation
-        && let Some(Step::Item(Item { meaning: Meaning::Query(known), .. })) = steps.last_mut()
+        && let Some(MatchStep::Capture(Capture { target: CaptureTarget::Query(known), .. })) = steps.last_mut()
     {
         known.extend(names);
         return;
     }
-    steps.push(Step::Item(Item {
-        lead: expression.operator.first().to_owned(),
-        again: None,
+    steps.push(MatchStep::Capture(Capture {
+        prefix: expression.operator.prefix().to_owned(),
+        repeat_prefix: None,
         is_named: false,
         is_optional: true,
-        class: Class::Query,
-        meaning: Meaning::Query(names.collect()),
+        char_class: CharClass::Query,
+        target: CaptureTarget::Query(names.collect()),
     }));
 }
 
-pub(super) fn find(steps: &[Step], uri: &str) -> Option<Vec<(String, String)>> {
+pub(super) fn match_uri(steps: &[MatchStep], uri: &str) -> Option<Vec<(String, String)>> {
     let bytes = uri.as_bytes();
-    if bytes.len() > MAX_URI || !triplets_are_whole(bytes) {
+    if bytes.len() > MAX_URI_BYTES || !has_valid_escapes(bytes) {
         return None;
     }
     // Most URIs belong to another template, and its first words say so.
-    if let Some(Step::Text(text)) = steps.first()
+    if let Some(MatchStep::Text(text)) = steps.first()
         && !uri.starts_with(text.as_str())
     {
         return None;
     }
-    let marks = Marks::new(steps, bytes)?;
-    let mut found = Found::default();
+    let marks = MatchTable::new(steps, bytes)?;
+    let mut found = Captures::default();
     let mut at = 0;
     for (n, step) in steps.iter().enumerate() {
         at = match step {
-            Step::Text(text) => at + text.len(),
-            Step::Item(item) => take(item, n, at, uri, &marks, &mut found)?,
+            MatchStep::Text(text) => at + text.len(),
+            MatchStep::Capture(item) => capture_values(item, n, at, uri, &marks, &mut found)?,
         };
     }
-    found.finish()
+    found.into_values()
 }
 
-fn triplets_are_whole(bytes: &[u8]) -> bool {
+fn has_valid_escapes(bytes: &[u8]) -> bool {
     let mut signs = bytes.iter().enumerate().filter(|(_, b)| **b == b'%');
     signs.all(|(at, _)| is_triplet(&bytes[at..]))
 }
 
 /// From where the steps can match, for every step and place.
-struct Marks {
+struct MatchTable {
     /// A row per step and one for the end.
-    rows: Vec<Row>,
+    rows: Vec<TableRow>,
     /// Where a value may end without cutting a character in two, plain or encoded.
-    gaps: Vec<bool>,
+    boundaries: Vec<bool>,
 }
 
 /// The marks of one step: a cell per place, and one for the end.
-type Row = Vec<u8>;
+type TableRow = Vec<u8>;
 
 /// The step and all after it match from here to the end.
-const START: u8 = 1;
+const CAN_START: u8 = 1;
 /// A value of the step may end here: the rest matches, or a further value starts.
-const LEAVE: u8 = 2;
+const CAN_END: u8 = 2;
 /// Inside a value of the step: after some more characters of it, or none, the rest matches.
-const WITHIN: u8 = 4;
+const IN_VALUE: u8 = 4;
 
-impl Marks {
+impl MatchTable {
     /// The marks, unless the steps cannot match.
-    fn new(steps: &[Step], bytes: &[u8]) -> Option<Self> {
-        let gaps: Vec<_> = (0..=bytes.len()).map(|at| is_gap(bytes, at)).collect();
+    fn new(steps: &[MatchStep], bytes: &[u8]) -> Option<Self> {
+        let gaps: Vec<_> = (0..=bytes.len()).map(|at| is_boundary(bytes, at)).collect();
         let mut next = vec![0; bytes.len() + 1];
-        next[bytes.len()] = START;
+        next[bytes.len()] = CAN_START;
         let mut rows = vec![next];
         for step in steps.iter().rev() {
             let next = rows.last()?;
             let row = match step {
-                Step::Text(text) => mark_text(bytes, text.as_bytes(), next),
-                Step::Item(item) => mark_item(bytes, &gaps, item, next),
+                MatchStep::Text(text) => text_row(bytes, text.as_bytes(), next),
+                MatchStep::Capture(item) => capture_row(bytes, &gaps, item, next),
             };
-            if !row.iter().any(|cell| cell & START != 0) {
+            if !row.iter().any(|cell| cell & CAN_START != 0) {
                 return None;
             }
             rows.push(row);
         }
         rows.reverse();
-        (rows[0][0] & START != 0).then_some(Self { rows, gaps })
+        (rows[0][0] & CAN_START != 0).then_some(Self { rows, boundaries: gaps })
     }
 
     /// Where a value that has started and reached this place ends.
-    fn end(&self, step: usize, mut at: usize) -> usize {
+    fn value_end(&self, step: usize, mut at: usize) -> usize {
         // A value that has started has such a place; the end of the URI is there for the eye.
-        while at + 1 < self.gaps.len() && !(self.gaps[at] && is(&self.rows[step], at, LEAVE)) {
+        while at + 1 < self.boundaries.len() && !(self.boundaries[at] && has_flag(&self.rows[step], at, CAN_END)) {
             at += 1;
         }
         at
     }
 }
 
-fn is(row: &[u8], at: usize, mark: u8) -> bool {
+fn has_flag(row: &[u8], at: usize, mark: u8) -> bool {
     row.get(at).is_some_and(|cell| cell & mark != 0)
 }
 
-fn has(bytes: &[u8], at: usize, text: &[u8]) -> bool {
+fn starts_with_at(bytes: &[u8], at: usize, text: &[u8]) -> bool {
     bytes.get(at..).is_some_and(|rest| rest.starts_with(text))
 }
 
-fn is_gap(bytes: &[u8], at: usize) -> bool {
+fn is_boundary(bytes: &[u8], at: usize) -> bool {
     let is_sign = |back: usize| at.checked_sub(back).is_some_and(|at| bytes[at] == b'%');
     let is_in_triplet = is_sign(1) || is_sign(2);
     let continues = match bytes.get(at) {
@@ -229,117 +229,117 @@ fn is_gap(bytes: &[u8], at: usize) -> bool {
     !is_in_triplet && !continues
 }
 
-fn mark_text(bytes: &[u8], text: &[u8], next: &[u8]) -> Row {
+fn text_row(bytes: &[u8], text: &[u8], next: &[u8]) -> TableRow {
     let mut row = vec![0; next.len()];
     for (at, cell) in row.iter_mut().enumerate() {
         // The far end is looked up first: it is rare, and the text is long.
-        if is(next, at + text.len(), START) && has(bytes, at, text) {
-            *cell = START;
+        if has_flag(next, at + text.len(), CAN_START) && starts_with_at(bytes, at, text) {
+            *cell = CAN_START;
         }
     }
     row
 }
 
-fn mark_item(bytes: &[u8], gaps: &[bool], item: &Item, next: &[u8]) -> Row {
+fn capture_row(bytes: &[u8], gaps: &[bool], item: &Capture, next: &[u8]) -> TableRow {
     let mut row = vec![0; next.len()];
     let mut is_within = false;
     for at in (0..next.len()).rev() {
         // What is asked here of other places was marked before: all of them are further on.
-        let rest_matches = is(next, at, START);
-        let can_leave = rest_matches || further(bytes, item, &row, at).is_some();
-        let goes_on = is_within && item.class.has(bytes[at]);
+        let rest_matches = has_flag(next, at, CAN_START);
+        let can_leave = rest_matches || next_value_start(bytes, item, &row, at).is_some();
+        let goes_on = is_within && item.char_class.contains(bytes[at]);
         is_within = goes_on || (can_leave && gaps[at]);
-        let can_start = if item.lead.is_empty() {
+        let can_start = if item.prefix.is_empty() {
             goes_on
         } else {
-            has(bytes, at, item.lead.as_bytes()) && value(bytes, item, &row, at + item.lead.len()).is_some()
+            starts_with_at(bytes, at, item.prefix.as_bytes()) && value_start(bytes, item, &row, at + item.prefix.len()).is_some()
         };
         let mark = |is_so: bool, mark: u8| if is_so { mark } else { 0 };
-        row[at] = mark(can_leave, LEAVE)
-            | mark(is_within, WITHIN)
-            | mark(can_start || (item.is_optional && rest_matches), START);
+        row[at] = mark(can_leave, CAN_END)
+            | mark(is_within, IN_VALUE)
+            | mark(can_start || (item.is_optional && rest_matches), CAN_START);
     }
     row
 }
 
 /// Where a further value of a list starts, if one comes next.
-fn further(bytes: &[u8], item: &Item, row: &[u8], at: usize) -> Option<Start> {
-    let again = item.again.as_deref()?.as_bytes();
-    if !has(bytes, at, again) {
+fn next_value_start(bytes: &[u8], item: &Capture, row: &[u8], at: usize) -> Option<ValueStart> {
+    let again = item.repeat_prefix.as_deref()?.as_bytes();
+    if !starts_with_at(bytes, at, again) {
         return None;
     }
-    value(bytes, item, row, at + again.len())
+    value_start(bytes, item, row, at + again.len())
 }
 
 /// How the value after a lead starts, if it can lead to the end.
-fn value(bytes: &[u8], item: &Item, row: &[u8], at: usize) -> Option<Start> {
+fn value_start(bytes: &[u8], item: &Capture, row: &[u8], at: usize) -> Option<ValueStart> {
     if item.is_named {
         return match bytes.get(at) {
-            Some(b'=') if is(row, at + 1, WITHIN) => Some(Start::UriValue(at + 1)),
-            _ if is(row, at, LEAVE) => Some(Start::Nothing(at)),
+            Some(b'=') if has_flag(row, at + 1, IN_VALUE) => Some(ValueStart::Value(at + 1)),
+            _ if has_flag(row, at, CAN_END) => Some(ValueStart::Empty(at)),
             _ => None,
         };
     }
-    let goes_on = bytes.get(at).is_some_and(|&b| item.class.has(b)) && is(row, at + 1, WITHIN);
-    goes_on.then_some(Start::UriValue(at))
+    let goes_on = bytes.get(at).is_some_and(|&b| item.char_class.contains(b)) && has_flag(row, at + 1, IN_VALUE);
+    goes_on.then_some(ValueStart::Value(at))
 }
 
 /// Where a value starts.
-enum Start {
-    UriValue(usize),
+enum ValueStart {
+    Value(usize),
     /// A name without a value, which ends here.
-    Nothing(usize),
+    Empty(usize),
 }
 
 /// Takes the values of an item that starts here, and says where it ends.
-fn take(item: &Item, step: usize, at: usize, uri: &str, marks: &Marks, found: &mut Found) -> Option<usize> {
+fn capture_values(item: &Capture, step: usize, at: usize, uri: &str, marks: &MatchTable, found: &mut Captures) -> Option<usize> {
     let bytes = uri.as_bytes();
     let row = &marks.rows[step];
-    if !has(bytes, at, item.lead.as_bytes()) {
+    if !starts_with_at(bytes, at, item.prefix.as_bytes()) {
         // Absent, which the marks allow only for what is optional.
         return Some(at);
     }
     let mut end = at;
-    let mut next = value(bytes, item, row, at + item.lead.len());
+    let mut next = value_start(bytes, item, row, at + item.prefix.len());
     while let Some(start) = next {
         let from = match start {
-            Start::Nothing(from) => {
+            ValueStart::Empty(from) => {
                 end = from;
                 from
             }
-            Start::UriValue(from) => {
+            ValueStart::Value(from) => {
                 let least = usize::from(!item.is_named);
-                end = marks.end(step, from + least);
+                end = marks.value_end(step, from + least);
                 from
             }
         };
         found.add(item, uri.get(from..end)?)?;
-        if is(&marks.rows[step + 1], end, START) {
+        if has_flag(&marks.rows[step + 1], end, CAN_START) {
             break;
         }
-        next = further(bytes, item, row, end);
+        next = next_value_start(bytes, item, row, end);
     }
     Some(end)
 }
 
 /// The values so far.
 #[derive(Default)]
-struct Found {
+struct Captures {
     values: Vec<(String, String)>,
     /// Values of `{x:n}`, which are only the start of one.
     prefixes: Vec<(String, String)>,
     /// Variables of a query that were seen, to refuse them a second time.
-    single: Vec<String>,
+    query_names: Vec<String>,
 }
 
-impl Found {
-    fn add(&mut self, item: &Item, text: &str) -> Option<()> {
-        let (name, modifier) = match &item.meaning {
-            Meaning::Variable { name, modifier } => (name, *modifier),
-            Meaning::Query(known) => return self.add_query(known, text),
+impl Captures {
+    fn add(&mut self, item: &Capture, text: &str) -> Option<()> {
+        let (name, modifier) = match &item.target {
+            CaptureTarget::Variable { name, modifier } => (name, *modifier),
+            CaptureTarget::Query(known) => return self.add_query(known, text),
         };
-        let value = decode(text)?;
-        if value.contains('/') && !item.class.may_hold_slash() {
+        let value = percent_decode(text)?;
+        if value.contains('/') && !item.char_class.allows_slash() {
             return None;
         }
         match modifier {
@@ -355,13 +355,13 @@ impl Found {
         for pair in text.split('&') {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, is_list) = known.iter().find(|(name, _)| name == key)?;
-            let value = decode(value)?;
+            let value = percent_decode(value)?;
             if *is_list {
                 self.values.push((name.clone(), value));
-            } else if self.single.iter().any(|seen| seen == name) {
+            } else if self.query_names.iter().any(|seen| seen == name) {
                 return None;
             } else {
-                self.single.push(name.clone());
+                self.query_names.push(name.clone());
                 self.add_single(name, value)?;
             }
         }
@@ -380,7 +380,7 @@ impl Found {
     }
 
     /// A prefix says nothing new of a variable that has its value, but may not say otherwise.
-    fn finish(mut self) -> Option<Vec<(String, String)>> {
+    fn into_values(mut self) -> Option<Vec<(String, String)>> {
         for (name, prefix) in self.prefixes {
             match self.values.iter().find(|(known, _)| *known == name) {
                 Some((_, value)) if value.starts_with(&prefix) => {}
@@ -393,7 +393,7 @@ impl Found {
 }
 
 /// Percent-decodes once. The triplets were checked before.
-fn decode(text: &str) -> Option<String> {
+fn percent_decode(text: &str) -> Option<String> {
     if !text.contains('%') {
         return Some(text.to_owned());
     }
@@ -403,7 +403,7 @@ fn decode(text: &str) -> Option<String> {
         rest = after;
         match (b, after) {
             (b'%', [high, low, after @ ..]) => {
-                out.push(digit(*high)? << 4 | digit(*low)?);
+                out.push(hex_digit(*high)? << 4 | hex_digit(*low)?);
                 rest = after;
             }
             (b'%', _) => return None,
@@ -413,6 +413,6 @@ fn decode(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-fn digit(b: u8) -> Option<u8> {
+fn hex_digit(b: u8) -> Option<u8> {
     char::from(b).to_digit(16).and_then(|n| u8::try_from(n).ok())
 }

@@ -1,14 +1,14 @@
 //! Reads the text of a template (RFC 6570 section 2).
 
 use super::expand::push_literal;
-use super::{Expression, MAX_TEMPLATE, MAX_VARIABLES, Modifier, Operator, Part, TemplateError, Variable};
+use super::{Expression, MAX_TEMPLATE_BYTES, MAX_VARIABLES, Modifier, Operator, Part, TemplateError, Variable};
 
 /// The largest prefix the RFC has room for.
-const MAX_PREFIX: usize = 9999;
+const MAX_PREFIX_CHARS: usize = 9999;
 
-pub(super) fn parts(text: &str) -> Result<Vec<Part>, TemplateError> {
-    if text.len() > MAX_TEMPLATE {
-        return Err(error("longer than 2 KiB", MAX_TEMPLATE));
+pub(super) fn parse_parts(text: &str) -> Result<Vec<Part>, TemplateError> {
+    if text.len() > MAX_TEMPLATE_BYTES {
+        return Err(error("longer than 2 KiB", MAX_TEMPLATE_BYTES));
     }
     let mut parts = Vec::new();
     let mut n_variables = 0;
@@ -17,7 +17,7 @@ pub(super) fn parts(text: &str) -> Result<Vec<Part>, TemplateError> {
         let rest = &text[at..];
         let end = if rest.starts_with('{') {
             let end = rest.find('}').ok_or(error("`{` without `}`", at))?;
-            let expression = expression(&rest[1..end], at + 1)?;
+            let expression = parse_expression(&rest[1..end], at + 1)?;
             n_variables += expression.variables.len();
             if n_variables > MAX_VARIABLES {
                 return Err(error("more than 32 variables", at));
@@ -26,7 +26,7 @@ pub(super) fn parts(text: &str) -> Result<Vec<Part>, TemplateError> {
             end + 1
         } else {
             let end = rest.find('{').unwrap_or(rest.len());
-            parts.push(Part::Text(literal(&rest[..end], at)?));
+            parts.push(Part::Text(parse_literal(&rest[..end], at)?));
             end
         };
         at += end;
@@ -35,10 +35,10 @@ pub(super) fn parts(text: &str) -> Result<Vec<Part>, TemplateError> {
 }
 
 fn error(problem: &'static str, at: usize) -> TemplateError {
-    TemplateError { problem, at }
+    TemplateError { problem, offset: at }
 }
 
-fn literal(text: &str, start: usize) -> Result<String, TemplateError> {
+fn parse_literal(text: &str, start: usize) -> Result<String, TemplateError> {
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
         match c {
@@ -56,7 +56,7 @@ fn literal(text: &str, start: usize) -> Result<String, TemplateError> {
     Ok(out)
 }
 
-fn expression(text: &str, start: usize) -> Result<Expression, TemplateError> {
+fn parse_expression(text: &str, start: usize) -> Result<Expression, TemplateError> {
     let operator = match text.as_bytes().first() {
         None => return Err(error("an expression without a variable", start)),
         Some(b'+') => Operator::Reserved,
@@ -74,17 +74,17 @@ fn expression(text: &str, start: usize) -> Result<Expression, TemplateError> {
     let mut at = usize::from(operator != Operator::Simple);
     let mut variables = Vec::new();
     for specification in text[at..].split(',') {
-        variables.push(variable(specification, start + at)?);
+        variables.push(parse_variable(specification, start + at)?);
         at += specification.len() + 1;
     }
     Ok(Expression { operator, variables })
 }
 
-fn variable(text: &str, at: usize) -> Result<Variable, TemplateError> {
+fn parse_variable(text: &str, at: usize) -> Result<Variable, TemplateError> {
     let (name, modifier) = if let Some(name) = text.strip_suffix('*') {
         (name, Modifier::Explode)
     } else if let Some((name, digits)) = text.split_once(':') {
-        (name, prefix(digits, at + name.len() + 1)?)
+        (name, parse_prefix(digits, at + name.len() + 1)?)
     } else {
         (text, Modifier::None)
     };
@@ -94,10 +94,10 @@ fn variable(text: &str, at: usize) -> Result<Variable, TemplateError> {
     Ok(Variable { name: name.to_owned(), modifier })
 }
 
-fn prefix(digits: &str, at: usize) -> Result<Modifier, TemplateError> {
+fn parse_prefix(digits: &str, at: usize) -> Result<Modifier, TemplateError> {
     let is_number = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
     match digits.parse() {
-        Ok(n) if is_number && n <= MAX_PREFIX => Ok(Modifier::Prefix(n)),
+        Ok(n) if is_number && n <= MAX_PREFIX_CHARS => Ok(Modifier::Prefix(n)),
         _ => Err(error("a prefix that is not 1 to 9999", at)),
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 pub(super) type Vars = BTreeMap<String, String>;
 
 /// `{name}` becomes what the name stands for; other braces are JSON. What stands for it may have names in it.
-pub(super) fn fill(text: &str, vars: &Vars) -> String {
+pub(super) fn substitute(text: &str, vars: &Vars) -> String {
     let mut text = text.to_owned();
     for _ in 0..3 {
         let before = text.clone();
@@ -28,16 +28,16 @@ pub(super) fn fill(text: &str, vars: &Vars) -> String {
 /// # Errors
 /// If they differ, with every place in which they do.
 pub(super) fn check_json(wanted: &str, got: &str, vars: &mut Vars) -> Result<(), String> {
-    let wanted = fill(wanted, vars);
+    let wanted = substitute(wanted, vars);
     let expected: Value = serde_json::from_str(&wanted).map_err(|error| format!("{error} in {wanted}"))?;
     let value: Value = serde_json::from_str(got)
         .map_err(|error| format!("{error}\n  expected {wanted}\n  got      {got}"))?;
     let mut differences = Vec::new();
-    differ("$", Some(&expected), Some(&value), vars, &mut differences);
+    diff("$", Some(&expected), Some(&value), vars, &mut differences);
     if differences.is_empty() {
         return Ok(());
     }
-    let shown = differences.iter().fold(String::new(), |mut shown, Difference { place, expected, got }| {
+    let shown = differences.iter().fold(String::new(), |mut shown, Difference { path: place, expected, got }| {
         let said = |value: &Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
         let start = if shown.is_empty() { "" } else { "  " };
         let _ =
@@ -48,12 +48,12 @@ pub(super) fn check_json(wanted: &str, got: &str, vars: &mut Vars) -> Result<(),
 }
 
 struct Difference<'a> {
-    place: String,
+    path: String,
     expected: Option<&'a Value>,
     got: Option<&'a Value>,
 }
 
-fn differ<'a>(
+fn diff<'a>(
     place: &str,
     expected: Option<&'a Value>,
     got: Option<&'a Value>,
@@ -63,17 +63,17 @@ fn differ<'a>(
     let same = match (expected, got) {
         (Some(Value::Object(wanted)), Some(Value::Object(heard))) => {
             for (key, value) in wanted {
-                differ(&format!("{place}.{key}"), Some(value), heard.get(key), vars, differences);
+                diff(&format!("{place}.{key}"), Some(value), heard.get(key), vars, differences);
             }
             for (key, value) in heard.iter().filter(|(key, _)| !wanted.contains_key(*key)) {
-                differ(&format!("{place}.{key}"), None, Some(value), vars, differences);
+                diff(&format!("{place}.{key}"), None, Some(value), vars, differences);
             }
             return;
         }
         (Some(Value::Array(wanted)), Some(Value::Array(heard))) => {
             for index in 0..wanted.len().max(heard.len()) {
                 let place = format!("{place}[{index}]");
-                differ(&place, wanted.get(index), heard.get(index), vars, differences);
+                diff(&place, wanted.get(index), heard.get(index), vars, differences);
             }
             return;
         }
@@ -84,7 +84,7 @@ fn differ<'a>(
         (expected, got) => expected == got,
     };
     if !same {
-        differences.push(Difference { place: place.to_owned(), expected, got });
+        differences.push(Difference { path: place.to_owned(), expected, got });
     }
 }
 

@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
-use super::Host;
-use super::compare::{Vars, check_json, fill};
-use super::script::{Fault, Script, Step, unescape};
+use super::TranscriptHost;
+use super::compare::{Vars, check_json, substitute};
+use super::script::{LineError, ParsedTranscript, ScriptStep, unescape};
 use crate::server::Server;
-use crate::testing::PATIENCE;
+use crate::testing::RECEIVE_TIMEOUT;
 use crate::tracker::AbortOnDrop;
 
 /// How long nothing must come.
-pub(super) const QUIET: Duration = Duration::from_millis(20);
+pub(super) const QUIET_PERIOD: Duration = Duration::from_millis(20);
 
 pub(super) struct Player {
-    pub(super) script: Script,
+    pub(super) script: ParsedTranscript,
     server: Server,
-    lines: HashMap<String, Line>,
+    connections: HashMap<String, TranscriptConnection>,
     #[cfg(feature = "http")]
-    pub(super) web: super::web::Web,
+    pub(super) http: super::web::TranscriptExchanges,
 }
 
 impl Player {
@@ -29,55 +29,55 @@ impl Player {
         text: &str,
         word: &str,
         vars: Vars,
-        host: &mut impl Host,
-    ) -> Result<Player, Fault> {
-        let script = Script::read(prelude, text, word, vars)?;
+        host: &mut impl TranscriptHost,
+    ) -> Result<Player, LineError> {
+        let script = ParsedTranscript::parse(prelude, text, word, vars)?;
         for (line, option) in &script.options {
             host.option(option).map_err(|fault| (*line, fault))?;
         }
-        let server = host.open().map_err(|fault| (1, fault))?;
+        let server = host.open_server().map_err(|fault| (1, fault))?;
         #[cfg(feature = "http")]
-        let web = super::web::Web::new(server.clone().into_service());
+        let web = super::web::TranscriptExchanges::new(server.clone().into_service());
         Ok(Player {
             script,
             server,
-            lines: HashMap::new(),
+            connections: HashMap::new(),
             #[cfg(feature = "http")]
-            web,
+            http: web,
         })
     }
 
-    pub(super) async fn run(&mut self, host: &mut impl Host) -> Result<(), Fault> {
+    pub(super) async fn run(&mut self, host: &mut impl TranscriptHost) -> Result<(), LineError> {
         let mut last = 0;
         while let Some(step) = self.script.steps.pop_front() {
             last = step.line;
-            self.step(step, host).await.map_err(|fault| (last, fault))?;
+            self.run_step(step, host).await.map_err(|fault| (last, fault))?;
         }
         self.finish().await.map_err(|fault| (last, fault))
     }
 
-    async fn step(&mut self, step: Step, host: &mut impl Host) -> Result<(), String> {
-        match (step.mark, self.script.lines) {
-            ("!", _) => self.act(&step, host).await,
-            (">" | ">b", true) => self.write(&step).await,
+    async fn run_step(&mut self, step: ScriptStep, host: &mut impl TranscriptHost) -> Result<(), String> {
+        match (step.operator, self.script.is_stdio) {
+            ("!", _) => self.run_action(&step, host).await,
+            (">" | ">b", true) => self.write_line(&step).await,
             ("<~", true) => self.read_any_order(step).await,
-            ("<", true) => self.read(&step).await,
+            ("<", true) => self.read_line(&step).await,
             #[cfg(feature = "http")]
-            (">", false) => self.request(&step, host),
+            (">", false) => self.send_request(&step, host),
             #[cfg(feature = "http")]
-            ("<", false) => self.response(&step).await,
+            ("<", false) => self.check_response(&step).await,
             #[cfg(not(feature = "http"))]
             (_, false) => Err("there is no HTTP without the feature `http`".into()),
-            _ => Err(format!("`{}` means nothing here", step.mark)),
+            _ => Err(format!("`{}` means nothing here", step.operator)),
         }
     }
 
-    async fn act(&mut self, step: &Step, host: &mut impl Host) -> Result<(), String> {
-        let head = fill(&step.head, &self.script.vars);
+    async fn run_action(&mut self, step: &ScriptStep, host: &mut impl TranscriptHost) -> Result<(), String> {
+        let head = substitute(&step.head, &self.script.vars);
         let words: Vec<&str> = head.split_whitespace().collect();
         match words[..] {
             #[cfg(feature = "http")]
-            ["drop"] => return self.web.leave(&step.connection).await,
+            ["drop"] => return self.http.disconnect(&step.connection).await,
             // For what only time does.
             ["sleep", millis] => {
                 let millis = millis.parse().map_err(|_| "no such time")?;
@@ -88,62 +88,62 @@ impl Player {
                     return Err(format!("both are {one}"));
                 }
             }
-            _ => return host.act(&words).await,
+            _ => return host.run_action(&words).await,
         }
         Ok(())
     }
 
-    fn line(&mut self, name: &str) -> &mut Line {
+    fn connection(&mut self, name: &str) -> &mut TranscriptConnection {
         let server = &self.server;
-        self.lines.entry(name.to_owned()).or_insert_with(|| Line::open(server.clone()))
+        self.connections.entry(name.to_owned()).or_insert_with(|| TranscriptConnection::open(server.clone()))
     }
 
-    async fn write(&mut self, step: &Step) -> Result<(), String> {
-        if step.mark == ">" && step.head == "eof" {
-            self.line(&step.connection).input = None;
+    async fn write_line(&mut self, step: &ScriptStep) -> Result<(), String> {
+        if step.operator == ">" && step.head == "eof" {
+            self.connection(&step.connection).input = None;
             return Ok(());
         }
-        let text = fill(&step.whole(), &self.script.vars);
-        let bytes = if step.mark == ">b" { unescape(&text)? } else { format!("{text}\n").into_bytes() };
-        let input = self.line(&step.connection).input.as_mut().ok_or("the input has ended")?;
+        let text = substitute(&step.joined_text(), &self.script.vars);
+        let bytes = if step.operator == ">b" { unescape(&text)? } else { format!("{text}\n").into_bytes() };
+        let input = self.connection(&step.connection).input.as_mut().ok_or("the input has ended")?;
         input.write_all(&bytes).await.map_err(|error| error.to_string())
     }
 
-    async fn read(&mut self, step: &Step) -> Result<(), String> {
-        let wanted = step.whole();
-        let line = self.line(&step.connection);
+    async fn read_line(&mut self, step: &ScriptStep) -> Result<(), String> {
+        let wanted = step.joined_text();
+        let line = self.connection(&step.connection);
         match wanted.as_str() {
-            "nothing" => match tokio::time::timeout(QUIET, line.next()).await {
+            "nothing" => match tokio::time::timeout(QUIET_PERIOD, line.next_line()).await {
                 Ok(Ok(Some(got))) => Err(format!("expected nothing\n  got      {got}")),
                 Ok(Ok(None)) => Err("expected nothing\n  got      the end".into()),
                 Ok(Err(fault)) => Err(fault),
                 Err(_) => Ok(()),
             },
-            "eof" => match line.heard().await? {
+            "eof" => match line.expect_line().await? {
                 None => Ok(()),
                 Some(got) => Err(format!("expected the end\n  got      {got}")),
             },
             wanted => {
                 let got =
-                    line.heard().await?.ok_or_else(|| format!("expected {wanted}\n  got      the end"))?;
+                    line.expect_line().await?.ok_or_else(|| format!("expected {wanted}\n  got      the end"))?;
                 check_json(wanted, &got, &mut self.script.vars)
             }
         }
     }
 
-    async fn read_any_order(&mut self, first: Step) -> Result<(), String> {
+    async fn read_any_order(&mut self, first: ScriptStep) -> Result<(), String> {
         let connection = first.connection.clone();
         let mut wanted = vec![first];
-        let is_next = |next: &Step| next.mark == "<~" && next.connection == connection;
+        let is_next = |next: &ScriptStep| next.operator == "<~" && next.connection == connection;
         while self.script.steps.front().is_some_and(is_next) {
             wanted.extend(self.script.steps.pop_front());
         }
         while !wanted.is_empty() {
-            let got = self.line(&connection).heard().await?.ok_or("the output has ended")?;
+            let got = self.connection(&connection).expect_line().await?.ok_or("the output has ended")?;
             let mut faults = Vec::new();
             let found = wanted.iter().position(|step| {
                 let mut vars = self.script.vars.clone();
-                let checked = check_json(&step.whole(), &got, &mut vars);
+                let checked = check_json(&step.joined_text(), &got, &mut vars);
                 match checked {
                     Ok(()) => self.script.vars = vars,
                     Err(ref fault) => faults.push(fault.clone()),
@@ -161,11 +161,11 @@ impl Player {
     /// Whatever is left is too much.
     async fn finish(&mut self) -> Result<(), String> {
         #[cfg(feature = "http")]
-        self.web.finish()?;
-        for (name, mut line) in self.lines.drain() {
+        self.http.finish()?;
+        for (name, mut line) in self.connections.drain() {
             line.input = None;
             let mut left = Vec::new();
-            while let Ok(Ok(Some(got))) = tokio::time::timeout(PATIENCE, line.next()).await {
+            while let Ok(Ok(Some(got))) = tokio::time::timeout(RECEIVE_TIMEOUT, line.next_line()).await {
                 left.push(got);
             }
             if !left.is_empty() {
@@ -174,7 +174,7 @@ impl Player {
                     left.join("\n           ")
                 ));
             }
-            let served = tokio::time::timeout(PATIENCE, line.serving).await;
+            let served = tokio::time::timeout(RECEIVE_TIMEOUT, line.serving).await;
             served.map_err(|_| "the server does not end")?.map_err(|error| error.to_string())??;
         }
         Ok(())
@@ -182,22 +182,22 @@ impl Player {
 }
 
 /// One connection of `@ stdio`.
-struct Line {
+struct TranscriptConnection {
     input: Option<DuplexStream>,
     output: BufReader<DuplexStream>,
     serving: AbortOnDrop<Result<(), String>>,
 }
 
-impl Line {
-    fn open(server: Server) -> Line {
+impl TranscriptConnection {
+    fn open(server: Server) -> TranscriptConnection {
         let (input, theirs) = tokio::io::duplex(64 << 10);
         let (printed, output) = tokio::io::duplex(64 << 10);
         let serving =
             tokio::spawn(async move { server.serve_io(theirs, printed).await.map_err(|e| e.to_string()) });
-        Line { input: Some(input), output: BufReader::new(output), serving: AbortOnDrop::new(serving) }
+        TranscriptConnection { input: Some(input), output: BufReader::new(output), serving: AbortOnDrop::new(serving) }
     }
 
-    async fn next(&mut self) -> Result<Option<String>, String> {
+    async fn next_line(&mut self) -> Result<Option<String>, String> {
         let mut line = String::new();
         match self.output.read_line(&mut line).await {
             Ok(0) => Ok(None),
@@ -207,8 +207,8 @@ impl Line {
         }
     }
 
-    async fn heard(&mut self) -> Result<Option<String>, String> {
-        let heard = tokio::time::timeout(PATIENCE, self.next()).await;
+    async fn expect_line(&mut self) -> Result<Option<String>, String> {
+        let heard = tokio::time::timeout(RECEIVE_TIMEOUT, self.next_line()).await;
         heard.unwrap_or_else(|_| Err("nothing came in time".into()))
     }
 }

@@ -5,42 +5,42 @@ use std::collections::{HashMap, VecDeque};
 use super::compare::Vars;
 
 /// A line, and what is wrong with it.
-pub(super) type Fault = (usize, String);
+pub(super) type LineError = (usize, String);
 
 /// One step of a transcript.
 #[derive(Clone, Debug)]
-pub(super) struct Step {
+pub(super) struct ScriptStep {
     pub(super) line: usize,
     pub(super) connection: String,
     /// `>`, `>b`, `<`, `<~` or `!`.
-    pub(super) mark: &'static str,
+    pub(super) operator: &'static str,
     pub(super) head: String,
     /// Lines that follow: headers and body.
-    pub(super) rest: Vec<String>,
+    pub(super) continuation: Vec<String>,
 }
 
-const MARKS: [&str; 5] = [">b ", "> ", "<~ ", "< ", "! "];
+const STEP_PREFIXES: [&str; 5] = [">b ", "> ", "<~ ", "< ", "! "];
 
 /// A transcript, read.
-pub(super) struct Script {
+pub(super) struct ParsedTranscript {
     pub(super) vars: Vars,
     pub(super) headers: HashMap<String, String>,
-    pub(super) steps: VecDeque<Step>,
+    pub(super) steps: VecDeque<ScriptStep>,
     /// Options and the line they stand in.
     pub(super) options: Vec<(usize, String)>,
     /// Lines, or HTTP.
-    pub(super) lines: bool,
+    pub(super) is_stdio: bool,
 }
 
-impl Script {
+impl ParsedTranscript {
     /// Reads a text, for one word of its `@ each`.
-    pub(super) fn read(prelude: &str, text: &str, word: &str, vars: Vars) -> Result<Script, Fault> {
-        let mut script = Script {
+    pub(super) fn parse(prelude: &str, text: &str, word: &str, vars: Vars) -> Result<ParsedTranscript, LineError> {
+        let mut script = ParsedTranscript {
             vars,
             headers: HashMap::new(),
             steps: VecDeque::new(),
             options: Vec::new(),
-            lines: true,
+            is_stdio: true,
         };
         let (mut road, mut shown) = (None, true);
         let lines = prelude.lines().map(|line| (0, line));
@@ -75,40 +75,40 @@ impl Script {
                 }
                 continue;
             }
-            match read_step(number, line) {
+            match parse_step(number, line) {
                 Some(step) if shown => script.steps.push_back(step),
                 None if shown => match script.steps.back_mut() {
-                    Some(step) => step.rest.push(line.to_owned()),
+                    Some(step) => step.continuation.push(line.to_owned()),
                     None => return fail("nothing to belong to"),
                 },
                 _ => {}
             }
         }
-        script.lines = road.ok_or((1, "neither `@ stdio` nor `@ http`".to_owned()))?;
+        script.is_stdio = road.ok_or((1, "neither `@ stdio` nor `@ http`".to_owned()))?;
         Ok(script)
     }
 }
 
-fn read_step(number: usize, line: &str) -> Option<Step> {
+fn parse_step(number: usize, line: &str) -> Option<ScriptStep> {
     let (connection, rest) = match line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
         Some((name, rest)) if name.chars().all(char::is_alphanumeric) => (name, rest),
         _ => ("", line),
     };
-    let mark = MARKS.into_iter().find(|mark| rest.starts_with(mark))?;
-    Some(Step {
+    let mark = STEP_PREFIXES.into_iter().find(|mark| rest.starts_with(mark))?;
+    Some(ScriptStep {
         line: number,
         connection: connection.to_owned(),
-        mark: mark.trim_end(),
+        operator: mark.trim_end(),
         head: rest[mark.len()..].to_owned(),
-        rest: Vec::new(),
+        continuation: Vec::new(),
     })
 }
 
-impl Step {
+impl ScriptStep {
     /// All of it in one line.
-    pub(super) fn whole(&self) -> String {
+    pub(super) fn joined_text(&self) -> String {
         let mut text = self.head.clone();
-        for line in &self.rest {
+        for line in &self.continuation {
             text.push(' ');
             text.push_str(line.trim());
         }
@@ -118,7 +118,7 @@ impl Step {
 
 /// Header lines, then the body.
 #[cfg(feature = "http")]
-pub(super) fn split_rest(rest: &[String]) -> (Vec<String>, String) {
+pub(super) fn split_headers_and_body(rest: &[String]) -> (Vec<String>, String) {
     let is_header = |line: &&String| {
         let name = line.split(':').next().unwrap_or_default();
         line.contains(':') && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
@@ -130,7 +130,7 @@ pub(super) fn split_rest(rest: &[String]) -> (Vec<String>, String) {
 }
 
 #[cfg(feature = "http")]
-pub(super) fn read_header(line: &str) -> Result<(String, String), String> {
+pub(super) fn parse_header(line: &str) -> Result<(String, String), String> {
     let (name, value) = line.split_once(':').ok_or_else(|| format!("not a header: {line}"))?;
     Ok((name.trim().to_owned(), value.strip_prefix(' ').unwrap_or(value).to_owned()))
 }
@@ -170,21 +170,21 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Result<Script, Fault> {
-        Script::read("", text, "b", Vars::new())
+    fn parse(text: &str) -> Result<ParsedTranscript, LineError> {
+        ParsedTranscript::parse("", text, "b", Vars::new())
     }
 
     #[test]
     fn lines_become_steps_and_what_follows_belongs_to_them() {
         let text = "@ http page=2 x\n# no\n[a] > POST /mcp\nx: 1\n{}\n@ when a\n! no\n@ end\n@ when b\n! yes\n@ end\n";
-        let script = read(text).unwrap();
-        assert!(!script.lines);
+        let script = parse(text).unwrap();
+        assert!(!script.is_stdio);
         assert_eq!(script.options, [(1, "page=2".to_owned()), (1, "x".to_owned())]);
         let steps: Vec<_> =
-            script.steps.iter().map(|step| (step.line, step.mark, step.head.as_str())).collect();
+            script.steps.iter().map(|step| (step.line, step.operator, step.head.as_str())).collect();
         assert_eq!(steps, [(3, ">", "POST /mcp"), (10, "!", "yes")]);
         assert_eq!(script.steps[0].connection, "a");
-        assert_eq!(script.steps[0].whole(), "POST /mcp x: 1 {}");
+        assert_eq!(script.steps[0].joined_text(), "POST /mcp x: 1 {}");
     }
 
     #[test]
@@ -195,7 +195,7 @@ mod tests {
             ("@ stdio\n@ lot A = b", 2, "no such directive"),
             ("@ stdio\n@ let A", 2, "no value"),
         ] {
-            let Err((at, fault)) = read(text) else { panic!("{text:?} was read") };
+            let Err((at, fault)) = parse(text) else { panic!("{text:?} was read") };
             assert!(at == line && fault.contains(words), "{text:?}: {at}: {fault}");
         }
     }
@@ -211,7 +211,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_breaks_the_reader(text in "([@<>!#\\[] ?[a-z~\\]]{0,6}[ =:|a-z{}\"\\\\]{0,12}\n?){0,12}") {
-            let _ = read(&text);
+            let _ = parse(&text);
             let _ = unescape(&text);
         }
 

@@ -4,119 +4,119 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::Host;
-use super::compare::{Vars, check_json, fill, matches_text};
-use super::player::{Player, QUIET};
-use super::script::{Step, read_header, split_rest};
+use super::TranscriptHost;
+use super::compare::{Vars, check_json, substitute, matches_text};
+use super::player::{Player, QUIET_PERIOD};
+use super::script::{ScriptStep, parse_header, split_headers_and_body};
 use crate::request::Principal;
-use crate::testing::PATIENCE;
-use crate::testing::exchange::{Event, EventMessage, Exchange, request};
+use crate::testing::RECEIVE_TIMEOUT;
+use crate::testing::exchange::{ReceivedEvent, EventMessage, HttpExchange, build_request};
 use crate::transport::http::ServerService;
 
 /// Exchanges by connection, and whether their heads were looked at.
-pub(super) struct Web {
+pub(super) struct TranscriptExchanges {
     endpoint: ServerService,
-    exchanges: HashMap<String, (Exchange, bool)>,
+    exchanges: HashMap<String, (HttpExchange, bool)>,
 }
 
-impl Web {
-    pub(super) fn new(endpoint: ServerService) -> Web {
-        Web { endpoint, exchanges: HashMap::new() }
+impl TranscriptExchanges {
+    pub(super) fn new(endpoint: ServerService) -> TranscriptExchanges {
+        TranscriptExchanges { endpoint, exchanges: HashMap::new() }
     }
 
     /// Breaks a connection.
-    pub(super) async fn leave(&mut self, connection: &str) -> Result<(), String> {
+    pub(super) async fn disconnect(&mut self, connection: &str) -> Result<(), String> {
         let (exchange, _) = self.exchanges.remove(connection).ok_or("nothing to drop")?;
-        exchange.leave().await;
+        exchange.disconnect().await;
         Ok(())
     }
 
     /// Whatever is left is too much.
     pub(super) fn finish(&mut self) -> Result<(), String> {
         for (name, (exchange, _)) in self.exchanges.drain() {
-            exchange.close().map_err(|fault| format!("connection [{name}] at the end: {fault}"))?;
+            exchange.finish().map_err(|fault| format!("connection [{name}] at the end: {fault}"))?;
         }
         Ok(())
     }
 }
 
 impl Player {
-    pub(super) fn request(&mut self, step: &Step, host: &mut impl Host) -> Result<(), String> {
+    pub(super) fn send_request(&mut self, step: &ScriptStep, host: &mut impl TranscriptHost) -> Result<(), String> {
         let vars = &self.script.vars;
-        let head = fill(&step.head, vars);
+        let head = substitute(&step.head, vars);
         let mut words = head.split_whitespace();
         let (Some(method), Some(path)) = (words.next(), words.next()) else {
             return Err("no method and path".into());
         };
-        let (lines, body) = split_rest(&step.rest);
-        let body = fill(&body, vars);
+        let (lines, body) = split_headers_and_body(&step.continuation);
+        let body = substitute(&body, vars);
         let (mut principal, mut all) = (None, Vec::new());
         while let Some(word) = words.next() {
             match word.strip_prefix('+') {
-                Some("modern") => all.extend(mirrored(&body)?),
+                Some("modern") => all.extend(mirrored_headers(&body)?),
                 Some(named) => {
                     let set = self.script.headers.get(named).ok_or_else(|| format!("no headers {named}"))?;
-                    let set = fill(set, vars);
-                    all.extend(set.split(" | ").map(read_header).collect::<Result<Vec<_>, _>>()?);
+                    let set = substitute(set, vars);
+                    all.extend(set.split(" | ").map(parse_header).collect::<Result<Vec<_>, _>>()?);
                 }
                 None if word == "as" => principal = words.next().map(|id| Principal::new(id.to_owned())),
                 None => return Err(format!("what is {word}?")),
             }
         }
-        let said = lines.iter().map(|line| read_header(&fill(line, vars))).collect::<Result<Vec<_>, _>>()?;
+        let said = lines.iter().map(|line| parse_header(&substitute(line, vars))).collect::<Result<Vec<_>, _>>()?;
         // A header said here replaces those of a set; one said twice here is sent twice.
         all.retain(|(name, _)| !said.iter().any(|(other, _)| other == name));
         all.extend(said);
-        let mut request = request(method, path, all, body).map_err(|error| error.to_string())?;
+        let mut request = build_request(method, path, all, body).map_err(|error| error.to_string())?;
         if let Some(principal) = principal {
             request.extensions_mut().insert(principal);
         }
-        let web = &mut self.web;
+        let web = &mut self.http;
         if let Some((before, _)) = web.exchanges.remove(&step.connection) {
-            before.close()?;
+            before.finish()?;
         }
         web.exchanges.insert(step.connection.clone(), (host.send(&web.endpoint, request), false));
         Ok(())
     }
 
-    pub(super) async fn response(&mut self, step: &Step) -> Result<(), String> {
+    pub(super) async fn check_response(&mut self, step: &ScriptStep) -> Result<(), String> {
         let vars = &mut self.script.vars;
-        let (exchange, judged) = self.web.exchanges.get_mut(&step.connection).ok_or("no request was sent")?;
-        let head = fill(&step.head, vars);
+        let (exchange, judged) = self.http.exchanges.get_mut(&step.connection).ok_or("no request was sent")?;
+        let head = substitute(&step.head, vars);
         let (word, rest) = head.split_once(' ').unwrap_or((&head, ""));
         match word {
-            "nothing" => match exchange.event_within(QUIET).await? {
+            "nothing" => match exchange.event_within(QUIET_PERIOD).await? {
                 None => Ok(()),
                 Some(got) => Err(format!("expected nothing\n  got      {got:?}")),
             },
-            "end" => match exchange.event_within(PATIENCE).await? {
-                Some(Event::End) => Ok(()),
+            "end" => match exchange.event_within(RECEIVE_TIMEOUT).await? {
+                Some(ReceivedEvent::End) => Ok(()),
                 got => Err(format!("expected the end\n  got      {got:?}")),
             },
-            "comment" => match exchange.raw_event(PATIENCE).await? {
-                Some(Event::Comment) => Ok(()),
+            "comment" => match exchange.raw_event(RECEIVE_TIMEOUT).await? {
+                Some(ReceivedEvent::Comment) => Ok(()),
                 got => Err(format!("expected a comment\n  got      {got:?}")),
             },
-            "retry" => match exchange.event_within(PATIENCE).await? {
-                Some(Event::Retry(got)) if got == rest => Ok(()),
+            "retry" => match exchange.event_within(RECEIVE_TIMEOUT).await? {
+                Some(ReceivedEvent::Retry(got)) if got == rest => Ok(()),
                 got => Err(format!("expected retry {rest}\n  got      {got:?}")),
             },
             "event" => {
-                let got = exchange.event_within(PATIENCE).await?;
-                let Some(Event::Message(got)) = got else {
+                let got = exchange.event_within(RECEIVE_TIMEOUT).await?;
+                let Some(ReceivedEvent::Message(got)) = got else {
                     return Err(format!("expected event {rest}\n  got      {got:?}"));
                 };
-                let rest = step.rest.iter().fold(rest.to_owned(), |rest, line| rest + line);
-                check_event(&fill(&rest, vars), &got, vars)
+                let rest = step.continuation.iter().fold(rest.to_owned(), |rest, line| rest + line);
+                check_event(&substitute(&rest, vars), &got, vars)
             }
             _ if std::mem::replace(judged, true) => Err("this answer has been looked at before".into()),
-            status => check_head(exchange, status, rest, &step.rest, vars).await,
+            status => check_head(exchange, status, rest, &step.continuation, vars).await,
         }
     }
 }
 
 /// The headers that the newest revision wants beside this body.
-fn mirrored(body: &str) -> Result<Vec<(String, String)>, String> {
+fn mirrored_headers(body: &str) -> Result<Vec<(String, String)>, String> {
     let value: Value = serde_json::from_str(body).map_err(|error| format!("{error} in {body}"))?;
     let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let name = match text("/method").as_deref() {
@@ -134,7 +134,7 @@ fn mirrored(body: &str) -> Result<Vec<(String, String)>, String> {
 }
 
 async fn check_head(
-    exchange: &mut Exchange,
+    exchange: &mut HttpExchange,
     status: &str,
     kind: &str,
     rest: &[String],
@@ -142,7 +142,7 @@ async fn check_head(
 ) -> Result<(), String> {
     let head = exchange.head().await?.clone();
     let is_stream = kind == "text/event-stream";
-    let (headers, body) = split_rest(rest);
+    let (headers, body) = split_headers_and_body(rest);
     let got_kind = head.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or("");
     if head.status.as_str() != status || got_kind != kind {
         let said = if got_kind == "text/event-stream" { String::new() } else { exchange.body().await? };
@@ -158,7 +158,7 @@ async fn check_head(
             }
             continue;
         }
-        let (name, wanted) = read_header(&fill(&line, vars))?;
+        let (name, wanted) = parse_header(&substitute(&line, vars))?;
         let got = head.headers.get(&name).and_then(|value| value.to_str().ok());
         let got = got.ok_or_else(|| format!("expected {name}: {wanted}\n  got      none"))?;
         if !matches_text(&wanted, got, vars) {

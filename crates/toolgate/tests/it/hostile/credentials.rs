@@ -19,7 +19,7 @@ fn bearer(token: &str) -> Post {
 async fn guarded(guard: impl FnOnce(&Server) -> Server) -> House {
     let ran = Arc::new(AtomicUsize::new(0));
     let server = guard(&fixture(&ran));
-    assert_eq!(server.faults(), [""; 0]);
+    assert_eq!(server.config_errors(), [""; 0]);
     House::serve(server, ran).await
 }
 
@@ -41,7 +41,7 @@ impl House {
 
 #[tokio::test]
 async fn h01_h07_nobody_is_served_without_credentials() {
-    let house = guarded(|server| server.with_tokens([TOKEN])).await;
+    let house = guarded(|server| server.set_tokens([TOKEN])).await;
     for verb in ["GET", "DELETE"] {
         house.refuses("H01", &Post::empty(verb)).await;
         house.refuses("H01", &Post::empty(verb).with("Mcp-Session-Id", "x")).await;
@@ -65,7 +65,7 @@ async fn h01_h07_nobody_is_served_without_credentials() {
 
 #[tokio::test]
 async fn h02_h04_h05_h09_near_misses() {
-    let house = guarded(|server| server.with_tokens([TOKEN])).await;
+    let house = guarded(|server| server.set_tokens([TOKEN])).await;
     let (half, upper) = (&TOKEN[..TOKEN.len() / 2], TOKEN.to_uppercase());
     let near: Vec<String> = [
         "",
@@ -110,7 +110,7 @@ async fn h02_h04_h05_h09_near_misses() {
 #[tokio::test]
 async fn h03_k12_broken_basic() {
     let house =
-        guarded(|server| server.with_basic_auth("ada", "pa:ss:word").with_basic_auth("bob", "é")).await;
+        guarded(|server| server.add_basic_auth("ada", "pa:ss:word").add_basic_auth("bob", "é")).await;
     // `ada:pa:ss:word`, `bob:é`: the first colon parts them.
     for good in ["YWRhOnBhOnNzOndvcmQ=", "Ym9iOsOp"] {
         let reply = house.post(&echo().with("Authorization", format!("Basic {good}"))).await;
@@ -142,7 +142,7 @@ async fn k12_many_wrong_passwords_for_a_hash_do_not_starve_others() {
     // The hash of `right`, cheap enough for a test.
     const HASH: &str =
         "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$lQH9PdW3VXtTnJ0Q1rM0Z0wEWEN0PyRCmhVkKbnPvZQ";
-    let house = guarded(|server| server.with_basic_auth("ada", HASH)).await;
+    let house = guarded(|server| server.add_basic_auth("ada", HASH)).await;
     let attack: Vec<_> = (0..30)
         .map(|n| {
             let address = house.address;
@@ -180,7 +180,7 @@ async fn k13_a_provider_that_fails_lets_nobody_in() {
             }
         }
     });
-    let house = guarded(|server| server.with_api_keys(keys)).await;
+    let house = guarded(|server| server.set_api_keys(keys)).await;
     for key in ["panic", "stall", "error"] {
         let reply = house.post(&echo().with("X-API-Key", key)).await;
         assert_eq!(reply.status, 503, "{key}: {}", clip(&reply.body));
@@ -199,7 +199,7 @@ async fn k13_a_provider_that_fails_lets_nobody_in() {
 
 #[tokio::test]
 async fn h08_spellings_and_proxies_open_no_door() {
-    let house = guarded(|server| server.with_tokens([TOKEN])).await;
+    let house = guarded(|server| server.set_tokens([TOKEN])).await;
     for target in [
         "/mcp/",
         "/mcp//",
@@ -237,7 +237,7 @@ async fn h08_spellings_and_proxies_open_no_door() {
 
 #[tokio::test]
 async fn h11_whoever_guesses_is_told_to_wait() {
-    let house = guarded(|server| server.with_tokens([TOKEN])).await;
+    let house = guarded(|server| server.set_tokens([TOKEN])).await;
     let mut statuses = Vec::new();
     for n in 0..60 {
         let guess = bearer(&format!("guess-{n}")).with("X-Forwarded-For", format!("10.0.0.{n}"));
@@ -252,8 +252,8 @@ async fn h11_whoever_guesses_is_told_to_wait() {
 async fn h13_l01_l02_how_often_one_may_call() {
     let rate = Rate::per_minute(30);
     let house = guarded(|server| {
-        server.with_tokens([Token::new("ada").subject("ada"), Token::new("bob").subject("bob")]);
-        server.with_rate_per_principal(rate)
+        server.set_tokens([Token::new("ada").subject("ada"), Token::new("bob").subject("bob")]);
+        server.set_rate_per_principal(rate)
     })
     .await;
     let mut counts = (0, 0);
@@ -274,7 +274,7 @@ async fn h13_l01_l02_how_often_one_may_call() {
 
     // Behind a proxy that is believed, the rightmost address that is no proxy counts, whatever stands before it.
     let house =
-        guarded(|server| server.with_trusted_proxies("127.0.0.1").with_rate_per_ip(Rate::per_minute(5)))
+        guarded(|server| server.set_trusted_proxies("127.0.0.1").set_rate_per_ip(Rate::per_minute(5)))
             .await;
     let mut statuses = Vec::new();
     for n in 0..8 {
@@ -328,7 +328,7 @@ async fn what_is_hidden_does_not_exist() {
     let narrow =
         Profile::new("narrow").include_tools(["ec*"]).exclude_resources(["fx://*"]).exclude_prompts(["*"]);
     let house =
-        guarded(|server| server.with_tokens([Token::new("narrow").profile(narrow), Token::new("all")])).await;
+        guarded(|server| server.set_tokens([Token::new("narrow").profile(narrow), Token::new("all")])).await;
     let names = |reply: &Reply, list: &str, key: &str| -> Vec<String> {
         let items = reply.json()["result"][list].as_array().cloned().unwrap_or_default();
         items.iter().filter_map(|item| item[key].as_str().map(str::to_owned)).collect()
@@ -361,7 +361,7 @@ fn lists_only() -> ApiKeys {
 async fn a_policy_by_method_has_no_side_door() {
     let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"x"}}}"#;
     let house =
-        guarded(|server| server.with_api_keys(lists_only()).with_dialect(toolgate::Dialect::boxlang())).await;
+        guarded(|server| server.set_api_keys(lists_only()).set_dialect(toolgate::Dialect::boxlang())).await;
     let keyed = |body: &str| Post::new(body).with("X-API-Key", "k");
     assert_eq!(house.post(&keyed(&call.replace("tools/call", "tools/list"))).await.status, 200);
     assert_eq!(house.post(&keyed(call)).await.status, 401);
@@ -378,7 +378,7 @@ async fn a_policy_by_method_has_no_side_door() {
                 request.reject("no calls");
             }
         });
-        server.with_dialect(toolgate::Dialect::boxlang())
+        server.set_dialect(toolgate::Dialect::boxlang())
     })
     .await;
     for body in [
@@ -394,7 +394,7 @@ async fn a_policy_by_method_has_no_side_door() {
 
 #[tokio::test]
 async fn a_policy_by_method_holds_for_the_pair_of_the_first_revision() {
-    let house = guarded(|server| server.with_api_keys(lists_only())).await;
+    let house = guarded(|server| server.set_api_keys(lists_only())).await;
     let mut open = Post::empty("GET").without("Connection").with("X-API-Key", "k");
     open.target = "/sse".into();
     let mut stream = house.connect().await;
@@ -426,8 +426,8 @@ async fn a_policy_by_method_holds_for_the_pair_of_the_first_revision() {
 #[tokio::test]
 async fn what_could_not_be_set_up_lets_nobody_in() {
     let ran = Arc::new(AtomicUsize::new(0));
-    let server = fixture(&ran).with_tokens(["sha256:zz"]);
-    assert_eq!(server.faults().len(), 1);
+    let server = fixture(&ran).set_tokens(["sha256:zz"]);
+    assert_eq!(server.config_errors().len(), 1);
     let mut service = server.clone().into_service();
     let mut status = async || {
         let request = http::Request::post("/")
@@ -439,11 +439,11 @@ async fn what_could_not_be_set_up_lets_nobody_in() {
         response.status().as_u16()
     };
     assert_eq!(status().await, 503);
-    server.with_tokens([TOKEN]);
+    server.set_tokens([TOKEN]);
     assert_eq!(status().await, 401, "and once it can be, it is as it should be");
     let servers = toolgate::Servers::new();
     let broken = servers.server_with("late", |builder| builder.tokens([""]).tool("boom", || async { "x" }));
-    assert!(!broken.has_tool("boom") && broken.faults().len() == 1);
+    assert!(!broken.has_tool("boom") && broken.config_errors().len() == 1);
     let mut service = broken.into_service();
     let request = http::Request::post("/").header("host", "localhost").body(String::new()).unwrap();
     let Ok(response) = tower_service::Service::call(&mut service, request).await;
@@ -455,7 +455,7 @@ async fn what_could_not_be_set_up_lets_nobody_in() {
 async fn templates_are_no_way_around_a_profile() {
     let hidden = Profile::new("p").exclude_resources(["fx://files/a*"]);
     let house =
-        guarded(|server| server.with_tokens([Token::new("p").profile(hidden), Token::new("all")])).await;
+        guarded(|server| server.set_tokens([Token::new("p").profile(hidden), Token::new("all")])).await;
     let read = |uri: &str, token: &str| {
         Post::modern("resources/read", Some(uri), &format!(r#""uri":"{uri}""#))
             .with("Authorization", format!("Bearer {token}"))
@@ -465,7 +465,7 @@ async fn templates_are_no_way_around_a_profile() {
         assert!(house.post(&read(uri, "p")).await.json()["error"].is_object(), "{uri}");
     }
     let whole = Profile::new("p").exclude_resources(["fx://files/{+path}"]);
-    let house = guarded(|server| server.with_tokens([Token::new("p").profile(whole)])).await;
+    let house = guarded(|server| server.set_tokens([Token::new("p").profile(whole)])).await;
     assert!(house.post(&read("fx://files/a.txt", "p")).await.json()["error"].is_object());
 }
 
@@ -475,7 +475,7 @@ async fn two_credentials_are_one_caller() {
     let ran = Arc::new(AtomicUsize::new(0));
     let who = |cx: Context| async move { cx.principal().id().unwrap_or("nobody").to_owned() };
     let server = Server::new("who", "1").tool("who", who).tool("other", || async { "x" }).build().unwrap();
-    server.with_basic_auth("ada", "a").with_basic_auth("bob", "b").with_api_keys(ApiKeys::list([
+    server.add_basic_auth("ada", "a").add_basic_auth("bob", "b").set_api_keys(ApiKeys::list([
         Token::new("shared").profile(Profile::new("p").include_tools(["who"])),
     ]));
     let house = House::serve(server, ran).await;

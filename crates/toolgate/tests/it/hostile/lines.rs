@@ -184,7 +184,7 @@ async fn j14_asked_to_end() {
     let mut pipe = Pipe::greeted().await;
     pipe.say(call("1", "slow", r#"{"n":100}"#)).await;
     eventually("J14: the call is under way", || pipe.ran.load(Ordering::SeqCst) == 1).await;
-    pipe.server.shut_down();
+    pipe.server.shutdown();
     let input = pipe.input.take();
     let rest = pipe.end("J14").await;
     assert_eq!(rest[0]["result"]["content"][0]["text"], json!("slept 100"), "J14: {rest:?}");

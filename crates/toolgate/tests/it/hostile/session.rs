@@ -174,7 +174,7 @@ async fn e09_many_standing_streams() {
     }
     house.check("E09", &echo(&session), 200, 0).await;
     // A change is told on exactly one of them.
-    house.server.changes().tools();
+    house.server.notify().tools_changed();
     let mut n_told = 0;
     for stream in &mut streams {
         let mut chunk = [0; 4096];
@@ -204,7 +204,7 @@ async fn e11_abandoned_sessions() {
     let server = Server::new("few", "1.0.0")
         .tool("echo", |args: Message| async move { args.message })
         .max_sessions(50)
-        .drain(ms(100))
+        .shutdown_timeout(ms(100))
         .build()
         .unwrap();
     let house = House::serve(server, ran).await;

@@ -184,7 +184,7 @@ async fn f06_a_call_that_is_left_is_cancelled() {
                     "done"
                 }
             })
-            .drain(ms(100))
+            .shutdown_timeout(ms(100))
             .build()
             .unwrap()
     };
@@ -260,7 +260,7 @@ async fn y02_handlers_that_never_rest() {
             ""
         })
         .timeout(ms(100))
-        .drain(ms(100))
+        .shutdown_timeout(ms(100))
         .build()
         .unwrap();
     let house = House::serve(server, Arc::default()).await;
@@ -282,7 +282,7 @@ async fn y05_draining() {
     let slow = join((0..50).map(|_| house.post(&slow)));
     let end = async {
         eventually("all calls are under way", || house.ran() == 50).await;
-        house.server.shut_down();
+        house.server.shutdown();
     };
     let (replies, ()) = tokio::join!(slow, end);
     for reply in replies {

@@ -168,7 +168,7 @@ fn a_call_whose_process_was_killed_is_answered_by_another() {
         assert_eq!(again.next().await.unwrap().data.unwrap(), error);
         assert_eq!(again.next().await, None);
         let mut standing = client.get(to_b, None).await;
-        b.server.changes().tools();
+        b.server.notify().tools_changed();
         assert!(standing.next().await.is_some());
     });
     drop(a);
@@ -290,7 +290,7 @@ async fn a_node_that_ends_in_order_leaves_its_answers_behind() {
     let mut waiting = client.post_stream(pair.a.address, &call(3, "wait", json!({}))).await;
     let mut standing = client.get(pair.a.address, None).await;
     let mut last = waiting.next().await.unwrap().id;
-    pair.a.server.shut_down();
+    pair.a.server.shutdown();
     assert_eq!(standing.next().await, None, "streams that stand end");
     // Calls have 200 ms here. This one takes longer, so its connection is cut.
     while let Some(event) = waiting.next().await {
@@ -301,6 +301,6 @@ async fn a_node_that_ends_in_order_leaves_its_answers_behind() {
     pair.stage.give("go on");
     assert_eq!(said(&resumed.next().await.unwrap()), "waited");
     assert_eq!(resumed.next().await, None);
-    pair.b.server.changes().tools();
+    pair.b.server.notify().tools_changed();
     assert!(standing.next().await.is_some());
 }

@@ -186,7 +186,7 @@ async fn the_store_keeps_a_session_for_long_once_it_is_used() {
 async fn a_session_that_says_nothing_is_over_everywhere_and_one_that_is_used_lives() {
     let store = Arc::new(Cupboard::new(Arc::new(MemoryStore::new())));
     let brief = |store: &Arc<Cupboard>| {
-        let server = Server::new("nodes", "1.0.0").store(store.clone()).session_idle(ms(1500));
+        let server = Server::new("nodes", "1.0.0").store(store.clone()).session_idle_timeout(ms(1500));
         server.tool("echo", |args: Message| async move { args.message }).build().unwrap()
     };
     let (a, b) = (Node::open(brief(&store)).await, Node::open(brief(&store)).await);

@@ -23,8 +23,8 @@ async fn a_change_on_one_node_is_heard_on_the_other() {
     // Subscribed on B, heard on A, changed on either.
     subscribe(&client, pair.b.address, "fx://one").await;
     for changer in [&pair.b.server, &pair.a.server] {
-        changer.changes().resource("fx://two");
-        changer.changes().resource("fx://one");
+        changer.notify().resource_updated("fx://two");
+        changer.notify().resource_updated("fx://one");
         let event = standing.next().await.unwrap();
         assert_eq!(
             (method(&event).as_str(), uri(&event).as_str()),
@@ -32,13 +32,13 @@ async fn a_change_on_one_node_is_heard_on_the_other() {
         );
         assert!(event.id.unwrap().starts_with("0-"));
     }
-    pair.b.server.changes().tools();
+    pair.b.server.notify().tools_changed();
     assert_eq!(method(&standing.next().await.unwrap()), "notifications/tools/list_changed");
     let leave = request(2, "resources/unsubscribe", json!({"uri": "fx://one"}));
     assert_eq!(client.post(pair.b.address, &leave).await.status, 200);
-    pair.b.server.changes().resource("fx://one");
-    pair.b.server.changes().prompts();
-    pair.b.server.changes().tools();
+    pair.b.server.notify().resource_updated("fx://one");
+    pair.b.server.notify().prompts_changed();
+    pair.b.server.notify().tools_changed();
     let event = standing.next().await.unwrap();
     assert_eq!(method(&event), "notifications/tools/list_changed", "it hears no more of what it left");
 }
@@ -52,7 +52,7 @@ async fn no_change_after_a_subscription_is_missed() {
     for n in 0..100 {
         let name = format!("fx://some/{n}");
         subscribe(&client, pair.turn(n), &name).await;
-        if n % 3 == 0 { &pair.a } else { &pair.b }.server.changes().resource(&name);
+        if n % 3 == 0 { &pair.a } else { &pair.b }.server.notify().resource_updated(&name);
         assert_eq!(uri(&standing.next().await.unwrap()), name);
     }
 }
@@ -68,11 +68,11 @@ async fn a_subscription_that_is_heard_of_late_is_made_up_for() {
     for n in 0..5 {
         let name = format!("fx://late/{n}");
         subscribe(&client, pair.b.address, &name).await;
-        pair.b.server.changes().resource(&name);
-        pair.b.server.changes().resource("fx://other");
+        pair.b.server.notify().resource_updated(&name);
+        pair.b.server.notify().resource_updated("fx://other");
         let event = standing.next().await.unwrap();
         assert_eq!((uri(&event), event.id), (name, None), "the stream is beyond its number");
-        pair.b.server.changes().tools();
+        pair.b.server.notify().tools_changed();
         let event = standing.next().await.unwrap();
         assert_eq!(method(&event), "notifications/tools/list_changed");
         assert!(event.id.is_some());
@@ -88,7 +88,7 @@ async fn what_was_missed_is_made_up_for() {
     let mut ending = ended.get(pair.a.address, None).await;
     pair.store.set_deaf(true);
     subscribe(&client, pair.b.address, "fx://one").await;
-    pair.b.server.changes().resource("fx://one");
+    pair.b.server.notify().resource_updated("fx://one");
     assert_eq!(ended.delete(pair.b.address).await.status, 204);
     assert_eq!(ended.echoes(pair.a.address).await, 200, "A cannot know it yet");
     pair.store.set_deaf(false);
@@ -108,7 +108,7 @@ async fn a_listening_of_the_newest_revision_hears_of_changes_on_the_other_node()
     let more = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "subscriptions/listen")];
     let mut listening = stream(pair.a.address, &head("POST", None, &more, &listen.to_string())).await;
     assert_eq!(method(&listening.next().await.unwrap()), "notifications/subscriptions/acknowledged");
-    pair.b.server.changes().resource("fx://one");
+    pair.b.server.notify().resource_updated("fx://one");
     let event = listening.next().await.unwrap();
     assert_eq!((uri(&event).as_str(), event.id), ("fx://one", None));
     let tool = toolgate::ToolSpec::new("more", || async { "more" });
@@ -130,7 +130,7 @@ async fn a_standing_stream_goes_on_anywhere_with_nothing_lost_and_nothing_twice(
     let (a, b, changed) = (pair.a.server.clone(), pair.b.server.clone(), names.clone());
     let changing = tokio::spawn(async move {
         for (n, name) in changed.iter().enumerate() {
-            if n % 2 == 0 { &a } else { &b }.changes().resource(name);
+            if n % 2 == 0 { &a } else { &b }.notify().resource_updated(name);
             if n % 7 == 0 {
                 tokio::time::sleep(ms(2)).await;
             }
@@ -162,7 +162,7 @@ async fn a_standing_stream_goes_on_anywhere_with_nothing_lost_and_nothing_twice(
     assert!(cut > 20, "it was cut {cut} times");
     // And nothing more.
     let mut standing = client.get(pair.turn(cut), last.as_deref()).await;
-    pair.a.server.changes().tools();
+    pair.a.server.notify().tools_changed();
     assert_eq!(method(&standing.next().await.unwrap()), "notifications/tools/list_changed");
 }
 
@@ -200,7 +200,7 @@ async fn tasks_between_changes_do_not_move_the_place_of_a_stream() {
         };
         for changer in [here, there, here] {
             let name = changed.next().unwrap();
-            changer.server.changes().resource(name);
+            changer.server.notify().resource_updated(name);
             hear(name).await;
         }
         let work = json!({"name": "work", "arguments": {}, "task": {"ttl": 60_000}});
@@ -208,7 +208,7 @@ async fn tasks_between_changes_do_not_move_the_place_of_a_stream() {
         assert!(begun.json()["result"]["task"]["taskId"].is_string(), "{begun:?}");
         hear("notifications/tasks/status").await;
         drop(standing);
-        there.server.changes().resource(changed.next().unwrap());
+        there.server.notify().resource_updated(changed.next().unwrap());
     }
     let mut standing = client.get(pair.a.address, last.as_deref()).await;
     heard.push(uri(&standing.next().await.unwrap()));
@@ -220,22 +220,22 @@ async fn what_changes_while_nobody_reads_is_told_to_who_comes() {
     let pair = Pair::open().await;
     let client = greet(pair.a.address).await;
     subscribe(&client, pair.a.address, "fx://one").await;
-    pair.b.server.changes().resource("fx://one");
+    pair.b.server.notify().resource_updated("fx://one");
     tokio::time::sleep(ms(100)).await;
     let mut standing = client.get(pair.b.address, None).await;
     assert_eq!(uri(&standing.next().await.unwrap()), "fx://one");
     drop(standing);
     tokio::time::sleep(ms(700)).await;
-    pair.a.server.changes().resource("fx://one");
-    pair.a.server.changes().tools();
+    pair.a.server.notify().resource_updated("fx://one");
+    pair.a.server.notify().tools_changed();
     // Told before: where it was is known on the other node too.
     let mut standing = client.get(pair.a.address, None).await;
     let mut both =
         [standing.next().await.unwrap(), standing.next().await.unwrap()].map(|event| method(&event));
     both.sort();
     assert_eq!(both, ["notifications/resources/updated", "notifications/tools/list_changed"]);
-    pair.a.server.changes().prompts();
-    pair.a.server.changes().resource("fx://one");
+    pair.a.server.notify().prompts_changed();
+    pair.a.server.notify().resource_updated("fx://one");
     assert_eq!(uri(&standing.next().await.unwrap()), "fx://one", "and nothing in between");
 }
 
@@ -254,7 +254,7 @@ async fn the_newest_standing_stream_wins_on_whatever_node() {
     for mut older in streams {
         assert_eq!(older.next().await, None, "the older one ends");
     }
-    pair.a.server.changes().tools();
+    pair.a.server.notify().tools_changed();
     assert_eq!(method(&newest.next().await.unwrap()), "notifications/tools/list_changed");
     assert_eq!(client.echoes(pair.a.address).await, 200);
 }
@@ -267,7 +267,7 @@ async fn two_streams_in_the_same_moment_leave_one() {
         client.echoes(pair.b.address).await;
         let (a, b) = tokio::join!(client.get(pair.a.address, None), client.get(pair.b.address, None));
         tokio::time::sleep(ms(50)).await;
-        pair.a.server.changes().tools();
+        pair.a.server.notify().tools_changed();
         let mut told = 0;
         for mut standing in [a, b] {
             told += usize::from(standing.next().await.is_some());
@@ -281,7 +281,7 @@ async fn two_streams_in_the_same_moment_leave_one() {
 async fn places_that_never_were_are_refused() {
     let pair = Pair::open().await;
     let client = greet(pair.a.address).await;
-    pair.a.server.changes().tools();
+    pair.a.server.notify().tools_changed();
     for place in
         ["0-99999", "garbage", "0-18446744073709551615", "7-0", "18446744073709551615-1", "-1-0", "0-"]
     {
@@ -305,7 +305,7 @@ async fn a_slow_reader_keeps_nothing_in_memory() {
     let before = pair.store.held();
     for round in 0..200 {
         for n in 0..20 {
-            pair.a.server.changes().resource(&format!("{long}/{n}"));
+            pair.a.server.notify().resource_updated(&format!("{long}/{n}"));
         }
         if round % 20 == 0 {
             tokio::time::sleep(ms(10)).await;
@@ -315,7 +315,7 @@ async fn a_slow_reader_keeps_nothing_in_memory() {
     let held = pair.store.held() - before;
     assert!(held < 4000 * 1100, "{held} bytes are in the store");
     // It hears of each at least once when it reads again, and of the last change last.
-    pair.a.server.changes().tools();
+    pair.a.server.notify().tools_changed();
     let mut heard = std::collections::BTreeSet::new();
     loop {
         let event = standing.next().await.unwrap();
@@ -335,12 +335,12 @@ async fn changes_wait_for_the_store_and_are_told_when_it_is_back() {
     subscribe(&client, pair.a.address, "fx://one").await;
     pair.store.set_away(true);
     for _ in 0..1000 {
-        pair.a.server.changes().resource("fx://one");
+        pair.a.server.notify().resource_updated("fx://one");
     }
     tokio::time::sleep(ms(500)).await;
     pair.store.set_away(false);
     assert_eq!(uri(&standing.next().await.unwrap()), "fx://one");
-    pair.a.server.changes().tools();
+    pair.a.server.notify().tools_changed();
     assert_eq!(method(&standing.next().await.unwrap()), "notifications/tools/list_changed", "once is enough");
 }
 
@@ -351,11 +351,11 @@ async fn a_log_that_was_lost_is_made_up_for_by_telling_everything_once() {
     subscribe(&client, pair.b.address, "fx://one").await;
     let mut standing = client.get(pair.a.address, None).await;
     for _ in 0..5 {
-        pair.b.server.changes().tools();
+        pair.b.server.notify().tools_changed();
         assert_eq!(method(&standing.next().await.unwrap()), "notifications/tools/list_changed");
     }
     pair.store.lose_changes().await;
-    pair.b.server.changes().resource("fx://other");
+    pair.b.server.notify().resource_updated("fx://other");
     let mut told = Vec::new();
     for _ in 0..3 {
         told.push(method(&standing.next().await.unwrap()));
@@ -364,7 +364,7 @@ async fn a_log_that_was_lost_is_made_up_for_by_telling_everything_once() {
     let wanted = ["resources/list_changed", "resources/updated", "tools/list_changed"];
     assert_eq!(told, wanted.map(|what| format!("notifications/{what}")));
     // Numbers begin again, and so does the stream.
-    pair.a.server.changes().resource("fx://one");
+    pair.a.server.notify().resource_updated("fx://one");
     let event = standing.next().await.unwrap();
     assert_eq!((uri(&event).as_str(), event.id.as_deref()), ("fx://one", Some("0-2")));
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use toolgate::model::ToolOutput;
-use toolgate::testing::Fetched;
+use toolgate::testing::ReceivedResponse;
 use toolgate::{Context, Dialect, KeyRequest, LoginError, BasicAuthProvider, Principal, Server, ToolSpec};
 
 use super::{Heard, PING, post, tool};
@@ -36,7 +36,7 @@ fn community(logins: BasicAuthProvider) -> Server {
     Server::new("buddyboss-mcp-server", "1.0.0")
         .dialect(Dialect::buddyboss())
         .stateless()
-        .logins(logins)
+        .basic_auth_provider(logins)
         .tool("away", || async { ToolOutput::unavailable("404 Not Found: no route (rest_no_route)") })
         .tool("explode", explode)
         .tool("whoami", |cx: Context| async move { json!(cx.principal().attribute("id")).to_string() })
@@ -50,7 +50,7 @@ async fn explode() -> String {
 
 async fn sent(server: &Server, authorization: &str, more: &[(&str, &str)], body: &str) -> (u16, Value) {
     let headers = [&[("authorization", authorization)], more].concat();
-    let Fetched { status, body, .. } = post(server, &headers, body).await;
+    let ReceivedResponse { status, body, .. } = post(server, &headers, body).await;
     (status, serde_json::from_str(&body).unwrap_or_default())
 }
 

@@ -29,7 +29,7 @@ async fn best(servers: [&Server; 2], headers: &[(&str, &str)]) -> [Duration; 2] 
 /// Without a password nobody is asked: that is not slower than being asked.
 #[tokio::test]
 async fn s1_066_no_password_costs_nothing() {
-    let asking = echoing("s").with_basic_auth("u", "p");
+    let asking = echoing("s").add_basic_auth("u", "p");
     let [open, asked] = best([&echoing("s"), &asking], &[("authorization", "Basic dTpw")]).await;
     assert!(open < asked + asked / 10, "{open:?} without a password, {asked:?} with one");
 }

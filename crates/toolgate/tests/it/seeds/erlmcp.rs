@@ -4,25 +4,25 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate::testing::{Event, Exchange, http_request};
+use toolgate::testing::{ReceivedEvent, HttpExchange, http_request};
 use toolgate::{Dialect, ErlmcpError, Principal, PromptSpec, ResourceSpec, Roots, Server, Servers};
 
 use super::{ask, fresh, tool};
 
 fn erlmcp() -> Server {
-    fresh("erlmcp").with_dialect(Dialect::erlmcp())
+    fresh("erlmcp").set_dialect(Dialect::erlmcp())
 }
 
 /// A stream of nobody, open.
-async fn listen(server: &Server) -> Exchange {
+async fn listen(server: &Server) -> HttpExchange {
     let request = http_request("GET", "/", [("accept", "text/event-stream")], "");
-    let mut stream = Exchange::start(server.clone().into_service(), request);
+    let mut stream = HttpExchange::start(server.clone().into_service(), request);
     let opened = stream.event_within(Duration::from_secs(5)).await.unwrap();
-    assert!(matches!(opened, Some(Event::Retry(_))), "{opened:?}");
+    assert!(matches!(opened, Some(ReceivedEvent::Retry(_))), "{opened:?}");
     stream
 }
 
-async fn heard(stream: &mut Exchange) -> Value {
+async fn heard(stream: &mut HttpExchange) -> Value {
     serde_json::from_str(&stream.message().await.data).unwrap()
 }
 
@@ -152,7 +152,7 @@ async fn s2_46_no_way_leads_out_of_the_workspace() {
     // Without a workspace, nothing is confined.
     assert_eq!(text(&server, &scratch.uri("outside/key")).await.as_deref(), Some("outside"));
     let server = server
-        .with_workspace_roots(Roots::new([scratch.uri("inside")]).writable_below(scratch.uri("inside")));
+        .set_workspace_roots(Roots::new([scratch.uri("inside")]).writable_below(scratch.uri("inside")));
     for way in ["inside/deep/note", "inside/way-in/note", "alias/deep/note", "inside/./deep//note"] {
         assert_eq!(text(&server, &scratch.uri(way)).await.as_deref(), Some("inside"), "{way}");
     }
@@ -184,8 +184,8 @@ async fn s2_46_no_way_leads_out_of_the_workspace() {
 
 #[test]
 fn s2_45_what_cannot_be_a_root_is_told_at_once() {
-    let server = erlmcp().with_workspace_roots(Roots::new(["notes"]));
-    assert_eq!(server.faults().len(), 1, "{:?}", server.faults());
+    let server = erlmcp().set_workspace_roots(Roots::new(["notes"]));
+    assert_eq!(server.config_errors().len(), 1, "{:?}", server.config_errors());
 }
 
 /// Two tokens: what one began, the other does not find.
@@ -196,7 +196,7 @@ async fn s2_58_tasks_belong_to_who_began_them() {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
         let mut request = http_request("POST", "/", [("content-type", "application/json")], body);
         request.extensions_mut().insert(Principal::new(who));
-        let body = Exchange::start(server.clone().into_service(), request).body().await.unwrap();
+        let body = HttpExchange::start(server.clone().into_service(), request).body().await.unwrap();
         serde_json::from_str(&body).unwrap()
     };
     let action = json!({ "type": "tool", "name": "long_operation" });

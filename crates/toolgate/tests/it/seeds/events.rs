@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
-use toolgate::{AuditLog, ErrorContext, Server, ServerChange, Servers, ToolError, ToolSpec};
+use toolgate::{AuditLog, ErrorContext, Server, ServerChange, Servers, HandlerError, ToolSpec};
 
 use super::{Heard, PING, ask, call, echoing, fetch, fresh, post, tool};
 
@@ -93,7 +93,7 @@ async fn s1_200_a_response_is_told_before_it_is_sent() {
 
 #[tokio::test]
 async fn s1_201_a_response_that_failed_says_so() {
-    let boom = || async { Err::<String, _>(ToolError::new("boom")) };
+    let boom = || async { Err::<String, _>(HandlerError::new("boom")) };
     let server = fresh("s").register_tool(ToolSpec::new("boom", boom));
     let heard = listening(&server, "onMCPResponse");
     call(&server, "boom", json!({})).await;
@@ -129,13 +129,13 @@ async fn s1_203_an_error_of_a_request_says_which() {
 
 #[tokio::test]
 async fn s1_204_errors_elsewhere_say_where() {
-    let server = echoing("s").with_basic_auth("u", "p").with_body_limit(50);
+    let server = echoing("s").add_basic_auth("u", "p").set_body_limit(50);
     let heard = Heard::default();
     server.events().on_error({
         let heard = heard.clone();
         move |error| heard.push(error.context().as_str())
     });
-    assert!(server.scan_package("no::such").is_err());
+    assert!(server.collect_from("no::such").is_err());
     server.register_tool(tool("not a name"));
     post(&server, &[], PING).await;
     post(&server, &[("authorization", "Basic dTpw")], "x".repeat(51)).await;
@@ -306,7 +306,7 @@ async fn s1_215_a_listener_that_panics_harms_nobody() {
 
 #[tokio::test]
 async fn s1_216_refusals_at_the_door_are_told() {
-    let server = echoing("s").with_basic_auth("u", "p");
+    let server = echoing("s").add_basic_auth("u", "p");
     let heard = listening(&server, "onMCPError");
     post(&server, &[], PING).await;
     assert_eq!(heard.one()["context"], "auth");

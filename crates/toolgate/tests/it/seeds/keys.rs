@@ -12,7 +12,7 @@ const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
 /// A server whose provider writes down what this gives.
 fn telling(heard: &Heard, what: impl Fn(&str, &KeyRequest) -> Value + Send + Sync + 'static) -> Server {
     let heard = heard.clone();
-    echoing("keyed").with_api_key_provider(move |key: String, request: KeyRequest| {
+    echoing("keyed").set_api_key_provider(move |key: String, request: KeyRequest| {
         heard.push(what(&key, &request));
         true
     })
@@ -20,9 +20,9 @@ fn telling(heard: &Heard, what: impl Fn(&str, &KeyRequest) -> Value + Send + Syn
 
 #[test]
 fn s1_096_a_provider_of_keys() {
-    let server = fresh("s").with_api_key_provider(|key, _| key == "x");
+    let server = fresh("s").set_api_key_provider(|key, _| key == "x");
     assert!(server.has_api_key_provider());
-    fresh("s").with_api_key_provider(|key, _| if key == "x" { Ok(true) } else { Err(KeyError::new("no")) });
+    fresh("s").set_api_key_provider(|key, _| if key == "x" { Ok(true) } else { Err(KeyError::new("no")) });
 }
 
 #[test]
@@ -69,7 +69,7 @@ async fn s1_108_a_provider_sees_where_a_request_comes_from() {
     let mut request = toolgate::testing::http_request("POST", "/", headers, LIST);
     let remote: std::net::SocketAddr = "192.0.2.1:99".parse().unwrap();
     request.extensions_mut().insert(toolgate::RemoteAddr(remote));
-    toolgate::testing::Exchange::start(server.into_service(), request).fetch().await.unwrap();
+    toolgate::testing::HttpExchange::start(server.into_service(), request).fetch().await.unwrap();
     assert_eq!(heard.one(), json!([true, "192.0.2.1", "r-7", "http"]));
 }
 
@@ -79,7 +79,7 @@ async fn s1_109_what_a_provider_says_of_the_caller_reaches_tools_and_listeners()
     let tenant = |cx: Context| async move {
         cx.principal().attribute("tenantId").cloned().unwrap_or_default().to_string()
     };
-    let server = fresh("keyed").register_tool(ToolSpec::new("tenant", tenant)).with_api_key_provider(
+    let server = fresh("keyed").register_tool(ToolSpec::new("tenant", tenant)).set_api_key_provider(
         |_: String, request: KeyRequest| {
             request.set("tenantId", 7);
             true
@@ -97,7 +97,7 @@ async fn s1_109_what_a_provider_says_of_the_caller_reaches_tools_and_listeners()
 
 #[tokio::test]
 async fn s1_110_a_provider_may_wait() {
-    let server = echoing("keyed").with_api_key_provider(async |key: String, _| {
+    let server = echoing("keyed").set_api_key_provider(async |key: String, _| {
         tokio::time::sleep(Duration::from_millis(1)).await;
         key == "k"
     });
@@ -109,14 +109,14 @@ async fn s1_110_a_provider_may_wait() {
 async fn s1_111_a_key_can_be_tried() {
     let request = KeyRequest::new("n");
     assert!(fresh("n").verify_api_key("k", &request).await);
-    let server = fresh("n").with_api_key_provider(|key, _| key == "x");
+    let server = fresh("n").set_api_key_provider(|key, _| key == "x");
     assert!(server.verify_api_key("x", &request).await);
     assert!(!server.verify_api_key("k", &request).await);
 }
 
 #[tokio::test]
 async fn s1_112_wrong_keys_are_counted() {
-    let server = echoing("keyed").with_api_key_provider(|_, _| false);
+    let server = echoing("keyed").set_api_key_provider(|_, _| false);
     assert_eq!(post(&server, &[("x-api-key", "no")], PING).await.status, 401);
     assert_eq!(json!(server.stats())["security"]["apiKeyFailures"], 1);
 }
@@ -126,7 +126,7 @@ async fn s1_112_wrong_keys_are_counted() {
 async fn s1_113_a_list_of_keys_that_need_not_be_known() {
     // The digest of "secret".
     let digest = "sha256:2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
-    let server = echoing("keyed").with_api_keys(ApiKeys::list([digest, "plain"]));
+    let server = echoing("keyed").set_api_keys(ApiKeys::list([digest, "plain"]));
     for (key, status) in [("secret", 200), ("plain", 200), ("other", 401), (digest, 401)] {
         assert_eq!(post(&server, &[("x-api-key", key)], PING).await.status, status, "{key}");
     }

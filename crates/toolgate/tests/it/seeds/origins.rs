@@ -91,7 +91,7 @@ fn s1_085_set_cors_is_with_cors() {
 #[test]
 fn s1_086_what_is_no_origin_is_refused() {
     let server = fresh("s").with_cors("no origin at all");
-    let faults = server.faults();
+    let faults = server.config_errors();
     assert!(faults.iter().any(|fault| fault.contains("with_cors")), "{faults:?}");
     assert!(server.cors_allowed_origins().is_empty());
     assert!(toolgate::Server::new("s", "1").cors("no origin at all").build().is_err());

@@ -7,7 +7,7 @@ use super::{PING, ask, call, echoing, fetch, fresh, post, tool};
 
 #[tokio::test]
 async fn s0_07_without_tokens_everybody_is_let_in() {
-    let server = echoing("boxlang").with_tokens([] as [&str; 0]);
+    let server = echoing("boxlang").set_tokens([] as [&str; 0]);
     assert!(ask(&server, "tools/list", json!({})).await["result"]["tools"].is_array());
     // Over HTTP too, where tokens would be asked for.
     assert_eq!(post(&server, &[], PING).await.status, 200);
@@ -15,7 +15,7 @@ async fn s0_07_without_tokens_everybody_is_let_in() {
 
 #[tokio::test]
 async fn s0_08_one_token_is_full_access() {
-    let server = echoing("boxlang").with_tokens(["t1"]);
+    let server = echoing("boxlang").set_tokens(["t1"]);
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
     let answer = post(&server, &[("authorization", "Bearer t1")], list).await;
     assert_eq!(answer.json()["result"]["tools"][0]["name"], "echo");
@@ -59,11 +59,11 @@ async fn s0_16_a_server_that_is_not_there_is_not_found() {
     let post = async || {
         let request =
             toolgate::testing::http_request("POST", "/~bxmcp/boxlang.bxm", [] as [(&str, &str); 0], PING);
-        toolgate::testing::Exchange::start(app(), request).fetch().await.unwrap().status
+        toolgate::testing::HttpExchange::start(app(), request).fetch().await.unwrap().status
     };
     assert_eq!(post().await, 404);
     let server = servers.server("boxlang");
-    assert_eq!((server.max_request_body_size(), server.is_stats_enabled()), (0, true));
+    assert_eq!((server.body_limit(), server.is_stats_enabled()), (0, true));
     assert_eq!(post().await, 200);
 }
 
@@ -77,7 +77,7 @@ fn s1_036_the_same_name_is_the_same_server() {
 #[tokio::test]
 async fn s1_037_other_names_are_other_servers() {
     let servers = Servers::new();
-    servers.server("a").register_tool(tool("t")).with_basic_auth("u", "p");
+    servers.server("a").register_tool(tool("t")).add_basic_auth("u", "p");
     let b = servers.server("b");
     assert!(servers.server("a").has_tool("t") && !b.has_tool("t"));
     assert!(!b.has_basic_auth());
@@ -207,14 +207,14 @@ async fn s1_006_a_mount_is_one_call() {
     let path = "/api/mcp-endpoint.bxm?server=myApp";
     let request = toolgate::testing::http_request("POST", path, [] as [(&str, &str); 0], list);
     let answer =
-        toolgate::testing::Exchange::start(app.into_service().unwrap(), request).fetch().await.unwrap();
+        toolgate::testing::HttpExchange::start(app.into_service().unwrap(), request).fetch().await.unwrap();
     assert_eq!(answer.json()["result"]["tools"][0]["name"], "search");
 }
 
 #[test]
 fn s1_253_public_and_admin_servers_stand_beside_each_other() {
     let servers = Servers::new();
-    servers.server("admin").with_basic_auth("admin", "secret").register_tool(tool("wipe"));
+    servers.server("admin").add_basic_auth("admin", "secret").register_tool(tool("wipe"));
     servers.server("api").register_tool(tool("look"));
     let (admin, api): (Server, Server) = (servers.server("admin"), servers.server("api"));
     assert!(admin.has_basic_auth() && !api.has_basic_auth());

@@ -100,7 +100,7 @@ mod pack {
 }
 
 fn scanned() -> Server {
-    fresh("annotated").scan(kit::Kit).unwrap()
+    fresh("annotated").add(kit::Kit).unwrap()
 }
 
 async fn of(list: Vec<Value>, key: &str, value: &str) -> Value {
@@ -129,7 +129,7 @@ fn s1_151_a_value_is_scanned() {
 #[test]
 fn s1_152_a_module_is_scanned_with_those_inside_it() {
     let server = fresh("s");
-    let found = server.scan_package("it::seeds::scan::pack").unwrap();
+    let found = server.collect_from("it::seeds::scan::pack").unwrap();
     assert_eq!(found, ["s1_one", "s1_two", "s1_three"]);
     assert_eq!(server.tool_count(), 3);
 }
@@ -137,7 +137,7 @@ fn s1_152_a_module_is_scanned_with_those_inside_it() {
 #[test]
 fn s1_153_or_without_those_inside_it() {
     let server = fresh("s");
-    server.scan_module("it::seeds::scan::pack").unwrap();
+    server.collect_module("it::seeds::scan::pack").unwrap();
     assert_eq!(server.tool_count(), 2);
 }
 
@@ -145,7 +145,7 @@ fn s1_153_or_without_those_inside_it() {
 #[test]
 fn s1_154_a_path_that_leads_nowhere_is_an_error() {
     let server = fresh("s");
-    let error = server.scan_package("no::such").unwrap_err();
+    let error = server.collect_from("no::such").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Scan);
     assert!(error.to_string().contains("no::such"));
     assert_eq!(server.tool_count(), 0);
@@ -276,8 +276,8 @@ fn s1_169_a_scan_that_fails_is_told() {
             heard.push(error.data());
         }
     });
-    assert!(server.scan(wanting::Wanting).is_err());
-    assert!(server.scan_package("no::such").is_err());
+    assert!(server.add(wanting::Wanting).is_err());
+    assert!(server.collect_from("no::such").is_err());
     assert_eq!(heard.len(), 2);
     assert_eq!(heard.all()[1]["context"], "scanClass");
     assert_eq!(server.tool_count(), 0);

@@ -1,12 +1,12 @@
 //! What is counted.
 
 use serde_json::{Value, json};
-use toolgate::{PromptSpec, ResourceSpec, Server, Servers, ToolError, ToolSpec};
+use toolgate::{PromptSpec, ResourceSpec, Server, Servers, HandlerError, ToolSpec};
 
 use super::{PING, ask, call, echoing, fresh, post};
 
 fn busy() -> Server {
-    let boom = || async { Err::<String, _>(ToolError::new("boom")) };
+    let boom = || async { Err::<String, _>(HandlerError::new("boom")) };
     echoing("s")
         .register_tool(ToolSpec::new("boom", boom))
         .register_resource(ResourceSpec::new("x://y", || async { "y" }))
@@ -30,7 +30,7 @@ fn s1_219_before_the_first_request() {
 
 #[tokio::test]
 async fn s1_220_the_summary_knows_more() {
-    let server = echoing("x").with_basic_auth("u", "p");
+    let server = echoing("x").add_basic_auth("u", "p");
     post(&server, &[], PING).await;
     ask(&server, "ping", json!({})).await;
     let summary = json!(server.stats_summary());

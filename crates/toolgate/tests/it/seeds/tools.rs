@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolgate::testing::{Revision, TestClient};
+use toolgate::testing::{TestVersion, TestClient};
 use toolgate::{Json, Server, ToolSpec};
 
 use super::{ask, call, echoing, fresh, said, tool};
@@ -35,7 +35,7 @@ async fn s1_133_arguments_are_described_by_comments_or_by_hand() {
     assert_eq!(description(weather().describe_arg("location", said)).await, said);
     let server = fresh("s").register_tool(weather().describe_arg("place", said));
     assert!(!server.has_tool("getWeather"), "there is no such argument");
-    assert!(server.faults()[0].contains("`place`"), "{:?}", server.faults());
+    assert!(server.config_errors()[0].contains("`place`"), "{:?}", server.config_errors());
 }
 
 #[test]
@@ -159,11 +159,11 @@ async fn s1_146_what_was_plainly_meant_is_taken(client: TestClient) {
     for wrong in [json!({ "n": "five" }), json!({ "n": "-5" }), json!({ "n": true }), json!({})] {
         assert!(client.call("count", wrong.clone()).await.is_error(), "{wrong}");
     }
-    let strict = TestClient::new(counting().strict_arguments(), client.revision());
+    let strict = TestClient::new(counting().strict_arguments(), client.protocol_version());
     assert!(strict.call("count", json!({ "n": "5" })).await.is_error());
     // Only those who name no revision may send anything for a text: the row of this id shows it.
     let echo = |args: Place| async move { args.location };
-    let text = TestClient::new(Server::new("s", "1").tool("echo", echo), client.revision());
+    let text = TestClient::new(Server::new("s", "1").tool("echo", echo), client.protocol_version());
     assert!(text.call("echo", json!({ "location": { "a": 1 } })).await.is_error());
 }
 
@@ -172,7 +172,7 @@ async fn s1_146_what_was_plainly_meant_is_taken(client: TestClient) {
 fn s1_149_a_tool_has_a_name() {
     let server = fresh("s");
     assert!(server.add_tool(tool("")).is_err());
-    assert!(!server.register_tool(tool("")).faults().is_empty());
+    assert!(!server.register_tool(tool("")).config_errors().is_empty());
     assert_eq!(server.tool_count(), 0);
     assert!(Server::new("s", "1").add_tool(tool("")).build().is_err());
 }
@@ -180,12 +180,12 @@ fn s1_149_a_tool_has_a_name() {
 #[tokio::test]
 async fn s1_150_changes_are_seen_at_once_and_told() {
     let server = echoing("s");
-    for revision in Revision::all() {
+    for revision in TestVersion::all() {
         let client = TestClient::new(&server, revision);
         client.listen().await;
         let name: &'static str = revision.to_string().leak();
         server.register_tool(tool(name));
-        client.notice("tools/list_changed").await;
+        client.notification("tools/list_changed").await;
         assert!(client.tools().await.iter().any(|tool| tool.name == name));
         assert_eq!(said(&server, name, json!({})).await, name);
     }

@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use toolgate::Server;
-use toolgate::testing::{Revision, TestClient};
+use toolgate::testing::{TestVersion, TestClient};
 
 use super::{Heard, PING, echoing, post, tool};
 
 #[tokio::test]
 async fn s1_021_one_server_over_http_and_lines() {
     let server = echoing("s");
-    for revision in Revision::all() {
+    for revision in TestVersion::all() {
         let lines = TestClient::new(&server, revision);
         let http = TestClient::new(&server, revision).over_http();
         let (before, after) = (lines.tools().await.len(), http.tools().await.len());

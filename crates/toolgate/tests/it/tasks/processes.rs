@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate::store::{Expect, Key, Visibility, Store as _};
-use toolgate::testing::{Revision, TestClient};
-use toolgate::{Context, Field, Form, Principal, Server, ToolError, ToolSpec};
+use toolgate::testing::{TestVersion, TestClient};
+use toolgate::{Context, Field, Form, Principal, Server, HandlerError, ToolSpec};
 
 use super::storage::Shared;
 use super::{ask, ask_as, begin, exchange, get, until};
@@ -46,7 +46,7 @@ fn process(store: &Shared, counts: &Counts, is_first: bool) -> Server {
                 let built: u32 = cx
                     .step("compile", || async move {
                         steps.fetch_add(1, Ordering::SeqCst);
-                        Ok::<_, ToolError>(42)
+                        Ok::<_, HandlerError>(42)
                     })
                     .await?;
                 let sure = cx.elicit("sure", sure()).await?.accepted();
@@ -54,7 +54,7 @@ fn process(store: &Shared, counts: &Counts, is_first: bool) -> Server {
                     cx.progress(1.0, "answered").await;
                     std::future::pending::<()>().await;
                 }
-                Ok::<_, ToolError>(format!("built {built}, sure: {}", sure.unwrap_or_default()["ok"]))
+                Ok::<_, HandlerError>(format!("built {built}, sure: {}", sure.unwrap_or_default()["ok"]))
             }
         }
     };
@@ -64,11 +64,11 @@ fn process(store: &Shared, counts: &Counts, is_first: bool) -> Server {
     };
     Server::new("shared", "1.0.0")
         .store(store.clone())
-        .drain(Duration::from_millis(600))
+        .shutdown_timeout(Duration::from_millis(600))
         .add_tool(ToolSpec::new("build", build).task_optional().resumable())
         .add_tool(ToolSpec::new("hang", hang).task_optional())
         .tool("confirm", |cx: Context| async move {
-            Ok::<_, ToolError>(format!("{:?}", cx.elicit("sure", sure()).await?.accepted()))
+            Ok::<_, HandlerError>(format!("{:?}", cx.elicit("sure", sure()).await?.accepted()))
         })
         .task_optional()
         .tool("plain", || async { "fine" })
@@ -285,7 +285,7 @@ async fn an_answer_that_could_not_be_read_is_read_later() {
 #[tokio::test]
 async fn what_has_ended_is_kept_within_bounds() {
     let store = Shared::new();
-    let server = Server::new("shared", "1.0.0").store(store.clone()).max_kept_tasks(3);
+    let server = Server::new("shared", "1.0.0").store(store.clone()).max_retained_tasks(3);
     let server = server.tool("quick", || async { "done" }).task_optional().build().unwrap();
     let mut ids = Vec::new();
     for _ in 0..6 {
@@ -331,7 +331,7 @@ async fn a_list_of_large_results_comes_in_smaller_pages() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
-    let client = TestClient::new(&server, Revision::known("2025-11-25"))
+    let client = TestClient::new(&server, TestVersion::known("2025-11-25"))
         .over_http()
         .with_principal(Principal::new("ada"));
     let page = client.request("tasks/list", json!({})).await["result"].take();
@@ -344,7 +344,7 @@ async fn a_list_of_large_results_comes_in_smaller_pages() {
 #[tokio::test]
 async fn a_task_kept_for_ever_is_kept_for_a_year() {
     let store = Shared::new();
-    let server = Server::new("shared", "1.0.0").store(store).task_ttl(Duration::MAX);
+    let server = Server::new("shared", "1.0.0").store(store).default_task_ttl(Duration::MAX);
     let server = server.tool("quick", || async { "done" }).task_optional().build().unwrap();
     let id = begin(&server, "quick", json!({})).await;
     assert_eq!(until(&server, &id, "completed").await["ttlMs"], 366 * 24 * 60 * 60 * 1000_u64);
@@ -396,7 +396,7 @@ async fn a_process_that_ends_hands_its_tasks_over() {
     until(&first, &build, "input_required").await;
     // The second one listens by now.
     assert_eq!(get(&second, &build).await["status"], "input_required");
-    first.shut_down();
+    first.shutdown();
     let failed = until(&second, &hang, "failed").await;
     assert_eq!(failed["statusMessage"], "the server was stopped before the task was done");
     // Asked by the first, answered to the second, which runs it by now or will soon.
@@ -509,7 +509,7 @@ async fn a_long_list_comes_in_pages() {
         begun.insert(answer["result"]["taskId"].as_str().unwrap().to_owned());
         begin(&server, "chatter", json!({})).await;
     }
-    let client = TestClient::new(&server, Revision::known("2025-11-25"))
+    let client = TestClient::new(&server, TestVersion::known("2025-11-25"))
         .over_http()
         .with_principal(Principal::new("ada"));
     let (mut seen, mut cursor, mut n_pages) = (Vec::new(), Value::Null, 0);
@@ -533,7 +533,7 @@ async fn a_result_is_fetched_from_another_process() {
     let (store, counts) = (Shared::new(), Counts::default());
     let (first, second) = (process(&store, &counts, false), process(&store, &counts, false));
     let client = |server: &Server| {
-        let client = TestClient::new(server, Revision::known("2025-11-25"))
+        let client = TestClient::new(server, TestVersion::known("2025-11-25"))
             .over_http()
             .with_principal(Principal::new("ada"));
         client.on_elicit(|_| json!({ "ok": true }))
